@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from core.run.axes import axes_of_study
 from core.store import STORE_NAME, Store
 from dashboard import demo
 
@@ -16,3 +17,18 @@ def recorded_store() -> Iterator[Store]:
         yield Store(home / STORE_NAME)
     finally:
         demo.remove(home)
+
+
+def reported(store: Store) -> dict[str, list[str]]:
+    """Return each kind of report with the references that name one of it."""
+    races = store.comparisons(limit=500)
+    pair = next(path for one in store.trials() for path in store.artifacts(one.id, "why-*.json"))
+    return {
+        "trial": [next(one.id for one in store.trials(kind="measure") if not one.study)],
+        "race": [max(races, key=lambda one: 0 if one.study else len(one.contestants)).id],
+        "search": [next(one.id for one in store.studies() if one.answer and one.answer["winner"])],
+        "curve": [next(one.study for one in races if axes_of_study(one.study))],
+        "card": [next(one.study for one in races if one.study.startswith("scorecard"))],
+        "why": [pair.stem.removeprefix("why-"), pair.parent.name],
+        "profile": [store.trials(kind="profile")[0].id],
+    }

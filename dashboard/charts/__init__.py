@@ -34,12 +34,15 @@ ON_LIGHT, ON_DARK = "#0F172A", "#F1F5F9"  # of text where no placeholder works
 FONT_PX, LARGE_PX, TITLE_PX = 12, 13, 15
 FONT_FAMILY = "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 STANDOFF_PX = 10  # from the ticks of an axis to its title
+LABEL_STANDOFF_PX = 4  # from an axis to its ticks
 BAR_WIDTH = 0.7  # of a row; Plotly measures it at a series of its own, whose rows may lie far apart
 TOOLBAR_PX = 30
 TITLE_ROW_PX = 38  # least room above the axes
 HEIGHT = 340
 TRUE_Y = {"y": "customdata"}  # of a series: it is drawn at other places than those that a file should hold
+MOST_OF_LINE = 44  # characters of a line of the legend
 WIDE = 5.0  # largest over smallest value from which on an axis is logarithmic
+CROWDED = 1e-4  # of an axis of percentiles that reaches so far, p0 has no room beside p50
 TAIL = 1000  # slowest runs of a distribution that are all drawn
 MAX_SAMPLES = 4000  # a browser draws this many points of a line smoothly
 
@@ -176,14 +179,16 @@ def latency_ecdf(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> go.Figur
         figure.add_scatter(
             x=[steps.ms[0], *steps.ms],
             y=[1.0, *steps.slower],
-            name=plain(steps.name),
+            name=series_name(steps.name),
             mode="lines",
             line={"color": look["color"], "dash": look["dash"], "shape": "hv", "width": 2},
             customdata=[0.0, *(100 * share for share in steps.fraction)],
             meta=TRUE_Y,
             hovertemplate="p%{customdata:.6g}: %{x:.4g} ms<extra></extra>",
         )
-    tails = [1.0, 0.5, *(10.0**-power for power in range(1, 9) if 10.0**-power >= rarest)]
+    tails = [0.5, *(10.0**-power for power in range(1, 9) if 10.0**-power >= rarest)]
+    if rarest > CROWDED:
+        tails.insert(0, 1.0)
     figure.update_yaxes(
         type="log",
         range=[0.02, math.log10(rarest) - 0.1],  # upside down: what is rare stands on top
@@ -199,6 +204,19 @@ def latency_ecdf(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> go.Figur
 def plain(text: str) -> str:
     """Make `text` safe to draw: Plotly reads a subset of HTML, and names come from untrusted models."""
     return html.escape(text, quote=False)
+
+
+def series_name(text: str) -> str:
+    """A name for the legend, broken at commas: an entry that is wider than the figure would be cut."""
+    lines = [""]
+    for part in plain(text).split(", "):
+        joined = f"{lines[-1]}, {part}" if lines[-1] else part
+        if lines[-1] and len(joined) > MOST_OF_LINE:
+            lines[-1] += ","
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return "<br>".join(lines)
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -231,18 +249,23 @@ def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figur
         hovermode="closest",
         showlegend=True,
     )
-    for update, title in ((figure.update_xaxes, x_title), (figure.update_yaxes, y_title)):
-        update(
-            title={"text": title, "font": {"color": TEXT, "size": LARGE_PX}, "standoff": STANDOFF_PX},
-            automargin=True,  # else ticks are cut, and titles lie over them
-            ticks="",
-            tickfont={"color": TEXT, "size": FONT_PX},
-            exponentformat="none",  # else 1,000 is drawn as 1k and 0.00002 as 20µ: of milliseconds
-            separatethousands=True,
-            gridcolor=transparent(MUTED, 0.25),
-            zeroline=False,
-        )
+    figure.update_layout(xaxis=axis(x_title), yaxis=axis(y_title))
     return figure
+
+
+def axis(title: str = "") -> dict[str, Any]:
+    """The look of an axis, for `update_layout`: all its text has room, whatever draws it."""
+    return {
+        "title": {"text": title, "font": {"color": TEXT, "size": LARGE_PX}, "standoff": STANDOFF_PX},
+        "automargin": True,  # else ticks are cut, and titles lie over them
+        "ticks": "",
+        "ticklabelstandoff": LABEL_STANDOFF_PX,
+        "tickfont": {"color": TEXT, "size": FONT_PX},
+        "exponentformat": "none",  # else 1,000 is drawn as 1k and 0.00002 as 20µ: of milliseconds
+        "separatethousands": True,
+        "gridcolor": transparent(MUTED, 0.25),
+        "zeroline": False,
+    }
 
 
 def entitle(figure: go.Figure, title: str) -> go.Figure:

@@ -38,6 +38,7 @@ LABEL_SHIFT = 14  # pixels from an interval up to its name
 SLIM_ROW_HEIGHT = 42
 LIVE_ROW_HEIGHT = 46
 LABEL_LIMIT, TITLE_LIMIT = 52, 34  # characters
+TITLE_LINE, LINE_PX = 50, 18  # characters that a small screen has room for, and how high a second line is
 AXIS_ROOM = 0.08  # of the axis beside the outermost interval
 LINEAR_UP_TO = 4.0  # a wider span of ratios gets the ticks of a logarithmic axis
 MAX_TICKS = 8
@@ -234,9 +235,12 @@ def forest(info: ForestInfo, *, slim: bool = False) -> go.Figure:
             says its verdict in a word.
     """
     rows = [row for row in info.rows if not (slim and row.verdict == BASELINE)]
-    figure = base_figure(x_title=plain(axis_title(info)), y_title="", height=110 + ROW_HEIGHT * len(rows))
+    title = _broken(axis_title(info))
+    second = LINE_PX * ("<br>" in title)
+    figure = base_figure(x_title=title, y_title="", height=110 + second + ROW_HEIGHT * len(rows))
     if slim:
-        figure.update_layout(showlegend=False, margin={"t": 0}, height=74 + SLIM_ROW_HEIGHT * len(rows))
+        height = 74 + second + SLIM_ROW_HEIGHT * len(rows)
+        figure.update_layout(showlegend=False, margin={"t": 0}, height=height)
     places = {index: len(rows) - 1 - index for index in range(len(rows))}  # the first row on top
     figure.add_vrect(
         x0=info.band[0],
@@ -258,6 +262,15 @@ def forest(info: ForestInfo, *, slim: bool = False) -> go.Figure:
     )
     figure.update_yaxes(visible=False, range=[-0.5, len(rows) - 0.3], fixedrange=True)
     return figure
+
+
+def _broken(title: str) -> str:
+    """A title of an axis in two lines where it is long: the directions, and what is put against what."""
+    if len(title) <= TITLE_LINE:
+        return plain(title)
+    slower, _, rest = title.partition(" · ")
+    against, _, faster = rest.rpartition(" · ")
+    return f"{slower} · {faster}<br>{plain(against)}"
 
 
 def _shortened(name: str, limit: int) -> str:

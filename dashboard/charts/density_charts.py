@@ -26,7 +26,7 @@ from dashboard.charts import (
     number,
     per_row,
     percentile,
-    plain,
+    series_name,
     style,
     transparent,
 )
@@ -113,7 +113,7 @@ def densities(info: Densities) -> go.Figure:
         figure.add_scatter(
             x=one.ms,
             y=one.density,
-            name=plain(one.name),
+            name=series_name(one.name),
             legendgroup=str(index),
             mode="lines",
             fill="tozeroy",

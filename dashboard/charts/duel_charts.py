@@ -19,13 +19,12 @@ import plotly.graph_objects as go
 from core.evidence.interference import CAUSES, FLAGS
 from core.wire.units import brief
 from dashboard.charts import (
-    FONT_PX,
     HEIGHT,
     MUTED,
     PALETTE,
-    TEXT,
     TRUE_Y,
     Side,
+    axis,
     base_figure,
     clipped_words,
     in_ms,
@@ -35,6 +34,7 @@ from dashboard.charts import (
     per_row,
     percentile,
     plain,
+    series_name,
     style,
     thin,
     transparent,
@@ -252,7 +252,9 @@ _NAMES = {
 
 # --- drawing -----------------------------------------------------------------------------------------------
 
-_RUNS_AREA, _STRIP_AREA = (0.30, 1.0), (0.0, 0.17)  # of the height
+_GAP = 0.1  # of the height of the axes, between runs and strip
+_STRIP_ROW_PX = 17  # of a family, so that its name is read
+_AROUND_PX = 140  # that legend, titles and ticks take of the height, in the middle
 _HEIGHT = 430
 
 
@@ -299,7 +301,7 @@ def _add_runs(figure: go.Figure, one: Runs, index: int) -> None:
         legendgroup=str(index),
         showlegend=False,
         hoverinfo="skip",
-        name=f"{plain(one.name)}, runs",
+        name=f"{series_name(one.name)}, runs",
     )
 
 
@@ -308,7 +310,7 @@ def _add_medians(figure: go.Figure, one: Runs, index: int) -> None:
     figure.add_scatter(
         x=one.block_at_s,
         y=one.block_ms,
-        name=plain(one.name),
+        name=series_name(one.name),
         legendgroup=str(index),
         mode="lines+markers",
         line={"color": look["color"], "dash": look["dash"], "width": 1.2},
@@ -341,7 +343,7 @@ def _clip(figure: go.Figure, info: Timeline, cap: float) -> None:
         figure.add_scatter(
             x=[at for at, _ in one.spikes],
             y=[rug] * len(one.spikes),
-            name=f"{plain(one.name)}, above p99.9",
+            name=f"{series_name(one.name)}, above p99.9",
             legendgroup=str(index),
             showlegend=False,
             mode="markers",
@@ -356,6 +358,7 @@ def _clip(figure: go.Figure, info: Timeline, cap: float) -> None:
 
 def _add_strip(figure: go.Figure, strip: Strip) -> None:
     families = list(FAMILIES)
+    share = len(families) * _STRIP_ROW_PX / (figure.layout.height - _AROUND_PX)
     figure.add_heatmap(
         x=strip.edges_s,
         y=families,
@@ -377,13 +380,14 @@ def _add_strip(figure: go.Figure, strip: Strip) -> None:
     _add_signs(figure, strip, CAUSE, "disturbed from outside", "x")
     figure.update_layout(
         xaxis={"anchor": "y2"},
-        yaxis={"domain": _RUNS_AREA},
-        yaxis2={
-            "domain": _STRIP_AREA,
+        yaxis={"domain": [share + _GAP, 1.0]},
+        yaxis2=axis()
+        | {
+            "domain": [0.0, share],
             "autorange": "reversed",
             "showgrid": False,
             "fixedrange": True,
-            "tickfont": {"size": FONT_PX, "color": TEXT},
+            "tickvals": families,  # every one, however low the rows are
         },
     )
 

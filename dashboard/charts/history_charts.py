@@ -22,15 +22,15 @@ from core.show.table import Column, Table, tabulate
 from core.show.words import value_in_words
 from core.wire.guard import MARK, breach
 from core.wire.units import brief
-from dashboard.charts import HEIGHT, MUTED, PALETTE, TEXT, base_figure, number, plain, wide_ticks
-from dashboard.charts.search_tried_charts import SPREAD, TITLE_Y, add_text, folded
+from dashboard.charts import HEIGHT, MUTED, PALETTE, axis, base_figure, number, plain, wide_ticks
+from dashboard.charts.search_tried_charts import SPREAD, add_row, folded, rows_figure
 
 MOST_AXES = 6  # settings of parallel lines
 LINES = 500  # trials that are still told apart as lines
 DEFAULT = "default"
 NO_NUMBER = "no number"
 _LEVELS = 5  # ticks of the axis of numbers of parallel lines
-_NO_NUMBER_AT = -0.14  # below the axes of parallel lines, which reach from 0 to 1
+_NO_NUMBER_AT = -0.14  # left of the axes of parallel lines, which reach from 0 to 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,12 +188,12 @@ def scatter(points: Sequence[Point], x: str, y: str) -> go.Figure:
         figure.update_layout(
             xaxis={"anchor": "y2"},
             yaxis={"domain": [0.16, 1.0]},
-            yaxis2={
+            yaxis2=axis()
+            | {
                 "domain": [0.0, 0.08],
                 "type": "category",
                 "fixedrange": True,
-                "tickfont": {"color": TEXT},
-                "gridcolor": "rgba(0,0,0,0)",
+                "showgrid": False,
             },
         )
     return figure
@@ -250,7 +250,7 @@ class Lines:
     """Trials as lines through their settings to one number."""
 
     points: list[Point]
-    axes: list[tuple[str, list[str]]]  # setting and its values, from the bottom up
+    axes: list[tuple[str, list[str]]]  # setting and its values, from left to right
     measure: str  # key of `NUMBERS`
     reach: tuple[float, float]  # of the numbers
     log: bool
@@ -277,31 +277,24 @@ def parallel_info(points: Sequence[Point], measure: str, names: Sequence[str]) -
 
 
 def parallel(info: Lines) -> go.Figure:
-    """Draw a line for each trial, from setting to setting to its number on the right.
+    """Draw a line for each trial, down through its settings to its number.
 
     Plotly's own parallel coordinates take WebGL, which a browser on a server's screen often lacks, and tell
     nobody what was brushed; the points on the axes can be.
     """
-    figure = base_figure(x_title="", y_title="", height=HEIGHT + 60)
-    last = len(info.axes)
-    for index in range(last + 1):
-        line = {"color": MUTED, "width": 1}
-        figure.add_shape(type="line", x0=index, x1=index, y0=-0.04, y1=1.04, line=line)
+    lacking = any(info.measure not in one.numbers for one in info.points)
+    figure = rows_figure(len(info.axes) + 1, least=_NO_NUMBER_AT if lacking else 0.0)
     for outcome, (color, symbol, word) in OUTCOMES.items():
         own = [(number, one) for number, one in enumerate(info.points) if one.outcome == outcome]
         if own:
             _add_lines(figure, info, own, color=color, symbol=symbol, name=word)
     for index, (name, values) in enumerate(info.axes):
-        for at, text in enumerate(values):
-            add_text(figure, index, _height(at, len(values)), text.removeprefix("ORT_"), anchor="left")
-        add_text(figure, index, TITLE_Y, folded(name.removeprefix("session.")), anchor="center")
-    for value in _levels(info):
-        add_text(figure, last, _level(info, value), number(value, 3), anchor="left")
-    if any(info.measure not in one.numbers for one in info.points):
-        add_text(figure, last, _NO_NUMBER_AT, NO_NUMBER, anchor="left")
-    add_text(figure, last, TITLE_Y, f"<b>{plain(axis_title(info.measure))}</b>", anchor="center", markup=True)
-    figure.update_xaxes(visible=False, range=[-0.5, last + 0.6], fixedrange=True)
-    figure.update_yaxes(visible=False, range=[-0.2, 1.24], fixedrange=True)
+        marks = [(_along(at, len(values)), folded(text)) for at, text in enumerate(values)]
+        add_row(figure, index, plain(name.removeprefix("session.")), marks)
+    marks = [(_level(info, value), number(value, 3)) for value in _levels(info)]
+    if lacking:
+        marks.append((_NO_NUMBER_AT, NO_NUMBER))
+    add_row(figure, len(info.axes), f"<b>{plain(axis_title(info.measure))}</b>", marks)
     return figure
 
 
@@ -320,8 +313,8 @@ def _add_lines(
     ids: list[str | None] = []
     text: list[str | None] = []
     for order, one in own:
-        x += [*range(len(info.axes) + 1), None]
-        y += [*_crossings(info, one, order), None]
+        x += [*_crossings(info, one, order), None]
+        y += [*range(0, -len(info.axes) - 1, -1), None]
         ids += [one.id] * (len(info.axes) + 1) + [None]
         text += [_hover(one, info.measure)] * (len(info.axes) + 1) + [None]
     figure.add_scatter(
@@ -342,12 +335,12 @@ def _crossings(info: Lines, point: Point, order: int) -> Iterator[float]:
     """Where a trial crosses each axis; lines through one value lie side by side."""
     aside = SPREAD * (0.5 - order / max(1, len(info.points) - 1))
     for name, values in info.axes:
-        yield _height(values.index(point.settings.get(name, DEFAULT)), len(values)) + aside
+        yield _along(values.index(point.settings.get(name, DEFAULT)), len(values)) + aside
     value = point.numbers.get(info.measure)
     yield _NO_NUMBER_AT if value is None else _level(info, value)
 
 
-def _height(at: int, count: int) -> float:
+def _along(at: int, count: int) -> float:
     return 0.5 if count < 2 else at / (count - 1)
 
 

@@ -14,6 +14,7 @@ from core.show.table import Column, Value, csv_text, tabulate
 from dashboard.charts import TRUE_Y
 
 _BREAK, _TAG = re.compile(r"<br\s*/?>"), re.compile(r"<[^>]*>")
+_BROKEN = re.compile(r",<br\s*/?>")  # as `series_name` breaks a line
 _ROUGH = ("low", "high")
 Point = dict[str, Value]
 
@@ -102,4 +103,5 @@ def _title(axis: Any, name: str) -> str:
 
 def _words(text: Any) -> str:
     """Text of a picture as one line without its markup."""
-    return html.unescape(_TAG.sub("", _BREAK.sub("; ", str(text or "")))).strip()
+    lines = _BREAK.sub("; ", _BROKEN.sub(", ", str(text or "")))
+    return html.unescape(_TAG.sub("", lines)).strip()

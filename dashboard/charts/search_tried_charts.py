@@ -6,6 +6,7 @@ As in `charts`: `parallel_info` is plain data, `parallel` only draws it; no Stre
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,21 +18,21 @@ from core.show.sheets import searches
 from core.show.table import Column, Table, tabulate
 from core.spec.knobs import KNOBS
 from core.spec.space import changes_words
-from dashboard.charts import MUTED, PAGE, PALETTE, base_figure, plain
+from dashboard.charts import LARGE_PX, MUTED, PAGE, PALETTE, base_figure, plain
 from dashboard.charts.search_charts import LEAST_SHOWN, gain_ticks, tick, times
 
 MOST_AXES = 7
 LINES = 400  # configurations that are still told apart
-HEIGHT = 380  # pixels
-TITLE_Y = 1.14  # above the axes, which reach from 0 to 1
-FOLDED = 18  # characters of a line of a setting's name
+ROW_PX, AROUND_PX = 68, 56  # of an axis with its name and values; of what stands around all of them
+END = 0.03  # of an axis: a text so near to its end grows away from it
+FOLDED = 12  # characters of a line of a value
 _DEFAULTS = {one.name: one.default for one in KNOBS}  # of anything else nothing is asked
 SPREAD = 0.05  # of an axis, over which lines through one value lie side by side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimension:
-    """One axis of parallel lines: a setting with its values, from the bottom up."""
+    """One axis of parallel lines: a setting with its values, from left to right."""
 
     name: str
     values: list[str]
@@ -93,17 +94,13 @@ def _dimension(name: str, tried: Sequence[Tried]) -> Dimension:
 
 
 def parallel(info: Parallel) -> go.Figure:
-    """Draw one line for each configuration from setting to setting, and to its gain on the right.
+    """Draw one line for each configuration down through its settings to its gain.
 
-    Plotly's own parallel coordinates take WebGL, which a browser on a server's screen often lacks.
+    The axes lie one below the other, so that names and values have room in a narrow figure, too. Plotly's own
+    parallel coordinates take WebGL, which a browser on a server's screen often lacks.
     """
-    figure = base_figure(x_title="", y_title="", height=HEIGHT)
     places = [*(_places(one, len(info.gains)) for one in info.dimensions), _gain_places(info)]
-    last = len(places) - 1
-    for index in range(len(places)):
-        figure.add_shape(
-            type="line", x0=index, x1=index, y0=-0.04, y1=1.04, line={"color": MUTED, "width": 1}
-        )
+    figure = rows_figure(len(places))
     count = len(info.gains)
     best, upper = max(1, count // 10), max(2, count // 2)
     for name, color, width, chosen in (
@@ -113,15 +110,45 @@ def parallel(info: Parallel) -> go.Figure:
     ):
         _add_lines(figure, info, places, chosen, name=name, color=color, width=width)
     for index, one in enumerate(info.dimensions):
-        for at, text in enumerate(one.values):
-            add_text(figure, index, _height(at, len(one.values)), text.removeprefix("ORT_"), anchor="left")
-        add_text(figure, index, TITLE_Y, folded(one.name), anchor="center")
-    for ratio in gain_ticks(*info.axis):
-        add_text(figure, last, _gain_height(ratio, info.axis), tick(ratio), anchor="left")
-    add_text(figure, last, TITLE_Y, "<b>gain</b>", anchor="center", markup=True)
-    figure.update_xaxes(visible=False, range=[-0.5, last + 0.5], fixedrange=True)
-    figure.update_yaxes(visible=False, range=[-0.08, 1.24], fixedrange=True)
+        marks = [(_along(at, len(one.values)), folded(text)) for at, text in enumerate(one.values)]
+        add_row(figure, index, plain(one.name), marks)
+    gains = [(_gain_along(ratio, info.axis), tick(ratio)) for ratio in gain_ticks(*info.axis)]
+    add_row(figure, len(info.dimensions), "<b>gain</b>", gains)
     return figure
+
+
+def rows_figure(count: int, *, least: float = 0.0) -> go.Figure:
+    """Return a figure with `count` axes one below the other at y = 0, -1, …, each from 0 to 1.
+
+    Args:
+        count: axes.
+        least: where something stands left of all axes, 0 or less.
+    """
+    figure = base_figure(x_title="", y_title="", height=AROUND_PX + ROW_PX * count)
+    for index in range(count):
+        line = {"color": MUTED, "width": 1}
+        figure.add_shape(type="line", x0=-END, x1=1 + END, y0=-index, y1=-index, line=line)
+    figure.update_xaxes(visible=False, range=[least - END, 1 + END], fixedrange=True)
+    figure.update_yaxes(visible=False, range=[0.55 - count, 0.4], fixedrange=True)
+    return figure
+
+
+def add_row(figure: go.Figure, index: int, name: str, marks: Sequence[tuple[float, str]]) -> None:
+    """Write the name of an axis above its beginning, and texts below their places on it.
+
+    Args:
+        figure: of `rows_figure`.
+        index: of the axis.
+        name: markup.
+        marks: place and markup of each text.
+    """
+    common = {"y": -index, "bgcolor": PAGE, "showarrow": False}  # no line strikes a text through
+    figure.add_annotation(
+        x=-END, xanchor="left", yanchor="bottom", yshift=3, text=name, font={"size": LARGE_PX}, **common
+    )
+    for place, text in marks:
+        anchor = "left" if place < END else "right" if place > 1 - END else "center"
+        figure.add_annotation(x=place, xanchor=anchor, yanchor="top", yshift=-4, text=text, **common)
 
 
 def parallel_table(info: Parallel) -> Table:
@@ -138,23 +165,23 @@ def parallel_table(info: Parallel) -> Table:
     )
 
 
-def _height(at: int, count: int) -> float:
+def _along(at: int, count: int) -> float:
     return 0.5 if count < 2 else at / (count - 1)
 
 
 def _places(one: Dimension, count: int) -> list[float]:
-    """Where each configuration crosses an axis: at its value, the better the higher."""
+    """Where each configuration crosses an axis: at its value, the better the further right."""
     return [
-        _height(at, len(one.values)) + SPREAD * (0.5 - index / max(1, count - 1))
+        _along(at, len(one.values)) + SPREAD * (0.5 - index / max(1, count - 1))
         for index, at in enumerate(one.at)
     ]
 
 
 def _gain_places(info: Parallel) -> list[float]:
-    return [_gain_height(gain, info.axis) for gain in info.gains]
+    return [_gain_along(gain, info.axis) for gain in info.gains]
 
 
-def _gain_height(gain: float, axis: tuple[float, float]) -> float:
+def _gain_along(gain: float, axis: tuple[float, float]) -> float:
     low, high = axis
     return max(0.0, math.log(gain / low) / math.log(high / low))
 
@@ -174,8 +201,8 @@ def _add_lines(
     y: list[float | None] = []
     text: list[str | None] = []
     for index in chosen:
-        x += [*range(len(places)), None]
-        y += [*(axis[index] for axis in places), None]
+        x += [*(axis[index] for axis in places), None]
+        y += [*range(0, -len(places), -1), None]
         said = "<br>".join(plain(part) for part in info.labels[index].split(", "))
         text += [f"{plain(times(info.gains[index]))}<br>{said}"] * len(places) + [None]
     if x:
@@ -190,25 +217,11 @@ def _add_lines(
         )
 
 
-def add_text(figure: go.Figure, x: float, y: float, text: str, *, anchor: str, markup: bool = False) -> None:
-    """Write beside an axis of parallel lines, at its places."""
-    figure.add_annotation(
-        x=x,
-        y=y,
-        xanchor=anchor,
-        xshift=6 if anchor == "left" else 0,
-        text=text if markup else "<br>".join(plain(part) for part in text.split("\n")),
-        bgcolor=PAGE if anchor == "left" else None,
-        opacity=1,
-        showarrow=False,
-    )
-
-
-def folded(name: str) -> str:
-    """A long name of a setting in lines, broken at its underscores and dots."""
+def folded(value: str) -> str:
+    """The value of a setting in lines, broken at its underscores, as markup."""
     lines = [""]
-    for part in name.replace("_", "_ ").replace(".", ". ").split():
+    for part in re.split("(?<=_)", value.removeprefix("ORT_")):
         if lines[-1] and len(lines[-1]) + len(part) > FOLDED:
             lines.append("")
         lines[-1] += part
-    return "\n".join(lines)
+    return "<br>".join(plain(line) for line in lines)

@@ -43,24 +43,46 @@ UNREADABLE = """
 }
 """.replace("LEAST_PX", str(LEAST_PX)).replace("LEAST_CONTRAST", str(LEAST_CONTRAST))
 
-# Where the toolbar of a plot lies over its legend, and texts that reach beyond their plot.
-COVERED = """
-() => [...document.querySelectorAll('.js-plotly-plot')].flatMap(plot => {
-  const bar = plot.querySelector('.modebar')?.getBoundingClientRect()
-  const whole = plot.getBoundingClientRect(), found = []
-  for (const legend of plot.querySelectorAll('.legend .traces, .legend .groups')) {
-    const box = legend.getBoundingClientRect()
-    if (bar && box.width && box.left < bar.right && box.right > bar.left && box.top < bar.bottom &&
-        box.bottom > bar.top) found.push('toolbar over ' + legend.textContent)
+# Texts of a plot that its edge cuts, that lie over each other, or that its toolbar covers, a line each. A
+# text is what is inked of its box, turned as it is drawn.
+MISPLACED = """
+() => {
+  const corners = one => {
+    const box = one.getBBox(), at = one.getScreenCTM(), above = box.height * INKED
+    const [left, right, top, bottom] = [box.x, box.x + box.width, box.y + above, box.y + box.height - above]
+    return [[left, top], [right, top], [right, bottom], [left, bottom]]
+      .map(([x, y]) => [at.a * x + at.c * y + at.e, at.b * x + at.d * y + at.f])
   }
-  for (const one of plot.querySelectorAll('text')) {
-    const box = one.getBoundingClientRect()
-    if (box.width && (box.left < whole.left - 1 || box.right > whole.right + 1))
-      found.push('cut: ' + one.textContent)
+  const sides = ([a, b, , d]) => [b, d].map(p => [p[0] - a[0], p[1] - a[1]])
+    .map(([x, y]) => [x / (Math.hypot(x, y) || 1), y / (Math.hypot(x, y) || 1)])
+  const span = (shape, [x, y]) => {
+    const along = shape.map(p => p[0] * x + p[1] * y)
+    return [Math.min(...along), Math.max(...along)]
   }
-  return found
-})
-"""
+  const shared = (one, other) => Math.min(...[...sides(one), ...sides(other)].map(side => {
+    const [low, high] = span(one, side), [from, to] = span(other, side)
+    return Math.min(high, to) - Math.max(low, from)
+  }))
+  const shape = ({ left, right, top, bottom }) => [[left, top], [right, top], [right, bottom], [left, bottom]]
+  return [...document.querySelectorAll('.js-plotly-plot')].flatMap(plot => {
+    const whole = plot.getBoundingClientRect(), found = []
+    const bar = plot.querySelector('.modebar')?.getBoundingClientRect()
+    const texts = [...plot.querySelectorAll('.main-svg text')]
+      .filter(one => one.textContent.trim() && one.getBoundingClientRect().width)
+      .map(one => ({ said: one.textContent, shape: corners(one), legend: one.closest('.legend') }))
+    texts.forEach((one, index) => {
+      const [left, right] = span(one.shape, [1, 0]), [top, bottom] = span(one.shape, [0, 1])
+      const out = [whole.left - left, right - whole.right, whole.top - top, bottom - whole.bottom]
+      if (Math.max(...out) > 1) found.push(`cut: ${one.said}`)
+      if (one.legend && bar?.width && shared(one.shape, shape(bar)) > 1)
+        found.push(`toolbar over ${one.said}`)
+      for (const other of texts.slice(index + 1))
+        if (shared(one.shape, other.shape) > 1) found.push(`${one.said} over ${other.said}`)
+    })
+    return found
+  })
+}
+""".replace("INKED", "0.12")
 
 # How far something reaches beyond the screen, in pixels; plots that are still as wide as the window was.
 BEYOND = """
@@ -101,7 +123,7 @@ def plots(page: Page, least: int) -> None:
 
 def bad_plots(page: Page) -> list[Any]:
     """Texts of plots that are too small, too pale, covered or cut."""
-    return in_the_end(page, f"() => [...({UNREADABLE})(), ...({COVERED})()]")
+    return in_the_end(page, f"() => [...({UNREADABLE})(), ...({MISPLACED})()]")
 
 
 def in_the_end(page: Page, script: str) -> list[Any]:

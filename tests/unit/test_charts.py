@@ -147,7 +147,7 @@ def test_figures_of_trials_have_units_and_name_a_fallback() -> None:
     )
     figure = latency_ecdf([side(fell)])
     assert "Latency per run (ms)" in figure.to_json()
-    assert all("fallback, CUDA was asked" in trace.name for trace in figure.data)
+    assert all("fallback, CUDA was asked" in trace.name.replace("<br>", " ") for trace in figure.data)
     assert figure.layout.paper_bgcolor == "rgba(0,0,0,0)"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from core.run.axes import axes_of_study, point_name
+from core.run.axes import point_name
 from core.run.sweet_spot import standing
 from core.show import sweep_words
 from core.show.report import Price, cost
@@ -25,7 +25,7 @@ from core.wire.errors import SpecError, StoreError
 from dashboard.report.figures import plots
 from dashboard.report.made import html_of
 from dashboard.report.page import MOST_BYTES
-from tests.recorded import recorded_store
+from tests.recorded import recorded_store, reported
 
 EURO = Price(per_hour=0.36, currency="EUR")
 EVIL = '</script><script>alert(1)</script>"><img src=x onerror=alert(2)> `x` *b* [l](http://evil) @you |'
@@ -39,18 +39,7 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def kinds(store: Store) -> dict[str, list[str]]:
-    """Kind -> the references that name one of it."""
-    races = store.comparisons(limit=500)
-    pair = next(path for one in store.trials() for path in store.artifacts(one.id, "why-*.json"))
-    return {
-        "trial": [next(one.id for one in store.trials(kind="measure") if not one.study)],
-        "race": [max(races, key=lambda one: 0 if one.study else len(one.contestants)).id],
-        "search": [next(one.id for one in store.studies() if one.answer and one.answer["winner"])],
-        "curve": [next(one.study for one in races if axes_of_study(one.study))],
-        "card": [next(one.study for one in races if one.study.startswith("scorecard"))],
-        "why": [pair.stem.removeprefix("why-"), pair.parent.name],
-        "profile": [store.trials(kind="profile")[0].id],
-    }
+    return reported(store)
 
 
 TYPES = {
