@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from core import wire
-from core.spec import TrialSpec, WorkloadSpec, asked, sizes, spec_from_dict
+from core.run.sizes import Size
+from core.spec import TrialSpec, WorkloadSpec, asked, spec_from_dict
 from core.spec.checks import feed_range
 from core.spec.knobs import ENTRIES, KNOBS, PROVIDER_OPTIONS, Knob, is_whole_number, knob
 from core.wire.errors import SpecError
@@ -81,17 +82,14 @@ def _default(setting: Knob) -> Any:
     return setting.default if setting.kind in ("int", "float", "choice") else ""
 
 
-def suggested_size(dim: str, info: wire.ModelInfo) -> int:
-    """Return a size to start from for free dimension `dim` of a model: the file's own, else a guess."""
-    return sizes.suggested([dim], info)[dim]
+def dim_values(sizes: Mapping[str, Size]) -> dict[str, int]:
+    """Widget values of proposed sizes, by widget key."""
+    return {dim_key(dim): one.size for dim, one in sizes.items()}
 
 
-def guesses(values: Mapping[str, Any], info: wire.ModelInfo) -> dict[str, int]:
-    """Return the free dimensions whose size is guessed: neither chosen nor named by the file."""
-    guessed = {
-        dim: sizes.guess(dim, info) for dim in other_dims(info) if dim not in sizes.sides_of_file(info)
-    }
-    return {dim: size for dim, size in guessed.items() if values.get(dim_key(dim), size) == size}
+def as_proposed(values: Mapping[str, Any], sizes: Mapping[str, Size]) -> dict[str, Size]:
+    """Return the free dimensions that still have the size that was proposed, with that."""
+    return {dim: one for dim, one in sizes.items() if values.get(dim_key(dim), one.size) == one.size}
 
 
 def in_range(name: str, value: float, low: float, high: float) -> None:
@@ -280,7 +278,7 @@ def _feeds(have: Mapping[str, Any]) -> str:
 def _dims(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, int]:
     if info is None:
         return {}
-    found = {name: have.get(dim_key(name), suggested_size(name, info)) for name in other_dims(info)}
+    found = {name: have.get(dim_key(name)) for name in other_dims(info)}
     return {name: int(size) for name, size in found.items() if size is not None}
 
 

@@ -35,6 +35,7 @@ from core.run.plan import check_overrides, feed_plan
 from core.run.prediction import Past, Prediction, past, predict
 from core.run.scheduler import Scheduler
 from core.run.search.choices import Models, space_of
+from core.run.sizes import Size, proposed
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.spec.knobs import Place
 from core.spec.question import Question
@@ -269,10 +270,21 @@ def choose_model(record: ModelRecord) -> None:
 # --- settings ---------------------------------------------------------------------------------------------
 
 
-def values() -> dict[str, Any]:
-    """The widgets' values of this session, defaults where nothing was touched."""
+def values(record: ModelRecord) -> dict[str, Any]:
+    """The widgets' values of this session; defaults and proposed sizes where nothing was touched."""
     own = {str(k): v for k, v in st.session_state.items() if str(k).startswith(_PREFIXES)}
-    return {**fields.defaults(), **own}
+    return {**fields.defaults(), **fields.dim_values(sizes(record)), **own}
+
+
+def sizes(record: ModelRecord) -> dict[str, Size]:
+    """The size that each free dimension besides the batch has where nobody gives one; see `proposed`."""
+    return proposed(fields.other_dims(record.info), record, store())
+
+
+def seed(record: ModelRecord) -> None:
+    """Give the widget of every setting its value before it is drawn; a value that is there stays."""
+    for name, value in values(record).items():
+        st.session_state.setdefault(name, value)
 
 
 _PREFIXES = ("knob.", "option.", "options.", "dim.", "value.")
@@ -289,7 +301,7 @@ def current_spec() -> TrialSpec:
     if record is None:
         raise ModelError("No model is chosen.", hint="Choose one on the Models page.")
     spec = fields.spec_from_values(
-        values(), path=portable(record.path), sha256=record.sha256, info=record.info
+        values(record), path=portable(record.path), sha256=record.sha256, info=record.info
     )
     feed_plan(spec.workload, record.info)  # a missing size is said before a worker starts
     check_overrides(spec, record.info)

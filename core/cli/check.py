@@ -11,6 +11,7 @@ import typer
 
 from core.cli.options import Given, WaitQuiet, config_from, spec_data, wait_quiet_s, with_settings
 from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, complain, print_json
+from core.cli.racing import with_sizes
 from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
@@ -62,12 +63,13 @@ def check(
     named = config_from(config, store=lambda: store, expert=bool(given.get("expert")))
     spec = spec_from_dict(spec_data(named, None, given))
     _check_answerable(spec, config)
+    progress = Progress(sys.stderr, quiet=quiet)
+    [spec], told = with_sizes([spec], store, progress)
     resolved = resolve_trial(spec, store, run_job)
     subject = Subject(label=resolved.record.name, spec=resolved.spec, record=resolved.record)
-    progress = Progress(sys.stderr, quiet=quiet)
     row, errors = _measured(store, subject, reuse=reuse, wait_quiet_s=patience_s, progress=progress)
     if json_:
-        print_json(document(row, errors))
+        print_json(document(row, errors) | told)
     else:
         print_sheet(scorecard(row))
     for error in errors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,6 +45,7 @@ from core.cli.racing import (
     named,
     report_precision,
     unsure,
+    with_sizes,
 )
 from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
@@ -171,12 +172,13 @@ def compare(
             )
         store = Store()
         job = _continuation(store, continue_, given, patience_s, progress)
-        race = _run(store, job, progress, json_=json_)
-        _report(store, race, limit, "json" if json_ else format_)
+        race = _run(store, job, progress, {}, json_=json_)
+        _report(store, race, limit, {}, "json" if json_ else format_)
         return
     model, refs = _who_races(models or [], baseline, candidate or [])
     store = Store()
     specs = named(refs, model=model, given=given, store=lambda: store, different_models=different_models)
+    specs, told = with_sizes(specs, store, progress)
     asked = [
         Configuration(spec=spec, label=label, role="candidate" if number else "baseline")
         for number, (spec, label) in enumerate(zip(specs, labels(refs, specs), strict=True))
@@ -184,8 +186,8 @@ def compare(
     check_all_before(store, asked, progress)
     announce(store, asked, progress)
     job = kinds.race(asked, wait_quiet_s=patience_s, different_models=different_models)
-    race = _run(store, job, progress, json_=json_)
-    _report(store, race, limit, "json" if json_ else format_)
+    race = _run(store, job, progress, told, json_=json_)
+    _report(store, race, limit, told, "json" if json_ else format_)
 
 
 def _who_races(
@@ -236,7 +238,7 @@ def _continuation(store: Store, ref: str, given: Given, patience_s: float, progr
     )
 
 
-def _run(store: Store, job: Job, progress: Progress, *, json_: bool) -> Comparison:
+def _run(store: Store, job: Job, progress: Progress, told: Mapping[str, Any], *, json_: bool) -> Comparison:
     submitted = ""
     try:
         with scheduler(store) as service:
@@ -245,7 +247,7 @@ def _run(store: Store, job: Job, progress: Progress, *, json_: bool) -> Comparis
     except Interrupted as interrupted:
         if submitted:
             race = store.comparison(submitted)
-            interrupted.document = _document(store, race, None)
+            interrupted.document = _document(store, race, None) | told
             if race.result and not json_:
                 print_sheet(races.raced(race, store.trials_of(submitted)))
         raise
@@ -261,11 +263,11 @@ def _words(error: Any) -> tuple[str, str]:
     return (error["message"], error["hint"]) if error else ("The comparison has no result.", "")
 
 
-def _report(store: Store, race: Comparison, limit: float | None, kind: str) -> None:
+def _report(store: Store, race: Comparison, limit: float | None, told: Mapping[str, Any], kind: str) -> None:
     trials = store.trials_of(race.id)
     found = None if limit is None else held(race, limit)
     if kind == "json":
-        print_json(_document(store, race, found))
+        print_json(_document(store, race, found) | told)
     elif kind == "csv":
         print_lines([csv_text(races.contestants(race, trials))])
     elif kind == "md":

@@ -147,7 +147,7 @@ def _of_type(listed: Sequence[Row], wanted: Sequence[str]) -> list[Row]:
         if one.lower() not in names:
             raise SpecError(
                 f"The graph has no node of the operator `{one[:40]}`.{nearest(one, sorted(known))}",
-                hint=f"It has {', '.join(sorted(known)[:20])}.",
+                hint=f"Choose among {', '.join(sorted(known)[:20])}.",
             )
     asked = {one.lower() for one in wanted}
     return [

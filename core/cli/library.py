@@ -41,13 +41,14 @@ from core.run import exporting, kinds
 from core.run.job import Status
 from core.run.ledger import settle
 from core.run.plan import batch_addresses, cannot_feed
+from core.run.sizes import Size, proposed
 from core.show.sheets import Fact, Line, Sheet, races, things, variants
 from core.show.sheets import peaks as peak_sheets
 from core.show.sheets import trials as sheets
 from core.show.table import csv_text, md_text
 from core.show.words import counted
-from core.spec.sizes import options, suggested
-from core.store import Marks, Pruned, Store
+from core.spec.sizes import options
+from core.store import Marks, ModelRecord, Pruned, Store
 from core.store.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
 from core.store.marks import split
 from core.wire.catalog import (
@@ -106,10 +107,11 @@ def inspect_model(
             f"`--custom-op-library {libraries[0][:80]}` is given, but nothing is loaded.",
             hint="Add --load, or leave the option out.",
         )
-    record = resolve_model(Store(), model)
-    proposed = _suggestion(record.info)
+    store = Store()
+    record = resolve_model(store, model)
+    given, sizes = _suggestion(record, store)
     if suggest and not json_:
-        typer.echo(proposed)
+        typer.echo(given)
         return
     runs = (
         check_loads(Path(record.path), libraries=libraries)
@@ -119,7 +121,13 @@ def inspect_model(
     why = cannot_feed(record.info)
     if json_:
         print_json(
-            {**record.info, "loads": runs if load else None, "not_fed": why or None, "suggested": proposed}
+            {
+                **record.info,
+                "loads": runs if load else None,
+                "not_fed": why or None,
+                "suggested": given,
+                "suggested_from": {dim: one.source for dim, one in sizes.items()},
+            }
         )
         return
     facts = [Fact("runs", runs)] if load or not why else []
@@ -127,12 +135,13 @@ def inspect_model(
     print_sheet(things.model(record.name, record.info, [*facts, *variants.made(record)]))
 
 
-def _suggestion(info: wire.ModelInfo) -> str:
-    """Options that give every free dimension a size, the batch among them."""
+def _suggestion(record: ModelRecord, store: Store) -> tuple[str, dict[str, Size]]:
+    """Options that give every free dimension a size, and where sizes besides the batch are from."""
+    info = record.info
     rows = set(batch_addresses(info).values())
-    sizes = suggested([dim for dim in info["free_dims"] if dim not in rows], info)
+    sizes = proposed([dim for dim in info["free_dims"] if dim not in rows], record, store)
     batch = "--batch-size 1" if info["batch_dim"] is not None else ""
-    return f"{batch} {options(sizes)}".strip()
+    return f"{batch} {options({dim: one.size for dim, one in sizes.items()})}".strip(), sizes
 
 
 def export(

@@ -6,7 +6,7 @@ import math
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,15 @@ from core.cli.output import (
     print_lines,
     unwritable,
 )
-from core.cli.racing import announce, baseline_of, check_all_before, failures, report_precision, unsure
+from core.cli.racing import (
+    announce,
+    baseline_of,
+    check_all_before,
+    failures,
+    report_precision,
+    unsure,
+    with_sizes,
+)
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
@@ -133,16 +141,18 @@ def bench(
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
     rival = None if baseline is None else baseline_of(baseline, spec, given, lambda: store)
     progress = Progress(sys.stderr, quiet=quiet)
+    (spec, *others), told = with_sizes([spec] if rival is None else [spec, rival.spec], store, progress)
+    rival = None if rival is None else replace(rival, spec=others[0])
     asked = Configuration(spec=spec, label="candidate")
     everybody = [asked] if rival is None else [asked, rival]
     check_all_before(store, everybody, progress)
     announce(store, everybody, progress)
-    trial = _run_trial(store, kinds.duel(spec, baseline=rival, wait_quiet_s=patience_s), progress)
+    trial = _run_trial(store, kinds.duel(spec, baseline=rival, wait_quiet_s=patience_s), progress, told)
     race = store.comparison(trial.comparison)
     names = {one.trial: one.label for one in race.contestants}
     if trial.state == "COMPLETE":
         report_precision(race, progress)
-    _report(trial, lambda one: sheets.measured(one, names), json_=json_)
+    _report(trial, lambda one: sheets.measured(one, names), told, json_=json_)
     for error in failures(race, store.trials_of(race.id)):  # the baseline's
         complain(error["message"], error["hint"])
         raise typer.Exit(exit_code(error))
@@ -188,8 +198,9 @@ def profile(
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
     progress = Progress(sys.stderr, quiet=quiet)
     engines.require(spec.engine, "profile")
+    [spec], told = with_sizes([spec], store, progress)
     check_before(spec, store, run_job)
-    trial = _run_trial(store, kinds.profile(spec), progress)
+    trial = _run_trial(store, kinds.profile(spec), progress, told)
     if trace is not None and trial.state == "COMPLETE" and trial.result is not None:
         _copy(store.artifact_path(trial.id, trial.result["trace"]), trace)
 
@@ -198,7 +209,7 @@ def profile(
         peaks = [] if measured is None else peaks_of(measured)
         return sheets.profiled(one, profile_from_dict(one.facts["profile"]), top=top, peaks=peaks)
 
-    _report(trial, sheet, json_=json_)
+    _report(trial, sheet, told, json_=json_)
 
 
 def _spec_data(
@@ -214,7 +225,7 @@ def _spec_data(
     return spec_data(base, model, given)
 
 
-def _run_trial(store: Store, job: Job, progress: Progress) -> Trial:
+def _run_trial(store: Store, job: Job, progress: Progress, told: Mapping[str, Any]) -> Trial:
     """Submit, watch to the end, and return the trial as it ended; a signal leaves what there is of it."""
     trial = ""
     try:
@@ -223,7 +234,7 @@ def _run_trial(store: Store, job: Job, progress: Progress) -> Trial:
             status = watch(service, trial, progress)
     except Interrupted as interrupted:
         if trial:
-            interrupted.document = store.trial(trial).to_dict()
+            interrupted.document = store.trial(trial).to_dict() | told
         raise
     return _as_ended(store.trial(trial), status)
 
@@ -235,10 +246,10 @@ def _as_ended(trial: Trial, status: Status) -> Trial:
     return replace(trial, state=status.state, error=status.error)
 
 
-def _report(trial: Trial, sheet: Callable[[Trial], Sheet], *, json_: bool) -> None:
+def _report(trial: Trial, sheet: Callable[[Trial], Sheet], told: Mapping[str, Any], *, json_: bool) -> None:
     """Print a trial; the command ends here where it has an error."""
     if json_:
-        print_json(trial.to_dict())
+        print_json(trial.to_dict() | told)
     elif trial.state == "COMPLETE":
         print_sheet(sheet(trial))
     if trial.error is not None:
@@ -318,15 +329,17 @@ def sweep(
             "There is nothing to sweep.",
             hint="Give lists: `--batch-size 1,2,4,8`, `--vary NAME=A,B` or `--dim NAME=64,128`.",
         )
-    resolved = resolve_trial(spec_from_dict(_spec_data(store, model, config, preset, given)), store, run_job)
+    progress = Progress(sys.stderr, quiet=quiet)
+    spec = spec_from_dict(_spec_data(store, model, config, preset, given))
+    [spec], told = with_sizes([spec], store, progress, varied=[one.name for one in axes])
+    resolved = resolve_trial(spec, store, run_job)
     named = models(store, resolved.record)
     points = expand(resolved.spec, axes, resolved.record.info, named)
-    progress = Progress(sys.stderr, quiet=quiet)
     _tell_left_out(points, progress)
     check_all_before(store, configurations(points), progress)
     where["margin"] = resolved.spec.protocol.margin
     study = _study(study_name(axes, secrets.token_hex(4)), points, resolved.record, patience_s)
-    found = _Sweep(store=store, study=study, axes=axes, points=points, where=where)
+    found = _Sweep(store=store, study=study, axes=axes, points=points, where=where, told=told)
     try:
         _measure(found, resolved.record, named, progress, reuse=reuse)
     except Interrupted as interrupted:
@@ -382,6 +395,7 @@ class _Sweep:
     axes: Sequence[Axis]
     points: Sequence[Point]
     where: dict[str, Any]  # for `standing`: the latency line, its percentile, the margin
+    told: Mapping[str, Any]  # where sizes are from that nobody gave, see `with_sizes`
     known: Known = field(default_factory=dict)
 
     @property
@@ -419,6 +433,7 @@ class _Sweep:
             "points": [
                 self._point(point, row, stands) for point, row in zip(self.points, self.rows(), strict=True)
             ],
+            **self.told,
         }
 
     def _point(self, point: Point, row: Measured, stands: Standing) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from core.evidence.documents import ContrastRecord
 from core.evidence.measurement import Trial
 from core.process.runner import no_worker, run_job
 from core.run.prediction import past, predict
+from core.run.sizes import completed
 from core.run.trial import check_race_before, resolve_trial
 from core.run.variants import variant_of
-from core.show.words import counted
+from core.show.words import counted, sizes_words
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.effort import EFFORTS
 from core.spec.knobs import knob
@@ -162,6 +163,21 @@ def labels(refs: Sequence[str], specs: Sequence[TrialSpec] = ()) -> list[str]:
         again = sum(one == name or one.startswith(f"{name} (") for one in found)
         found.append(f"{name} ({again + 1})" if again else name)
     return found
+
+
+def with_sizes(
+    specs: Sequence[TrialSpec], store: Store, progress: Progress, *, varied: Collection[str] = ()
+) -> tuple[list[TrialSpec], dict[str, Any]]:
+    """Return `specs` with the sizes that nobody gave, as far as they are known, and say which these are.
+
+    Returns:
+        The configurations, and the part of a document that tells where sizes are from; empty: all were given.
+    """
+    done, sizes = completed(specs, store, run_job, varied=varied)
+    if not sizes:
+        return done, {}
+    progress.line(f"sizes: {sizes_words(sizes)}")
+    return done, {"sizes_from": {dim: one.source for dim, one in sizes.items()}}
 
 
 def check_all_before(store: Store, asked: Sequence[Configuration], progress: Progress) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -35,6 +36,7 @@ from core.cli.output import (
     print_lines,
     unwritable,
 )
+from core.cli.racing import with_sizes
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
@@ -196,7 +198,7 @@ def search(  # noqa: PLR0915 - one option after the other
     budget_s = None if budget is None else seconds("--budget", budget)
     if resume is not None:
         _only_resuming(model, config, vary, fix, without, data, given)
-    study = ""
+    study, told = "", dict[str, Any]()
     try:
         with scheduler(store) as service:
             machine = service.environment()
@@ -212,28 +214,29 @@ def search(  # noqa: PLR0915 - one option after the other
                 how |= {"vary": parse_settings(vary or [], "--vary")}
                 how |= {"fix": list(fixed), "without": without or []}
                 spec = setting(_start(store, model, config, given, data), fixed)
+                [spec], told = with_sizes([spec], store, progress)
                 how |= {"budget_s": budget_s or spec.protocol.budget_s or DEFAULT_BUDGET_S}
                 limits = [one.model_dump(mode="json", exclude_none=True) for one in spec.targets]
                 question = question_from_dict({"limits": limits, **asked, **how})
                 prepared = searching.prepare(spec, question, store, run_job, machine)
             _announce(prepared, store, progress)
             if dry_run:
-                _report_space(prepared, json_=json_)
+                _report_space(prepared, told, json_=json_)
                 return
             study = service.submit(searching.job(prepared, wait_quiet_s=patience_s))
             status = watch(service, study, progress)
     except Interrupted as interrupted:
         if study:
-            interrupted.document = searches_document(store.study(study))
+            interrupted.document = searches_document(store.study(study)) | told
             interrupted.hint = f"What it tried is kept. Go on: `search --resume {study}`."
         raise
     record = store.study(study)
     if status.error is not None:
         if json_:
-            print_json(searches_document(replace(record, answer=record.answer or status.result)))
+            print_json(searches_document(replace(record, answer=record.answer or status.result)) | told)
         complain(status.error["message"], status.error["hint"])
         raise typer.Exit(exit_code(status.error))
-    _report(store, record, output, json_=json_)
+    _report(store, record, output, told, json_=json_)
 
 
 def _asked(objective: str | None, limits: list[str], ask: str | None) -> dict[str, Any]:
@@ -290,7 +293,7 @@ def _announce(prepared: Prepared, store: Store, progress: Progress) -> None:
     progress.line(f"{duration(question.budget_s)} in all; {searching.prediction(prepared, store)}")
 
 
-def _report_space(prepared: Prepared, *, json_: bool) -> None:
+def _report_space(prepared: Prepared, told: Mapping[str, Any], *, json_: bool) -> None:
     space = prepared.space
     if json_:
         print_json(
@@ -299,6 +302,7 @@ def _report_space(prepared: Prepared, *, json_: bool) -> None:
                 "limits": prepared.question.limit_words,
                 "space": space_facts(space),
                 "axes": {axis.name: list(axis.values) for axis in space.axes},
+                **told,
             }
         )
         return
@@ -317,7 +321,9 @@ def _report_space(prepared: Prepared, *, json_: bool) -> None:
     )
 
 
-def _report(store: Store, record: StudyRecord, output: Path | None, *, json_: bool) -> None:
+def _report(
+    store: Store, record: StudyRecord, output: Path | None, told: Mapping[str, Any], *, json_: bool
+) -> None:
     answer: Any = record.answer
     winner = answer["winner"] if answer["outcome"] == "FOUND" else None
     if output is not None:
@@ -330,7 +336,7 @@ def _report(store: Store, record: StudyRecord, output: Path | None, *, json_: bo
             except OSError as error:
                 raise unwritable(output, error) from None
     if json_:
-        print_json(searches_document(record))
+        print_json(searches_document(record) | told)
     else:
         print_sheet(searches.answered(record))
     raise typer.Exit(EXITS.get(answer["outcome"], EXIT_UNDECIDED))

@@ -199,8 +199,8 @@ def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) ->
         return Advice(
             sentence=f"{_percent(between)} of a profiled run lies between the nodes; the largest operator "
             f"type, {op_type}, takes {_percent(share)} of the time in nodes.",
-            remedy="The nodes are short against what starting them and the profiler cost: a larger batch, "
-            "or fewer and larger operators, may help. The profiler's own work is part of it: a race tells.",
+            remedy="Try a larger batch, or fewer and larger operators: the nodes are short against what "
+            "starting them and the profiler cost. A comparison tells, because it has no profiler.",
         )
     largest = next(node for node in profile.nodes if node.op_type == op_type)
     head = f"{op_type} takes {_percent(share)} of the time in nodes"

@@ -7,7 +7,7 @@ where they draw. Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -138,6 +138,15 @@ def ratio_text(ratio: float, low: float | None = None, high: float | None = None
     in ±0.3. Without an interval two digits are shown.
     """
     return f"{ratio:.{_decimals(ratio, low, high)}f}"
+
+
+def ratio_places(rows: Iterable[tuple[float, float | None, float | None]]) -> int:
+    """Return the decimals of a column of ratios, which all have the same: the most that one of them supports.
+
+    Args:
+        rows: each ratio with its interval, as for `ratio_text`.
+    """
+    return max((_decimals(*row) for row in rows), default=0)
 
 
 def words(contrast: Mapping[str, Any]) -> str:

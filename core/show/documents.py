@@ -34,6 +34,7 @@ from core.evidence.quietness import Answer
 from core.evidence.roofline import Peak
 from core.evidence.targets import Cause, State
 from core.evidence.verdict import Grade, Verdict
+from core.run.sizes import Source
 from core.wire.errors import ErrorRecord
 from core.wire.guard import Judged
 
@@ -71,6 +72,7 @@ class TrialHead(TypedDict):
     created_at: float  # seconds since the epoch
     started_at: float | None
     finished_at: float | None
+    sizes_from: NotRequired[dict[str, Source]]  # dimension that nobody gave a size -> where that is from
 
 
 def _trial() -> Any:
@@ -118,6 +120,7 @@ class RaceDocument(Race):
 
     trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
     fail_if_slower: NotRequired[Limit | None]
+    sizes_from: NotRequired[dict[str, Source]]  # dimension that nobody gave a size -> where that is from
 
 
 class SweepPointHead(TypedDict):
@@ -153,6 +156,7 @@ class SweepDocument(TypedDict):
     best: dict[str, Any] | None  # values of the point with most rows/s, under the line where there is one
     verdict: str  # which point is best, and against which it is inconclusive, in words
     points: list[SweepPoint]  # type: ignore[valid-type] # made from `TrialDocument`
+    sizes_from: NotRequired[dict[str, Source]]  # dimension that nobody gave a size -> where that is from
 
 
 class MarksRecord(TypedDict):
@@ -476,6 +480,7 @@ class CheckDocument(TypedDict):
     breach: str | None  # why its outputs are not what they should be
     calibration_note: str | None
     error: ErrorRecord | None
+    sizes_from: NotRequired[dict[str, Source]]  # dimension that nobody gave a size -> where that is from
 
 
 # --- verifications --------------------------------------------------------------------------------------
@@ -534,6 +539,7 @@ class InspectDocument(wire.ModelInfo):
 
     loads: str | None  # what ONNX Runtime says of it; null: not asked for with `--load`
     suggested: str  # options that give every free dimension a size; empty: there is none
+    suggested_from: dict[str, Source]  # dimension -> where its size is from; the batch is 1
     not_fed: str | None  # why ORTune cannot run it: an input that it cannot feed; null: it can
 
 
@@ -712,6 +718,7 @@ class SearchHead(TypedDict):
     question: dict[str, Any]
     spec: dict[str, Any]  # what stays fixed
     trials: list[TriedRecord]
+    sizes_from: NotRequired[dict[str, Source]]  # dimension that nobody gave a size -> where that is from
 
 
 def _search() -> Any:
@@ -730,6 +737,7 @@ class SpaceDocument(TypedDict):
     limits: list[str]
     space: SpaceFacts
     axes: dict[str, list[Any]]  # setting -> values, that of the start first
+    sizes_from: NotRequired[dict[str, Source]]  # dimension that nobody gave a size -> where that is from
 
 
 class StudiesDocument(TypedDict):

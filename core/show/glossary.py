@@ -68,6 +68,6 @@ def meaning(word: str) -> str:
     if found is None:
         raise SpecError(
             f"`{word[:40]}` is not in the glossary.{nearest(word, list(TERMS))}",
-            hint="`glossary` without a word lists all of them.",
+            hint="Run `glossary` without a word: it lists all of them.",
         )
     return found

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected, measured, words
+from core.run.sizes import Size, Source
 from core.spec import TrialSpec, asked, changed, spec_from_dict
 from core.wire.errors import INTERRUPTED, SpecError
 from core.wire.guard import else_words
@@ -47,6 +48,23 @@ def value_in_words(value: object) -> str:
 def counted(number: int | None, noun: str) -> str:
     """Return "1 row", "2 rows"."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+_SOURCES: Mapping[Source, str] = {
+    "others": "as in the other configuration",
+    "sum": "the sum",
+    "last run": "as in the last run",
+    "file": "as the file says",
+    "guess": "a guess",
+}
+
+
+def sizes_words(sizes: Mapping[str, Size]) -> str:
+    """Return sizes and their sources: "seq=128, past=0, as in the last run; side=320, as the file says"."""
+    by_source: dict[Source, list[str]] = {}
+    for dim, one in sizes.items():
+        by_source.setdefault(one.source, []).append(f"{dim}={one.size}")
+    return "; ".join(f"{', '.join(found)}, {_SOURCES[source]}" for source, found in by_source.items())
 
 
 STATE_WORDS: Mapping[str, str] = {  # of trials and races

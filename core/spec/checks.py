@@ -173,7 +173,7 @@ def _check_number(provider: str, option: ProviderOption, value: str) -> None:
 
 
 RANDOM_RANGE = "random:"
-_RANGE_HINT = "Write for example `random:0..30521`; both ends can come."
+_RANGE_HINT = "Write for example `random:0..30521`; both ends are included."
 
 
 def feed_range(name: str, value: object) -> tuple[float, float] | None:

@@ -111,7 +111,7 @@ class Question(Spec):
     def words(self) -> str:
         """The objective in words."""
         parts = [
-            OBJECTIVES[name] if weight == 1 else f"{OBJECTIVES[name]} ({weight:.0%})"
+            OBJECTIVES[name] if weight == 1 else f"{OBJECTIVES[name]} ({100 * weight:.0f} %)"
             for name, weight in self.objective.items()
         ]
         return " and ".join(parts)

@@ -84,8 +84,8 @@ def guess(dim: str, info: ModelInfo) -> int:
 
     A sum such as `past + 1` is the sum of its parts; a cache is empty.
     """
-    terms = [term.strip() for term in dim.split("+")]
-    if len(terms) > 1 and all(terms):
+    terms = _terms(dim)
+    if len(terms) > 1:
         return sum(int(term) if term.isdecimal() else guess(term, info) for term in terms)
     if image_side(dim, info):
         return multiple(IMAGE_SIDE, stride_of_file(info))
@@ -93,6 +93,18 @@ def guess(dim: str, info: ModelInfo) -> int:
     if any(part in name for part in _EMPTY):
         return 0
     return _LENGTH if any(part in name for part in _LENGTHS) else DEFAULT_SIZE
+
+
+def sum_of(dim: str, sizes: Mapping[str, int]) -> int | None:
+    """Return the size of a sum such as `past + 1`; None: it is no sum, or a term has no size."""
+    terms = _terms(dim)
+    found = [int(term) if term.isdecimal() else sizes.get(term) for term in terms]
+    return sum(one or 0 for one in found) if len(terms) > 1 and None not in found else None
+
+
+def _terms(dim: str) -> list[str]:
+    terms = [term.strip() for term in dim.split("+")]
+    return terms if all(terms) else [dim]
 
 
 def suggested(dims: Iterable[str], info: ModelInfo) -> dict[str, int]:

@@ -42,7 +42,7 @@ def _spec_error(model: type[BaseModel], error: ValidationError) -> SpecError:
         known = _fields_at(model, first["loc"][:-1])
         return SpecError(
             f"Unknown key `{where}`.{nearest(str(first['loc'][-1]), known)}{more}",
-            hint=f"Known here: {', '.join(known)}." if known else "Remove the key.",
+            hint=f"Choose among {', '.join(known)}." if known else "Remove the key.",
         )
     if first["type"] == "missing":
         return SpecError(f"`{where}` is missing.{more}", hint=f"Add `{where}`.")

@@ -158,8 +158,8 @@ def found_library(text: str) -> tuple[Path, Library]:
     if folder is None:
         raise SpecError(
             f"`{asked.name}` is a library of native code, and no folder for such is open here.",
-            hint=f"Whoever runs ORTune here opens one with {LIBRARIES_VARIABLE}=FOLDER, and puts the "
-            f"library there.",
+            hint=f"Start ORTune with {LIBRARIES_VARIABLE}=FOLDER, or ask whoever runs it here, and put the "
+            "library into that folder.",
         )
     path = folder / asked.name
     if not is_inside(path, [folder]):

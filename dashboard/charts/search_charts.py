@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 
 from core.evidence.documents import CoursePoint, EffectRecord, FrontPoint, GainNumbers
 from core.evidence.tried import Tried
-from core.evidence.verdict import Verdict, ratio_text
+from core.evidence.verdict import Verdict, ratio_places, ratio_text
 from core.show.sheets import searches
 from core.spec.space import changes_words
 from core.spec.targets import METRICS
@@ -155,8 +155,10 @@ def intervals(info: Intervals) -> go.Figure:
         own = [(place, row) for place, row in enumerate(info.rows) if row.verdict == verdict]
         if own:
             _add_bars(figure, verdict, word, own)
+    places = ratio_places((row.ratio, row.low, row.high) for row in info.rows)
     for place, row in enumerate(info.rows):
-        for x, anchor, text in ((0.0, "left", _shortened(row.label)), (1.0, "right", _with_digits(row))):
+        told = f"{row.ratio:.{places}f}×"
+        for x, anchor, text in ((0.0, "left", _shortened(row.label)), (1.0, "right", told)):
             figure.add_annotation(
                 x=x,
                 xref="x domain",
@@ -177,11 +179,6 @@ def intervals(info: Intervals) -> go.Figure:
     )
     figure.update_yaxes(visible=False, range=[len(info.rows) - 0.6, -0.8], fixedrange=True)
     return figure
-
-
-def _with_digits(row: Bar) -> str:
-    """The ratio with the digits that its interval supports."""
-    return f"{ratio_text(row.ratio, row.low, row.high)}×"
 
 
 def _add_bars(figure: go.Figure, verdict: str, word: str, own: Sequence[tuple[int, Bar]]) -> None:

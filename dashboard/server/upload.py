@@ -103,7 +103,7 @@ async def put(request: Request) -> Response:
     except TimeoutError:
         return _answer(408, f"Nothing came for {IDLE_S:g} s.")
     except ClientDisconnect:
-        return _answer(400, "The upload was broken off.")
+        return _answer(400, "The upload was broken off. Upload the file again.")
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return _answer(507, _DISK_FULL) if full else _answer(500, f"Cannot write: {error}.")
@@ -128,8 +128,8 @@ def _refusal(request: Request) -> Response | None:
     return None
 
 
-_NO_ROOM = "The server's disk has no room for this file."
-_DISK_FULL = "The server's disk is full."
+_NO_ROOM = "The server's disk has no room for this file. Free some disk there, and upload it again."
+_DISK_FULL = "The server's disk is full. Free some of it, and upload the file again."
 
 
 class _RefusedError(Exception):
@@ -214,12 +214,12 @@ async def _stream(request: Request, part: Path, declared: int) -> None:
                 break
             stored += len(chunk)
             if stored > declared:
-                raise _RefusedError(413, f"The file is larger than {declared:,} bytes.")
+                raise _RefusedError(413, f"The file is larger than {declared:,} bytes. Upload it again.")
             file.write(chunk)
             file.flush()  # what is counted as come has to take its space
             _room.came(part, len(chunk))
     if stored < declared:
-        raise _RefusedError(400, "The upload was broken off.")
+        raise _RefusedError(400, "The upload was broken off. Upload the file again.")
 
 
 def _answer(status: int, message: str) -> Response:

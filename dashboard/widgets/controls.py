@@ -85,7 +85,7 @@ def model_line(record: ModelRecord) -> str:
 
 def settings(record: ModelRecord) -> TrialSpec | None:
     """Draw every setting; return what they ask for, or None when it cannot be used (the reason is shown)."""
-    seed(record)
+    state.seed(record)
     spec, error = _try_spec()
     effects = specs.without_effect(spec) if spec is not None else {}
     presets()
@@ -98,14 +98,6 @@ def settings(record: ModelRecord) -> TrialSpec | None:
     with st.expander("Advanced", icon=":material/build:", key="group.advanced"):
         _advanced(record, effects)
     return spec
-
-
-def seed(record: ModelRecord) -> None:
-    """Give every widget its value before it is drawn; a value that is there stays."""
-    for name, value in fields.defaults().items():
-        st.session_state.setdefault(name, value)
-    for dim in fields.other_dims(record.info):
-        st.session_state.setdefault(fields.dim_key(dim), fields.suggested_size(dim, record.info))
 
 
 def _try_spec() -> tuple[TrialSpec | None, TunerError | None]:

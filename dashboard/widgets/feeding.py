@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import streamlit as st
 
 from core import wire
 from core.evidence import fed
+from core.run.sizes import Size, Source
 from core.spec.knobs import knob
 from core.spec.knobs.stops import dim_stops
 from core.spec.sizes import image_side
 from core.store import ModelRecord, home
 from core.wire.feeding import STRING
-from dashboard import fields, format
+from dashboard import fields, format, state
 from dashboard.server import upload
 from dashboard.widgets.setting import help_text, one
 from dashboard.widgets.slider import stepped
 
 
 def dims(record: ModelRecord) -> None:
-    """Draw a size for each free dimension besides the batch; a guess is marked as one."""
-    guessed = fields.guesses(st.session_state, record.info)  # type: ignore[arg-type] # keys of widgets
+    """Draw a size for each free dimension besides the batch; what nobody chose says where it is from."""
+    proposed = _proposed(record)
     for dim in fields.other_dims(record.info):
         is_side = bool(image_side(dim, record.info))
         with st.container(horizontal=True, wrap=False, vertical_alignment="bottom", gap="small"):
             stepped(
-                _size_label(dim, record.info) + (GUESS if dim in guessed else ""),
+                _size_label(dim, record.info) + (_FROM[proposed[dim].source] if dim in proposed else ""),
                 fields.dim_key(dim),
                 dim_stops(is_image_side=is_side),
                 help=f"{knob('dims').help}\n\nCommand line: `--dim {dim}=N`.",
             )
-    if guessed:
+    if any(one.source == "guess" for one in proposed.values()):
         st.caption(":material/help: The model leaves these sizes free. Give those that you will feed.")
 
 
-GUESS = " (a guess)"
+_FROM: Mapping[Source, str] = {
+    **{"guess": " (a guess)", "last run": " (last run)", "file": " (from the file)"},
+    **{"sum": " (the sum)", "others": ""},
+}
+
+
+def _proposed(record: ModelRecord) -> dict[str, Size]:
+    """The sizes that nobody chose."""
+    sizes = state.sizes(record)
+    return fields.as_proposed(st.session_state, sizes)  # type: ignore[arg-type] # keys of widgets
 
 
 def _size_label(dim: str, info: wire.ModelInfo) -> str:
@@ -45,10 +55,10 @@ def _size_label(dim: str, info: wire.ModelInfo) -> str:
     return f"{side.capitalize()} ({name})" if side and side not in dim.lower() else f"Size of {name}"
 
 
-def guessed_text(info: wire.ModelInfo) -> str:
-    """Say which sizes a run would be fed that nobody chose: "height 224 × width 224"; empty: none."""
-    guessed = fields.guesses(st.session_state, info)  # type: ignore[arg-type] # keys of widgets
-    return " × ".join(f"{image_side(dim, info) or dim} {size}" for dim, size in guessed.items())
+def guessed_text(record: ModelRecord) -> str:
+    """Say which sizes a run would be fed that are guesses: "height 224 × width 224"; empty: none."""
+    guessed = {dim: one.size for dim, one in _proposed(record).items() if one.source == "guess"}
+    return " × ".join(f"{image_side(dim, record.info) or dim} {size}" for dim, size in guessed.items())
 
 
 _SOURCES = {fields.RANDOM: "Random", fields.NPZ: ".npz file", fields.IMAGES: "Images"}

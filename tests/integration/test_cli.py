@@ -424,7 +424,15 @@ def test_feeds_from_values_npz_and_dimensions_reach_the_model(
     info = ok(cli.run("inspect", unnamed, "--json")).document
     dims = [part for dim in info["free_dims"] if dim != info["batch_dim"] for part in ("--dim", f"{dim}=5")]
     assert any(":" in part for part in dims)
-    assert ok(cli.run("profile", unnamed, "--runs", "2", *dims, "--json")).document["state"] == "COMPLETE"
+    first = measured(cli.run("bench", unnamed, *QUICK, *dims, "--json")).document
+    assert first["state"] == "COMPLETE"
+    again = ok(cli.run("profile", unnamed, "--runs", "3", "--json"))  # sizes are as in the last run
+    assert again.document["spec"]["workload"]["dims"] == first["spec"]["workload"]["dims"]
+    assert set(again.document["sizes_from"].values()) == {"last run"}
+    assert f"{next(iter(again.document['sizes_from']))}=5" in again.err
+    assert (
+        ok(cli.run("inspect", unnamed, "--json")).document["suggested_from"] == again.document["sizes_from"]
+    )
 
 
 def test_a_provider_that_fell_back_is_marked_in_the_document_and_in_the_table(
@@ -553,6 +561,7 @@ def test_inspect_shows_dimensions_and_operators(cli: CommandLine, tmp_path: Path
         assert word in text
     proposed = ok(cli.run("inspect", path, "--suggest")).out
     assert proposed == f"{info['suggested']}\n" == "--batch-size 1 --dim sequence=128\n"
+    assert info["suggested_from"] == {"sequence": "guess"}
 
 
 def test_inspect_says_with_the_words_of_bench_that_an_input_cannot_be_fed(

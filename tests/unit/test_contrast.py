@@ -20,7 +20,7 @@ from core.evidence.contrast import (
     settled,
     sufficient_look,
 )
-from core.evidence.verdict import ratio_text, words
+from core.evidence.verdict import ratio_places, ratio_text, words
 from core.spec.effort import EFFORTS
 from tests.races import noise
 
@@ -468,6 +468,11 @@ def test_predicted_units_grow_with_the_noise_the_looks_and_the_precision_asked_f
 )
 def test_a_ratio_has_the_digits_its_interval_supports(ratio, low, high, text):
     assert ratio_text(ratio, low, high) == text
+
+
+def test_the_ratios_of_a_column_have_the_digits_of_the_one_that_is_known_best():
+    assert ratio_places([(1.04, 0.9, 1.2), (1.012, 1.005, 1.019)]) == 3
+    assert ratio_places([]) == 0
 
 
 def told(verdict, ratio, low, high, **more):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core import wire
+from core.run.sizes import Size
 from core.spec import ModelRef, TrialSpec, sizes, spec_from_dict
 from core.spec.effort import EFFORTS
 from core.spec.knobs import EXECUTION_MODES, EXECUTION_ORDERS, GRAPH_OPTIMIZATION_LEVELS, KNOBS
@@ -54,7 +55,7 @@ def test_untouched_widgets_ask_the_session_for_nothing() -> None:
     spec = spec_of({})
     assert spec.session.model_dump(exclude_defaults=True) == {}
     assert spec.workload.batch_size == 1
-    assert spec.workload.dims == {"sequence": 128}
+    assert spec.workload.dims == {}
 
 
 def test_a_three_state_switch_tells_default_from_on() -> None:
@@ -84,7 +85,10 @@ def test_a_model_with_a_fixed_batch_is_asked_for_no_batch() -> None:
 
 def test_sizes_and_values_of_another_model_are_left_out() -> None:
     spec = spec_of(
-        {fields.dim_key("frames"): 7, fields.value_key("gone"): "1", fields.value_key("sr"): "16000"}
+        {
+            **{fields.dim_key("frames"): 7, fields.dim_key("sequence"): 128},
+            **{fields.value_key("gone"): "1", fields.value_key("sr"): "16000"},
+        }
     )
     assert spec.workload.dims == {"sequence": 128}
     assert spec.workload.feed_values == {"sr": 16000}
@@ -278,7 +282,7 @@ def test_a_pytorch_spec_goes_into_the_widgets_and_comes_out_the_same() -> None:
 
 
 def test_options_and_sizes_that_a_new_spec_does_not_set_are_forgotten() -> None:
-    spec = spec_of({})
+    spec = spec_of({fields.dim_key("sequence"): 128})
     have = [
         "option.CUDAExecutionProvider.use_tf32",
         "dim.sequence",
@@ -315,15 +319,14 @@ def images(*shape: int | str) -> wire.ModelInfo:
 def test_the_layout_tells_height_from_width(shape: tuple[int | str, ...], sides: dict[str, str]) -> None:
     info = images(*shape)
     assert {dim: sizes.image_side(dim, info) for dim in sides} == sides
-    assert {dim: fields.suggested_size(dim, info) for dim in sides} == {
-        dim: 224 if side else 16 for dim, side in sides.items()
-    }
+    assert sizes.suggested(sides, info) == {dim: 224 if side else 16 for dim, side in sides.items()}
 
 
-def test_a_size_is_a_guess_until_another_one_is_given() -> None:
-    info = images("x:0", 3, "x:2", "x:3")
-    assert fields.guesses({}, info) == {"x:2": 224, "x:3": 224}
-    assert fields.guesses({fields.dim_key("x:2"): 96}, info) == {"x:3": 224}
+def test_a_size_is_as_proposed_until_another_one_is_given() -> None:
+    proposed = {"x:2": Size(size=224, source="guess"), "x:3": Size(size=64, source="last run")}
+    assert fields.as_proposed({}, proposed) == proposed
+    given = {**fields.dim_values(proposed), fields.dim_key("x:2"): 96}
+    assert fields.as_proposed(given, proposed) == {"x:3": proposed["x:3"]}
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ def test_a_question_that_contradicts_itself_is_refused(data: dict[str, Any], say
 
 def test_a_question_in_words() -> None:
     both = Question(objective=parse_objective("latency:0.7,memory:0.3"), same_latency=True)
-    assert both.words == "lowest p50 latency (70%) and least peak memory added by the session (30%)"
+    assert both.words == "lowest p50 latency (70 %) and least peak memory added by the session (30 %)"
     assert both.limit_words == ["p50 latency no longer than by default"]
     assert Question().words == "lowest p50 latency"
 

@@ -1,12 +1,19 @@
-"""Sizes that nobody gave: what a file says of them, and what names tell."""
+"""Sizes that nobody gave: of the last run, what a file says of them, and what names tell."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.spec import sizes
+from core.evidence.measurement import Trial
+from core.run.sizes import Size, completed, proposed
+from core.show.words import sizes_words
+from core.spec import TrialSpec, sizes, spec_from_dict
+from core.store import Store
+from tests.builders import model
 from tests.unit.test_fields import images
 
 
@@ -41,3 +48,90 @@ def test_a_name_tells_a_size_to_start_from(dim: str, size: int) -> None:
 
 def test_options_can_be_pasted() -> None:
     assert sizes.options({"seq": 128, "past + 1": 1}) == "--dim seq=128 --dim 'past + 1=1'"
+
+
+# --- remembered ---------------------------------------------------------------------------------------------
+
+FREE = ("batch", "side", "past", "past + 1", "other")
+INFO: Any = {**images(*FREE), "batch_dim": "batch", "content_sha256": "b" * 64}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    (tmp_path / "m.onnx").touch()
+    return Store(tmp_path / "s.db")
+
+
+@pytest.fixture
+def ask(store: Store, tmp_path: Path) -> Callable[..., TrialSpec]:
+    """A configuration of the model `m`, with sizes."""
+
+    def spec(**dims: int) -> TrialSpec:
+        data = {"model": {"path": str(tmp_path / "m.onnx")}, "workload": {"dims": dims}}
+        return spec_from_dict(data)
+
+    return spec
+
+
+def inspected(*_: Any, **__: Any) -> Any:
+    """What the worker says that looks at the model."""
+    return INFO
+
+
+def ran(store: Store, spec: TrialSpec, *, state: Any = "COMPLETE", at: float = 1.0) -> None:
+    trial = f"{at}{state}"
+    model = {"model_name": "m", "model_sha256": INFO["content_sha256"]}
+    ended: Any = {"created_at": at, "finished_at": at, "result": {}}
+    store.create_trial(
+        Trial(id=trial, kind="measure", state=state, spec=spec.to_dict(), key=trial, **model, **ended)
+    )
+
+
+def test_what_a_run_lacks_is_as_in_the_last_complete_run_of_the_model(
+    store: Store, ask: Callable[..., TrialSpec]
+) -> None:
+    ran(store, ask(side=8, past=2, other=9), at=1)
+    ran(store, ask(side=16, past=3, other=7), at=2)
+    ran(store, ask(), at=3)  # fed from a file: it says nothing
+    ran(store, ask(side=99), state="FAIL", at=4)
+    [spec], filled = completed([ask(past=5)], store, inspected)
+    assert spec.workload.dims == {"past": 5, "side": 16, "other": 7, "past + 1": 6}
+    assert {dim: one.source for dim, one in filled.items()} == {
+        "side": "last run",
+        "other": "last run",
+        "past + 1": "sum",
+    }
+    assert spec.workload.batch_size is None  # 1, unless somebody gives it
+    assert sizes_words(filled) == "side=16, other=7, as in the last run; past + 1=6, the sum"
+
+
+def test_a_size_that_nobody_knows_stays_missing(store: Store, ask: Callable[..., TrialSpec]) -> None:
+    asked = ask()
+    assert completed([asked], store, inspected) == ([asked], {})
+    ran(store, ask(side=16))
+    [spec], _ = completed([asked], store, inspected, varied=["side"])
+    assert spec == asked
+
+
+def test_configurations_of_one_comparison_get_the_same_sizes(
+    store: Store, ask: Callable[..., TrialSpec]
+) -> None:
+    ran(store, ask(side=16, past=3, other=7))
+    one, two = completed([ask(), ask(side=8)], store, inspected)[0]
+    assert one.workload.dims == two.workload.dims == {"side": 8, "past": 3, "past + 1": 4, "other": 7}
+
+
+def test_a_proposal_takes_the_last_run_then_the_file_then_a_guess(
+    store: Store, ask: Callable[..., TrialSpec]
+) -> None:
+    info: Any = {**images("x:0", 3, "x:2", "x:3"), "metadata": {"imgsz": "320"}}
+    record = model(content="b" * 64, info=info)
+
+    def found() -> dict[str, Size]:
+        return proposed(["x:2", "free"], record, store)
+
+    assert found() == {"x:2": Size(size=320, source="file"), "free": Size(size=16, source="guess")}
+    ran(store, ask(**{"x:2": 64}))
+    assert found()["x:2"] == Size(size=64, source="last run")
+    variant = model("v", "c" * 64, info=info, details={"variant": {"root": "b" * 64}})
+    assert proposed(["x:2"], variant, store)["x:2"].size == 64

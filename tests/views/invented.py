@@ -19,7 +19,7 @@ from core.evidence.measurement import Trial, latency_summary
 from core.evidence.tried import Look, Tried
 from core.evidence.verdict import Verdict
 from core.run import kinds
-from core.spec import TrialSpec
+from core.spec import TrialSpec, sizes
 from core.store import ModelRecord, Store, StudyRecord
 from core.wire.profile import cast_facts
 from core.worker.measure.profile_parser import parse_profile
@@ -36,6 +36,8 @@ def spec_for(record: ModelRecord, **workload: Any) -> TrialSpec:
     from dashboard import fields
 
     values = {fields.key(name): value for name, value in workload.items()}
+    guessed = sizes.suggested(fields.other_dims(record.info), record.info)
+    values |= {fields.dim_key(dim): size for dim, size in guessed.items()}
     return fields.spec_from_values(values, path=record.path, sha256=record.sha256, info=record.info)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from core import wire
+from core.spec import WorkloadSpec
 from core.store import ModelRecord
 from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from dashboard import fields, state
@@ -95,6 +96,19 @@ def test_a_guessed_image_size_is_marked_as_one_until_it_is_given(open_page: Open
     height.set_value(32).run()
     assert "a guess" not in at.get_by_key(fields.dim_key("side")).label
     assert "guessed: width 224" in " ".join(one.value for one in at.markdown)
+
+
+def test_a_size_of_the_last_run_is_proposed_by_every_page(open_page: Open, add_model: Add) -> None:
+    record = add_model(tiny_models.tokens, "tokens")
+    [dim] = fields.other_dims(record.info)
+    spec = invented.spec_for(record).model_copy(update={"workload": WorkloadSpec(dims={dim: 7})})
+    invented.put_measured(state.store(), record, spec, fingerprint="here")
+    at = open_page(model=record)
+    field = at.get_by_key(fields.dim_key(dim))
+    assert (field.value, "(last run)" in field.label) == (7, True)
+    assert not any("guessed" in one.value for one in at.markdown)
+    for page in ("search", "variants"):
+        assert open_page(page, model=record).get_by_key(fields.dim_key(dim)).value == 7
 
 
 def test_the_title_of_a_result_names_the_shapes_that_were_fed(add_model: Add) -> None:

@@ -143,12 +143,15 @@ def test_a_file_that_is_larger_than_it_said_is_stopped_and_removed(monkeypatch: 
 
 def test_what_comes_beyond_the_declared_length_is_not_taken() -> None:
     status, answer = put([b"x" * 5, b"x"], content_length="5")
-    assert (status, answer["error"]) == (413, "The file is larger than 5 bytes.")
+    assert (status, answer["error"]) == (413, "The file is larger than 5 bytes. Upload it again.")
     assert left_over() == []
 
 
 def test_less_than_the_declared_length_is_no_file() -> None:
-    assert put([b"x" * 4], content_length="5") == (400, {"error": "The upload was broken off."})
+    assert put([b"x" * 4], content_length="5") == (
+        400,
+        {"error": "The upload was broken off. Upload the file again."},
+    )
     assert left_over() == []
 
 
@@ -201,7 +204,7 @@ def test_space_that_others_take_meanwhile_ends_the_upload(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         shutil, "disk_usage", lambda _: usage._replace(free=next(free, upload.KEEP_FREE_BYTES - 1))
     )
-    assert put([b"x" * 10, b"x" * 10, b"x" * 10]) == (507, {"error": "The server's disk is full."})
+    assert put([b"x" * 10, b"x" * 10, b"x" * 10]) == (507, {"error": upload._DISK_FULL})
     assert left_over() == []
 
 
@@ -238,7 +241,7 @@ def test_a_full_disk_is_said_before_and_while_writing(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(upload, "_stream", full)
     status, answer = put([b"x"])
-    assert (status, answer["error"]) == (507, "The server's disk is full.")
+    assert (status, answer["error"]) == (507, upload._DISK_FULL)
 
 
 def test_only_complete_batches_are_taken() -> None:

@@ -17,10 +17,10 @@ from core.evidence.documents import (
 from core.evidence.quality import Quality, quality
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
 from core.evidence.tried import WIDEST, Told, Tried, all_confirmed, gains_confirmed, told
-from core.evidence.verdict import Color, Verdict, ratio_text
+from core.evidence.verdict import Color, Verdict, ratio_places, ratio_text
 from core.run.search.reading import answer_of, tried_of
 from core.show import settings
-from core.show.format import duration, short, when
+from core.show.format import duration, percent, short, when
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Abridged, Column, Table, tabulate
 from core.show.verdict import busy_words
@@ -198,7 +198,7 @@ def numbers(winner: Confirmed, default: Confirmed | None) -> list[tuple[str, str
         own = winner["measurements"].get(metric)
         if own:
             other = before.get(metric)
-            change = f"{ms(other)} → {ms(own)}, {own / other - 1:+.0%}" if other else ms(own)
+            change = f"{ms(other)} → {ms(own)}, {percent(own / other - 1, 0)}" if other else ms(own)
             found.append((name, change))
     own = winner["measurements"].get("peak_rss")
     if own:
@@ -285,13 +285,17 @@ def _pair_words(one: Mapping[str, Any]) -> str:
 
 def effects(found: Sequence[EffectRecord]) -> Table:
     """Return what each value of a setting does against the start's, over all that was tried."""
+    places = ratio_places((one["ratio"], one["ratio_low"], one["ratio_high"]) for one in found)
     return tabulate(
         found,
         (Column("setting", key="setting"), lambda one: _setting(one["setting"])),
         (Column("value", key="value"), lambda one: value_words(one["value"])),
         (Column("against", key="against"), lambda one: value_words(one["against"])),
-        (Column("gain", right=True), lambda one: f"{one['ratio']:.2f}×"),
-        (Column("95 %", right=True), lambda one: f"[{one['ratio_low']:.2f}, {one['ratio_high']:.2f}]"),
+        (Column("gain", right=True), lambda one: f"{one['ratio']:.{places}f}×"),
+        (
+            Column("95 %", right=True),
+            lambda one: f"[{one['ratio_low']:.{places}f}, {one['ratio_high']:.{places}f}]",
+        ),
         (Column("ratio", "number", key="ratio", on="none"), lambda one: one["ratio"]),
         (Column("ratio_low", "number", key="ratio_low", on="none"), lambda one: one["ratio_low"]),
         (Column("ratio_high", "number", key="ratio_high", on="none"), lambda one: one["ratio_high"]),

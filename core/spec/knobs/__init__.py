@@ -776,7 +776,7 @@ def knob(name: str) -> Knob:
     except KeyError:
         raise SpecError(
             f"Unknown setting `{name}`.{nearest(name, _BY_NAME)}",
-            hint="`python -m core bench --help-all` lists all settings.",
+            hint="Write it as its option is called; `bench --help-all` lists all settings.",
         ) from None
 
 

@@ -183,7 +183,7 @@ def _no_classifier(outputs: Sequence[str]) -> ModelError:
     return ModelError(
         f"This model is no classifier: no output holds one score for each class of a row, but "
         f"{', '.join(outputs)}.",
-        hint="Accuracy needs an output [rows, classes] of floating numbers; compare the outputs instead.",
+        hint="Choose a model with an output [rows, classes] of floating numbers, or compare the outputs.",
     )
 
 

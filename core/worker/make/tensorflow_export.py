@@ -111,7 +111,7 @@ def _saved_model(file: Path, folder: Path) -> Path:
     except Exception as error:  # layers of the file may raise anything
         raise ModelError(
             f"Keras cannot load `{file.name}`: {first_line(error)}",
-            hint="A model with layers of its own, or with Lambda layers, must be saved as a SavedModel.",
+            hint="Save it as a SavedModel if it has layers of its own, or Lambda layers.",
         ) from None
     return folder
 

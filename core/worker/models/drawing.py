@@ -112,7 +112,7 @@ def _check_size(model: ModelProto, file: Path) -> None:
     if nodes > MOST_NODES:
         raise ModelError(
             f"`{file.name}` has {nodes:,} nodes; at most {MOST_NODES:,} can be drawn.",
-            hint="`inspect` counts its operators; simplify the model, or cut the part that matters.",
+            hint="Simplify the model, or cut out the part that matters; `inspect` counts its operators.",
         )
 
 
@@ -172,7 +172,7 @@ def _saved(path: Path, session: wire.SessionPlan, folder: Path) -> tuple[BuiltSe
     if not saved.is_file():
         raise ModelError(
             "ONNX Runtime saved no optimized graph of this session.",
-            hint="A graph that a provider has compiled cannot be saved; choose the CPU provider.",
+            hint="Choose the CPU provider: a graph that another one has compiled cannot be saved.",
         )
     return built, onnx.load(str(saved), load_external_data=False)
 

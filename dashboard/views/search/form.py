@@ -372,10 +372,7 @@ def labelled_data(record: ModelRecord) -> None:
 
 def what_stays(record: ModelRecord) -> None:
     """Draw where the search starts: batch and feeds here, every other setting as it is on Tune."""
-    for name, value in fields.defaults().items():
-        st.session_state.setdefault(name, value)
-    for dim in fields.other_dims(record.info):
-        st.session_state.setdefault(fields.dim_key(dim), fields.suggested_size(dim, record.info))
+    state.seed(record)
     with st.expander("Where it starts", icon=":material/flag:", key="search.start"):
         try:
             spec = state.current_spec()

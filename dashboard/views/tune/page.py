@@ -108,7 +108,7 @@ def _load_linked(trial: Trial | None) -> None:
 def _run_bar(record: ModelRecord | None, trial: Trial | None) -> DeltaGenerator:
     """Draw the bar that stays: model, changes, Run or Cancel; return the place of the ratio so far."""
     if record is not None:
-        controls.seed(record)
+        state.seed(record)
     spec, reason = _ready(record, trial)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="runbar"):
         st.title("Tune", anchor=False, width="content")
@@ -176,7 +176,7 @@ def _move_drawer() -> None:
 
 
 def _guessed(record: ModelRecord | None) -> None:
-    text = feeding.guessed_text(record.info) if record is not None else ""
+    text = feeding.guessed_text(record) if record is not None else ""
     if text:
         st.badge(
             f"guessed: {format.plain(text)}",

@@ -27,23 +27,15 @@ NAME, CALIBRATION = "variants.name", "variants.calibration"
 RANDOM, DATA = "Random values", "My data"
 
 
-# widgets that Tune draws, too
-_FEED_KEYS = (fields.FEEDS_SOURCE, fields.FEEDS_PATH, fields.key("image_mean"), fields.key("image_std"))
-
-
 # --- sizes --------------------------------------------------------------------------------------------------
 
 
 def sizes_form(record: ModelRecord) -> None:
     """Draw batch and free dimensions, which Tune has too: checks, errors and races of this page use them."""
-    st.session_state.setdefault(fields.key("batch_size"), fields.defaults()[fields.key("batch_size")])
-    for dim in fields.other_dims(record.info):
-        st.session_state.setdefault(fields.dim_key(dim), fields.suggested_size(dim, record.info))
+    state.seed(record)
     setting.one(knob("batch_size"), None, record)
     feeding.dims(record)
     with st.expander("What is fed", icon=":material/input:", key="variants.feeds"):
-        for name in _FEED_KEYS:
-            st.session_state.setdefault(name, fields.defaults()[name])
         feeding.feeds(record, {})
     controls.operators()
     try:
@@ -52,23 +44,13 @@ def sizes_form(record: ModelRecord) -> None:
         state.report(error)
 
 
-def dims(record: ModelRecord) -> dict[str, int]:
-    """The size of each free dimension besides the batch."""
-    values = state.values()
-    sizes = {dim: values.get(fields.dim_key(dim)) for dim in fields.other_dims(record.info)}
-    return {
-        dim: int(fields.suggested_size(dim, record.info) if size is None else size)
-        for dim, size in sizes.items()
-    }
-
-
 def workload(record: ModelRecord) -> WorkloadSpec:
     """What the page feeds to `record`: what its form asks for, at the sizes that are there.
 
     Raises:
         SpecError: a value that cannot be read.
     """
-    return fields.workload_from_values(state.values(), record.info)
+    return fields.workload_from_values(state.values(record), record.info)
 
 
 def _checked_on(record: ModelRecord) -> WorkloadSpec:
@@ -205,7 +187,7 @@ def start(
     store = state.store()
     try:
         request: dict[str, Any] = {
-            "dims": dims(source),
+            "dims": workload(source).dims,
             "calibration": calibration,
             "name": name,
             "workload": _checked_on(source),

@@ -241,7 +241,7 @@ def _check_files(path: Path, lines: Sequence[_Line], files: Sequence[Path]) -> N
         raise SpecError(
             f"{len(missing)} of {len(files)} images of `{path.name}` are missing, the first in line {number}:"
             f" `{file}`.",
-            hint="Paths count from the folder of the CSV.",
+            hint="Write the paths as they are seen from the folder of the CSV.",
         )
 
 

@@ -111,7 +111,7 @@ def check_range(labels: Integers, classes: int) -> None:
     raise SpecError(
         f"The output has classes 0 to {classes - 1}, but row {row} has the label {label} "
         f"({len(wrong)} of {len(labels)} rows are out of range).",
-        hint="These labels count from 1: subtract 1."
+        hint="Subtract 1: these labels count from 1."
         if from_one
         else "Choose the model that these labels belong to, or correct the labels.",
     )

@@ -1,0 +1,125 @@
+"""Sizes of free dimensions that nobody gave: those of the model's last run, else what its file says.
+
+The batch is not among them: it is 1 unless somebody gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from core.process.runner import Run
+from core.run.plan import missing_dims
+from core.run.trial import looked_at
+from core.run.variants import variant_of
+from core.spec import TrialSpec
+from core.spec.sizes import guess, sides_of_file, sum_of
+from core.store import ModelRecord, Store
+from core.wire.errors import TunerError
+
+# "others": as in another configuration of the same comparison; "sum": the dimension is a sum of known ones
+Source = Literal["others", "sum", "last run", "file", "guess"]
+
+_LOOKED_AT = 10  # newest trials of a model: one that was fed from a file names no sizes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """The size of a free dimension, and where it comes from."""
+
+    size: int
+    source: Source
+
+
+def proposed(
+    dims: Iterable[str], record: ModelRecord, store: Store, *, given: Mapping[str, int] | None = None
+) -> dict[str, Size]:
+    """Return a size for each of `dims` of a model: of its last complete run, else its file's, else a guess.
+
+    A dimension such as `past + 1` follows from its terms where these are known. A variant takes the last run
+    of its original where it has none.
+
+    Args:
+        dims: free dimensions.
+        record: the model.
+        store: holds the trials.
+        given: sizes that somebody gave.
+    """
+    left = sorted(dims, key=lambda dim: "+" in dim)  # a sum after its terms
+    if not left:
+        return {}
+    known = dict(given or {})
+    last, named = _last_run(left, record, store), sides_of_file(record.info)
+    found: dict[str, Size] = {}
+    for dim in left:
+        if (total := sum_of(dim, known)) is not None:
+            found[dim] = Size(size=total, source="sum")
+        elif dim in last:
+            found[dim] = Size(size=last[dim], source="last run")
+        elif dim in named:
+            found[dim] = Size(size=named[dim], source="file")
+        else:
+            found[dim] = Size(size=guess(dim, record.info), source="guess")
+            continue
+        known[dim] = found[dim].size
+    return found
+
+
+def _last_run(dims: Collection[str], record: ModelRecord, store: Store) -> Mapping[str, int]:
+    for sha256 in (record.content_sha256, (variant_of(record) or {}).get("root")):
+        trials = store.trials(model_sha256=sha256, state="COMPLETE", limit=_LOOKED_AT) if sha256 else []
+        for trial in trials:
+            sizes: Mapping[str, int] = trial.spec.get("workload", {}).get("dims", {})
+            if any(dim in sizes for dim in dims):
+                return sizes
+    return {}
+
+
+def completed(
+    specs: Sequence[TrialSpec], store: Store, run: Run, *, varied: Collection[str] = ()
+) -> tuple[list[TrialSpec], dict[str, Size]]:
+    """Return `specs` with the sizes that they lack, as far as they are known, and which were filled in.
+
+    All get the same size, so that they are fed the same. What cannot be looked at stays as it is: the check
+    that follows says why. A guess fills in nothing.
+
+    Args:
+        specs: configurations of one comparison.
+        store: holds the library and the trials.
+        run: starts a worker where nobody has looked at a model before.
+        varied: dimensions that get their sizes later.
+    """
+    shared = {
+        dim: Size(size=size, source="others") for spec in specs for dim, size in spec.workload.dims.items()
+    }
+    done, filled = [], dict[str, Size]()
+    for spec in specs:
+        own = _lacking(spec, store, run, shared, varied)
+        filled |= own
+        shared |= own
+        done.append(_with_dims(spec, own) if own else spec)
+    return done, filled
+
+
+def _with_dims(spec: TrialSpec, sizes: Mapping[str, Size]) -> TrialSpec:
+    dims = {**spec.workload.dims, **{dim: one.size for dim, one in sizes.items()}}
+    return spec.model_copy(update={"workload": spec.workload.model_copy(update={"dims": dims})})
+
+
+def _lacking(
+    spec: TrialSpec, store: Store, run: Run, shared: Mapping[str, Size], varied: Collection[str]
+) -> dict[str, Size]:
+    """The sizes that `spec` lacks and that are known, those of the other configurations first."""
+    try:
+        found = looked_at(spec, store, run)
+    except TunerError:
+        return {}
+    if found is None:
+        return {}
+    fixed = {*varied, *spec.session.free_dimension_overrides}  # an override is a size that must be fed
+    missing = [dim for dim in missing_dims(spec.workload, found.record.info) if dim not in fixed]
+    own = {dim: shared[dim] for dim in missing if dim in shared}
+    known = {**spec.workload.dims, **{dim: one.size for dim, one in own.items()}}
+    rest = proposed([dim for dim in missing if dim not in own], found.record, store, given=known)
+    return own | {dim: one for dim, one in rest.items() if one.source != "guess"}
