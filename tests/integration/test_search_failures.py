@@ -139,25 +139,43 @@ def test_a_size_that_fails_is_marked_and_the_search_goes_on(
     check(answer, tried, "batch_size", 4, words)
 
 
-@pytest.mark.parametrize("stage", ["screen", "heat", "confirm"])
+@pytest.mark.parametrize(
+    ("stage", "blocks"),  # that its processes run before
+    [
+        *(("screen", blocks) for blocks in (0, 1, 9)),
+        *(("heat", blocks) for blocks in (0, 9, 40)),
+        *(("confirm", blocks) for blocks in (0, 1, 9, 40)),
+    ],
+)
 def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
-    scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+    scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch, stage: str, blocks: int
 ) -> None:
-    do = study.Search._do
+    do, block = study.Search._do, clockwork.Worker.block
+    reached, run = list[str](), list[str]()
 
-    def cancelled(self: study.Search, step: Step) -> None:
-        if step.stage == stage:
+    def noted(self: study.Search, step: Step) -> None:
+        reached.append(step.stage)
+        if step.stage == stage and not blocks:
             self.service.cancel.set()
         do(self, step)
 
-    monkeypatch.setattr(study.Search, "_do", cancelled)
+    def cancelling(self: clockwork.Worker, **how: Any) -> Any:
+        if reached[-1] == stage:
+            run.append(self.label)
+            if len(run) == blocks:
+                self.workers.cancel.set()
+        return block(self, **how)
+
+    monkeypatch.setattr(study.Search, "_do", noted)
+    monkeypatch.setattr(clockwork.Worker, "block", cancelling)
     planned(monkeypatch, "screen", "heat", "confirm")
     store = scheduler.store
     with clockwork.machine():
         name = scheduler.submit(search.job(prepared(scheduler, square, {}, vary=FOUR, warm_start=False)))
         assert scheduler.join(120)
     found = store.study(name)
-    assert found.state == "CANCELLED"
+    assert reached[-1] == stage
+    assert found.state == "CANCELLED", found.error
     assert found.answer is None
     assert len(found.tried) == (0 if stage == "screen" else 3)
     again = search.go_on(store, name, run_job, scheduler.environment())  # from where it was
