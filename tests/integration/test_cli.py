@@ -524,7 +524,7 @@ def test_a_sweep_goes_on_beside_points_that_are_refused_or_fail_and_says_where_e
     cli: CommandLine, mlp: str, tmp_path: Path
 ) -> None:
     np.savez(tmp_path / "rows.npz", x=np.zeros((2, 16), np.float32))
-    pinned = ("--session-config", "session.intra_op_thread_affinities=1")
+    pinned = ("--session-config", "session.intra_op_thread_affinities=1", "--intra-op-num-threads", "2")
     varied = ("--vary", "batch_size=2,4", "--vary", "intra_op_num_threads=2,4")
     fed = ("--feed", str(tmp_path / "rows.npz"), "--no-enable-cpu-mem-arena")
     done = cli.run("sweep", mlp, *QUICK, *pinned, *varied, *fed, "--line", "0.000001", "--json")

@@ -74,7 +74,7 @@ def exported(
 def unusual(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, wire.ExportReply]:
     """Another, which asks for all that is not the default."""
     path = tmp_path_factory.mktemp("unusual") / "m.onnx"
-    return path, export(plan(path, dynamic_batch=False, external_data="always", opset=23), silent)
+    return path, export(plan(path, dynamic_batch=False, external_data="always", opset=25), silent)
 
 
 def test_the_reply_describes_the_file_that_was_written(exported: Any) -> None:
@@ -170,9 +170,7 @@ def test_stages_are_reported_in_order(exported: Any) -> None:
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others() -> None:
     def weights(seed: int) -> bytes:
-        built = torchvision_models.build(
-            "mobilenet_v3_small", pretrained=False, seed=seed, image_size=64, progress=silent
-        )
+        built = torchvision_models.build(SMALL, pretrained=False, seed=seed, image_size=64, progress=silent)
         return b"".join(one.numpy().tobytes() for one in built.module.state_dict().values())
 
     assert weights(0) == weights(0) != weights(1)
@@ -185,10 +183,9 @@ def test_a_fixed_batch_is_one(unusual: tuple[Path, wire.ExportReply]) -> None:
     assert [one["batch"] for one in reply["differences"]] == [1]
 
 
-@pytest.mark.parametrize("opset", [15, 25])
-def test_the_opset_asked_for_is_the_opset_written(tmp_path: Path, opset: int) -> None:
-    reply = export(plan(tmp_path / "m.onnx", opset=opset), silent)
-    assert reply["opset"] == inspect_model(reply["path"])["opset"][""] == opset
+def test_the_opset_asked_for_is_the_opset_written(tmp_path: Path) -> None:
+    reply = export(plan(tmp_path / "m.onnx", opset=15), silent)
+    assert reply["opset"] == inspect_model(reply["path"])["opset"][""] == 15
     assert run(tmp_path / "m.onnx", 2).shape == (2, 1000)
 
 
@@ -205,7 +202,7 @@ def test_external_data_lies_beside_the_model_under_its_name(unusual: tuple[Path,
     assert [one["location"] for one in inspect_model(reply["path"])["external_data"]] == ["m.onnx.data"]
     assert path.stat().st_size < 500_000 < reply["size_bytes"]
     assert run(path, 1).shape == (1, 1000)
-    assert reply["opset"] == inspect_model(reply["path"])["opset"][""] == 23
+    assert reply["opset"] == inspect_model(reply["path"])["opset"][""] == 25
 
 
 @pytest.mark.parametrize(

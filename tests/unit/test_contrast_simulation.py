@@ -136,7 +136,7 @@ def test_intervals_cover_the_truth_where_the_prior_is_right(processes, generatio
 def test_standard_errors_are_as_large_as_the_errors(processes, generations, least):
     """With very few generations an interval is wider than it needs to be, and never much too narrow."""
     for within in (0.02, 0.1):
-        found = [contrast(row) for row in invented(2, 300, generations, within=within, processes=processes)]
+        found = [contrast(row) for row in invented(2, 600, generations, within=within, processes=processes)]
         assert least <= statistics.pstdev(z_scores(found)) <= 1.15
 
 

@@ -266,9 +266,7 @@ def literals(pattern: str) -> frozenset[str]:
     """Every C string of the library that could be a name or a key."""
     with library(pattern).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         # read sequentially: one pass over a few hundred MB takes about a second
-        return frozenset(
-            m.decode() for m in re.findall(rb"\x00([A-Za-z][A-Za-z0-9_.]{3,80})(?=\x00)", data)
-        )
+        return frozenset(m.decode() for m in re.findall(rb"\x00([A-Za-z][A-Za-z0-9_.]{3,80})(?=\x00)", data))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn import metrics as sklearn
 
 from core.evidence import metrics
 from core.evidence.metrics import Paired
@@ -28,8 +28,16 @@ def scored(seed: int, *, rows: int = 200, classes: int = 4) -> tuple[np.ndarray,
 # --- against scikit-learn -----------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def sklearn() -> Any:
+    """Loaded by these tests alone: it takes seconds, and every process collects this file."""
+    from sklearn import metrics as reference
+
+    return reference
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-def test_accuracy_and_top_k_are_scikit_learns(seed: int) -> None:
+def test_accuracy_and_top_k_are_scikit_learns(sklearn: Any, seed: int) -> None:
     scores, labels = scored(seed, classes=9)
     predicted = metrics.predictions(scores)
     assert metrics.share_of(predicted == labels).value == sklearn.accuracy_score(labels, predicted)
@@ -39,7 +47,7 @@ def test_accuracy_and_top_k_are_scikit_learns(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_confusion_and_per_class_shares_are_scikit_learns(seed: int) -> None:
+def test_confusion_and_per_class_shares_are_scikit_learns(sklearn: Any, seed: int) -> None:
     scores, labels = scored(seed)
     predicted = metrics.predictions(scores)
     matrix = metrics.confusion(labels, predicted, 4)
@@ -55,7 +63,7 @@ def test_confusion_and_per_class_shares_are_scikit_learns(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("ties", [False, True])
-def test_roc_curve_and_area_are_scikit_learns(seed: int, ties: bool) -> None:
+def test_roc_curve_and_area_are_scikit_learns(sklearn: Any, seed: int, ties: bool) -> None:
     scores, labels = scored(seed)
     own = np.round(scores[:, 1], 1) if ties else scores[:, 1]
     positives = labels == 1
@@ -71,7 +79,7 @@ def test_roc_curve_and_area_are_scikit_learns(seed: int, ties: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_macro_area_is_scikit_learns_one_versus_rest(seed: int) -> None:
+def test_macro_area_is_scikit_learns_one_versus_rest(sklearn: Any, seed: int) -> None:
     scores, labels = scored(seed)
     expected = sklearn.roc_auc_score(labels, scores, multi_class="ovr", average="macro")
     assert metrics.macro_auc(scores, labels).value == pytest.approx(expected)
@@ -81,7 +89,7 @@ def test_macro_area_is_scikit_learns_one_versus_rest(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("threshold", [0.0, 0.1, 0.5, 0.83, 1.0])
-def test_shares_at_a_threshold_are_scikit_learns(seed: int, threshold: float) -> None:
+def test_shares_at_a_threshold_are_scikit_learns(sklearn: Any, seed: int, threshold: float) -> None:
     scores, labels = scored(seed)
     positives, said = labels == 2, scores[:, 2] >= threshold
     found = metrics.at_threshold(scores[:, 2], positives, threshold)
