@@ -407,7 +407,7 @@ def test_the_time_is_predicted_from_an_earlier_race(
     at = set_values(open_page("curves", model=mlp), "1, 8, 16, 64")
     assert "4 points, 2 already measured · about" in texts(at)
     assert "rounds" in texts(at)
-    one = SimpleNamespace(seconds=2.0, rounds=1, in_budget=True)
+    one = SimpleNamespace(seconds=2.0, rounds=1, late="")
     monkeypatch.setattr(prediction, "predict", lambda *_, **__: one)
     assert ", 1 round" in texts(at.run())
     assert "1 rounds" not in texts(at)
