@@ -54,6 +54,7 @@ from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
+from core.evidence.quality import quality
 from core.evidence.roofline import peaks_of
 from core.evidence.verdict import is_rejected
 from core.process.runner import run_job
@@ -525,5 +526,7 @@ def _report_sweep(found: _Sweep, kind: str) -> None:
         raise typer.Exit(ending_code(errors))
     result = found.race.facts if found.race is not None else {}
     if is_rejected(result):
-        complain(f"Graded F: {result['grade_reason']}", result["remedy"])
+        rated = quality(result)
+        assert rated is not None  # a rejected result is graded
+        complain(f"{rated.label}. {result['grade_reason']}", result["remedy"])
         raise typer.Exit(EXIT_UNDECIDED)

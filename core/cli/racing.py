@@ -15,7 +15,7 @@ from core.evidence.comparison import Comparison, Configuration, line_up, several
 from core.evidence.documents import ContrastRecord
 from core.evidence.measurement import Trial
 from core.process.runner import no_worker, run_job
-from core.run.prediction import past, predict
+from core.run.prediction import Prediction, past, predict
 from core.run.sizes import completed
 from core.run.trial import check_race_before, resolve_trial
 from core.run.variants import variant_of
@@ -225,14 +225,11 @@ def _how_long(store: Store, specs: Sequence[TrialSpec], family: int | None) -> s
     found = _prediction(store, specs, family)
     if found is None:
         return f"{asked}; the time is not known: no race of this model has told it here yet"
-    seconds, rounds, in_budget = found
-    late = "" if in_budget else "; the budget may end before the answer"
-    return f"{asked}; about {seconds:.0f} s, {rounds} rounds{late}"
+    late = f"; {found.late}" if found.late else ""
+    return f"{asked}; about {found.seconds:.0f} s, {counted(found.rounds, 'round')}{late}"
 
 
-def _prediction(
-    store: Store, specs: Sequence[TrialSpec], family: int | None
-) -> tuple[float, int, bool] | None:
+def _prediction(store: Store, specs: Sequence[TrialSpec], family: int | None) -> Prediction | None:
     """From earlier races of this model; a guess must not start a worker beside somebody's measurement."""
     try:
         model = resolve_trial(specs[0], store, no_worker).record.content_sha256
@@ -240,10 +237,7 @@ def _prediction(
         known = past(store, model_sha256=model, fingerprint=races[0].fingerprint) if races else None
     except TunerError:
         return None
-    if known is None:
-        return None
-    found = predict(specs, known, family)
-    return found.seconds, found.rounds, found.in_budget
+    return None if known is None else predict(specs, known, family)
 
 
 def report_precision(race: Comparison, progress: Progress) -> None:

@@ -22,11 +22,10 @@ from typing import cast
 
 from core.evidence.documents import ContrastNumbers, Source
 from core.evidence.statistics import CONFIDENCE, t_quantile
-from core.evidence.verdict import MIN_LAUNCHES, Verdict
+from core.evidence.verdict import MIN_LAUNCHES, MIN_UNITS, Verdict
 from core.spec.effort import DEFAULT_MARGIN
 
 MIN_ROUNDS = 5  # of a single generation: the fewest that show what its rounds differ by
-MIN_UNITS = 5  # without a prior: the fewest that trimming leaves three of; below, a spread is a guess
 SEEN_UNITS = 4  # from here on the race itself has seen as much of the spread between processes as was assumed
 PERSISTENCE_UNITS = 16  # the fewest that show whether a generation resembles the one before
 MOST_PERSISTENCE = 0.9

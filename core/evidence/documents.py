@@ -51,6 +51,7 @@ class ContrastRecord(ContrastNumbers):
     holds_reason: NotRequired[str]
     grade: NotRequired[Grade]  # how fine the answer is; F: it must not be believed
     wall_s: NotRequired[float]
+    interval_budget_s: NotRequired[int]  # seconds that hold an interval, where one launch of each gives none
     per_row: bool  # the sides fed different numbers of rows: the ratio is per row
     flagged_rounds: int  # that something disturbed
     without_flagged: ContrastNumbers | None  # of the other rounds; null: too few, or none is flagged

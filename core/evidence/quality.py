@@ -67,6 +67,31 @@ def quality(
     return _shown(graded, reasons, Verdict.UNDECIDED if open_ else Grade.C if rejected else graded)
 
 
+def quality_of_search(answer: Mapping[str, Any]) -> Quality | None:
+    """Return how good the answer of a search is, by the gain that it tells; None where nothing was graded."""
+    shown = answer.get("winner") or next(iter(answer.get("others") or ()), None)
+    gains: list[dict[str, Any]] = [] if shown is None else [{**shown["gain"]}]
+    if answer["outcome"] == "UNDECIDED":
+        gains = [{**one, "verdict": Verdict.UNDECIDED} for one in gains]
+    return quality(answer, gains)
+
+
+def regraded(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result of a comparison or of a trial with the grades that are shown of it.
+
+    Whoever reads a stored result reads it so: what earlier versions graded by other rules, and a trial that
+    had the grade of its whole comparison, are told by today's rules in files and on screens alike.
+    """
+    if not result.get("grade"):
+        return dict(result)
+    contrasts = [
+        {**one, "grade": _precision([one], Grade.A)[0]} if one.get("grade") not in (None, Grade.F) else one
+        for one in result.get("contrasts") or ()
+    ]
+    found = {**result, "contrasts": contrasts} if "contrasts" in result else dict(result)
+    return {**found, "grade": letter(found)}
+
+
 def letter(result: Mapping[str, Any] | None) -> Grade | None:
     """Return the grade of a trial's own answer, for lists and filters; None: nothing was graded."""
     found = quality(result)

@@ -119,6 +119,7 @@ class RaceRecord:
     frozen: bool = True  # False: parked workers went on running
     energy_note: str = ""
     wall_s: float = 0.0
+    interval_budget_s: int | None = None  # that holds two launches of each; None: it was given no budget
     prior: Prior = ASSUMED  # that the race used
     neighbours: Neighbours | None = None  # who else used the CPUs; None: not known
     notes: list[str] = field(default_factory=list)

@@ -44,7 +44,7 @@ from core.evidence.measurement import doubts, latency_summary
 from core.evidence.ranking import Key as PerRoundKey
 from core.evidence.ranking import PerRound, intervals, paired, ranks
 from core.evidence.statistics import mean_estimate
-from core.evidence.verdict import Grade, Verdict
+from core.evidence.verdict import MIN_LAUNCHES, Grade, Verdict
 from core.spec.effort import DEFAULT_MARGIN
 from core.wire.errors import WorkerError
 from core.wire.guard import MARK, OutputCheck, Pairs, apart_words, computed_in, judge
@@ -230,7 +230,7 @@ class Evidence:
         notes += self._outputs(candidate, baseline)
         apart, told = self._apart(candidate, baseline)
         notes += [told] if told else []
-        return {
+        record: ContrastRecord = {
             "candidate": self.entrants[candidate].trial,
             "baseline": self.entrants[baseline].trial,
             **found.to_dict(),
@@ -247,6 +247,14 @@ class Evidence:
             "something_else": told if apart is not None and apart.breach is not False else "",
             "notes": notes,
         }
+        return self._with_time(record)
+
+    def _with_time(self, told: ContrastRecord) -> ContrastRecord:
+        """Where one launch of each gives no interval: the budget that holds one."""
+        enough_s = self.record.interval_budget_s
+        if enough_s is None or told.get("generations", 0) >= MIN_LAUNCHES:
+            return told
+        return {**told, "interval_budget_s": enough_s}
 
     def _estimate(self, log_ratios: Sequence[Sequence[float]]) -> Contrast:
         return contrast(log_ratios, looks=self.looks, margin=self.margin, prior=self.record.prior)

@@ -16,6 +16,7 @@ from core.spec.effort import DEFAULT_MARGIN
 Color = Literal["green", "blue", "orange", "red", "gray"]
 
 MIN_LAUNCHES = 2  # of each: a single one may be in a slow mode for life, a factor of two that is none
+MIN_UNITS = 5  # launches of one round each: the fewest that trimming leaves three of; fewer show no spread
 MOST_DIGITS, MOST_DECIMALS = 4, 6
 MOST_FACTOR = 2.0  # either way of the estimate: a ratio whose interval reaches farther is not known yet
 NOT_KNOWN = "not known yet"
@@ -225,8 +226,13 @@ def _verdict(contrast: Mapping[str, Any]) -> Verdict:
 
 
 def _why_no_interval(contrast: Mapping[str, Any]) -> str:
-    if contrast.get("generations") == 1:
-        return f"an interval takes {MIN_LAUNCHES} launches of each, there was 1"
+    launches = contrast.get("generations")
+    if launches == 1:
+        enough_s = contrast.get("interval_budget_s")
+        what_to_do = f": give it about {enough_s} s" if enough_s else ""
+        return f"an interval takes {MIN_LAUNCHES} launches of each, there was 1{what_to_do}"
+    if launches and launches < MIN_UNITS and contrast.get("rounds") == launches:
+        return f"an interval takes 2 rounds in a launch, or {MIN_UNITS} launches: measure longer"
     return "the rounds hardly differ: the clock is too coarse for an interval"
 
 

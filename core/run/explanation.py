@@ -221,7 +221,7 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
         candidate_s = baseline_s / found["ratio"]
     if raced and "holds" not in found and is_rejected(_result(of.candidate)):  # of an older version
         reason = _result(of.candidate).get("grade_reason") or "the machine was not quiet enough"
-        text = f"their race was rejected, grade F: {reason.rstrip('.')}"
+        text = f"their comparison was rejected: {reason.rstrip('.')}"
         found = {**found, "verdict": Verdict.UNDECIDED, "words": text}
     if found.get("holds") is False:
         found = {**found, "words": f"{words(found)}: {found['holds_reason'].rstrip('.')}"}

@@ -17,8 +17,16 @@ from core.evidence.continuation import parts
 from core.evidence.contrast import ASSUMED, predicted_units, sufficient_look
 from core.evidence.measurement import Trial
 from core.evidence.standing import RICH_ROUNDS, RICH_S
+from core.evidence.verdict import MIN_LAUNCHES
 from core.run.race.blocks import SWITCH_S, exact_pace, pace, split_runs
-from core.run.race.schedule import EXACT_GENERATIONS, Costs, generations_left, rounds_of_generation
+from core.run.race.schedule import (
+    EXACT_GENERATIONS,
+    LEAST_OF_TWO,
+    Costs,
+    generations_left,
+    interval_budget_s,
+    rounds_of_generation,
+)
 from core.spec import ProtocolSpec, TrialSpec, effective, spec_from_dict
 from core.spec.effort import EFFORTS
 from core.store import Store
@@ -57,6 +65,17 @@ class Prediction:
     seconds: float
     rounds: int
     in_budget: bool
+    interval_budget_s: int | None = None  # that holds an interval, where the budget does not
+
+    @property
+    def late(self) -> str:
+        """What the budget does not hold, and which one does; empty: it holds the answer."""
+        if self.interval_budget_s is not None:
+            return (
+                f"the budget holds 1 launch of each, and an interval takes {MIN_LAUNCHES}: "
+                f"give it about {self.interval_budget_s} s"
+            )
+        return "" if self.in_budget else "the budget may end before the answer is that precise"
 
 
 def past(store: Store, *, model_sha256: str, fingerprint: str) -> Past | None:
@@ -114,10 +133,10 @@ def predict(specs: Sequence[TrialSpec], past: Past, family: int | None = None) -
     if protocol.runs is not None:
         rounds, racing_s = _exact(processes_s, protocol.runs, past)
         return Prediction(seconds=past.factor * racing_s + past.beside_s, rounds=rounds, in_budget=True)
-    rounds, racing_s, in_budget = _in_budget(processes_s, protocol, past, family or max(1, len(specs) - 1))
+    found = _in_budget(processes_s, protocol, past, family or max(1, len(specs) - 1))
     budget_s = float(protocol.budget_s or EFFORTS[protocol.precision].budget_s)
-    seconds = min(past.factor * racing_s, max(budget_s, racing_s)) + past.beside_s
-    return Prediction(seconds=seconds, rounds=rounds, in_budget=in_budget)
+    seconds = min(past.factor * found.seconds, max(budget_s, found.seconds)) + past.beside_s
+    return replace(found, seconds=seconds)
 
 
 def _exact(processes_s: Sequence[float], runs: int, past: Past) -> tuple[int, float]:
@@ -129,10 +148,8 @@ def _exact(processes_s: Sequence[float], runs: int, past: Past) -> tuple[int, fl
     return len(parts), rounds_s + starts_s + (len(processes_s) - 1) * past.after_s
 
 
-def _in_budget(
-    processes_s: Sequence[float], protocol: ProtocolSpec, past: Past, family: int
-) -> tuple[int, float, bool]:
-    """Rounds of a race, what it takes in all, and whether the budget suffices."""
+def _in_budget(processes_s: Sequence[float], protocol: ProtocolSpec, past: Past, family: int) -> Prediction:
+    """The rounds of a race, what they and its starts take, and whether the budget suffices."""
     precision = EFFORTS[protocol.precision]
     budget_s = float(protocol.budget_s or precision.budget_s)
     costs = _costs(processes_s, past)
@@ -146,10 +163,14 @@ def _in_budget(
     wanted = past.generations.get(precision.name) or look or precision.looks[-1]
     generation_s = costs.start_s + each * costs.round_s
     wanted = max(wanted, min(math.ceil(RICH_ROUNDS / each), math.ceil(RICH_S / generation_s)))
-    most = 1 + generations_left(costs, left_s - each * costs.round_s, each)
+    most = 1 + generations_left(costs, left_s - each * costs.round_s, each, least=LEAST_OF_TWO)
     made = min(wanted, most)
-    seconds = made * generation_s + costs.after_s
-    return made * each, seconds, look is not None and wanted <= most
+    return Prediction(
+        seconds=made * generation_s + costs.after_s,
+        rounds=made * each,
+        in_budget=look is not None and wanted <= most,
+        interval_budget_s=interval_budget_s(costs, costs.start_s) if made < MIN_LAUNCHES else None,
+    )
 
 
 def _costs(processes_s: Sequence[float], past: Past) -> Costs:

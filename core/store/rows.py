@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol, TypeVar, get_args
 
 from core.evidence.comparison import Comparison, Contestant
 from core.evidence.measurement import Trial, TrialKind, TrialState
+from core.evidence.quality import regraded
 from core.store import samples
 
 Table = Literal["trials", "comparisons", "accuracies", "studies", "marks"]
@@ -151,7 +152,7 @@ def trial(row: Row, raw: Mapping[str, Any]) -> Trial:
     """
     values = verified(row, "trials", TRIAL_FIELDS)
     if values["result"] is not None:
-        values["result"] |= raw
+        values["result"] = {**regraded(values["result"]), **raw}
     return Trial(**values)
 
 
@@ -162,6 +163,8 @@ def comparison(row: Row) -> Comparison:
         contestants = tuple(Contestant(**one) for one in values["contestants"])
     except TypeError:
         raise Damage("it does not say who raced") from None
+    if values["result"] is not None:
+        values["result"] = regraded(values["result"])
     return Comparison(**{**values, "contestants": contestants})
 
 

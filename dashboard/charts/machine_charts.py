@@ -13,6 +13,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from core.evidence.quality import quality
 from core.evidence.verdict import Grade
 from dashboard.charts import MUTED, PALETTE, base_figure, number, plain, transparent
 
@@ -156,7 +157,8 @@ def _hover(one: Mapping[str, Any]) -> str:
     value, low, high = _bounds(one)
     span = "no interval" if low is None or high is None else f"95 % [{number(low)}, {number(high)}] %"
     sigma = "" if not one.get("sigma") else f"<br>one pair scatters by {100 * one['sigma']:.2g} %"
-    grade = "" if not one.get("grade") else f"<br>grade {plain(str(one['grade']))}"
+    rated = quality(one, [one])
+    grade = "" if rated is None else f"<br>{plain(rated.label)}"
     when = WHEN.get(str(one.get("when")), "")
     rounds = f"{one['rounds']} rounds"
     if one.get("generations"):

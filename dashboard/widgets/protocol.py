@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import streamlit as st
 
 from core.run.prediction import Prediction
+from core.show.verdict import sentence
 from core.spec import TrialSpec
 from core.spec.effort import EFFORTS
 from core.spec.knobs import knob
@@ -143,6 +144,6 @@ def _time_words(name: str, predictions: dict[str, Prediction]) -> str:
         limit = format.about(budget_s)
         return f"{precise}, or at most {limit} of racing. The first race of a model tells how long."
     words = f"{precise}: about {format.about(prediction.seconds)}, {prediction.rounds:,} rounds"
-    if prediction.in_budget:
+    if not prediction.late:
         return f"{words}, where the machine is as noisy as it was last."
-    return f"{words}. The budget will probably end before the answer is that precise."
+    return f"{words}. {sentence(prediction.late)}"

@@ -16,6 +16,7 @@ from core import wire
 from core.evidence.comparison import same_request
 from core.run.accuracy import compare, curve, known_accuracy, measure_accuracy, roc, score_outputs, summary
 from core.run.accuracy.numbers import calibration_rows
+from core.show.sheets import accuracies
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml, yaml_from_spec
 from core.store import Accuracy, Store, database
 from core.wire.errors import SpecError, StoreError
@@ -317,6 +318,10 @@ def test_comparison_pairs_the_rows(store: Store) -> None:
     assert judged["rows_needed"] > 4
     assert "rows would tell" in judged["text"]
     assert found["agreement"]["count"] == 2
+    said = accuracies.compared(found).headline
+    assert all(
+        part in said for part in ("50.00 %", "of 4 rows", str(accuracies.interval(found["agreement"])))
+    )
     assert (found["reference"]["model"], found["candidate"]["model"]) == ("fp32", "int8")
     assert found["sensitivity"] is None
 

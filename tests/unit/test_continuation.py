@@ -112,6 +112,10 @@ def test_a_race_asks_for_intervals_that_hold_together_and_the_points_of_a_sweep_
     assert one is not None
     assert (several.protocol["family"], several.protocol["splits"]) == (3, 27)
     assert (one.protocol["family"], one.protocol["splits"]) == (1, 9)
+    pinned = kinds.duel(specs[0], baseline=specs[1]).comparison
+    assert pinned is not None
+    assert len(pinned.contestants) == 3  # the default is shown against the pinned baseline, too
+    assert pinned.protocol["family"] == 2
     assert kinds.each_alone(threads)["splits"] == 9
     exact = builders.spec(protocol={"runs": 50}).protocol
     assert protocol_of(exact, family=3)["splits"] == 3

@@ -495,6 +495,9 @@ def test_words_of_each_verdict():
 def test_words_where_there_is_no_interval():
     few = words(contrast([[0.1, 0.1, 0.2]]).to_dict())
     assert few == "undecided: about 1.1×; an interval takes 2 launches of each, there was 1"
+    one = contrast([[0.1] * 3]).to_dict()
+    assert words({**one, "interval_budget_s": 14}).endswith(": give it about 14 s")
+    assert "5 launches" in words(contrast([[0.1], [0.2]]).to_dict())
     coarse = words(contrast([[0.1] * 20] * 2).to_dict())
     assert (
         coarse == "undecided: about 1.1×; the rounds hardly differ: the clock is too coarse for an interval"

@@ -154,7 +154,7 @@ def test_two_candidates_of_a_race_that_was_rejected_decide_nothing() -> None:
         ),
     )
     found = end_to_end(of)
-    assert (found.verdict, found.words) == ("UNDECIDED", "their race was rejected, grade F: It was off")
+    assert (found.verdict, found.words) == ("UNDECIDED", "their comparison was rejected: It was off")
 
 
 def test_samples_that_were_pruned_are_missed_by_name() -> None:
@@ -232,5 +232,5 @@ def test_a_rejected_race_decides_nothing() -> None:
     found = end_to_end(Pair(baseline=trial("a", 0.002), candidate=candidate))
     assert (found.verdict, found.words) == (
         "UNDECIDED",
-        "their race was rejected, grade F: A neighbour used 0.9 cores",
+        "their comparison was rejected: A neighbour used 0.9 cores",
     )

@@ -102,6 +102,18 @@ def test_what_earlier_races_really_took_scales_it_within_the_budget() -> None:
     assert predict([BASE, BASE], known(factor=3.0, sigma=0.06)).seconds <= 30 + 0.5
 
 
+def test_a_budget_without_an_interval_says_before_the_start_which_one_holds_it() -> None:
+    slow = known(run_s=1.0, start_s=3.0)
+    short, longer = (predict([spec(protocol={"budget_s": budget_s})] * 2, slow) for budget_s in (20, 600))
+    assert not short.in_budget
+    assert short.interval_budget_s is not None
+    assert short.interval_budget_s > 20
+    assert f"{short.interval_budget_s} s" in short.late
+    enough = predict([spec(protocol={"budget_s": short.interval_budget_s})] * 2, slow)
+    assert (enough.interval_budget_s, longer.interval_budget_s) == (None, None)
+    assert enough.late not in ("", short.late)
+
+
 # --- an exact number of runs --------------------------------------------------------------------------------
 
 

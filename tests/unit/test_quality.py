@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.evidence.quality import BUSY, CONTROL_FAILED, NO_INTERVAL, NOT_PAUSED, letter, quality
+from core.evidence.quality import BUSY, CONTROL_FAILED, NO_INTERVAL, NOT_PAUSED, letter, quality, regraded
 from core.evidence.verdict import Grade, Verdict
 from tests.builders import busy_machine
 
@@ -40,6 +40,30 @@ def test_the_reason_is_the_precision_and_what_limits_it() -> None:
 
 def test_a_result_of_a_version_without_grade_d_is_graded_by_its_interval() -> None:
     assert letter(result(answer(0.91, grade="C"), grade="C")) is Grade.D
+
+
+@pytest.mark.parametrize(
+    ("stored", "grades"),
+    [
+        (result(answer(0.91, grade="C"), grade="C"), ("D", ["D"])),
+        (result(answer(0.004, grade="B"), grade="B"), ("B", ["B"])),  # processes could not be paused
+        (result(answer(0.004, grade="A"), grade="C"), ("A", ["A"])),  # that of the whole comparison
+        (result(answer(None, grade="C"), grade="C"), ("D", ["D"])),
+        (result(answer(0.004, grade="F", holds=False), grade="C"), ("F", ["F"])),
+        (result(answer(0.2), grade="F"), ("F", [None])),
+    ],
+)
+def test_a_stored_result_has_the_grade_that_is_shown(stored: Any, grades: Any) -> None:
+    found = regraded(stored)
+    shown = quality(stored)
+    assert shown is not None
+    assert (found["grade"], [one.get("grade") for one in found["contrasts"]]) == grades
+    assert found["grade"] == shown.grade
+    assert regraded(found) == found
+
+
+def test_a_result_without_a_grade_gets_none() -> None:
+    assert regraded({"profile": 1}) == {"profile": 1}
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))

@@ -18,7 +18,10 @@ from core.show.report import Price, cost
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
 from core.show.report.subjects import About, Card, Curve, OneTrial, Race, Search, Why, find
+from core.show.sheets import Fact
+from core.show.sheets.trials import ITSELF, measured
 from core.show.table import md_plain
+from core.show.words import changes_in_words
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
 from core.wire.errors import SpecError, StoreError
@@ -171,6 +174,16 @@ def test_a_profile_says_what_to_try_first_and_knows_the_peaks_of_its_machine(
         assert "ORT_ENABLE_ALL" in text
     assert "ORT_ENABLE_ALL" not in markdown(compose(about, store)).replace("\\", "")
     assert set(asked) == {trial.fingerprint}
+
+
+def test_the_default_itself_has_no_verdict_and_says_so(store: Store) -> None:
+    default = next(
+        one
+        for one in store.trials(kind="measure", limit=500)
+        if one.comparison and not changes_in_words(one) and not one.facts.get("contrasts")
+    )
+    parts = measured(store.trial(default.id)).parts
+    assert [one.text for one in parts if isinstance(one, Fact) and one.name == "verdict"] == [ITSELF]
 
 
 def test_a_recording_is_marked(store: Store, kinds: dict[str, list[str]]) -> None:

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from core.evidence.record import RaceRecord
 from core.evidence.standing import RICH_ROUNDS
+from core.evidence.verdict import MIN_LAUNCHES, words
 from core.run.race.schedule import (
     GRACE_S,
+    LEAST_OF_TWO,
     MOST_ROUNDS,
     P50_RUNS,
     WANTED_GENERATIONS,
@@ -23,11 +25,13 @@ from core.run.race.schedule import (
     check_budget,
     check_starts,
     generations_left,
+    interval_budget_s,
     rounds_for_p50,
     rounds_of_generation,
 )
 from core.spec.effort import EFFORTS
 from core.wire.errors import BudgetError
+from tests import races
 from tests.clockwork import Model, race
 
 LOOKS = 72  # as many generations as a quick race may make
@@ -106,6 +110,28 @@ def test_generations_are_not_so_many_that_each_has_a_single_round(left_s: float)
     assert rounds_of_generation(costs, left_s, made=0, variance_ratio=None) >= 3
 
 
+@pytest.mark.parametrize(("left_s", "launches"), [(4.2, 1), (4.26, 2), (4.5, 2)])
+def test_two_launches_of_few_rounds_come_before_one_of_many(left_s: float, launches: int) -> None:
+    """Of a single launch there is no interval; behind it, launches have the rounds that they always had."""
+    costs = Costs(start_s=4.0, round_s=0.064, after_s=0.0, runs=10)
+    rounds = rounds_of_generation(costs, left_s, made=0, variance_ratio=None)
+    fitting = (left_s - 4.0) / 0.064 / 2
+    assert rounds == (math.floor(fitting) if launches == 2 else 25)
+    assert launches == 1 or rounds >= LEAST_OF_TWO
+    made = rounds_of_generation(costs, left_s, made=8, variance_ratio=None, generations=1)
+    assert made == (25 if left_s < 4.0 + 8 * 0.064 else math.floor(fitting))
+
+
+@given(st.floats(0.01, 20), st.floats(0.01, 5), st.floats(0, 10), st.integers(1, 12))
+def test_the_budget_of_an_interval_holds_two_launches(
+    start_s: float, round_s: float, after_s: float, runs: int
+) -> None:
+    costs = Costs(start_s=start_s, round_s=round_s, after_s=after_s, runs=runs)
+    left_s = interval_budget_s(costs, start_s) - start_s - after_s
+    first = rounds_of_generation(costs, left_s, made=0, variance_ratio=None)
+    assert generations_left(costs, left_s - first * round_s, first, least=LEAST_OF_TWO) >= 1
+
+
 @pytest.mark.parametrize(("left_s", "rounds"), [(12.0, 6), (7.0, 6), (1.0, 6), (40.0, 6)])
 def test_the_rounds_of_a_p50_come_before_more_generations(left_s: float, rounds: int) -> None:
     """One run a round, of a second: six rounds are due, however long that takes, and starts take ten."""
@@ -159,8 +185,7 @@ def test_a_budget_that_cannot_give_a_p50_is_refused_with_what_it_would_take() ->
         "A budget of 30 s is too short for a p50 of this model: starting took 12.0 s, 6 runs of each and the "
         "checks after them would take about 34 s."
     )
-    # 12 + 6 * 5 + 4 s, and a tenth
-    assert caught.value.hint == "Give it `--budget 51`; more for a verdict."
+    assert f"--budget {interval_budget_s(slow, 12.0)}`" in caught.value.hint
     check_budget(slow, 51.0, 12.0)
 
 
@@ -222,7 +247,8 @@ def raced(costs: Costs, budget_s: float, ratio: float | None = None) -> Told:
                 break
             now, made, done = now + costs.round_s, made + 1, done + 1
         generations += 1
-        left = generations_left(costs, budget_s - now - costs.after_s, done)
+        least = LEAST_OF_TWO if generations < MIN_LAUNCHES else None
+        left = generations_left(costs, budget_s - now - costs.after_s, done, least=least)
         if generations >= LOOKS or left <= 0:
             return Told(seconds=now + costs.after_s, rounds=made, generations=generations)
 
@@ -314,10 +340,39 @@ def test_the_race_itself_keeps_its_budget_or_is_refused(models: list[Model], bud
     except BudgetError as error:
         (asked,) = map(float, re.findall(r"--budget (\d+)", error.hint))
         assert asked > budget_s
-        record, budget_s = race(models, asked), asked  # that is enough
+        record, budget_s = race(models, asked), asked  # that is enough, for an interval, too
+        assert len(record.generations) >= MIN_LAUNCHES
     assert record.wall_s <= 1.1 * budget_s + GRACE_S
     assert few_runs(record) >= P50_RUNS
     assert all(ran.cost is not None and ran.footprint is not None for ran in record.ran)
+
+
+@pytest.mark.parametrize("models", FIELDS.values(), ids=FIELDS)
+def test_whatever_budget_is_given_an_interval_comes_with_it_or_its_budget_is_told(
+    models: list[Model],
+) -> None:
+    """The shortest budgets that are not refused: of one launch, what it says would be enough is enough."""
+    record, budget_s = least_race(models)
+    if len(record.generations) < MIN_LAUNCHES:
+        (told, *_) = races.evidence(record).contrasts
+        enough_s = told["interval_budget_s"]
+        assert enough_s > budget_s
+        assert f"{enough_s} s" in words(told)
+        record = race(models, enough_s)
+    (told, *_) = races.evidence(record).contrasts
+    assert told["generations"] >= MIN_LAUNCHES
+    assert told["ratio_low"] is not None
+    assert "interval_budget_s" not in told
+
+
+def least_race(models: list[Model]) -> tuple[RaceRecord, float]:
+    """A race of the shortest budget that is not refused, to a tenth."""
+    budget_s = 1.0
+    while True:
+        try:
+            return race(models, budget_s), budget_s
+        except BudgetError:
+            budget_s *= 1.1
 
 
 def test_whoever_is_settled_leaves_and_what_is_left_to_find_of_it_fits_the_grace() -> None:

@@ -347,7 +347,9 @@ def test_equal_answers_on_few_rows_are_no_proof(
         put(record, data, SCORES[50:70], LABELS[50:70])
     at = view(open_accuracy(open_page, mlp, data), accuracy_results.PAIRED)
     assert "Undecided whether worse" in texts(at)
-    assert table(at, "p (McNemar)").iloc[0]["Same answer"] == 1.0
+    row = table(at, "p (McNemar)").iloc[0]
+    assert (row["Same answer"], row["Same answer, of rows"]) == (1.0, 20)
+    assert row["Same answer, 95 %"].endswith("to 100.00 %")
 
 
 def test_evaluations_of_other_rows_are_not_compared(

@@ -421,7 +421,7 @@ def test_the_time_is_predicted_from_an_earlier_race(
     assert len(predicted(at)) > 2
     assert predicted(at)[:2] == [4, 2]
     assert "rounds" in texts(at)
-    one = SimpleNamespace(seconds=2.0, rounds=1, in_budget=True)
+    one = SimpleNamespace(seconds=2.0, rounds=1, late="")
     monkeypatch.setattr(prediction, "predict", lambda *_, **__: one)
     assert ", 1 round" in texts(at.run())
     assert "1 rounds" not in texts(at)

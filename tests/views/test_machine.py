@@ -239,7 +239,7 @@ def test_the_history_is_drawn_in_the_order_of_time_and_marks_what_leaves_0_out()
     assert info.reach > 3.0
     assert info.beyond == 0
     assert "no interval" in agrees.hover[1]
-    assert "grade A" in differs.hover[0]
+    assert "Grade A" in differs.hover[0]
     assert "9 generations, 54 rounds" in differs.hover[0]
 
 

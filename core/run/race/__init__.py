@@ -28,6 +28,7 @@ from core.evidence.documents import Outcome
 from core.evidence.neighbours import between
 from core.evidence.record import Block, Discarded, Entry, Key, RaceRecord, Ran, Settings
 from core.evidence.standing import Standing, told
+from core.evidence.verdict import MIN_LAUNCHES
 from core.process import scratch
 from core.process.cpu_use import snapshot
 from core.process.runner import Progress
@@ -46,10 +47,12 @@ from core.run.race.passes import (
 from core.run.race.schedule import (
     EXACT_GENERATIONS,
     EXACT_GENERATIONS_DEAR,
+    LEAST_OF_TWO,
     Costs,
     check_budget,
     check_starts,
     generations_left,
+    interval_budget_s,
     rounds_for_p50,
     rounds_of_a_look,
     rounds_of_generation,
@@ -289,7 +292,7 @@ class _Race:
         live = [index for index, _ in self.crew.live]
         expected_s = sum(self.crew.paces[index].expected_s + SWITCH_S for index in live)
         return Costs(
-            start_s=self.record.generations[-1].start_s,
+            start_s=self.record.generations[-1].start_s - self.crew.first_warm_s,
             round_s=statistics.median(self.rounds_s[-RECENT_ROUNDS:]) if self.rounds_s else expected_s,
             after_s=self._after_s(),
             runs=min((self.crew.paces[index].min_runs for index in live), default=1),
@@ -316,6 +319,7 @@ class _Race:
             return [None] * rounds_of_a_look(spending, rough)
         if generation == 0 and not self.made and not self.stage:
             check_budget(spending, self.settings.budget_s, self._spent_s())
+            self.record.interval_budget_s = interval_budget_s(spending, self._spent_s())
         left_s = deadline - time.monotonic() - spending.after_s
         ratio = self.standing.variance_ratio(racing, racing)
         rounds = rounds_of_generation(
@@ -331,13 +335,14 @@ class _Race:
         spending = self._spending()
         left_s = deadline - time.monotonic() - spending.after_s
         last = self.record.generations[-1].rounds
+        least = LEAST_OF_TWO if generations < MIN_LAUNCHES else None
         return self.standing.stop(
             racing,
             racing,
             generations,
             rounds=self.made,
             elapsed_s=self._spent_s(),
-            left=generations_left(spending, left_s, last),
+            left=generations_left(spending, left_s, last, least=least),
         )
 
     # --- rounds ---------------------------------------------------------------------------------------------

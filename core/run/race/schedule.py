@@ -10,15 +10,18 @@ import math
 from dataclasses import dataclass
 
 from core.evidence.statistics import runs_needed
+from core.evidence.verdict import MIN_LAUNCHES
 from core.wire.errors import BudgetError
 
 P50_RUNS = runs_needed(0.5)  # of each contestant: below, there is no p50
 VARIANCE_RATIO = 10.0  # within a generation over between processes, until the race shows its own
 MOST_ROUNDS = 64  # of a generation; beyond, nothing within it is worth measuring longer
 LEAST_ROUNDS = 4  # of a generation, where starts are dear: fewer do not show what its rounds differ by
+LEAST_OF_TWO = 2  # of each of two generations: the fewest that give an interval
 WANTED_GENERATIONS = 4  # the first look: with fewer the spread between processes is mostly assumed
 EXACT_GENERATIONS = 8  # of a race with an exact number of runs
 EXACT_GENERATIONS_DEAR = 2  # of one in which every start is a fresh process
+INTERVAL_MARGIN = 1.2  # by which a forecast of an interval may be off; warm-ups take a share of what is added
 GRACE_S = 1.0  # by which a budget may be overrun, and a tenth of it: a forecast is no better than that
 
 
@@ -43,7 +46,8 @@ def rounds_of_generation(
     """Return how many rounds the generation that has just started makes, at least one.
 
     The optimum is sqrt(start / round x variance within / variance between). It is cut so that four
-    generations fit into what is left of the budget, or as many as leave enough rounds for a p50.
+    generations fit into what is left of the budget, or as many as leave enough rounds for a p50; and two
+    fit even where each has the fewest rounds that give an interval.
 
     Args:
         costs: as far as they are known.
@@ -61,6 +65,8 @@ def rounds_of_generation(
     each = min(max(best, 1), LEAST_ROUNDS)
     while more and (left_s - more * costs.start_s) / costs.round_s < max(needed, each * (more + 1)):
         more -= 1
+        if more == 1 and not generations:
+            each = min(each, LEAST_OF_TWO)
     fitting = math.floor((left_s - more * costs.start_s) / costs.round_s / (more + 1))
     least = math.ceil(needed / (more + 1))
     return max(1, least, min(best, fitting, MOST_ROUNDS))
@@ -76,11 +82,30 @@ def rounds_of_a_look(costs: Costs, most: int) -> int:
     return max(2, min(most, round(costs.start_s / costs.round_s)))
 
 
-def generations_left(costs: Costs, left_s: float, rounds: int) -> int:
-    """Return how many more generations of `rounds` rounds the budget holds; one may be half as long."""
+def generations_left(costs: Costs, left_s: float, rounds: int, *, least: int | None = None) -> int:
+    """Return how many more generations of `rounds` rounds the budget holds; one may be shorter.
+
+    Args:
+        costs: as far as they are known.
+        left_s: of the budget, `costs.after_s` taken off.
+        rounds: of each.
+        least: rounds of one that is shorter; None: half of them.
+    """
     whole = costs.start_s + rounds * costs.round_s
-    least = costs.start_s + math.ceil(rounds / 2) * costs.round_s
-    return 0 if left_s < least else max(1, math.floor(left_s / whole))
+    shorter = math.ceil(rounds / 2) if least is None else min(least, rounds)
+    return 0 if left_s < costs.start_s + shorter * costs.round_s else max(1, math.floor(left_s / whole))
+
+
+def interval_budget_s(costs: Costs, spent_s: float) -> int:
+    """Return the budget that holds an interval: two generations, and the runs of a p50.
+
+    Args:
+        costs: as the first generation shows them, or earlier races.
+        spent_s: of the budget, when the first generation has started.
+    """
+    rounds = max(rounds_for_p50(costs), MIN_LAUNCHES * LEAST_OF_TWO)
+    needed_s = spent_s + (MIN_LAUNCHES - 1) * costs.start_s + rounds * costs.round_s + costs.after_s
+    return math.ceil(INTERVAL_MARGIN * needed_s)
 
 
 def check_starts(quickest_s: float, left: int, *, spent_s: float, budget_s: float) -> None:
@@ -123,5 +148,6 @@ def check_budget(costs: Costs, budget_s: float, spent_s: float) -> None:
     raise BudgetError(
         f"A budget of {budget_s:g} s is too short for a p50 of this model: starting took {spent_s:.1f} s, "
         f"{P50_RUNS} runs of each and the checks after them would take about {needed_s - spent_s:.0f} s.",
-        hint=f"Give it `--budget {math.ceil(1.1 * needed_s)}`; more for a verdict.",
+        hint=f"Give it `--budget {interval_budget_s(costs, spent_s)}`, which "
+        f"holds {MIN_LAUNCHES} launches of each: an interval takes those.",
     )

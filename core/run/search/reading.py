@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from core.evidence.documents import FailureGroup, SearchResult
+from core.evidence.quality import quality_of_search
 from core.evidence.tried import Tried, tried_from_dict
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.space import from_default, reference
@@ -38,6 +39,7 @@ def answer_of(record: StudyRecord) -> SearchResult | None:
         "others": [whole(one) for one in answer.get("others", ())],
         "front": [whole(one) for one in answer.get("front", ())],
         "failures": failures(tried_of(record)),
+        "grade": rated.grade if (rated := quality_of_search(answer)) is not None else None,
     }
     return found  # type: ignore[no-any-return] # as the search has stored it
 

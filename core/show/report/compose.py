@@ -9,7 +9,7 @@ from core import __version__
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.profile_sentence import remarks, sentence
-from core.evidence.quality import quality
+from core.evidence.quality import quality, quality_of_search
 from core.evidence.roofline import peaks_of
 from core.evidence.verdict import Color, Grade, is_rejected, look
 from core.run.axes import point_name
@@ -146,7 +146,7 @@ def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
         "measured_at": record.finished_at or record.created_at,
         "verdict": said,
         "color": searches.COLORS[answer["outcome"]] if answer else "gray",
-        "support": [found.label] if answer and (found := searches.quality_of(answer)) else [],
+        "support": [found.label] if answer and (found := quality_of_search(answer)) else [],
         "rejected": said if is_turned_down else "",
         "result": [_section("Answer", sheet, without=said), *_everything(about)],
         "cost": _cost(_named(trials, names), price),

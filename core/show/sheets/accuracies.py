@@ -116,7 +116,9 @@ def _plain(value: float | None) -> str:
 
 def compared(pair: Mapping[str, Any]) -> Sheet:
     """Two models on the same rows; `pair` is of `run.accuracy.compare`."""
-    agreement = _percent(pair["agreement"]["value"])
+    same = pair["agreement"]
+    span = f" (95 % {found})" if (found := interval(same)) else ""
+    agreement = f"{_percent(same['value'])} of {same['total']:,} rows{span}"
     parts = []
     for name in ("accuracy", "sensitivity", "specificity"):
         if (judged := pair[name]) is not None:
@@ -128,4 +130,4 @@ def compared(pair: Mapping[str, Any]) -> Sheet:
         span = f"({area['low']:+.4f} to {area['high']:+.4f})"
         parts.append(Note(f"ROC-AUC differs by {area['difference']:+.4f} {span}."))
     who = f"{pair['candidate']['model']} against {pair['reference']['model']}"
-    return Sheet(f"{who}: the same answer in {agreement} of {pair['rows']:,} rows", parts)
+    return Sheet(f"{who}: the same answer in {agreement}", parts)

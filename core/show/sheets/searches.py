@@ -14,7 +14,7 @@ from core.evidence.documents import (
     LimitJudged,
     SearchResult,
 )
-from core.evidence.quality import Quality, quality
+from core.evidence.quality import quality_of_search
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
 from core.evidence.tried import WIDEST, Told, Tried, all_confirmed, gains_confirmed, told
 from core.evidence.verdict import Color, Verdict, ratio_places, ratio_text
@@ -82,7 +82,7 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
     match answer["outcome"]:
         case "FOUND" if winner is not None:
             short, span = gain_parts(winner["gain"])
-            rated = quality_of(answer)
+            rated = quality_of_search(answer)
             grade = f", grade {rated.grade}" if rated is not None else ""
             kept = "; it keeps every limit" if answer["limits"] else ""
             found = f"{short} than ONNX Runtime's default, {span}, confirmed in fresh processes{grade}{kept}"
@@ -104,16 +104,6 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
     short, span = gain_parts(winner["gain"])
     told = span if winner["gain"]["verdict"] == Verdict.UNDECIDED else f"{short}, {span}"
     return f"Undecided: the best came out at {told} against ONNX Runtime's default{_open(winner)}."
-
-
-def quality_of(answer: SearchResult | Mapping[str, Any]) -> Quality | None:
-    """Return how good the answer is, by the gain that it tells; None where no race was graded."""
-    winner: Confirmed | None = answer["winner"]
-    shown = winner if winner is not None else next(iter(answer["others"]), None)
-    gains: list[dict[str, Any]] = [] if shown is None else [{**shown["gain"]}]
-    if answer["outcome"] == "UNDECIDED":
-        gains = [{**one, "verdict": Verdict.UNDECIDED} for one in gains]
-    return quality(answer, gains)
 
 
 def _nearest(answer: Mapping[str, Any]) -> str:
@@ -238,7 +228,7 @@ def _tried_facts(record: StudyRecord, answer: Any) -> list[Part]:
     ]
     if answer["limits"]:
         parts.insert(0, Fact("limits", ", ".join(answer["limits"])))
-    if (found := quality_of(answer)) is not None:
+    if (found := quality_of_search(answer)) is not None:
         parts.append(Fact("grade", found.words, found.color))
     if busy := busy_words(answer):
         parts.append(Fact("", f"Measured {busy}."))

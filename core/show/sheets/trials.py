@@ -26,6 +26,7 @@ from core.wire.units import ms_number as ms
 
 _WIDE = 48  # characters of a node's name
 NOTHING_CHANGED = "nothing: ONNX Runtime's defaults"
+ITSELF = "none: this is ONNX Runtime's default itself; change a setting to compare"
 
 
 # --- a measurement ------------------------------------------------------------------------------------------
@@ -44,7 +45,7 @@ def measured(trial: Trial, labels: Mapping[str, str] | None = None) -> Sheet:
         [
             *_fallback(result),
             *_breach(result),
-            *_verdicts(result, labels or {}),
+            *_verdicts(trial, labels or {}),
             *_settings(trial, result),
             _numbers(result),
             *([Fact("outputs", text)] if (text := error_in_words(result)) else []),
@@ -89,9 +90,15 @@ def _breach(result: TrialResult) -> Iterator[Note]:
         yield Note(f"{MARK.upper()}  {why}", "orange")
 
 
-def _verdicts(result: TrialResult, labels: Mapping[str, str]) -> Iterator[Fact]:
-    """One line a verdict: "1.42× faster, 95 % [1.38, 1.46]; against ORT default; grade B, 9 generations"."""
+def _verdicts(trial: Trial, labels: Mapping[str, str]) -> Iterator[Fact]:
+    """One line a verdict: "1.42× faster, 95 % [1.38, 1.46]; against ORT default; grade B, 9 generations".
+
+    The default is put against nothing, and says so.
+    """
+    result = trial.facts
     contrasts = result.get("contrasts") or []
+    if not contrasts and trial.comparison and not changes_in_words(trial):
+        yield Fact("verdict", ITSELF)
     for one in contrasts:
         against = labels.get(one["baseline"], one["baseline"][:12])
         yield Fact("verdict", f"{verdict(one)}; against {against}; {proof(one)}", look(one)[1])

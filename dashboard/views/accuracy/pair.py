@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from core.run.accuracy import DELTA
+from core.show.sheets import accuracies
 from core.show.table import Column, tabulate
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
@@ -165,7 +166,8 @@ def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> 
             Column("rows that would tell", "count", help=_NEEDED_HELP),
             lambda row: row[2]["rows_needed"] if row[2]["verdict"] == "UNDECIDED" else None,
         ),
-        (Column("same answer", "share", help=_SAME_HELP), lambda row: row[1]["agreement"]["value"]),
+        *accuracies.share("same answer", lambda row: row[1]["agreement"], help=_SAME_HELP),
+        (Column("same answer, of rows", "count"), lambda row: row[1]["agreement"]["total"]),
     )
     tables.draw(
         table,

@@ -244,9 +244,7 @@ def _prediction_text(found: Mapping[str, Prediction], count: int) -> str:
         return f"{text} · time unknown: no race of this model has told it here yet, {limit}"
     one = found[chosen.name]
     text += f" · about {format.about(one.seconds)}, {counted(one.rounds, 'round')} · {limit}"
-    if not one.in_budget:
-        text += " · that may be too little for this effort: some may stay undecided"
-    return text
+    return f"{text} · {one.late}" if one.late else text
 
 
 # --- running ----------------------------------------------------------------------------------------------

@@ -282,7 +282,7 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
     specs = [one.spec for one in line_up(sweep.configurations(todo))]
     found = prediction.predict(specs, known, family=1)
     text += f" · about {format.duration(found.seconds)}, {counted(found.rounds, 'round')}"
-    return text if found.in_budget else text + " · the budget may end before all verdicts are decided"
+    return f"{text} · {found.late}" if found.late else text
 
 
 def _start(record: ModelRecord) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import streamlit as st
 
 from core.evidence.documents import Confirmed, SearchResult
+from core.evidence.quality import quality_of_search
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
 from core.run.search.reading import answer_of, tried_of
 from core.show.report.subjects import of_search
@@ -85,7 +86,7 @@ def _card(record: StudyRecord, answer: SearchResult) -> None:
         color, icon = searches.COLORS[outcome], format.icon(ICONS[outcome])
         st.subheader(f":{color}[{icon}] {format.plain(headline(answer))}", anchor=False, width="content")
         st.space("stretch")
-        results.quality_badge(searches.quality_of(answer), answer)
+        results.quality_badge(quality_of_search(answer), answer)
     for line in answer.get("remarks", ()):
         st.markdown(f":orange[:material/warning:] {format.plain(line)}")
     st.markdown(format.plain(searches.sentence(answer)))
