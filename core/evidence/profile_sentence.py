@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from core.evidence.profile_difference import Difference, Row
+from core.evidence.profile_difference import OUTSIDE, Difference, Row
 from core.evidence.verdict import Verdict
 from core.wire.units import ms
 
@@ -107,7 +107,7 @@ def _nothing_stands_out(difference: Difference, *, gain: bool) -> str:
 def _where(row: Row) -> str:
     match row.kind:
         case "outside":
-            return "outside the nodes"
+            return OUTSIDE
         case "unmatched":
             return "in nodes that could not be matched"
         case "inserted":

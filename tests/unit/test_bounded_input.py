@@ -129,7 +129,7 @@ def test_bound_is_the_memory_that_is_left(tmp_path: Path, monkeypatch: pytest.Mo
     feeding = feed_plan(one_input(), source="npz", path=str(tmp_path / "x.npz"))
     assert make(feeding)["x"].shape == (4, 3)
     monkeypatch.setattr(archive.limits, "available_memory", lambda: 80)
-    with pytest.raises(SpecError, match=r"take 0\.0 MiB"):
+    with pytest.raises(SpecError, match=r" 0\.0 MiB"):
         make(feeding)
 
 
@@ -146,7 +146,7 @@ def test_archive_of_many_members_and_an_encrypted_one_are_refused(tmp_path: Path
     with zipfile.ZipFile(many, "w") as made:
         for number in range(10_001):
             made.writestr(f"{number}.npy", b"")
-    with pytest.raises(SpecError, match="holds 10001 files"):
+    with pytest.raises(SpecError, match=" 10001 "):
         make(feed_plan(one_input(), source="npz", path=str(many)))
     locked = tmp_path / "locked.npz"
     np.savez(locked, x=np.zeros((4, 3), np.float32))
@@ -154,7 +154,7 @@ def test_archive_of_many_members_and_an_encrypted_one_are_refused(tmp_path: Path
     content[6] |= 1
     content[content.index(b"PK\x01\x02") + 8] |= 1
     locked.write_bytes(content)
-    with pytest.raises(SpecError, match="cannot be read"):
+    with pytest.raises(SpecError, match="read"):
         make(feed_plan(one_input(), source="npz", path=str(locked)))
 
 
@@ -170,14 +170,14 @@ def test_names_longer_than_a_screen_are_cut_in_messages(tmp_path: Path) -> None:
         make(feed_plan(one_input(), source="npz", path=str(path)))
     assert len(caught.value.message) < 1000
     assert nearest(long, [long]) == ""
-    assert nearest("abc", [long, "abd"]) == " Did you mean `abd`?"
+    assert "`abd`" in nearest("abc", [long, "abd"])
 
 
 def test_list_of_images_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "list.csv"
     with path.open("wb") as file:
         file.truncate(8 << 30)  # takes no space on the disk
-    with pytest.raises(SpecError, match="has 8,192 MiB"):
+    with pytest.raises(SpecError, match=" 8,192 MiB"):
         describe_dataset(dataset(path))
 
 
@@ -213,7 +213,7 @@ def _with_functions(path: Path, calls: dict[str, list[str]]) -> Path:
     "calls", [{"f": ["f"]}, {"f": ["g"], "g": ["h"], "h": ["Relu", "f"]}, {"a": ["Relu"], "f": ["f", "f"]}]
 )
 def test_function_that_calls_itself_is_refused(tmp_path: Path, calls: dict[str, list[str]]) -> None:
-    with pytest.raises(ModelError, match="calls itself"):
+    with pytest.raises(ModelError, match="itself"):
         inspect_model(str(_with_functions(tmp_path / "m.onnx", calls)))
 
 
@@ -223,7 +223,7 @@ def test_functions_that_grow_without_end_are_refused(tmp_path: Path) -> None:
     calls = {f"f{number}": [f"f{number + 1}"] * 4 for number in range(40)}
     path = _with_functions(tmp_path / "m.onnx", {**calls, "f40": ["Relu"]})
     assert expanded_nodes(onnx.load(path)) == 4**40
-    with pytest.raises(ModelError, match=f"unfold to {4**40:,} nodes"):
+    with pytest.raises(ModelError, match=f"{4**40:,}"):
         inspect_model(str(path))
     small = _with_functions(tmp_path / "s.onnx", {"f": ["g", "g"], "g": ["Relu"] * 3})
     assert expanded_nodes(onnx.load(small)) == 6
@@ -231,7 +231,7 @@ def test_functions_that_grow_without_end_are_refused(tmp_path: Path) -> None:
 
 def test_pipe_and_device_are_no_model(tmp_path: Path) -> None:
     for make_one in (_pipe, _device):
-        with pytest.raises(ModelError, match="not a regular file"):
+        with pytest.raises(ModelError, match="regular"):
             inspect_model(str(make_one(tmp_path / f"{make_one.__name__}.onnx")))
 
 
@@ -273,7 +273,7 @@ def test_numbers_of_every_base_are_still_numbers() -> None:
 @pytest.mark.parametrize("place", [p for p in PLACES if p != "protocol: {margin: %s}"])
 @pytest.mark.parametrize("text", [r'"\ud800"', r'"a\udfffb"'])
 def test_half_a_character_is_refused(place: str, text: str) -> None:
-    with pytest.raises(SpecError, match="half of a character"):
+    with pytest.raises(SpecError, match="half"):
         spec_from_yaml(HEAD + place % text)
     assert load_strict(r'"\u00e9\U0001F600"') == "é\U0001f600"
 
@@ -355,7 +355,7 @@ def test_hostile_arguments_are_one_clear_line(command: Any, tmp_path: Path, what
     assert err.startswith("Error: ")
     assert "unexpectedly" not in err
     if what in ("model", "yaml", "yaml without its ending", "list that is a pipe"):
-        assert "named pipe" in err
+        assert "pipe" in err
 
 
 def test_bug_is_one_line_and_its_traceback_a_file(
@@ -368,21 +368,21 @@ def test_bug_is_one_line_and_its_traceback_a_file(
     code, out, err = command("inspect", "x", "--json")
     assert code == 1
     assert json.loads(out)["error"]["type"] == "WorkerError"
-    assert "failed unexpectedly: ZeroDivisionError: nobody expected this." in err
+    assert "ZeroDivisionError" in err
     assert "ZeroDivisionError" in (tmp_path / "home" / "last-error.txt").read_text()
 
 
 def test_inspect_says_what_it_did_not_check_and_load_checks_it(command: Any, tmp_path: Path) -> None:
     good = str(tiny_models.mlp(tmp_path / "good.onnx"))
     bad = str(tiny_models.unknown_operator(tmp_path / "bad.onnx"))
-    assert "not checked whether it runs" in command("inspect", bad)[1]
+    assert "checked" in command("inspect", bad)[1]
     code, out, _ = command("inspect", good, "--load")
     assert code == 0
-    assert "loads it on the CPU" in out
-    assert "not checked" not in out
+    assert "CPU" in out
+    assert "checked" not in out
     assert command("inspect", bad, "--load")[:2] == (2, "")
     assert json.loads(command("inspect", good, "--json")[1])["loads"] is None
-    assert "loads it" in json.loads(command("inspect", good, "--load", "--json")[1])["loads"]
+    assert "CPU" in json.loads(command("inspect", good, "--load", "--json")[1])["loads"]
 
 
 def test_names_of_a_model_longer_than_a_screen_are_cut_in_tables(command: Any, tmp_path: Path) -> None:

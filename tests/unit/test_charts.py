@@ -41,6 +41,7 @@ from dashboard.charts.profile_charts import (
     with_medians,
 )
 from tests import builders
+from tests.reading import numbers, tells
 
 DATA = Path(__file__).parents[1] / "data"
 FELL_BACK = Ran(
@@ -92,7 +93,7 @@ def point(batch: int, *, p50: float, p95: float | None = None, throughput: float
 
 def test_a_fallback_is_named_as_one_and_never_called_cuda() -> None:
     label = provider_label(["CPUExecutionProvider"], FELL_BACK.requested, fallback=True)
-    assert label == "CPUExecutionProvider — fallback, CUDA was asked"
+    assert tells(label, "CPUExecutionProvider", "CUDA")
     assert provider_label(["CUDAExecutionProvider", "CPUExecutionProvider"], (), fallback=False) == (
         "CUDAExecutionProvider"
     )
@@ -101,7 +102,7 @@ def test_a_fallback_is_named_as_one_and_never_called_cuda() -> None:
 def test_every_missing_provider_of_a_chain_is_named() -> None:
     asked = ("TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider")
     label = provider_label(["CPUExecutionProvider"], asked, fallback=True)
-    assert label.endswith("fallback, Tensorrt, CUDA was asked")
+    assert tells(label, "Tensorrt", "CUDA")
 
 
 def test_text_from_a_model_cannot_become_markup() -> None:
@@ -146,8 +147,8 @@ def test_figures_of_trials_have_units_and_name_a_fallback() -> None:
         requested_providers=["CUDAExecutionProvider", "CPUExecutionProvider"],
     )
     figure = latency_ecdf([side(fell)])
-    assert "Latency per run (ms)" in figure.to_json()
-    assert all("fallback, CUDA was asked" in trace.name.replace("<br>", " ") for trace in figure.data)
+    assert "(ms)" in figure.to_json()
+    assert all(tells(trace.name, "CUDA") for trace in figure.data)
     assert figure.layout.paper_bgcolor == "rgba(0,0,0,0)"
 
 
@@ -160,7 +161,7 @@ def test_a_long_tail_gets_a_logarithmic_axis_so_that_the_bulk_is_not_flattened()
 def test_different_batches_are_drawn_per_row() -> None:
     sides = [side(trial(latencies_s=[0.004], batch_size=4)), side(trial(latencies_s=[0.002], batch_size=1))]
     assert [one.ms for one in latency_ecdf_info(sides)] == [[1.0], [2.0]]
-    assert "Latency per row (ms)" in latency_ecdf(sides).to_json()
+    assert latency_ecdf(sides).layout.xaxis.title.text != latency_ecdf(sides[:1]).layout.xaxis.title.text
 
 
 # --- curves --------------------------------------------------------------------------------------------
@@ -172,17 +173,17 @@ def test_a_curve_has_one_series_per_statistic_with_its_interval() -> None:
         point(1, p50=0.001, p95=0.002, throughput=1000),
     ]
     info = curve_info(points, x=BATCH, y=["p50_s", "p95_s"])
-    assert [series.name for series in info.series] == [
-        "p50 · CPUExecutionProvider",
-        "p95 · CPUExecutionProvider",
+    assert [tuple(series.name.split(" · ")) for series in info.series] == [
+        ("p50", "CPUExecutionProvider"),
+        ("p95", "CPUExecutionProvider"),
     ]
     assert info.series[0].x == [1, 4]
     assert info.series[0].y == pytest.approx([1, 4])
     assert info.series[0].low == pytest.approx([0.9, 3.6])
     assert info.series[1].low == [None, None]
-    assert info.y_title == "Latency per run (ms)"
-    assert "p50: 1.000 ms" in info.series[0].hover[0]
-    assert "95 %: 0.900 to 1.100 ms" in info.series[0].hover[0]
+    assert "(ms)" in info.y_title
+    assert tells(info.series[0].hover[0], "p50", "1.000 ms")
+    assert tells(info.series[0].hover[0], "95 %", "0.900", "1.100 ms")
 
 
 def test_points_whose_runs_carry_no_p95_are_left_out_of_that_line_only() -> None:
@@ -197,7 +198,7 @@ def test_points_whose_runs_carry_no_p95_are_left_out_of_that_line_only() -> None
 def test_throughput_has_the_interval_of_the_mean_latency() -> None:
     info = curve_info([point(8, p50=0.004, throughput=2000)], x=BATCH, y="throughput")
     (series,) = info.series
-    assert info.y_title == "Throughput (rows/s)"
+    assert "(rows/s)" in info.y_title
     assert series.y == [2000]
     assert series.low == pytest.approx([8 / 0.005])
     assert series.high == pytest.approx([8 / 0.0032])
@@ -214,10 +215,9 @@ def test_a_fallback_point_gets_a_series_of_its_own() -> None:
         requested=FELL_BACK.requested,
     )
     info = curve_info([real, fell], x=BATCH, y="throughput")
-    assert [series.name for series in info.series] == [
-        "CUDAExecutionProvider",
-        "CPUExecutionProvider — fallback, CUDA was asked",
-    ]
+    cuda, fell_back = (series.name for series in info.series)
+    assert cuda == "CUDAExecutionProvider"
+    assert tells(fell_back, "CPUExecutionProvider", "CUDA")
 
 
 def test_axes_are_logarithmic_where_the_values_span_far() -> None:
@@ -251,7 +251,7 @@ def test_the_line_and_the_best_point_are_marked_on_the_figure() -> None:
     assert info.best == (1, pytest.approx(1.0))
     figure = curve(info)
     assert figure.layout.shapes[0].y0 == pytest.approx(2.5)
-    assert "latency line 2.5 ms" in figure.to_json()
+    assert "2.5 ms" in figure.to_json()
     marked = [trace for trace in figure.data if trace.name == "best under the line"]
     assert marked[0].x == (1,)
     line = next(trace for trace in figure.data if trace.customdata is not None)
@@ -381,10 +381,10 @@ def test_the_smallest_operators_are_summed_so_that_nothing_is_lost() -> None:
     info = operator_info(profile(many), Ran(), limit=5)
     assert len({bar.label for bar in info}) == 6
     assert info[0].label == "Op29"
-    assert info[-1].label == "other (25 types)"
+    assert "25" in info[-1].label
     assert sum(bar.ms for bar in info) == pytest.approx(sum(one.self_s for one in many) * 1e3)
     nodes = node_info(profile(many), Ran(), limit=5)
-    assert nodes[-1].label == "25 other nodes"
+    assert "25" in nodes[-1].label
     assert sum(bar.ms for bar in nodes) == pytest.approx(sum(one.self_s for one in many) * 1e3)
 
 
@@ -410,11 +410,11 @@ def test_a_profile_that_fell_back_marks_the_cpu_as_the_fallback_in_every_chart()
 
 def test_bars_have_units_patterns_and_the_longest_row_first() -> None:
     figure = bars(operator_info(profile(MIXED), Ran()))
-    assert figure.layout.xaxis.title.text == "Self time per run (ms)"
+    assert "(ms)" in figure.layout.xaxis.title.text
     assert figure.layout.yaxis.ticktext[0] == "Conv"
     assert figure.layout.yaxis.autorange == "reversed"
     assert len({(t.marker.color, t.marker.pattern.shape) for t in figure.data}) == len(figure.data)
-    assert "500.0 ms per run" in figure.to_json()
+    assert "500.0 ms" in figure.to_json()
 
 
 def test_the_timeline_has_a_lane_per_thread_and_depth() -> None:
@@ -425,7 +425,9 @@ def test_the_timeline_has_a_lane_per_thread_and_depth() -> None:
         span("Conv", 0.2, 0.2, tid=9),
     ]
     info = timeline_info(profile(MIXED, spans), Ran())
-    assert info.lanes == ["thread 1", "thread 1 · in a body", "thread 2"]
+    first, inside, second = info.lanes
+    assert [numbers(lane) for lane in (first, second)] == [[1], [2]]
+    assert inside.startswith(f"{first} ")
     lanes = {bundle.op_type: bundle.lane for bundle in info.bundles}
     assert lanes == {"If": [0], "MatMul": [1], "Conv": [2], "Add": [0]}
     assert info.total_ms == pytest.approx(1200)
@@ -474,7 +476,8 @@ def test_a_recorded_profile_of_onnx_runtime_is_drawn_without_losing_time(name: s
 
 def test_the_body_of_an_if_has_a_lane_below_its_thread() -> None:
     recorded = parse_profile(DATA / "profile_1.31.1_if.json")
-    assert timeline_info(recorded, Ran()).lanes[:2] == ["thread 1", "thread 1 · in a body"]
+    first, inside = timeline_info(recorded, Ran()).lanes[:2]
+    assert inside.startswith(f"{first} ")
 
 
 def test_ticks_of_a_log_axis_are_round_and_reach_around_the_values():

@@ -23,10 +23,11 @@ from core.run.plan import session_plan
 from core.show.words import verdict as verdict_words
 from core.spec import session_from_dict, spec_from_dict
 from core.wire.errors import WorkerError
-from core.wire.guard import judge
+from core.wire.guard import ELSE, MARK, judge
 from tests import builders, races
 from tests.builders import spec
 from tests.races import evidence
+from tests.reading import numbers, tells
 
 SHA = "ab" * 32
 
@@ -65,9 +66,9 @@ def test_nobody_races_twice_for_being_the_default():
 def test_it_is_said_which_of_several_models_the_default_runs():
     one = Configuration(spec=spec(**FAST, model={"path": "a/small.onnx"}), label="a", model="lean")
     other = Configuration(spec=spec(**FAST, model={"path": "b/large.onnx"}), label="b", role="baseline")
-    assert [which.label for which in line_up([one, other])] == ["a", "b", "ORT default (lean)"]
+    assert [which.label for which in line_up([one, other])] == ["a", "b", f"{ANCHOR_LABEL} (lean)"]
     alone = [replace(one, model=""), replace(other, role="candidate")]
-    assert line_up(alone)[-1].label == "ORT default (small)"
+    assert line_up(alone)[-1].label == f"{ANCHOR_LABEL} (small)"
 
 
 def test_a_candidate_that_is_the_default_stands_first_and_is_the_baseline():
@@ -134,7 +135,7 @@ def test_different_batch_sizes_are_compared_per_row_and_said_so():
     (found,) = evidence(races.record([0.004, 0.001], rows=[8, 1])).contrasts
     assert found["per_row"]
     assert found["ratio"] == pytest.approx(2.0, rel=0.02)
-    assert any("8 and 1 rows" in note and "per row" in note for note in found["notes"])
+    assert any(numbers(note)[:2] == [8, 1] for note in found["notes"])
 
 
 def test_only_rounds_that_both_sides_have_are_compared():
@@ -196,7 +197,7 @@ def test_a_ratio_that_moves_is_told():
     record = races.record([0.001, 0.001], slower=lambda c, n: 1 + 0.005 * n * c)
     (found,) = evidence(record).contrasts
     assert found["drifting"]
-    assert found["notes"] == ["The ratio itself moved from the first generations to the last."]
+    assert len(found["notes"]) == 1
 
 
 def test_a_crash_takes_its_contrasts_and_leaves_the_others():
@@ -204,7 +205,7 @@ def test_a_crash_takes_its_contrasts_and_leaves_the_others():
     record.ran[0].error = WorkerError("It crashed.")
     found = evidence(record)
     assert [one["candidate"] for one in found.contrasts] == ["t-c1"]
-    assert any("`c0` failed: It crashed." in note for note in found.notes)
+    assert any(tells(note, "`c0`", "crashed") for note in found.notes)
     assert "t-c0" not in {one["trial"] for one in found.to_dict()["ranks"]}
     partial = found.trial_result(0)
     assert partial is not None
@@ -217,7 +218,7 @@ def test_a_baseline_that_crashed_is_replaced_by_the_default():
     record.ran[1].error = WorkerError("It crashed.")
     found = evidence(record, baseline=1)
     assert [(one["candidate"], one["baseline"]) for one in found.contrasts] == [("t-c0", "t-anchor")]
-    assert any("put against `anchor`" in note for note in found.notes)
+    assert any("`anchor`" in note for note in found.notes)
 
 
 def test_nobody_left_to_compare_with_is_no_contrast():
@@ -236,10 +237,10 @@ def test_outputs_that_are_wrong_stand_on_the_contrast_the_trial_and_the_race():
     record.ran[0].output_error = races.output_error(max_rel=0.5)
     found = evidence(record)
     assert found.contrasts[0]["outputs_differ"] is True
-    assert any("outputs differ: largest error 0.5" in note for note in found.contrasts[0]["notes"])
+    assert any(tells(note, MARK, "0.5") for note in found.contrasts[0]["notes"])
     result = found.trial_result(0)
     assert result is not None
-    assert sum("outputs differ" in note for note in result["notes"]) == 1
+    assert sum(MARK in note for note in result["notes"]) == 1
     assert result["output_error"] == result["guard"]["error"] == record.ran[0].output_error
     assert (result["guard"]["breach"], result["guard"]["precision"]) == (True, "fp32")
     assert result["guard"]["tolerance"] == {"max_rel": 1e-3, "top1_agreement": 1.0}
@@ -270,12 +271,10 @@ def test_a_baseline_whose_outputs_are_wrong_is_told_beside_every_verdict_against
     record.ran[1].output_error = races.output_error(max_rel=0.5)
     found = evidence(record)
     assert found.contrasts[0]["outputs_differ"] is False
-    assert any(
-        "outputs differ of `anchor`, which it is put against" in note for note in found.contrasts[0]["notes"]
-    )
+    assert any(tells(note, MARK, "`anchor`") for note in found.contrasts[0]["notes"])
     alone = found.trial_result(1)
     assert alone is not None
-    assert any(note.startswith("outputs differ: largest error 0.5") for note in alone["notes"])
+    assert any(note.startswith(MARK) and "0.5" in note for note in alone["notes"])
 
 
 CUDA_THEN_CPU: Any = session_plan(
@@ -317,7 +316,7 @@ def test_outputs_that_prove_nothing_are_not_judged_and_say_why(error: Any, rando
     result = found.trial_result(0)
     assert result is not None
     assert result["guard"]["breach"] is None
-    assert any("neither right nor wrong" in note and words in note for note in result["notes"])
+    assert any(words in note for note in result["notes"])
 
 
 def test_outputs_that_nobody_compared_are_not_known_and_say_why():
@@ -328,13 +327,12 @@ def test_outputs_that_nobody_compared_are_not_known_and_say_why():
     assert found.contrasts[0]["outputs_differ"] is None
     results = [found.trial_result(index) for index in (0, 1)]
     assert [one and one["guard"]["breach"] for one in results] == [None, None]
-    assert [one and one["guard"]["why"] for one in results] == [
-        "The outputs were not compared: it crashed.",
-        "The outputs were not compared: there is nothing to hold them against; see the notes.",
-    ]
+    first, second = ((one or {})["guard"]["why"] for one in results)
+    assert "crashed" in first
+    assert "crashed" not in second
     cancelled = evidence(races.record([0.001, 0.002], ran=record.ran, outcome="cancelled")).trial_result(1)
     assert cancelled is not None
-    assert "cancelled before that" in cancelled["guard"]["why"]
+    assert "cancelled" in cancelled["guard"]["why"]
 
 
 # --- the whole --------------------------------------------------------------------------------------------
@@ -414,7 +412,7 @@ def test_a_rejected_verdict_is_undecided_and_ranks_nobody():
     found = evidence(races.record([0.001, 0.002], twin=1.4))
     whole = found.to_dict()
     assert (whole["grade"], whole["ranks"]) == ("F", [])
-    assert "two copies of the same configuration came out at 0.7" in whole["grade_reason"]
+    assert " 0.7" in whole["grade_reason"]
     (contrast,) = found.contrasts
     assert (contrast["verdict"], contrast["holds"], contrast["grade"]) == ("UNDECIDED", False, "F")
     assert contrast["ratio_low"] > 1  # its numbers are kept
@@ -422,7 +420,7 @@ def test_a_rejected_verdict_is_undecided_and_ranks_nobody():
     result = found.trial_result(0)
     assert result is not None
     assert (result["grade"], result["contrasts"]) == ("F", [contrast])
-    assert result["remedy"] == whole["remedy"] == "Wait for quiet, and measure again."
+    assert result["remedy"] == whole["remedy"] != ""
     assert contrast["holds_reason"] in result["notes"]
 
 
@@ -452,7 +450,7 @@ def test_without_a_twin_nothing_is_known_of_the_measurement_itself():
     found = evidence(record)
     assert found.aa is None
     assert found.to_dict()["self_tests"] == []
-    assert "The A/A test was too short" in found.grade.reason
+    assert found.grade.reason != evidence(races.record([0.001, 0.002])).grade.reason
     assert (found.contrasts[0]["verdict"], found.contrasts[0]["holds"]) == ("FASTER", True)
 
 
@@ -467,7 +465,7 @@ def test_the_grade_is_that_of_the_widest_verdict_against_the_baseline():
     found = evidence(races.record([0.001, 0.002, 0.004], noise=0.002, blocks=wild))
     assert [one["grade"] for one in found.contrasts] == ["A", "D"]
     assert found.grade.grade == "D"
-    assert "The widest interval of the answer is ±" in found.grade.reason
+    assert "±" in found.grade.reason
     assert evidence(record).grade.grade == "A"
 
 
@@ -495,14 +493,14 @@ def test_a_busy_machine_is_told_wherever_its_numbers_stand_and_changes_no_verdic
     result = busy.trial_result(0)
     assert result is not None
     told = busy.to_dict()["busy"]
-    assert told["words"] == "on a busy machine: others used 1.0 cores"
+    assert numbers(told["words"]) == [1.0]
     assert told["reasons"] == ["foreign_load"]
     assert result["busy"] == told
     for name in ("verdict", "ratio", "ratio_low", "ratio_high", "holds", "grade"):
         assert busy.contrasts[0][name] == quiet.contrasts[0][name]
     assert busy.to_dict()["grade"] == quiet.to_dict()["grade"] == "A"
     assert busy.to_dict()["ranks"] == quiet.to_dict()["ranks"] != []
-    assert "other programs used the CPUs" in busy.grade.reason
+    assert "programs" in busy.grade.reason
 
 
 def test_neighbours_for_a_fifth_of_the_blocks_do_not_make_it_busy():
@@ -528,9 +526,9 @@ def test_what_departed_from_the_protocol_is_said_everywhere():
         for words in ("parked_workers_live", "2 groups", "1 round did not count", "slept for 12.0 s"):
             assert words in text
     assert OUTCOMES["budget"] in found.notes
-    assert "There was no self-test." in found.notes
+    assert any("self-test" in note for note in found.notes)
     (discarded,) = found.to_dict()["discarded"]
-    assert discarded["reason"] == "the machine slept for 12.0 s"
+    assert tells(discarded["reason"], "12.0 s")
     assert [block["latencies_s"] for block in discarded["blocks"]] == [one.latencies_s]  # no sample is lost
 
 
@@ -598,9 +596,9 @@ def test_doubts_about_one_contestant_are_notes():
     result = evidence(record).trial_result(0)
     assert result is not None
     text = " ".join(result["notes"])
-    assert "said by the worker" in text
+    assert "worker" in text
     assert "not_steady" in text
-    assert "300 warm-up runs" in text
+    assert tells(text, "300 ")
     assert "0.00040 ms" in text
 
 
@@ -644,7 +642,7 @@ def test_a_self_test_of_its_own_has_a_grade_and_says_how_long_a_generation_takes
 def test_a_self_test_without_a_second_process_is_an_error():
     record = races.record([0.001], notes=["The A/A test ended early: it crashed."])
     record.blocks = [one for one in record.blocks if not one.copy]
-    with pytest.raises(WorkerError, match="ended early: it crashed"):
+    with pytest.raises(WorkerError, match="crashed"):
         self_test_result(evidence(record))
 
 
@@ -666,12 +664,10 @@ def test_equal_times_of_models_that_compute_something_else_say_so():
     found = of_two_models(races.output_error(max_rel=2.27, top1_agreement=0.0))
     (contrast,) = found.contrasts
     assert contrast["outputs_differ"] is True
-    assert contrast["something_else"].startswith(
-        "`small` computes something else than `large`: largest error"
-    )
-    assert "2.3 of the largest magnitude" in contrast["something_else"]
+    assert tells(contrast["something_else"], "`small`", ELSE, "`large`")
+    assert tells(contrast["something_else"], "2.3 ")
     assert contrast["something_else"] in contrast["notes"]
-    assert verdict_words(contrast).endswith("; computes something else")
+    assert verdict_words(contrast).endswith(f"; {ELSE}")
     result = found.trial_result(0)
     assert result is not None
     assert result["guard"]["breach"] is False  # of itself it is right
@@ -681,16 +677,14 @@ def test_equal_times_of_models_that_compute_something_else_say_so():
 def test_models_that_compute_the_same_are_named_and_not_marked():
     (contrast,) = of_two_models(races.output_error()).contrasts
     assert (contrast["outputs_differ"], contrast["something_else"]) == (False, "")
-    assert any("are different models whose outputs agree" in note for note in contrast["notes"])
-    assert "computes something else" not in verdict_words(contrast)
+    assert any(tells(note, "different", "agree") for note in contrast["notes"])
+    assert ELSE not in verdict_words(contrast)
 
 
 def test_models_that_could_not_be_held_against_each_other_are_not_called_the_same():
     (contrast,) = of_two_models(None).contrasts
     assert contrast["outputs_differ"] is None
-    assert contrast["something_else"] == (
-        "It is not known whether `small` computes the same as `large`: it could not be fed."
-    )
+    assert tells(contrast["something_else"], "`small`", "`large`", "fed")
 
 
 def test_the_default_says_when_it_is_bound_and_the_baseline_is_not() -> None:

@@ -48,7 +48,7 @@ from core.worker.session.feeds.images import _files
 def test_entries_that_name_files_are_found(session: dict[str, object], named: str, tmp_path: Path) -> None:
     settings = session_from_dict({**session, "expert": True})
     assert [path for _, path in named_files(settings)] == [named]
-    with pytest.raises(SpecError, match="outside of the folders that are open"):
+    with pytest.raises(SpecError, match="folders"):
         check_named_files(settings, [tmp_path])
 
 
@@ -154,13 +154,13 @@ def plan(path: Path) -> wire.DatasetPlan:
 def test_lines_of_a_csv_stay_under_its_folder(opened: Path, line: str) -> None:
     (opened / "link.png").symlink_to(opened.parent / "secret.png")
     (opened / "rows.csv").write_text(f"in.png,1\n{line},2\n")
-    with pytest.raises(SpecError, match="outside of"):
+    with pytest.raises(SpecError, match="outside"):
         describe_dataset(plan(opened / "rows.csv"))
 
 
 def test_a_csv_in_a_folder_does_not_reach_the_folder_above(opened: Path) -> None:
     (opened / "a" / "rows.csv").write_text("in.png,1\n../in.png,2\n")
-    with pytest.raises(SpecError, match="outside of"):
+    with pytest.raises(SpecError, match="outside"):
         describe_dataset(plan(opened / "a" / "rows.csv"))
     (opened / "a" / "rows.csv").write_text("in.png,1\n./in.png,2\n")
     assert describe_dataset(plan(opened / "a" / "rows.csv")).rows == 2
@@ -274,7 +274,7 @@ def test_what_is_no_such_library_is_refused_with_the_reason(
         found_library(named)
     monkeypatch.delenv(LIBRARIES_VARIABLE)
     assert libraries_offered() == []
-    with pytest.raises(SpecError, match="no folder for such is open") as caught:
+    with pytest.raises(SpecError, match="folder") as caught:
         found_library(named)
     assert f"{LIBRARIES_VARIABLE}=FOLDER" in caught.value.hint
 
@@ -283,14 +283,14 @@ def test_what_is_no_such_library_is_refused_with_the_reason(
     "named", ["/etc/x.so", "../x.so", "a/../../x.so", "x.so@sha256:12", "", "x.so@md5:1", "a\\b.dll"]
 )
 def test_a_name_that_is_none_is_refused_before_anybody_looks(named: str) -> None:
-    with pytest.raises(SpecError, match="library is"):
+    with pytest.raises(SpecError, match="library"):
         session_from_dict({"custom_op_libraries": [named]})
 
 
 def test_a_library_stands_once_and_brings_providers_of_any_name() -> None:
-    with pytest.raises(SpecError, match="stands twice"):
+    with pytest.raises(SpecError, match="twice"):
         session_from_dict({"provider_libraries": ["a.so", f"a.so@sha256:{'1' * 64}"]})
     chain = {"providers": [{"name": "MyExecutionProvider"}]}
     assert session_from_dict({**chain, "provider_libraries": ["a.so"]}).requested_providers
-    with pytest.raises(SpecError, match="Unknown execution provider"):
+    with pytest.raises(SpecError, match="MyExecutionProvider"):
         session_from_dict(chain)

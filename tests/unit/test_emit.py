@@ -396,7 +396,7 @@ def test_another_model_at_the_same_path_stops_the_script(tmp_path: Path) -> None
     tiny_models.mlp(tmp_path / "m.onnx", hidden=8)
     done = execute(emit_python(one.trial), tmp_path)
     assert done.returncode == 1
-    assert "is not the model that was measured" in done.stderr
+    assert "measured" in done.stderr
 
 
 def test_tensorrt_booleans_are_written_as_its_parser_reads_them() -> None:
@@ -484,7 +484,7 @@ def test_any_text_is_a_constant_of_the_script(text: str) -> None:
 def test_a_trial_without_a_result_needs_the_models_facts(tmp_path: Path) -> None:
     path = tiny_models.mlp(tmp_path / "m.onnx")
     spec = spec_from_dict({"model": {"path": str(path)}, "workload": {"batch_size": 2}})
-    with pytest.raises(SpecError, match="is FAIL"):
+    with pytest.raises(SpecError, match="FAIL"):
         emit_python(trial_of(spec))
     done = execute(emit_python(trial_of(spec), inspect_model(str(path))), tmp_path)
     assert done.returncode == 0, done.stderr
@@ -511,7 +511,7 @@ def test_the_script_keeps_to_the_cpus_of_the_trial(tmp_path: Path) -> None:
 
 def test_what_ran_in_pytorch_has_no_session_to_write_a_script_of() -> None:
     one = trial_of(spec_from_dict({"model": {"path": "m.onnx"}, "engine": "torch-eager"}), {"inputs": []})
-    with pytest.raises(SpecError, match="`torch-eager` cannot be written") as caught:
+    with pytest.raises(SpecError, match="`torch-eager`") as caught:
         emit_python(one)
     assert "YAML" in caught.value.hint
     assert spec_from_yaml(emit_yaml(one)).engine == "torch-eager"
@@ -531,9 +531,7 @@ def breached(**changes: Any) -> Trial:
 @pytest.mark.parametrize("emit", [emit_yaml, emit_python])
 @pytest.mark.parametrize("reason", ["", " \t\n", "0.5", "…!"])
 def test_outputs_that_differ_are_not_written_without_words(emit: Any, reason: str) -> None:
-    with pytest.raises(
-        SpecError, match=r"The outputs differ in trial 0123456789abcdef: largest error 0\.5"
-    ) as caught:
+    with pytest.raises(SpecError, match=r"0123456789abcdef.* 0\.5") as caught:
         emit(breached(), accepted_breach=reason)
     assert "--accept-breach" in caught.value.hint
 
@@ -591,4 +589,4 @@ def test_outputs_that_prove_nothing_are_told_on_top_of_both_files() -> None:
     judged = {"breach": None, "why": "nothing could be compared of `y`"}
     one = breached(guard=judged, output_error={"max_rel": 0.0})
     for text in (emit_yaml(one), emit_python(one)):
-        assert "# The outputs are neither right nor wrong: 'nothing could be compared of `y`'" in text
+        assert judged["why"] in text

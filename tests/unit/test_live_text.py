@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from core.evidence.comparison import ANCHOR_LABEL
 from core.run.job import WAITING_QUIET, Status
 from dashboard import polling
 from dashboard.widgets import live_text
 from dashboard.widgets.live_text import Field
 from tests import builders
+from tests.reading import numbers, tells
 
 FIELD = Field(labels={"a": "threads 1", "b": "ORT default"}, rows={"a": 1, "b": 1})
 CONTRAST: dict[str, Any] = {
@@ -48,32 +50,30 @@ def test_generation_rounds_p50_and_ratio_are_told_and_nothing_is_final() -> None
 
 def test_a_slower_one_has_the_direction_of_the_title() -> None:
     slower = {**CONTRAST, "ratio": 0.5, "ratio_low": 0.48, "ratio_high": 0.52}
-    assert "2.00× slower than ORT default so far, 95 % [1.92, 2.08]" in said(contrasts=[slower])
+    assert any(tells(one, "2.00×", ANCHOR_LABEL, "[1.92, 2.08]") for one in said(contrasts=[slower]))
 
 
 def test_what_is_not_known_yet_is_not_invented() -> None:
-    assert said(contrasts=[], p50_s={}) == ["generation 3", "9 of about 32 rounds", "final only at the end"]
+    assert len(said(contrasts=[], p50_s={})) == 3
     early = {**CONTRAST, "ratio": None, "ratio_low": None, "ratio_high": None}
-    assert "speed against ORT default: measuring…" in said(contrasts=[early])
+    assert not any("×" in one for one in said(contrasts=[early]))
     assert said(p50_s={"a": None, "b": 0.001})[2].startswith("1.31× faster")
-    assert live_text.words({}, "a", FIELD, racing=True) == "0 rounds · final only at the end"
+    assert numbers(live_text.words({}, "a", FIELD, racing=True)) == [0]
 
 
 def test_rounds_that_were_not_foreseen_are_only_counted() -> None:
-    assert live_text.rounds_text(LIVE | {"rounds": 40}, racing=True) == "generation 3 · 40 rounds"
-    assert live_text.rounds_text(LIVE, racing=False) == "generation 3 · 9 rounds"
+    assert numbers(live_text.rounds_text(LIVE | {"rounds": 40}, racing=True)) == [3, 40]
+    assert numbers(live_text.rounds_text(LIVE, racing=False)) == [3, 9]
     assert live_text.rounds_text({"rounds": 1}, racing=True) == "1 round"
 
 
 def test_different_batches_are_told_per_row_and_an_unknown_one_not_at_all() -> None:
     rows = replace(FIELD, rows={"a": 4, "b": 1})
-    assert live_text.p50_text(LIVE, "a", rows) == "0.2030 ms per row"
-    assert live_text.p50_text(LIVE, "b", rows) == "1.064 ms per row"
+    assert tells(live_text.p50_text(LIVE, "a", rows), "0.2030 ms")
+    assert tells(live_text.p50_text(LIVE, "b", rows), "1.064 ms")
     unknown = replace(FIELD, rows={"a": 4, "b": None})
-    assert (live_text.p50_text(LIVE, "a", unknown), live_text.p50_text(LIVE, "b", unknown)) == (
-        "0.2030 ms per row",
-        "",
-    )
+    assert tells(live_text.p50_text(LIVE, "a", unknown), "0.2030 ms")
+    assert live_text.p50_text(LIVE, "b", unknown) == ""
     own = replace(FIELD, rows={"a": None, "b": None})  # both feed what the model fixes
     assert live_text.p50_text(LIVE, "a", own) == "0.8120 ms"
 

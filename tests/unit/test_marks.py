@@ -62,24 +62,24 @@ def test_a_mark_is_kept_and_changes_nothing_that_was_measured(store: Store) -> N
 
 
 def test_marks_are_changed_for_all_or_for_none(store: Store) -> None:
-    with pytest.raises(StoreError, match="no trial"):
+    with pytest.raises(StoreError, match="trial"):
         store.mark([ONE, "feedbeef"], Change(starred=True))
     assert store.marks([ONE]) == {}
 
 
 @pytest.mark.parametrize("label", ["", "  ", "a,b", "x" * 41, "a\x00b"])
 def test_what_is_no_label_is_refused(label: str) -> None:
-    with pytest.raises(SpecError, match="is no label"):
+    with pytest.raises(SpecError, match="label"):
         Change(add=(label,))
 
 
 def test_more_than_a_trial_may_have_is_refused(store: Store) -> None:
     store.mark([ONE], Change(add=tuple(f"l{number}" for number in range(20))))
-    with pytest.raises(SpecError, match="20 labels at most, this would be 21"):
+    with pytest.raises(SpecError, match=r"20 .* 21"):
         store.mark([ONE], Change(add=("one more",)))
-    with pytest.raises(SpecError, match=r"2,000 printable characters at most.*2,001"):
+    with pytest.raises(SpecError, match=r"2,000 .*2,001"):
         Change(note="x" * 2001)
-    with pytest.raises(SpecError, match="at once"):
+    with pytest.raises(SpecError, match="once"):
         Change(add=("a",), remove=("a",))
 
 
@@ -192,7 +192,7 @@ def test_store_of_the_format_before_marks_is_brought_forward_with_all_its_trials
     with pytest.MonkeyPatch.context() as patch:  # the version before finds a file that it does not know
         patch.setattr(database, "MIGRATIONS", database.MIGRATIONS[:6])
         patch.setattr(database, "SCHEMA", 6)
-        with pytest.raises(StoreError, match="knows 6 at most"):
+        with pytest.raises(StoreError, match=" 6 "):
             Store(path)
 
 
@@ -203,7 +203,7 @@ def test_what_would_be_deleted_is_said_and_a_running_trial_is_not(store: Store) 
     assert (found.trials, found.starred, found.references) == ((ONE, TWO), 1, 0)
     assert found.samples_bytes > 0
     running = f"{7:012x}"
-    with pytest.raises(StoreError, match="has not ended yet: nothing was deleted"):
+    with pytest.raises(StoreError, match="ended"):
         store.delete_finished([ONE, running])
     assert ids(store) == [7, 3, 2, 1]
     assert store.delete_finished([ONE, TWO]) == found

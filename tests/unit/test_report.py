@@ -114,7 +114,7 @@ def test_markdown_says_the_same(kind: str, store: Store, kinds: dict[str, list[s
     text = markdown(said)
     assert f"**{md_plain(said.verdict)}**" in text
     assert text.count("<details>") == text.count("</details>") == text.count("<summary>") > 0
-    assert ("EUR per million" in text) == (said.cost is not None)
+    assert ("EUR" in text) == (said.cost is not None)
     for file in said.files:
         assert file.text.rstrip("\n") in text
 
@@ -260,7 +260,7 @@ def test_a_cost_says_what_it_assumes(store: Store, kinds: dict[str, list[str]]) 
 
 @pytest.mark.parametrize("amount", [0.0, -1.0, float("nan"), float("inf"), 1e9])
 def test_what_is_no_price_is_refused(amount: float) -> None:
-    with pytest.raises(SpecError, match="price per hour"):
+    with pytest.raises(SpecError, match="price"):
         Price(per_hour=amount)
 
 
@@ -274,14 +274,12 @@ def test_what_is_no_currency_is_refused(currency: str) -> None:
 
 
 def test_what_cannot_be_reported_is_said(store: Store, kinds: dict[str, list[str]]) -> None:
-    with pytest.raises(
-        StoreError, match="There is no trial, comparison, search, sweep or scorecard `nothing`"
-    ):
+    with pytest.raises(StoreError, match="`nothing`"):
         find(store, ["nothing"])
-    with pytest.raises(SpecError, match="got 3 names"):
+    with pytest.raises(SpecError, match=" 3 "):
         find(store, ["a", "b", "c"])
     others = [one.id for one in store.trials(kind="measure") if one.id not in kinds["why"]][:2]
-    with pytest.raises(SpecError, match="not explained yet"):
+    with pytest.raises(SpecError, match="explained"):
         find(store, others)
 
 
@@ -291,11 +289,11 @@ def test_an_id_that_names_several_is_refused(store: Store, kinds: dict[str, list
     for one in twins:
         store.create_trial(one)
     try:
-        with pytest.raises(StoreError, match="More than one trial begins with `abcdef`"):
+        with pytest.raises(StoreError, match="`abcdef`"):
             find(store, ["abcdef"])
         store.delete_trials([twins[1].id])
         store.create_comparison(replace(race, id="abcdef0000000003"), [])
-        with pytest.raises(StoreError, match="2 results of different kinds"):
+        with pytest.raises(StoreError, match="2 results"):
             find(store, ["abcdef"])
     finally:
         store.delete_trials([one.id for one in twins])

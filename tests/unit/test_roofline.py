@@ -10,6 +10,7 @@ import pytest
 from core.evidence.roofline import advice, peak_for, peaks_of, points, settings_first
 from core.evidence.statistics import Estimate
 from core.wire.profile import Profile, by_operator
+from tests.reading import numbers, tells
 from tests.unit.test_charts import profile as make_profile
 from tests.unit.test_work import node, tensor
 
@@ -84,29 +85,28 @@ def test_one_sentence_says_what_binds_the_largest_operator() -> None:
     )
     assert "INT8" in said.remedy
     said = advice(profile(took(SUM, 0.015)), PEAK)
-    assert said.sentence.endswith("reaches 80 % of what this machine allows it: it is bound by memory.")
+    assert tells(said.sentence, "80 %", "memory")
 
 
 def test_far_below_the_roof_no_roof_explains_it() -> None:
     said = advice(profile(took(PRODUCT, 0.2)), PEAK)
-    assert "stays far below it" in said.sentence
-    assert "bound by" not in said.sentence
-    assert said.remedy.startswith("Neither roof explains the time")
+    assert numbers(said.sentence) == [100, pytest.approx(10.7, abs=1)]
+    assert said.remedy not in ("", advice(profile(took(PRODUCT, 0.03)), PEAK).remedy)
 
 
 def test_faster_than_memory_means_a_cache() -> None:
     said = advice(profile(took(SUM, 0.003)), PEAK)
-    assert "come out of a cache" in said.sentence
+    assert "cache" in said.sentence
     assert said.remedy == ""
     said = advice(profile(took(PRODUCT, 0.015)), PEAK)
-    assert "at another moment" in said.sentence
-    assert "Measure the peaks again" in said.remedy
+    assert "cache" not in said.sentence
+    assert "peaks" in said.remedy
 
 
 def test_a_call_that_is_mostly_the_profilers_noise_tells_no_reach() -> None:
     short = took(node("MatMul", [(32, 32), (32, 32)], (32, 32)), 9e-6)
     said = advice(profile(short), PEAK)
-    assert "hide how near" in said.sentence
+    assert tells(said.sentence, "MatMul", "but")
     assert "%" not in said.sentence.split("but")[1]
     [one] = points(profile(short), PEAK)
     assert not one.is_clear
@@ -115,9 +115,9 @@ def test_a_call_that_is_mostly_the_profilers_noise_tells_no_reach() -> None:
 def test_peaks_that_are_not_well_known_carry_no_claim() -> None:
     wide = replace(PEAK, operations=Estimate(value=100e9, low=40e9, high=160e9))
     said = advice(profile(took(PRODUCT, 0.05)), wide)
-    assert "reaches 43 % (27 % to 107 %) of what" in said.sentence
-    assert "not known well enough" in said.sentence
-    assert said.remedy == "Measure the peaks again while the machine is quiet."
+    assert tells(said.sentence, "43 %", "27 %", "107 %")
+    assert "computing" not in said.sentence
+    assert said.remedy
 
 
 def test_near_the_ridge_nothing_is_said_to_bind() -> None:
@@ -128,7 +128,8 @@ def test_near_the_ridge_nothing_is_said_to_bind() -> None:
     one = took(node("MatMul", [(800, 60, 60), (800, 60, 60)], (800, 60, 60)), 4.5e-3)
     [point] = points(profile(one), peak)
     assert point.bound == "either"
-    assert "too near to each other" in advice(profile(one), peak).sentence
+    sentence = advice(profile(one), peak).sentence
+    assert tells(sentence, "computing", "memory")  # either of them
 
 
 @pytest.mark.parametrize(
@@ -145,32 +146,33 @@ def test_the_peak_of_float32_on_the_cpu_is_no_roof_over_others(other: Any) -> No
     [point] = points(profile(took(other, 1e-3)), PEAK)
     assert point.roof is None
     assert point.bound is None
-    assert "no roof over it" in advice(profile(took(other, 1e-3)), PEAK).sentence
+    assert numbers(advice(profile(took(other, 1e-3)), PEAK).sentence)[0] == 100
 
 
 def test_without_peaks_the_rate_is_told_and_no_share() -> None:
     said = advice(profile(took(PRODUCT, 0.02)), None)
-    assert "107 billion operations per second" in said.sentence
-    assert "not measured yet" in said.sentence
+    assert tells(said.sentence, "107 billion")
+    here = said.sentence
+    assert numbers(here)[0] == 100
     said = advice(profile(took(PRODUCT, 0.02)), None, is_imported=True)
-    assert "the machine that made this profile" in said.sentence
+    assert advice(profile(took(PRODUCT, 0.02)), None, is_imported=True).sentence != here
 
 
 def test_what_is_not_counted_is_said_to_be_so() -> None:
     said = advice(profile(took(node("MyOwn", [(4,)], (4,)), 0.02)), PEAK)
-    assert "no rule for this operator" in said.sentence
+    assert "MyOwn" in said.sentence
     assert advice(profile(), PEAK).sentence == ""
 
 
 def test_a_run_that_lies_between_its_nodes_says_so() -> None:
     said = advice(profile(took(SUM, 0.01), remainder_s=0.03), PEAK)
-    assert said.sentence.startswith("75 % of a profiled run lies between the nodes")
+    assert tells(said.sentence, "75 %")
 
 
 def test_the_share_of_the_sentence_is_that_of_the_table() -> None:
     of = profile(took(PRODUCT, 0.03), took(SUM, 0.01), remainder_s=0.01)
     assert by_operator(of)[0].share == pytest.approx(0.75)
-    assert advice(of, PEAK).sentence.startswith("MatMul takes 75 % of the time in nodes; ")
+    assert tells(advice(of, PEAK).sentence, "MatMul", "75 %")
 
 
 def test_no_roof_of_float32_stands_over_another_type() -> None:

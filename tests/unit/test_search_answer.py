@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from core.evidence.quality import CONTROL_FAILED
 from core.evidence.tried import Look, Tried
 from core.evidence.verdict import Verdict
 from core.run.search import answer as answers
@@ -366,7 +367,8 @@ def test_controls_count_twins_and_self_tests() -> None:
     found = answers.controls([one, near, far, elsewhere], tests)
     assert (found["pairs"], found["apart"]) == (5, 3)  # of the self-tests the first and the last
     assert found["largest"] == 2.0
-    assert answers.failed_controls(found).startswith("A/A control failed: 3 of 5 pairs")
+    assert answers.failed_controls(found).startswith(CONTROL_FAILED)
+    assert "3 of 5 " in answers.failed_controls(found)
     assert not answers.failed_controls(answers.controls([one, near], tests[1:2]))
     assert answers.controls([], []) == {"pairs": 0, "apart": 0, "largest": None}
 

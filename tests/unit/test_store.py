@@ -24,7 +24,7 @@ from core.evidence.measurement import Trial
 from core.process import scratch
 from core.run.ledger import settle
 from core.store import PRUNED, RAW_FIELDS, ModelRecord, Store, database, home, pruning
-from core.wire.errors import StoreError
+from core.wire.errors import INTERRUPTED, StoreError
 from tests import builders
 
 ROOT = Path(__file__).parents[2]
@@ -135,14 +135,14 @@ def test_trials_of_the_same_instant_keep_their_order(store):
 def test_trial_is_found_by_six_characters_and_not_by_five(store):
     store.create_trial(trial("abcdef123456"))
     assert store.trial("abcdef").id == "abcdef123456"
-    with pytest.raises(StoreError, match="no trial `abcde`"):
+    with pytest.raises(StoreError, match="`abcde`"):
         store.trial("abcde")
 
 
 def test_prefix_of_two_trials_is_refused(store):
     store.create_trial(trial("abcdef1"))
     store.create_trial(trial("abcdef2"))
-    with pytest.raises(StoreError, match="More than one trial begins with `abcdef`"):
+    with pytest.raises(StoreError, match="`abcdef`"):
         store.trial("abcdef")
     assert store.trial("abcdef1").id == "abcdef1"
 
@@ -150,7 +150,7 @@ def test_prefix_of_two_trials_is_refused(store):
 @pytest.mark.parametrize("ref", ["%%%%%%", "______", "' OR 1=1 --", ""])
 def test_prefix_is_no_pattern_and_no_sql(store, ref):
     store.create_trial(trial())
-    with pytest.raises(StoreError, match="no trial"):
+    with pytest.raises(StoreError, match="trial"):
         store.trial(ref)
 
 
@@ -207,7 +207,7 @@ def test_unfinished_trials_of_dead_processes_fail(store):
     }
     error = store.trial("waits").error
     assert error is not None
-    assert "was interrupted" in error["message"]
+    assert error["message"].endswith(INTERRUPTED)
 
 
 def test_list_of_trials_does_not_read_their_samples(store):
@@ -263,7 +263,7 @@ def test_comparison_is_updated_and_unknown_ones_are_named(store):
     found = store.comparison("cccccc000001")
     assert (found.state, found.result, found.fingerprint) == ("COMPLETE", {"rounds": 8}, "f1")
     assert store.update_comparison("gone", state="COMPLETE") is False
-    with pytest.raises(StoreError, match="no comparison `dddddd`"):
+    with pytest.raises(StoreError, match="dddddd"):
         store.comparison("dddddd")
 
 
@@ -322,7 +322,7 @@ def test_unfinished_comparisons_of_dead_processes_fail(store):
         store.create_trial(trial(f"t {name}", state="RUNNING", comparison=name), process=process)
     assert store.interrupt_orphans(lambda process, created_at: process == "alive") == 1
     assert {one.id: one.state for one in store.comparisons()} == {"dead": "FAIL", "lives": "RUNNING"}
-    assert "comparison was interrupted" in store.comparison("dead").error["message"]
+    assert store.comparison("dead").error["message"].endswith(INTERRUPTED)
 
 
 def test_rejected_measurement_is_not_reused(store):
@@ -512,7 +512,7 @@ def test_pruning_while_another_process_writes_changes_nothing_and_says_so(store,
     monkeypatch.setattr(database, "BUSY_S", 0.05)
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="Another process has been writing"):
+        with pytest.raises(StoreError, match="writing"):
             store.prune(before=2.0)
         assert has_samples(store, "t") == [True]
 
@@ -530,9 +530,7 @@ def test_writer_that_comes_between_is_told_with_what_is_done_already(store, monk
 
         with monkeypatch.context() as patch:
             patch.setattr(database.Database, "shrink", late)
-            with pytest.raises(
-                StoreError, match=r"writing to .* 2 trials lost their raw samples, and the file"
-            ):
+            with pytest.raises(StoreError, match="2 trials"):
                 store.prune(before=2.0)
         other.execute("ROLLBACK")
     assert has_samples(store, "t") == [False]
@@ -548,7 +546,7 @@ def test_reader_that_stays_keeps_the_file_large_and_is_named(store, monkeypatch)
     with closing(sqlite3.connect(store.path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM trials").fetchall()
-        with pytest.raises(StoreError, match="Another process has been reading"):
+        with pytest.raises(StoreError, match="reading"):
             store.prune(before=2.0)
         assert len(reader.execute("SELECT * FROM samples").fetchall()) == 2  # its view does not change
     store.prune(before=2.0)
@@ -560,7 +558,7 @@ def test_samples_that_are_damaged_are_an_error_in_words_and_lists_do_not_care(st
     with closing(sqlite3.connect(store.path)) as db:
         db.execute("UPDATE samples SET data = x'01ff'")
         db.commit()
-    with pytest.raises(StoreError, match=r"samples of trial `aaaaaa000001` .* cannot be read"):
+    with pytest.raises(StoreError, match="aaaaaa000001"):
         store.trial("aaaaaa000001")
     assert store.trials()[0].result["batch_size"] == 2
 
@@ -595,9 +593,9 @@ def full(store):
 
 def test_full_disk_is_named_and_nothing_is_half_written(store, full):
     long = result(latencies_s=noise(20_000))
-    with pytest.raises(StoreError, match="disk is full") as caught:
+    with pytest.raises(StoreError, match="full") as caught:
         store.update_trial("aaaaaa000001", state="COMPLETE", result=long)
-    assert "Free disk space" in caught.value.hint
+    assert caught.value.hint
     assert store.trial("aaaaaa000001") == trial()
 
 
@@ -605,7 +603,7 @@ def test_rescued_result_is_taken_back_when_there_is_space_again(store, full):
     finished = trial(state="COMPLETE", result=result(latencies_s=noise(20_000)), fingerprint="f1")
     path = store.rescue(finished)
     assert path.parent == store.folder
-    with pytest.raises(StoreError, match="disk is full"):
+    with pytest.raises(StoreError, match="full"):
         store.adopt_rescued()
     assert path.exists()
     full.undo()
@@ -633,7 +631,7 @@ def test_result_goes_to_the_temporary_folder_when_its_own_takes_nothing(store, t
 def test_result_that_can_be_kept_nowhere_is_an_error(store, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path / "gone"))
     store.folder = tmp_path / "gone as well"
-    with pytest.raises(StoreError, match="could not be kept anywhere"):
+    with pytest.raises(StoreError, match="anywhere"):
         store.rescue(trial(result=result()))
 
 
@@ -651,7 +649,7 @@ def test_really_full_file_system_is_named(tmp_path):
     try:
         store = Store(folder / "ortune.db")
         store.create_trial(trial())
-        with pytest.raises(StoreError, match="disk is full"):
+        with pytest.raises(StoreError, match="full"):
             store.update_trial("aaaaaa000001", result=result(latencies_s=noise(200_000)))
         assert store.trial("aaaaaa000001") == trial()
     finally:
@@ -797,9 +795,9 @@ def test_model_is_found_by_name_path_and_either_hash(store):
 def test_ambiguous_reference_names_the_candidates(store):
     store.put_model(record())
     store.put_model(record("0123456789ab" + "0" * 52, path="/other.onnx"))
-    with pytest.raises(StoreError, match="names 2 models"):
+    with pytest.raises(StoreError, match=" 2 "):
         store.model("digits")
-    with pytest.raises(StoreError, match="names 2 models"):
+    with pytest.raises(StoreError, match=" 2 "):
         store.model(SHA[:8])
 
 
@@ -842,11 +840,9 @@ def test_file_of_a_newer_version_is_refused_and_not_touched(store):
         db.commit()
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = store.path.read_bytes()
-    with pytest.raises(
-        StoreError, match=f"has format 99, but this version knows {database.SCHEMA} at most"
-    ) as caught:
+    with pytest.raises(StoreError, match=rf" 99, .* {database.SCHEMA} ") as caught:
         Store(store.path)
-    assert "Update ORTune" in caught.value.hint
+    assert caught.value.hint
     assert store.path.read_bytes() == before
     assert sorted(path.name for path in store.folder.iterdir()) == ["ortune.db"]
 
@@ -857,7 +853,7 @@ def test_newer_version_that_only_its_journal_tells_is_refused_too(store):
         reader.execute("SELECT * FROM trials").fetchall()  # holds back the checkpoint
         writer.execute("PRAGMA user_version = 99")
         writer.commit()
-        with pytest.raises(StoreError, match="has format 99"):
+        with pytest.raises(StoreError, match=" 99, "):
             Store(store.path)
 
 
@@ -868,7 +864,7 @@ def test_database_of_another_program_is_refused_and_not_touched(tmp_path):
         db.execute("CREATE TABLE t (x)")
         db.commit()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="another program"):
+    with pytest.raises(StoreError, match="program"):
         Store(path)
     assert path.read_bytes() == before
 
@@ -877,7 +873,7 @@ def test_database_of_another_program_is_refused_and_not_touched(tmp_path):
 def test_damaged_file_is_kept_aside_and_the_next_start_is_fresh(tmp_path, content):
     path = tmp_path / "ortune.db"
     path.write_bytes(content)
-    with pytest.raises(StoreError, match="is damaged") as caught:
+    with pytest.raises(StoreError, match="damaged") as caught:
         Store(path)
     (kept,) = tmp_path.glob("ortune.db.corrupt-*")
     assert kept.read_bytes() == content
@@ -890,7 +886,7 @@ def test_two_damaged_files_in_one_second_are_both_kept(tmp_path, monkeypatch):
     path = tmp_path / "ortune.db"
     for content in (b"first wreck" * 20, b"second wreck" * 20):
         path.write_bytes(content)
-        with pytest.raises(StoreError, match="is damaged"):
+        with pytest.raises(StoreError, match="damaged"):
             Store(path)
     assert sorted(kept.read_bytes()[:5] for kept in tmp_path.glob("*.corrupt-*")) == [b"first", b"secon"]
 
@@ -903,7 +899,7 @@ def test_overwritten_pages_are_noticed_at_the_start(store):
     with store.path.open("r+b") as file:
         file.seek(4096)
         file.write(os.urandom(4096 * 8))
-    with pytest.raises(StoreError, match="is damaged"):
+    with pytest.raises(StoreError, match="damaged"):
         Store(store.path)
     assert not store.path.exists()
     assert len(list(store.folder.glob("ortune.db.corrupt-*"))) >= 1
@@ -913,10 +909,10 @@ def test_file_damaged_while_it_is_open_is_an_error_that_says_what_to_do(store):
     store.path.write_bytes(b"overwritten by something else" * 50)
     for companion in ("-wal", "-shm"):
         store.path.with_name(store.path.name + companion).unlink(missing_ok=True)
-    with pytest.raises(StoreError, match="is damaged") as caught:
+    with pytest.raises(StoreError, match="damaged") as caught:
         store.trials()
     assert type(caught.value) is StoreError
-    assert "Start ORTune again" in caught.value.hint
+    assert caught.value.hint
 
 
 def test_empty_file_becomes_a_store(tmp_path):
@@ -926,13 +922,13 @@ def test_empty_file_becomes_a_store(tmp_path):
 
 def test_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be used"):
+    with pytest.raises(StoreError, match="file"):
         Store(tmp_path / "file" / "ortune.db")
 
 
 def test_folder_in_the_place_of_the_file_is_an_error(tmp_path):
     (tmp_path / "ortune.db").mkdir()
-    with pytest.raises(StoreError, match="cannot be used"):
+    with pytest.raises(StoreError, match=r"ortune\.db"):
         Store(tmp_path / "ortune.db")
 
 
@@ -940,7 +936,7 @@ def test_store_that_is_locked_for_long_is_an_error(store, monkeypatch):
     monkeypatch.setattr(database, "BUSY_S", 0.05)
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreError, match="Another process has been writing"):
+        with pytest.raises(StoreError, match="writing"):
             store.create_trial(trial())
 
 
@@ -1090,7 +1086,7 @@ def test_damaged_samples_of_an_older_version_stay_for_a_person_to_look_at(old_st
         db.execute("UPDATE samples SET data = '{\"latencies_s\": [0.' WHERE trial = 'newer1'")
         db.commit()
     store = Store(old_store)
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(StoreError, match="newer1"):
         store.trial("newer1")
     assert store.prune(keep_bytes=10**9).compressed == 1
     assert kinds_of_samples(old_store) == [("older1", "blob"), ("newer1", "text")]

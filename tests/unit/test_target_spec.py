@@ -166,13 +166,13 @@ def test_targets_are_no_part_of_what_is_measured() -> None:
 
 def test_two_limits_on_the_same_thing_are_refused() -> None:
     one = {"metric": "latency_p99", "at_most": "3 ms", "batch_size": 1}
-    with pytest.raises(SpecError, match="two targets on the p99 latency at batch 1"):
+    with pytest.raises(SpecError, match="p99"):
         spec_with(one, {**one, "at_most": "4 ms"})
     assert len(spec_with(one, {**one, "batch_size": 8}).targets) == 2
 
 
 def test_too_many_targets_are_refused() -> None:
-    with pytest.raises(SpecError, match="at most 50 targets"):
+    with pytest.raises(SpecError, match="50 targets"):
         spec_with(*({"metric": "latency_p99", "at_most": 1, "batch_size": size} for size in range(1, 52)))
 
 

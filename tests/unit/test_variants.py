@@ -23,6 +23,7 @@ from core.wire.errors import Cancelled, ModelError, SpecError
 from core.worker.make.transform import transform
 from core.worker.models import inspect_model
 from tests import builders, tiny_models
+from tests.reading import numbers, tells
 
 
 class InProcess:
@@ -101,7 +102,7 @@ def test_a_chain_makes_a_model_of_each_step_and_says_how(store: Store, mlp: Mode
     assert facts["tool_version"]
     assert facts["onnxruntime"]
     assert store.model(last.content_sha256) == last
-    assert variants.lineage(last) == "variant of `mlp`: simplify → FP16"
+    assert tells(variants.lineage(last), "`mlp`", "simplify", "FP16")
 
 
 def test_the_check_is_against_the_original_on_several_batches(store: Store, mlp: ModelRecord) -> None:
@@ -143,14 +144,14 @@ def test_a_chain_goes_on_from_a_variant(store: Store, mlp: ModelRecord) -> None:
     facts = last.details["variant"]
     assert facts["root"] == mlp.content_sha256
     assert [one["kind"] for one in facts["steps"]] == ["simplify", "fp16"]
-    with pytest.raises(SpecError, match="cannot follow FP16"):
+    with pytest.raises(SpecError, match="FP16"):
         make(store, last, Step("int8_dynamic"))
 
 
 def test_a_step_that_fails_leaves_nothing_and_what_was_made_before_it_stays(
     store: Store, mlp: ModelRecord
 ) -> None:
-    with pytest.raises(ModelError, match="The checker says no"):
+    with pytest.raises(ModelError, match="checker"):
         make(store, mlp, Step("simplify"), Step("fp16"), run=InProcess("fp16"))
     assert [one.name for one in store.models()] == ["mlp", "mlp-simplify"]
     assert [one.name for one in (store.folder / "models").iterdir()] == [store.models()[1].content_sha256]
@@ -164,11 +165,11 @@ def test_sizes_that_nobody_gave_are_named_where_the_model_does_not_like_them(
 ) -> None:
     with pytest.raises(ModelError) as caught:
         make(store, mlp, Step("fp16"), run=InProcess("fp16"))
-    assert "Try another step." in caught.value.hint
+    assert caught.value.hint
     assert "--dim" in caught.value.hint
     with pytest.raises(ModelError) as caught:
         make(store, mlp, Step("fp16"), run=InProcess("fp16"), dims={"batch": 3})
-    assert caught.value.hint == "Try another step."
+    assert caught.value.hint
 
 
 def test_fixed_dimensions_are_fed_as_they_are_fixed(store: Store, tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ def test_fixed_dimensions_are_fed_as_they_are_fixed(store: Store, tmp_path: Path
 
 def test_a_dimension_that_is_not_free_is_refused_before_any_work(store: Store, mlp: ModelRecord) -> None:
     run = InProcess()
-    with pytest.raises(SpecError, match=r"no free dimension `batches`\. Did you mean `batch`"):
+    with pytest.raises(SpecError, match=r"`batches`\. .*`batch`"):
         make(store, mlp, Step("fp16"), run=run, dims={"batches": 2})
     assert run.steps == []
 
@@ -210,7 +211,7 @@ def test_other_calibration_data_make_another_variant(store: Store, mlp: ModelRec
         is None
     )
     assert run.plans[-1]["calibration"] is None
-    with pytest.raises(SpecError, match="no data"):
+    with pytest.raises(SpecError, match="data"):
         make(store, mlp, step, calibration=DatasetSpec(path=str(tmp_path / "none.npz")))
 
 
@@ -253,7 +254,8 @@ def test_the_feeds_of_the_check(tmp_path: Path) -> None:
     assert feeds_of(tiny_models.fixed_batch, tmp_path) == ([[2, 16]] * 3, "")
     shapes, note = feeds_of(tiny_models.tokens, tmp_path)
     assert shapes == [[1, 8], [2, 8], [4, 8]]
-    assert note == "Outputs were compared at sizes that nobody gave: batch 1, 2, 4; sequence 8."
+    assert numbers(note) == [1, 2, 4, 8]
+    assert tells(note, "batch", "sequence")
     assert feeds_of(tiny_models.tokens, tmp_path, sequence=5)[0] == [[1, 5], [2, 5], [4, 5]]
     shapes, _ = feeds_of(tiny_models.unnamed_dims, tmp_path)
     assert [shape[0] for shape in shapes] == [1, 2, 4]
@@ -373,7 +375,7 @@ def test_a_model_in_use_is_not_removed(
     trial = put_trial(store, mlp, kind=kind, state=state, model_sha256=content)
     (use,) = variants.use_of(store, mlp.content_sha256)
     assert trial.id[:8] in use
-    with pytest.raises(ModelError, match=f"`mlp` is in use: {kind} of `mlp`"):
+    with pytest.raises(ModelError, match=rf"`mlp`.*{kind}"):
         library.remove_model(store, mlp.content_sha256)
     store.update_trial(trial.id, state="CANCELLED")
     library.remove_model(store, mlp.content_sha256)
@@ -382,7 +384,7 @@ def test_a_model_in_use_is_not_removed(
 
 def test_an_original_stays_while_it_has_variants(store: Store, mlp: ModelRecord) -> None:
     first, last = make(store, mlp, Step("simplify"), Step("fp16")).records
-    with pytest.raises(ModelError, match=r"`mlp` is the original of `mlp-simplify`, `mlp-simplify\+fp16`"):
+    with pytest.raises(ModelError, match=r"`mlp-simplify`, `mlp-simplify\+fp16`"):
         library.remove_model(store, mlp.content_sha256)
     library.remove_model(store, first.content_sha256)  # what was made of it stands for itself
     assert not Path(first.path).exists()
@@ -402,11 +404,11 @@ def test_a_family_races_on_the_default_with_the_original_first(store: Store, mlp
         {"model": {"path": "x"}, "session": {"intra_op_num_threads": 1}, "workload": {"batch_size": 4}}
     )
     asked = variants.race_of_family([half, mlp], base)
-    assert [one.label for one in asked] == ["mlp (original)", "mlp-fp16"]
+    assert [one.label.split(" ")[0] for one in asked] == ["mlp", "mlp-fp16"]
     assert [one.spec.model.sha256 for one in asked] == [mlp.sha256, half.sha256]
     assert {one.spec.workload.batch_size for one in asked} == {4}
     assert {one.spec.session.intra_op_num_threads for one in asked} == {None}
-    with pytest.raises(SpecError, match="no model to race"):
+    with pytest.raises(SpecError, match="model"):
         variants.race_of_family([], base)
 
 
@@ -417,10 +419,10 @@ def test_sizes_that_a_variant_has_fixed_hold_for_all(store: Store, mlp: ModelRec
     assert first.spec.workload.dims == {"batch": 4}
     assert second.spec.workload.dims == {}
     other = make(store, mlp, Step("fix_dims", {"dims": {"batch": 2}})).result
-    with pytest.raises(SpecError, match="has `batch` fixed at 2, but the others are fed 4"):
+    with pytest.raises(SpecError, match=r"`batch`.* 2, .* 4"):
         variants.race_of_family([mlp, fixed, other], base)
     eight = spec_from_dict({"model": {"path": "x"}, "workload": {"batch_size": 8}})
-    with pytest.raises(SpecError, match="fixed at 4, but `batch_size` is 8"):
+    with pytest.raises(SpecError, match=r" 4, .*`batch_size`.* 8"):
         variants.race_of_family([mlp, fixed], eight)
 
 
@@ -483,7 +485,7 @@ def test_a_taken_name_is_refused_and_not_numbered_in_silence(store: Store, mlp: 
     small = make(store, mlp, Step("fp16"), name="small").result
     run = InProcess()
     for taken in ("small", "mlp", "digits_cnn"):
-        with pytest.raises(SpecError, match="is the name of"):
+        with pytest.raises(SpecError, match="name"):
             make(store, mlp, Step("simplify"), run=run, name=taken)
     assert run.plans == []
     again = make(store, mlp, Step("fp16"), run=run, name="small")  # its own name
@@ -498,7 +500,7 @@ def test_an_original_whose_name_is_taken_says_what_it_is_called(
     path = tiny_models.mlp(folder / "mlp.onnx", hidden=24)
     record = library.resolve_model(store, str(path), run=InProcess())
     made = make(store, record, Step("fp16"))
-    assert made.notes == ("Another model has the name `mlp`: the original is `mlp-2` in the library.",)
+    assert [tells(one, "`mlp`", "`mlp-2`") for one in made.notes] == [True]
 
 
 def test_an_error_is_never_shown_with_an_exponent_that_hides_it() -> None:
@@ -525,7 +527,7 @@ def test_a_name_counts_also_where_the_chain_was_made_before(store: Store, mlp: M
     again = make(store, mlp, Step("fp16"), name="half")
     assert again.reused == 1
     assert again.result.name == "half"
-    assert again.notes == (f"It had been made before as `{first.name}`, and is called `half` now.",)
+    assert [tells(one, f"`{first.name}`", "`half`") for one in again.notes] == [True]
     assert store.model("half") is not None
     assert store.model(first.name) is None
 
@@ -534,7 +536,7 @@ def test_renaming_keeps_the_model(store: Store, mlp: ModelRecord) -> None:
     half = make(store, mlp, Step("fp16"), name="half").result
     assert library.rename_model(store, half.content_sha256, " quarter ").name == "quarter"
     assert [one.name for one in store.models() if one.content_sha256 == half.content_sha256] == ["quarter"]
-    with pytest.raises(SpecError, match="`mlp` is the name of another model"):
+    with pytest.raises(SpecError, match="`mlp`"):
         library.rename_model(store, half.content_sha256, "mlp")
     with pytest.raises(ModelError):
         library.rename_model(store, "f" * 64, "gone")
@@ -551,7 +553,7 @@ def test_outputs_are_compared_on_what_is_asked_for(store: Store, tmp_path: Path)
     assert [one["seed"] for one in plan["feeds"]] == [3, 4, 5]
     assert plan["feeds"][0]["inputs"][0]["low"] == 5.0
     told = {one["name"]: one["values"] for one in found.details["variant"]["fed"]}
-    assert told == {"x": "random, 5 to 6 (asked for)", "sr": "16000"}
+    assert (numbers(told["x"]), told["sr"]) == ([5, 6], "16000")
     other = make(store, record, Step("simplify"), run=run, workload=WorkloadSpec())
     assert other.reused == 0  # compared on other values: the answer may be another one
 
@@ -563,7 +565,7 @@ def test_feeds_from_a_file_bring_their_sizes_and_are_fed_once(tmp_path: Path) ->
     assert note == ""
     (first,), _ = variants.check_feeds(info, {}, WorkloadSpec(feeds="rows.npz"))
     assert first["batch_size"] == 1
-    with pytest.raises(SpecError, match="no input `nope`"):
+    with pytest.raises(SpecError, match="`nope`"):
         variants.check_feeds(info, {}, WorkloadSpec(feed_values={"nope": 1}))
 
 

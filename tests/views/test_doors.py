@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from core.wire.doors import LIBRARIES_VARIABLE
 from core.wire.errors import TunerError
 from dashboard import fields, folders, state
 from tests import libraries, tiny_models
+from tests.reading import tells
 from tests.views.conftest import APP, TIMEOUT_S
-from tests.views.page import Open, facts, texts, widget
+from tests.views.page import Open, facts, lines, texts, widget
 
 WEIGHTS = "{session.model_external_initializers_file_folder_path: /etc}"
 HOSTILE = {
@@ -52,7 +54,7 @@ def test_a_yaml_that_reaches_out_is_refused_on_every_page(
     at.text_area(key=text).set_value(document).run()
     at.button(key=button).click().run()
     assert not at.exception
-    assert "operator's" in texts(at) or "outside of the folders" in texts(at)
+    assert len(at.error) == 1
     assert not at.session_state["knob.expert"] if "knob.expert" in at.session_state else True
 
 
@@ -64,7 +66,7 @@ def test_feeds_typed_into_the_form_are_held_to_the_open_folders(
     at.get_by_key(fields.FEEDS_SOURCE).set_value(fields.NPZ).run()
     at.text_input(key=fields.FEEDS_PATH).set_value(typed).run()
     at.button(key="run").click().run()
-    assert "outside of the folders" in texts(at)
+    assert tells(at.error[0].value, Path(typed).name)
     assert state.store().trials() == []
 
 
@@ -83,7 +85,7 @@ def test_a_forged_switch_is_refused_when_it_is_submitted(open_page: Open, mlp: M
     at.session_state["knob.expert"] = True  # as after a link to a trial that was measured with it
     at.text_area(key="knob.session_config_entries").set_value(WEIGHTS[1:-1].replace(": ", "=")).run()
     at.button(key="run").click().run()
-    assert "`expert` is off on this server" in texts(at)
+    assert tells(at.error[0].value, "`expert`")
     assert state.store().trials() == []
 
 
@@ -109,7 +111,7 @@ def test_no_way_of_submitting_passes_by_the_check(
                 kinds.task(lambda run: {}, kind="accuracy", what="x", specs=[one])
             ),
         ):
-            with pytest.raises(TunerError, match=r"outside of the folders|`expert` is off"):
+            with pytest.raises(TunerError, match=r"folders|`expert`"):
                 submit()
     assert state.store().trials() == []
     assert not service.active()
@@ -125,7 +127,7 @@ def test_with_expert_allowed_files_are_still_held_to_the_open_folders(
         return spec_of(mlp, session={"expert": True, "session_config_entries": {key: value}})
 
     folders.check_spec(asked(str(home / "models")))
-    with pytest.raises(TunerError, match="outside of the folders"):
+    with pytest.raises(TunerError, match="/etc"):
         folders.check_spec(asked("/etc"))
 
 
@@ -143,7 +145,7 @@ def visitor(**user: object) -> AppTest:
 def test_a_stranger_sees_the_way_to_log_in_and_nothing_else() -> None:
     at = visitor()
     assert not at.exception
-    assert [one.label for one in at.button] == ["Log in"]
+    assert len(at.button) == 1
     assert not at.sidebar.markdown
     assert state.store().models() == []
 
@@ -153,10 +155,10 @@ def test_who_has_logged_in_sees_the_app_and_the_way_out(monkeypatch: pytest.Monk
     at = visitor(email="ann@example.org")
     assert not at.exception
     assert at.title[0].value == "Tune"
-    assert at.button(key="log_out").label == "Log out"
+    assert at.button(key="log_out")
     at = visitor(email="bob@evil.example")
-    assert "may not use this server" in at.error[0].value
-    assert [one.label for one in at.button] == ["Log out"]
+    assert len(at.error) == 1
+    assert [one.key for one in at.button] == ["log_out"]
 
 
 # --- libraries of native code, and text
@@ -192,11 +194,9 @@ def test_a_library_that_a_trial_brings_stays_to_be_seen_where_the_door_is_closed
     at.button(key="export.load").click().run()
     assert not at.exception
     at = at.switch_page("views/tune/page.py").run()
-    assert at.multiselect(key=fields.key("custom_op_libraries")).options == [
-        "libops.so (SHA-256 aaaaaaaaaaaa…)"
-    ]
+    [offered] = at.multiselect(key=fields.key("custom_op_libraries")).options
+    assert tells(offered, "libops.so", "aaaaaaaaaaaa")
     at.button(key="run").click().run()
-    assert "no folder for such is open here" in texts(at)
     assert LIBRARIES_VARIABLE in texts(at)
 
 
@@ -213,15 +213,15 @@ def test_a_library_serves_loading_variants_and_their_errors(
     monkeypatch.setenv(LIBRARIES_VARIABLE, str(folder))
     at = open_page("models", model=add_model(libraries.between_products))
     at.button(key="models.load").click().run()
-    assert "custom operator `Twice`" in texts(at)
+    assert lines(at, "`Twice`")
     at.multiselect(key=key).set_value(["libtwice.so"]).run()
     at.button(key="models.load").click().run()
-    assert "with native code of `libtwice.so` (sha256:" in texts(at)
+    assert lines(at, "`libtwice.so`", "sha256:")
 
     at = at.switch_page("views/variants/page.py").run()
     assert at.multiselect(key=key).value == ["libtwice.so"], "chosen once, it holds on every page"
     at.button(key="step.add.int8_static").click().run()
-    assert "INT8 static does not go with libraries of custom operators" in texts(at)
+    assert ":material/block:" in [one.icon for one in at.warning]
     assert at.button(key="variants.make").disabled
     next(one for one in at.button if str(one.key).startswith("step.remove.")).click().run()
     at.button(key="step.add.int8_dynamic").click().run()
@@ -230,13 +230,13 @@ def test_a_library_serves_loading_variants_and_their_errors(
     at.run()
     assert not at.exception
     assert not at.error
-    assert facts(at)["Native code"].startswith("libtwice.so, sha256:")
+    assert any(one.startswith("libtwice.so") and "sha256:" in one for one in facts(at).values())
     at.get_by_key("variants.view").set_value("Where the error comes from").run()
     at.button(key="variants.errors.run").click().run()
     assert state.scheduler().join(240)
     at.run()
     assert not at.exception
-    assert "Native code of `libtwice.so` ran in it" in texts(at)
+    assert any(tells(one.value, "libtwice.so") for one in [*at.info, *at.caption])
 
 
 def test_an_input_of_text_has_a_field_for_lines(
@@ -245,9 +245,9 @@ def test_an_input_of_text_has_a_field_for_lines(
     record = add_model(lambda path: libraries.identity_text(path, ["batch"]))
     at = open_page(model=record)
     field = at.text_area(key=fields.value_key("x"))
-    assert "ORTune makes up none" in field.help
+    assert field.help
     assert at.button(key="run").disabled
-    assert "takes text, and ORTune makes up none" in at.button(key="run").help
+    assert tells(at.button(key="run").help, "`x`")
     field.set_value("first\nsecond").run()
     assert not at.exception
     asked = fields.spec_from_values(
@@ -257,4 +257,4 @@ def test_an_input_of_text_has_a_field_for_lines(
         info=record.info,
     )
     assert asked.workload.feed_values == {"x": ["first", "second"]}
-    assert fields.values_from_spec(asked)[fields.value_key("x")] == '["first", "second"]'
+    assert json.loads(fields.values_from_spec(asked)[fields.value_key("x")]) == ["first", "second"]

