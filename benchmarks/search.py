@@ -34,7 +34,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
@@ -102,7 +102,10 @@ class Recorded(Machine):
         return rng.choice(self.disturbances)
 
 
-def machine_of(truth: Truth) -> Recorded:
+M = TypeVar("M", bound=Recorded)
+
+
+def machine_of(truth: Truth, kind: type[M] = Recorded) -> M:  # type: ignore[assignment]
     """Return the machine of a record: costs and noise as they were seen."""
     residuals = [
         one - statistics.median(rounds)
@@ -110,7 +113,7 @@ def machine_of(truth: Truth) -> Recorded:
         for rounds in truth.ratios[generation]
         for one in rounds
     ]
-    return Recorded(
+    return kind(
         space=truth.space,
         start_s=truth.start_s,
         block_s=pace(truth.run_s * 1e9).expected_s + SWITCH_S,

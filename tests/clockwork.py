@@ -36,6 +36,10 @@ class Model:
     slow_share: float = 0.0  # of processes that are SLOW times slower for life
     fails_at: int | None = None  # its process of that number answers no block
 
+    def start(self, clock: Clock, rng: random.Random, number: int) -> Worker:
+        """Start one of its processes."""
+        return Worker(self, clock, rng, number)
+
 
 SLOW = 2.3
 
@@ -171,7 +175,7 @@ def race(
         reply = races.load_reply(
             session_creation_s=model.load_s, first_run_ns=round(model.run_s * 1e9), layout=layout
         )
-        return Worker(model, clock, rng, started[entry.label]), reply
+        return model.start(clock, rng, started[entry.label]), reply
 
     last = len(models) - 1
     facts: dict[str, Any] = {"effort": EFFORTS[precision], "budget_s": budget_s, "margin": 0.02}
