@@ -29,6 +29,7 @@ from benchmarks import experiment as lab
 from benchmarks import grids, models
 from benchmarks.journal import tell
 from core import wire
+from core.evidence.contrast import usual
 from core.evidence.record import Entry, RaceRecord, Ran, Settings
 from core.process.runner import run_job
 from core.process.workers import Workers
@@ -53,15 +54,11 @@ Launch = list[Block]  # round after round
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is true of the times of launches: of all runs that they make, each as long as the others."""
+    """What is true of the times of launches: percentiles of all runs, mean and CPU time of a usual launch."""
 
     runs_s: NDArray[np.float64]  # sorted
+    mean_s: float
     cpu_s: float  # of a run
-
-    @property
-    def mean_s(self) -> float:
-        """Of all runs."""
-        return float(self.runs_s.mean())
 
     def percentile_s(self, p: float) -> float:
         """Of all runs, by nearest rank."""
@@ -86,14 +83,19 @@ class Recording:
 
     def known(self) -> Known:
         """What all launches together say."""
-        blocks = [block for own in self.generations for launch in own for block in launch]
-        runs_s = np.sort(np.concatenate([block["latencies_ns"] for block in blocks]) / 1e9)
-        return Known(runs_s=runs_s, cpu_s=statistics.fmean(map(_cpu_s, blocks)))
+        launches = [launch for own in self.generations for launch in own]
+        runs = [np.concatenate([block["latencies_ns"] for block in launch]) / 1e9 for launch in launches]
+        return Known(
+            runs_s=np.sort(np.concatenate(runs)),
+            mean_s=usual([float(one.mean()) for one in runs]).value,
+            cpu_s=usual([statistics.fmean(map(_cpu_s, launch)) for launch in launches]).value,
+        )
 
-    def played(self, seed: int) -> Recorded:
-        """A model whose processes are launches of this recording."""
+    def played(self, seed: int, rounds: int = 1) -> Recorded:
+        """A model whose processes are launches of this recording, of generations that made so many rounds."""
         run_s = statistics.median(self.generations[0][0][0]["latencies_ns"]) / 1e9
-        deck = Deck(self.generations, random.Random(seed))
+        able = [one for one in self.generations if min(map(len, one)) >= rounds]
+        deck = Deck(able, random.Random(seed))
         load_s = max(0.0, self.start_s - 2 * run_s - WARM_S)
         return Recorded(run_s=run_s, load_s=load_s, warm_s=WARM_S, deck=deck)
 
@@ -109,23 +111,34 @@ def _cpu_s(block: Block) -> float:
 # --- playing ----------------------------------------------------------------------------------------------
 
 
+class Exhausted(Exception):
+    """More was asked for than was recorded."""
+
+
 class Deck:
-    """Hands out launches, generation after generation."""
+    """Hands out launches, generation after generation, each once."""
 
     def __init__(self, generations: Sequence[Sequence[Launch]], rng: random.Random) -> None:
         """Begin anywhere."""
-        self.generations, self.rng = generations, rng
-        self.next = rng.randrange(len(generations))
+        begin = rng.randrange(len(generations)) if generations else 0
+        self.coming = [*generations[begin:], *generations[:begin]]
+        self.count, self.rng = len(generations), rng
         self.left: list[Launch] = []
         self.ran = True  # since a launch was dealt, and so the next one is of another generation
-        self.dealt = 0
+        self.dealt = self.rounds = 0  # rounds: that the launches of this generation made
 
     def deal(self) -> Launch:
-        """Return a launch that was alive together with those dealt just before it."""
+        """Return a launch that was alive together with those dealt just before it.
+
+        Raises:
+            Exhausted: all generations were dealt.
+        """
         if self.ran or not self.left:
-            own = self.generations[self.next % len(self.generations)]
+            if not self.coming:
+                raise Exhausted
+            own = self.coming.pop(0)
             self.left = self.rng.sample(list(own), len(own))
-            self.next, self.ran = self.next + 1, False
+            self.rounds, self.ran = min(map(len, own)), False
         self.dealt += 1
         return self.left.pop()
 
@@ -143,7 +156,7 @@ class Recorded(clockwork.Model):
 
 @dataclass
 class _Replayed(clockwork.Worker):
-    """A process that makes the blocks of a launch; again from the first, where it is asked for more."""
+    """A process that makes the blocks of a launch."""
 
     launch: Launch = field(init=False)
     made: int = 0
@@ -155,7 +168,9 @@ class _Replayed(clockwork.Worker):
     def block(self, **asked: Any) -> dict[str, Any]:
         assert isinstance(self.model, Recorded)
         self.model.deck.ran = True
-        block = self.launch[self.made % len(self.launch)]
+        if self.made == len(self.launch):
+            raise Exhausted
+        block = self.launch[self.made]
         self.made += 1
         started = self.clock.now
         self.clock.now += block["counters"]["wall_s"] + (block["refill_ns"] or 0) / 1e9 + 0.002
@@ -198,7 +213,7 @@ def record(name: str, state: str, seconds: float, *, check: Callable[[], None]) 
             model=name,
             state=state,
             start_s=statistics.median(one.start_s / len(one.order) for one in raced.generations),
-            generations=_launches(raced),
+            generations=launches_of(raced),
             passes=[] if name == SLOW_ONE else _passes(entries[0], seconds * SHARES["passes"], Path(folder)),
             peaks=[] if name == SLOW_ONE else _peaks(entries[0]),
         )
@@ -232,8 +247,8 @@ def _raced(entries: Sequence[Entry], seconds: float) -> RaceRecord:
     return found
 
 
-def _launches(raced: RaceRecord) -> list[list[Launch]]:
-    """The blocks of every launch, generation by generation."""
+def launches_of(raced: RaceRecord) -> list[list[Launch]]:
+    """Return the blocks of every launch of a race, generation by generation."""
     found: dict[int, dict[tuple[int, int], Launch]] = {}
     for one in sorted(raced.blocks, key=lambda block: block.round):
         launch = found.setdefault(one.generation, {}).setdefault((one.contestant, one.copy), [])

@@ -1,13 +1,14 @@
 """Machines that do not exist, whose truth is known, and what ORTune would print on them.
 
 Races, searches and passes run by the product's own rules on clocks of their own, with numbers for processes;
-every interval is what the function returns that computes the printed one. The truth of a time is that of all
-launches, slow ones included. Seeds are fixed: the same scene is the same everywhere. `played` does the same
-with the launches of a recording for processes.
+every interval is what the function returns that computes the printed one. Percentiles are true of all runs,
+those of slow launches included, the rest of a usual launch. Seeds are fixed: the same scene is the same
+everywhere. `played` does the same with the launches of a recording for processes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -18,13 +19,16 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import pytest
 
+import core.run.race
 from benchmarks import grids
-from benchmarks.launches import Known, Recording
+from benchmarks.launches import Deck, Exhausted, Known, Recording
 from benchmarks.printed import Shown, shown
 from benchmarks.search import GOAL_S, machine_of
 from benchmarks.search import Recorded as OfRecord
 from core.evidence import continuation
+from core.evidence.contrast import usual
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import EndToEnd, difference
 from core.evidence.record import RaceRecord, Settings
@@ -36,6 +40,7 @@ from core.evidence.tried import contrast_of, launch_spread, told
 from core.evidence.verdict import Verdict, ratio_is_known
 from core.run import live
 from core.run.race.blocks import pace
+from core.run.race.schedule import rounds_of_generation
 from core.run.search.answer import effects, front
 from core.run.search.plan import model_of, standing
 from core.run.search.strategies import strategy_named
@@ -52,6 +57,7 @@ QUICK = EFFORTS["quick"]
 BUDGET_S = 30.0  # of a comparison
 SLOW_SHARE = 1 / 9
 RATIOS = (1.0, 1.05, 1.3)  # of the candidates, in turn
+LAUNCHES, ROUNDS = 40_000, 5  # from which what is true of a usual launch is known
 DRAWS = 400_000  # of runs, from which what is true of a scene's times is known
 
 SLOW = "slow modes"
@@ -85,38 +91,59 @@ SPACE = small_space(
 
 @cache
 def known(model: Model) -> Known:
-    """What is true of all launches together, slow ones included: of all runs that they make.
+    """What is true of launches: percentiles of all runs that they make, mean and CPU time of a usual one.
 
     A launch makes as many blocks as another, and a block of short runs takes as long as another: so a slow
     launch has fewer runs in it.
     """
     rng, own = np.random.default_rng(0), pace(model.run_s * 1e9)
-    usual_s, slow_s = (model.run_s * by for by in (1.0, clockwork.SLOW))
-    made = [max(own.min_runs, math.ceil(own.block_ns / 1e9 / each_s)) for each_s in (usual_s, slow_s)]
+    slow_s = model.run_s * clockwork.SLOW
+    made = [max(own.min_runs, math.ceil(own.block_ns / 1e9 / each_s)) for each_s in (model.run_s, slow_s)]
     share = model.slow_share * made[1] / (model.slow_share * made[1] + (1 - model.slow_share) * made[0])
     level = np.exp(model.between * rng.normal(size=DRAWS) + model.noise * rng.normal(size=DRAWS))
     factors = np.exp(model.jitter * rng.normal(size=DRAWS))
     factors *= 1 + (rng.random(DRAWS) < model.tail) * rng.exponential(0.5, DRAWS)
     slow = np.where(rng.random(DRAWS) < share, clockwork.SLOW, 1.0)
-    per_run = float((level * factors).mean())
-    parts = [
-        (block * per_run + own.refill) / (block + own.refill) for block in made
-    ]  # a run fills the caches
-    cpu_s = (1 - model.slow_share) * usual_s * parts[0] + model.slow_share * slow_s * parts[1]
-    return Known(runs_s=np.sort(model.run_s * level * factors * slow), cpu_s=cpu_s)
+    launches = np.exp(model.between * rng.normal(size=LAUNCHES))
+    launches *= np.exp(model.noise * rng.normal(size=(LAUNCHES, ROUNDS))).mean(axis=1)
+    launches *= np.where(rng.random(LAUNCHES) < model.slow_share, clockwork.SLOW, 1.0)
+    usual_s = model.run_s * usual(launches.tolist()).value
+    mean_s = usual_s * float(factors.mean())
+    cpu_s = (made[0] * mean_s + own.refill * usual_s) / (made[0] + own.refill)  # a run fills the caches
+    return Known(runs_s=np.sort(model.run_s * level * factors * slow), mean_s=mean_s, cpu_s=cpu_s)
 
 
 # --- comparisons ------------------------------------------------------------------------------------------
 
 
 def comparison(
-    model: Model, seed: int, ratios: Sequence[float] = RATIOS, truth: Callable[[Model], Known] = known
+    model: Model,
+    seed: int,
+    ratios: Sequence[float] = RATIOS,
+    truth: Callable[[Model], Known] = known,
+    most: int = QUICK.looks[-1],
 ) -> Iterator[Shown]:
-    """What a comparison of a candidate with the default prints, while it runs, at its end and after it."""
+    """What a comparison of a candidate with the default prints, while it runs, at its end and after it.
+
+    Args:
+        model: of the default.
+        seed: of what happens.
+        ratios: of the candidate, in turn.
+        truth: what is true of the times of a model.
+        most: generations that there can be.
+    """
     ratio = ratios[seed % len(ratios)]
+    effort = replace(QUICK, looks=tuple(look for look in QUICK.looks if look <= most) or (most,))
     candidate = replace(model, run_s=model.run_s / ratio)
     heard: list[dict[str, Any]] = []
-    record = clockwork.race([candidate, model], BUDGET_S, seed=seed, on_live=heard.append)
+    record = clockwork.race(
+        [candidate, model],
+        BUDGET_S,
+        seed=seed,
+        on_live=heard.append,
+        effort=effort,
+        splits=len(QUICK.looks),
+    )
     yield shown("interim", ratio, *_known(one["contrasts"] for one in heard))
     yield from finished(record, ratio)
     results = [found.trial_result(index) for found in [races.evidence(record)] for index in (0, 1)]
@@ -186,8 +213,14 @@ def _other_gains(results: Sequence[Any], ratio: float) -> Iterator[Shown]:
             yield shown(kind, ratio, (found.ratio_low, found.ratio_high))
 
 
-def glimpse(model: Model, seed: int, ratios: Sequence[float] = RATIOS) -> Iterator[Shown]:
-    """What Live shows of a setting, launch after launch."""
+def glimpse(
+    model: Model,
+    seed: int,
+    ratios: Sequence[float] = RATIOS,
+    most: int = live.MOST_LAUNCHES,
+    rounds: int = live.ROUNDS,
+) -> Iterator[Shown]:
+    """What Live shows of a setting, launch after launch, at `most` so many, each of so many `rounds`."""
     ratio, rng, clock = ratios[seed % len(ratios)], random.Random(seed), clockwork.Clock()
     settings = Settings(
         effort=live.GLIMPSE, budget_s=5, margin=MARGIN, seed=0, timeout_s=60, baseline=0, anchor=0
@@ -195,9 +228,9 @@ def glimpse(model: Model, seed: int, ratios: Sequence[float] = RATIOS) -> Iterat
     found = Standing(settings)
     sides = {live.BASELINE: model, live.CANDIDATE: replace(model, run_s=model.run_s / ratio)}
     updates = []
-    for launch in range(live.MOST_LAUNCHES):
+    for launch in range(min(most, live.MOST_LAUNCHES)):
         workers = {key: own.start(clock, rng, launch) for key, own in sides.items()}
-        for number, (key, own) in itertools.product(range(live.ROUNDS), sides.items()):
+        for number, (key, own) in itertools.product(range(rounds), sides.items()):
             each = pace(own.run_s * 1e9)
             reply = workers[key].block(
                 block_ns=each.block_ns, min_runs=each.min_runs, max_runs=each.max_runs, refill=each.refill
@@ -366,16 +399,36 @@ class Played:
 def played(one: Recording, repetitions: int) -> Iterator[Played]:
     """All that is printed of a recording; everybody in it is the same, so that the truth of a ratio is 1."""
     truth = one.known()
-    for part in (partial(comparison, truth=lambda _: truth), glimpse):
-        found, dealt = list[Shown](), 0
+    compared = partial(comparison, ratios=(1.0,), truth=lambda _: truth)
+    glimpsed = partial(glimpse, ratios=(1.0,), rounds=live.LEAST_ROUNDS)
+    for part, rounds, spare in ((compared, 1, 1), (glimpsed, live.LEAST_ROUNDS, 0)):  # spare: read memory
+        found, dealt, missing = list[Shown](), 0, set[str]()
         for seed in range(repetitions):
-            model = one.played(seed)
-            found += part(model, seed, ratios=(1.0,))
+            model = one.played(seed, rounds)
+            try:
+                with _rounds_of(model.deck):
+                    for each in part(model, seed, most=model.deck.count - spare):
+                        found.append(each)
+            except Exhausted:
+                missing.add("longer")  # where the recording is too short for some, those left are no sample
             dealt += model.deck.dealt
-        yield Played(found=found, used=dealt / one.launches)
+        yield Played(found=[each for each in found if each.kind not in missing], used=dealt / one.launches)
     yield Played(found=list(memory(one.peaks)), used=1.0)
     found = [each for passes in one.passes for each in equal_sides(passes)]
     yield Played(found=found, used=TURNS)
+
+
+@contextlib.contextmanager
+def _rounds_of(deck: Deck) -> Iterator[None]:
+    """A race plans no more rounds of a generation than its launches made."""
+
+    def planned(*costs: Any, **how: Any) -> int:
+        return min(deck.rounds, rounds_of_generation(*costs, **how))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(core.run.race, "rounds_of_generation", planned)
+        patch.setattr(core.run.race, "rounds_for_p50", lambda costs: 0)  # nor goes on beyond its plan
+        yield
 
 
 def memory(peaks: Sequence[Mapping[str, int]]) -> Iterator[Shown]:
@@ -406,6 +459,10 @@ def equal_sides(passes: Mapping[str, Any]) -> Iterator[Shown]:
                 yield shown("operator", 0.0, bounds)
 
 
+def _node(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    return one["path"], one["name"], one["op_type"], one["provider"]
+
+
 def _exchanged(passes: Mapping[str, Any], turn: int) -> dict[str, Any]:
     """The passes with those turns exchanged whose bit is set."""
     one, other = passes["sides"]
@@ -417,7 +474,7 @@ def _exchanged(passes: Mapping[str, Any], turn: int) -> dict[str, Any]:
     def side(own: Mapping[str, Any], foreign: Mapping[str, Any]) -> dict[str, Any]:
         nodes = [
             {**a, "self_s": mixed(a["self_s"], b["self_s"])}
-            for a, b in zip(own["nodes"], foreign["nodes"], strict=True)
+            for a, b in zip(*(sorted(each["nodes"], key=_node) for each in (own, foreign)), strict=True)
         ]
         times = {name: mixed(own[name], foreign[name]) for name in ("run_s", "plain_s")}
         return {**own, **times, "nodes": nodes}

@@ -141,9 +141,9 @@ class Block(TypedDict):
 
 
 class Latency(TypedDict):
-    """Numbers of all timed runs with their 95 % intervals; null: the runs are too few for it."""
+    """Numbers of timed runs with their 95 % intervals; null: the runs are too few for it."""
 
-    mean_s: float | None
+    mean_s: float | None  # of a usual process: the 20 % trimmed mean of those of all processes
     mean_s_low: float | None
     mean_s_high: float | None
     std_s: float | None
@@ -253,7 +253,7 @@ class TrialResult(Provenance, total=False):
     first_run_s: float
     new_shapes: list[NewShape]
     latency: Latency
-    throughput_per_s: float | None  # rows fed over the time inside the runs
+    throughput_per_s: float | None  # rows fed by a run over the mean latency
     timed_wall_s: float
     cpu_s_per_inference: float | None  # user and system time of a run
     cpu_s_per_inference_low: float | None
