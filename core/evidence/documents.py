@@ -161,7 +161,7 @@ class Latency(TypedDict):
     p99_s: float | None
     p99_s_low: float | None
     p99_s_high: float | None
-    needs_runs: dict[str, int]  # percentile -> runs that it would take in all
+    needs_runs: dict[str, int]  # percentile without a number or an upper bound -> runs that it takes in all
     needs_rounds: NotRequired[dict[str, int]]  # percentile -> rounds that it would take in all
     processes: NotRequired[int]  # that made the runs; the interval of the mean holds for new ones from 2 on
 

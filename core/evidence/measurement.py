@@ -169,9 +169,10 @@ def latency_summary(
 ) -> Latency:
     """Return mean, deviation and percentiles of `latencies_s`, each percentile with its 95 % interval.
 
-    A percentile that the runs cannot support is None, and `needs_runs` and `needs_rounds` say what it would
-    take in all. Intervals hold for new processes; one process has none, because it shows nothing of the next.
-    The mean is that of a usual process, as ratios are (`usual`); all else is of all runs.
+    A percentile that the runs cannot support is None, or has no upper bound, and `needs_runs` and
+    `needs_rounds` say what it would take in all. Intervals hold for new processes; one process has none,
+    because it shows nothing of the next. The mean is that of a usual process, as ratios are (`usual`); all
+    else is of all runs.
 
     Args:
         latencies_s: in run order.
@@ -197,7 +198,7 @@ def latency_summary(
         name = f"p{round(p * 100)}_s"
         estimate = percentile_estimate(latencies_s, p, rounds, made=made, least=least)
         summary |= _fields(name, estimate)
-        if estimate is None:
+        if estimate is None or (rounds is not None and p > 0.5 and _open(estimate)):
             needs[name] = percentile_needs(latencies_s, p, rounds, made=made, least=least)
     if count:
         summary["processes"] = count
@@ -215,6 +216,11 @@ def _by_process(
     for process, size, end in zip(processes, rounds, ends, strict=True):
         found[process] += latencies_s[end - size : end]
     return [one for own in found.values() for one in own], [len(own) for own in found.values()]
+
+
+def _open(estimate: Estimate) -> bool:
+    """Whether only a lower bound is known."""
+    return estimate.low is not None and estimate.high is None
 
 
 def _fields(name: str, estimate: Estimate | None) -> dict[str, float | None]:
