@@ -140,7 +140,7 @@ def measure(name: str, folder: Path, generations: int) -> Truth:
     path = model_path(name, folder)
     info = run_job(wire.INSPECT, {"path": str(path)})
     grid = grid_of(name, path)
-    entries = [_entry(grid.label(choice), grid.spec(choice), path, info) for choice in grid.choices]
+    entries = [entry(grid.label(choice), grid.spec(choice), path, info) for choice in grid.choices]
     effort = Effort(name="quick", target=1e-6, budget_s=BUDGET_S, looks=(generations,))
     settings = Settings(
         effort=effort,
@@ -185,7 +185,8 @@ def _tell_live(name: str, live: Mapping[str, Any]) -> None:
 _TOLD: dict[str, int] = {}
 
 
-def _entry(label: str, spec: TrialSpec, path: Path, info: wire.ModelInfo) -> Entry:
+def entry(label: str, spec: TrialSpec, path: Path, info: wire.ModelInfo) -> Entry:
+    """Return a contestant."""
     plan = contestant_plan(
         spec,
         path=str(path),
@@ -249,6 +250,7 @@ def _absolute(record: RaceRecord, count: int) -> list[list[float]]:
 
 def save(one: Truth, folder: Path = RECORDS) -> Path:
     """Keep a record, compressed."""
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / TRUTH.format(name=one.model)
     data = {
         "model": one.model,

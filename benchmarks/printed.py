@@ -75,8 +75,17 @@ def _shrunk(low: float, high: float, by: float) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def tally(scene: str, found: Iterable[Shown], *, shrink: float = 1.0) -> list[dict[str, Any]]:
-    """Return a row for each kind: how many intervals were printed in a scene, and how many hold the truth."""
+def tally(
+    scene: str, found: Iterable[Shown], *, shrink: float = 1.0, used: float = 1.0
+) -> list[dict[str, Any]]:
+    """Return a row for each kind: how many intervals were printed in a scene, and how many hold the truth.
+
+    Args:
+        scene: its name.
+        found: what was printed.
+        shrink: divides every interval.
+        used: how often every launch was used on average; "apart" are as many intervals as share none.
+    """
     counts: Counter[tuple[str, bool | None]] = Counter((one.kind, one.holds(shrink=shrink)) for one in found)
     return [
         {
@@ -84,6 +93,7 @@ def tally(scene: str, found: Iterable[Shown], *, shrink: float = 1.0) -> list[di
             "scene": scene,
             "n": counts[kind, True] + counts[kind, False],
             "held": counts[kind, True],
+            "apart": (counts[kind, True] + counts[kind, False]) / max(1.0, used),
             "without": counts[kind, None],
         }
         for kind in KINDS
@@ -98,6 +108,7 @@ class Share:
     held: int
     n: int
     without: int  # that were printed without an interval
+    apart: float  # that share no launch with another
 
     @property
     def misses(self) -> bool:
@@ -109,13 +120,16 @@ class Share:
         """The share with its 95 % interval (Clopper and Pearson 1934) and number."""
         if not self.n:
             return "no interval" if self.without else "–"
-        low, high = share_interval(self.held, self.n)
+        apart = max(1, round(self.apart))
+        low, high = share_interval(round(self.held / self.n * apart), apart)
         mark = "**" if self.misses else ""
-        return f"{mark}{self.held / self.n:.1%}{mark} [{low:.1%}, {high:.1%}], {self.n:,}"
+        told = f"{self.n:,}" if apart == self.n else f"{self.n:,} ({apart:,} apart)"
+        return f"{mark}{self.held / self.n:.1%}{mark} [{low:.1%}, {high:.1%}], {told}"
 
 
 def share_of(rows: Sequence[Mapping[str, Any]], kind: str) -> Share:
     """Add up the rows of a kind."""
     own = [row for row in rows if row["kind"] == kind]
     held, n, without = (sum(row[name] for row in own) for name in ("held", "n", "without"))
-    return Share(held=held, n=n, without=without)
+    apart = math.fsum(row.get("apart", row["n"]) for row in own)
+    return Share(held=held, n=n, without=without, apart=apart)

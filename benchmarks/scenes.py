@@ -1,25 +1,34 @@
 """Machines that do not exist, whose truth is known, and what ORTune would print on them.
 
 Races, searches and passes run by the product's own rules on clocks of their own, with numbers for processes;
-every interval is what the function returns that computes the printed one. The truth of a time is that of a
-usual launch: where one launch in nine is in a slow mode, few launches cannot know of those that they have not
-seen. Seeds are fixed: the same scene is the same everywhere.
+every interval is what the function returns that computes the printed one. Percentiles are true of all runs,
+those of slow launches included, the rest of a usual launch. Seeds are fixed: the same scene is the same
+everywhere. `played` does the same with the launches of a recording for processes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import random
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pytest
 
+import core.run.race
+from benchmarks import grids
+from benchmarks.launches import Deck, Exhausted, Known, Recording
 from benchmarks.printed import Shown, shown
+from benchmarks.search import GOAL_S, machine_of
+from benchmarks.search import Recorded as OfRecord
 from core.evidence import continuation
+from core.evidence.contrast import usual
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import EndToEnd, difference
 from core.evidence.record import RaceRecord, Settings
@@ -31,6 +40,7 @@ from core.evidence.tried import contrast_of, launch_spread, told
 from core.evidence.verdict import Verdict, ratio_is_known
 from core.run import live
 from core.run.race.blocks import pace
+from core.run.race.schedule import rounds_of_generation
 from core.run.search.answer import effects, front
 from core.run.search.plan import model_of, standing
 from core.run.search.strategies import strategy_named
@@ -47,6 +57,7 @@ QUICK = EFFORTS["quick"]
 BUDGET_S = 30.0  # of a comparison
 SLOW_SHARE = 1 / 9
 RATIOS = (1.0, 1.05, 1.3)  # of the candidates, in turn
+LAUNCHES, ROUNDS = 40_000, 5  # from which what is true of a usual launch is known
 DRAWS = 400_000  # of runs, from which what is true of a scene's times is known
 
 SLOW = "slow modes"
@@ -79,39 +90,65 @@ SPACE = small_space(
 
 
 @cache
-def runs(model: Model) -> NDArray[np.float64]:
-    """Runs of usual launches, in units of `run_s`, sorted."""
-    rng = np.random.default_rng(0)
+def known(model: Model) -> Known:
+    """What is true of launches: percentiles of all runs that they make, mean and CPU time of a usual one.
+
+    A launch makes as many blocks as another, and a block of short runs takes as long as another: so a slow
+    launch has fewer runs in it.
+    """
+    rng, own = np.random.default_rng(0), pace(model.run_s * 1e9)
+    slow_s = model.run_s * clockwork.SLOW
+    made = [max(own.min_runs, math.ceil(own.block_ns / 1e9 / each_s)) for each_s in (model.run_s, slow_s)]
+    share = model.slow_share * made[1] / (model.slow_share * made[1] + (1 - model.slow_share) * made[0])
     level = np.exp(model.between * rng.normal(size=DRAWS) + model.noise * rng.normal(size=DRAWS))
     factors = np.exp(model.jitter * rng.normal(size=DRAWS))
     factors *= 1 + (rng.random(DRAWS) < model.tail) * rng.exponential(0.5, DRAWS)
-    return np.sort(level * factors)
-
-
-def true_percentile(model: Model, p: float) -> float:
-    """Seconds of a usual launch."""
-    return float(runs(replace(model, run_s=1.0))[math.ceil(p * DRAWS) - 1]) * model.run_s
-
-
-def true_mean(model: Model) -> float:
-    """Seconds of a usual launch."""
-    return float(runs(replace(model, run_s=1.0)).mean()) * model.run_s
+    slow = np.where(rng.random(DRAWS) < share, clockwork.SLOW, 1.0)
+    launches = np.exp(model.between * rng.normal(size=LAUNCHES))
+    launches *= np.exp(model.noise * rng.normal(size=(LAUNCHES, ROUNDS))).mean(axis=1)
+    launches *= np.where(rng.random(LAUNCHES) < model.slow_share, clockwork.SLOW, 1.0)
+    usual_s = model.run_s * usual(launches.tolist()).value
+    mean_s = usual_s * float(factors.mean())
+    cpu_s = (made[0] * mean_s + own.refill * usual_s) / (made[0] + own.refill)  # a run fills the caches
+    return Known(runs_s=np.sort(model.run_s * level * factors * slow), mean_s=mean_s, cpu_s=cpu_s)
 
 
 # --- comparisons ------------------------------------------------------------------------------------------
 
 
-def comparison(model: Model, seed: int) -> Iterator[Shown]:
-    """What a comparison of a candidate with the default prints, while it runs, at its end and after it."""
-    ratio = RATIOS[seed % len(RATIOS)]
+def comparison(
+    model: Model,
+    seed: int,
+    ratios: Sequence[float] = RATIOS,
+    truth: Callable[[Model], Known] = known,
+    most: int = QUICK.looks[-1],
+) -> Iterator[Shown]:
+    """What a comparison of a candidate with the default prints, while it runs, at its end and after it.
+
+    Args:
+        model: of the default.
+        seed: of what happens.
+        ratios: of the candidate, in turn.
+        truth: what is true of the times of a model.
+        most: generations that there can be.
+    """
+    ratio = ratios[seed % len(ratios)]
+    effort = replace(QUICK, looks=tuple(look for look in QUICK.looks if look <= most) or (most,))
     candidate = replace(model, run_s=model.run_s / ratio)
     heard: list[dict[str, Any]] = []
-    record = clockwork.race([candidate, model], BUDGET_S, seed=seed, on_live=heard.append)
+    record = clockwork.race(
+        [candidate, model],
+        BUDGET_S,
+        seed=seed,
+        on_live=heard.append,
+        effort=effort,
+        splits=len(QUICK.looks),
+    )
     yield shown("interim", ratio, *_known(one["contrasts"] for one in heard))
     yield from finished(record, ratio)
     results = [found.trial_result(index) for found in [races.evidence(record)] for index in (0, 1)]
     for result, own in zip(results, (candidate, model), strict=True):
-        yield from times(result or {}, own)
+        yield from times(result or {}, truth(own))
     yield from _other_gains(results, ratio)
     yield shown("longer", ratio, *_gone_on(record, [candidate, model], seed))
 
@@ -150,27 +187,23 @@ def _gone_on(record: RaceRecord, models: Sequence[Model], seed: int) -> Iterator
         yield found["ratio_low"], found["ratio_high"]
 
 
-def times(result: Mapping[str, Any], model: Model) -> Iterator[Shown]:
+def times(result: Mapping[str, Any], truth: Known) -> Iterator[Shown]:
     """What a trial, a target and a point of a sweep print of times."""
     latency = result["latency"]
     for p in (50, 90, 95, 99):
         name = f"p{p}_s"
         if latency[name] is not None:
             bounds = latency[f"{name}_low"], latency[f"{name}_high"]
-            yield shown(f"p{p}", true_percentile(model, p / 100), bounds)
-    mean_s = true_mean(model)
-    yield shown("mean", mean_s, (latency["mean_s_low"], latency["mean_s_high"]))
+            yield shown(f"p{p}", truth.percentile_s(p / 100), bounds)
+    yield shown("mean", truth.mean_s, (latency["mean_s_low"], latency["mean_s_high"]))
     trial: Trial = builders.trial(result=result)
     point = measured(Point(values={}, spec=builders.spec()), trial, reused=False)
-    yield shown("rows", 1 / mean_s, point.throughput_interval())
+    yield shown("rows", 1 / truth.mean_s, point.throughput_interval())
     grounds = Grounds(
         batch_size=1, races={1: [result]}, size_bytes=None, summaries={}, has_dataset=False, arena=True
     )
     found = judge(TargetSpec(metric="cpu_s", at_most=1e9), grounds)
-    own = pace(model.run_s * 1e9)
-    block = max(own.min_runs, own.block_ns / 1e9 / model.run_s)  # runs, and one that fills the caches
-    cpu_s = (block * mean_s + own.refill * model.run_s) / (block + own.refill)
-    yield shown("cpu", cpu_s, (found.low, found.high))
+    yield shown("cpu", truth.cpu_s, (found.low, found.high))
 
 
 def _other_gains(results: Sequence[Any], ratio: float) -> Iterator[Shown]:
@@ -180,24 +213,30 @@ def _other_gains(results: Sequence[Any], ratio: float) -> Iterator[Shown]:
             yield shown(kind, ratio, (found.ratio_low, found.ratio_high))
 
 
-def glimpse(model: Model, seed: int) -> Iterator[Shown]:
-    """What Live shows of a setting, launch after launch."""
-    ratio, rng, clock = RATIOS[seed % len(RATIOS)], random.Random(seed), clockwork.Clock()
+def glimpse(
+    model: Model,
+    seed: int,
+    ratios: Sequence[float] = RATIOS,
+    most: int = live.MOST_LAUNCHES,
+    rounds: int = live.ROUNDS,
+) -> Iterator[Shown]:
+    """What Live shows of a setting, launch after launch, at `most` so many, each of so many `rounds`."""
+    ratio, rng, clock = ratios[seed % len(ratios)], random.Random(seed), clockwork.Clock()
     settings = Settings(
         effort=live.GLIMPSE, budget_s=5, margin=MARGIN, seed=0, timeout_s=60, baseline=0, anchor=0
     )
     found = Standing(settings)
     sides = {live.BASELINE: model, live.CANDIDATE: replace(model, run_s=model.run_s / ratio)}
     updates = []
-    for launch in range(live.MOST_LAUNCHES):
-        for key, own in sides.items():
-            worker, each = clockwork.worker(own, clock, rng, launch), pace(own.run_s * 1e9)
-            for number in range(live.ROUNDS):
-                reply = worker.block(
-                    block_ns=each.block_ns, min_runs=each.min_runs, max_runs=each.max_runs, refill=each.refill
-                )
-                median_s = float(np.median(reply["latencies_ns"])) / 1e9
-                found.add(key, launch, launch * live.ROUNDS + number, median_s)
+    for launch in range(min(most, live.MOST_LAUNCHES)):
+        workers = {key: clockwork.worker(own, clock, rng, launch) for key, own in sides.items()}
+        for number, (key, own) in itertools.product(range(rounds), sides.items()):
+            each = pace(own.run_s * 1e9)
+            reply = workers[key].block(
+                block_ns=each.block_ns, min_runs=each.min_runs, max_runs=each.max_runs, refill=each.refill
+            )
+            median_s = float(np.median(reply["latencies_ns"])) / 1e9
+            found.add(key, launch, launch * live.ROUNDS + number, median_s)
         updates.append([interim_told(found.interim([0, 1], {0, 1}, before=launch + 1).get(1))])
     yield shown("live", ratio, *_known(updates))
 
@@ -207,7 +246,6 @@ def glimpse(model: Model, seed: int) -> Iterator[Shown]:
 
 def search(model: Model, seed: int) -> Iterator[Shown]:
     """What a search prints of configurations and settings; of several of a kind one, drawn by lot."""
-    rng = random.Random(seed)
     machine = Machine(
         space=SPACE,
         gain=gains(SPACE, seed),
@@ -218,7 +256,12 @@ def search(model: Model, seed: int) -> Iterator[Shown]:
         slow_share=model.slow_share,
         slow_by=(math.log(clockwork.SLOW), math.log(clockwork.SLOW)),
     )
-    budget_s = max(30.0, 150 * machine.start_s)
+    yield from searched(machine, max(30.0, 150 * machine.start_s), seed)
+
+
+def searched(machine: Machine, budget_s: float, seed: int) -> Iterator[Shown]:
+    """What a search on a machine prints."""
+    rng = random.Random(seed)
     run = Run(machine=machine, strategy=strategy_named("race"), budget_s=budget_s, seed=seed).go()
     said = [
         {"trial": one.looks[-1].trial, "gain": {"metric": "latency_p50", **run.confirmed[choice]["gain"]}}
@@ -239,7 +282,12 @@ def search(model: Model, seed: int) -> Iterator[Shown]:
 
 
 def _truth(run: Run, choice: Choice) -> float:
-    return math.exp(run.machine.truth(choice))
+    return math.exp(run.machine.drawn_from(choice))
+
+
+def _gain(run: Run, codes: Sequence[int]) -> float:
+    """True ln(gain) of a combination of values."""
+    return run.machine.drawn_from(tuple(map(int, codes)))
 
 
 def _rows(run: Run, rng: random.Random) -> Iterator[Shown]:
@@ -260,18 +308,18 @@ def _rows(run: Run, rng: random.Random) -> Iterator[Shown]:
 
 
 def _effect(run: Run, rng: random.Random) -> Iterator[Shown]:
-    known = run.known()
-    model = model_of(known)
-    singles, _ = effects(known, launch_spread(run.differences))
+    seen = run.known()
+    model = model_of(seen)
+    singles, _ = effects(seen, launch_spread(run.differences))
     if model is None or not singles:
         return
-    one = rng.choice(singles)
-    axis = [each.name for each in SPACE.axes].index(one["setting"])
-    codes = np.concatenate([known.codes, model.tried])
-    own = codes[codes[:, axis] == SPACE.axes[axis].values.index(one["value"])]
+    one, space = rng.choice(singles), run.machine.space
+    axis = [each.name for each in space.axes].index(one["setting"])
+    codes = np.concatenate([seen.codes, model.tried])
+    own = codes[codes[:, axis] == space.axes[axis].values.index(one["value"])]
     other = own.copy()
     other[:, axis] = 0
-    truth = float((run.machine.gain(own) - run.machine.gain(other)).mean())
+    truth = statistics.fmean(_gain(run, a) - _gain(run, b) for a, b in zip(own, other, strict=True))
     yield shown("effect", math.exp(truth), (one["ratio_low"], one["ratio_high"]))
 
 
@@ -335,3 +383,142 @@ def simulated(scene: str, repetitions: int) -> Iterator[Shown]:
     for part, share in PARTS.items():
         for seed in range(math.ceil(share * repetitions)):
             yield from part(model, seed)
+
+
+# --- recordings -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """What was printed, and how often the launches that were recorded were used for it."""
+
+    found: list[Shown]
+    used: float  # launches dealt over launches recorded
+
+
+def played(one: Recording, repetitions: int) -> Iterator[Played]:
+    """All that is printed of a recording; everybody in it is the same, so that the truth of a ratio is 1."""
+    truth = one.known()
+    compared = partial(comparison, ratios=(1.0,), truth=lambda _: truth)
+    glimpsed = partial(glimpse, ratios=(1.0,), rounds=live.LEAST_ROUNDS)
+    for part, rounds, spare in ((compared, 1, 1), (glimpsed, live.LEAST_ROUNDS, 0)):  # spare: read memory
+        found, dealt, missing = list[Shown](), 0, set[str]()
+        for seed in range(repetitions):
+            model = one.played(seed, rounds)
+            try:
+                with _rounds_of(model.deck):
+                    for each in part(model, seed, most=model.deck.count - spare):
+                        found.append(each)
+            except Exhausted:
+                missing.add("longer")  # where the recording is too short for some, those left are no sample
+            dealt += model.deck.dealt
+        yield Played(found=[each for each in found if each.kind not in missing], used=dealt / one.launches)
+    yield Played(found=list(memory(one.peaks)), used=1.0)
+    found = [each for passes in one.passes for each in equal_sides(passes)]
+    yield Played(found=found, used=TURNS)
+
+
+@contextlib.contextmanager
+def _rounds_of(deck: Deck) -> Iterator[None]:
+    """A race plans no more rounds of a generation than its launches made."""
+
+    def planned(*costs: Any, **how: Any) -> int:
+        return min(deck.rounds, rounds_of_generation(*costs, **how))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(core.run.race, "rounds_of_generation", planned)
+        patch.setattr(core.run.race, "rounds_for_p50", lambda costs: 0)  # nor goes on beyond its plan
+        yield
+
+
+def memory(peaks: Sequence[Mapping[str, int]]) -> Iterator[Shown]:
+    """The peak of each process, against what is usual for it."""
+    if not peaks:
+        return
+    usual = statistics.median(one["peak_rss_bytes"] for one in peaks)
+    for one in peaks:
+        result = {"generations": 1, "batch_size": 1, **one}
+        grounds = Grounds(
+            batch_size=1, races={1: [result]}, size_bytes=None, summaries={}, has_dataset=False, arena=True
+        )
+        found = judge(TargetSpec(metric="peak_rss", at_most=1e12), grounds)
+        yield shown("memory", usual, (found.low, found.high))
+
+
+TURNS = 16  # ways to say who of each turn of passes was which side
+
+
+def equal_sides(passes: Mapping[str, Any]) -> Iterator[Shown]:
+    """The difference of every operator of two equal sides; who of a turn was which side is exchanged."""
+    for turn in range(TURNS):
+        found = difference(passes_from_dict(_exchanged(passes, turn)), _equal_ends(passes))
+        for row in found.rows:
+            if row.kind == "operator":
+                half = row.half_width_s
+                bounds = (None, None) if half is None else (row.difference_s - half, row.difference_s + half)
+                yield shown("operator", 0.0, bounds)
+
+
+def _node(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    return one["path"], one["name"], one["op_type"], one["provider"]
+
+
+def _exchanged(passes: Mapping[str, Any], turn: int) -> dict[str, Any]:
+    """The passes with those turns exchanged whose bit is set."""
+    one, other = passes["sides"]
+    bits = [bool(turn >> number & 1) for number in range(len(one["run_s"]))]
+
+    def mixed(own: Sequence[float], foreign: Sequence[float]) -> list[float]:
+        return [b if bit else a for a, b, bit in zip(own, foreign, bits, strict=True)]
+
+    def side(own: Mapping[str, Any], foreign: Mapping[str, Any]) -> dict[str, Any]:
+        nodes = [
+            {**a, "self_s": mixed(a["self_s"], b["self_s"])}
+            for a, b in zip(*(sorted(each["nodes"], key=_node) for each in (own, foreign)), strict=True)
+        ]
+        times = {name: mixed(own[name], foreign[name]) for name in ("run_s", "plain_s")}
+        return {**own, **times, "nodes": nodes}
+
+    return {**passes, "sides": [side(one, other), side(other, one)]}
+
+
+def _equal_ends(passes: Mapping[str, Any]) -> EndToEnd:
+    each_s = statistics.median(passes["sides"][0]["plain_s"])
+    return EndToEnd(
+        baseline_s=each_s,
+        candidate_s=each_s,
+        candidate_p50_s=each_s,
+        low_s=None,
+        high_s=None,
+        verdict=Verdict.EQUIVALENT,
+        words="",
+        raced=True,
+        per_row=False,
+    )
+
+
+@dataclass(kw_only=True)
+class Counted(OfRecord):
+    """The machine of a recorded grid, which counts the launches that it deals."""
+
+    dealt: int = 0
+
+    def life(self, rng: random.Random, choice: Choice) -> float:
+        """Deal a launch; as for `Machine`."""
+        self.dealt += 1
+        return super().life(rng, choice)
+
+    def drawn_from(self, choice: Choice) -> float:
+        """As for `Machine`; of a combination what it really is."""
+        return super().drawn_from(self.space.canonical(choice))
+
+
+def played_grid(truth: grids.Truth, repetitions: int) -> Played:
+    """What searches print of a recorded grid."""
+    found, dealt = list[Shown](), 0
+    recorded = len(truth.open) * (1 + len(truth.space.choices))  # of the default there are two
+    for seed in range(repetitions):
+        machine = machine_of(truth, Counted)
+        found += searched(machine, GOAL_S, seed)
+        dealt += machine.dealt
+    return Played(found=found, used=dealt / recorded)

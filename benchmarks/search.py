@@ -35,7 +35,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 
@@ -103,7 +103,10 @@ class Recorded(Machine):
         return rng.choice(self.disturbances)
 
 
-def machine_of(truth: Truth) -> Recorded:
+M = TypeVar("M", bound=Recorded)
+
+
+def machine_of(truth: Truth, kind: type[M] = Recorded) -> M:  # type: ignore[assignment]
     """Return the machine of a record: costs and noise as they were seen."""
     residuals = [
         one - statistics.median(rounds)
@@ -111,7 +114,7 @@ def machine_of(truth: Truth) -> Recorded:
         for rounds in truth.ratios[generation]
         for one in rounds
     ]
-    return Recorded(
+    return kind(
         space=truth.space,
         start_s=truth.start_s,
         block_s=pace(truth.run_s * 1e9).expected_s + SWITCH_S,
@@ -141,7 +144,8 @@ def grid_s(truth: Truth) -> float:
 
 def replay(truth: Truth, seeds: int, *, everything: bool = True) -> list[dict[str, Any]]:
     """Return one row for each strategy and time; without `everything` the strategy and times of the goal."""
-    machine, rows = machine_of(truth), []
+    machine: Recorded = machine_of(truth)
+    rows = []
     whole_s = grid_s(truth)
     goal_s = max(GOAL_S, TIMES[0] * whole_s)
     worth = max(machine.shown) >= math.log1p(WORTH)
@@ -223,7 +227,7 @@ def live(
 ) -> list[dict[str, Any]]:
     """Search for real, the strategies in an order drawn anew each time, and score on the record."""
     rows = []
-    machine = machine_of(truth)
+    machine: Recorded = machine_of(truth)
     with tempfile.TemporaryDirectory() as folder:
         path = model_path(truth.model, Path(folder))
         store = Store(Path(folder) / "ortune.db")

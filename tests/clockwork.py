@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -42,7 +42,22 @@ class Model:
     fails_at: int | None = None  # its process of that number answers no block
     load_error: str = ""  # why none of its processes can be loaded
     rss_bytes: int = 8 << 20  # that loading it takes
-    output_error: Mapping[str, Any] = field(default_factory=dict)  # of a reference: what it finds otherwise
+    output_error: Mapping[str, Any] = field(
+        default_factory=dict, hash=False
+    )  # of a reference: what it finds otherwise
+
+    def played(self) -> Played | None:
+        """What its next process does, where that was recorded."""
+        return None
+
+
+class Played(Protocol):
+    """A process that was recorded: its blocks, whatever is asked for."""
+
+    def block(self, clock: Clock) -> dict[str, Any]: ...
+
+    def cpu_s(self) -> float:
+        """CPU time of a run."""
 
 
 ModelOf = Callable[[str, Mapping[str, Any]], Model]
@@ -82,6 +97,7 @@ class Worker:
     model: Model = field(init=False)
     number: int = field(init=False)  # of the processes of its contestant
     own: float = field(init=False)  # seconds of a run
+    recorded: Played | None = field(init=False, default=None)
 
     @property
     def clock(self) -> Clock:
@@ -127,7 +143,10 @@ class Worker:
 
     def begin(self, model: Model, number: int) -> None:
         """Be the process of `model` that has this number."""
-        self.model, self.number = model, number
+        self.model, self.number, self.recorded = model, number, model.played()
+        if self.recorded is not None:
+            self.own = model.run_s
+            return
         self.own = model.run_s * math.exp(self.rng.gauss(0, model.between))
         if model.slow_share and self.rng.random() < model.slow_share:
             self.own *= SLOW
@@ -141,6 +160,8 @@ class Worker:
     def block(self, *, block_ns: int, min_runs: int, max_runs: int, refill: bool) -> dict[str, Any]:
         if self.number == self.model.fails_at:
             raise TunerError("It crashed.")
+        if self.recorded is not None:
+            return self.recorded.block(self.clock)
         self.clock.now += self.own * refill + 0.002
         started = self.clock.now
         runs = min(max_runs, max(min_runs, math.ceil(block_ns / 1e9 / self.own)))
@@ -170,7 +191,8 @@ class Worker:
 
     def cost(self, *, seconds: float, window_s: float) -> dict[str, Any]:
         self.clock.now += seconds + max(window_s, self.own) + self.own
-        return {"cpu_s_per_run": self.own, "idle_cpu_s": 0.0, "idle_wall_s": seconds}
+        cpu_s = self.own if self.recorded is None else self.recorded.cpu_s()
+        return {"cpu_s_per_run": cpu_s, "idle_cpu_s": 0.0, "idle_wall_s": seconds}
 
     def footprint(self, *, runs: int) -> dict[str, Any]:
         self.clock.now += runs * self.own

@@ -247,7 +247,7 @@ def _run(store: Store, job: Job, progress: Progress, told: Mapping[str, Any], *,
     except Interrupted as interrupted:
         if submitted:
             race = store.comparison(submitted)
-            interrupted.document = _document(store, race, None) | told
+            interrupted.document = {**_document(store, race, None), **told}
             if race.result and not json_:
                 print_sheet(races.raced(race, store.trials_of(submitted)))
         raise
@@ -267,7 +267,7 @@ def _report(store: Store, race: Comparison, limit: float | None, told: Mapping[s
     trials = store.trials_of(race.id)
     found = None if limit is None else held(race, limit)
     if kind == "json":
-        print_json(_document(store, race, found) | told)
+        print_json({**_document(store, race, found), **told})
     elif kind == "csv":
         print_lines([csv_text(races.contestants(race, trials))])
     elif kind == "md":

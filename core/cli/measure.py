@@ -235,7 +235,7 @@ def _run_trial(store: Store, job: Job, progress: Progress, told: Mapping[str, An
             status = watch(service, trial, progress)
     except Interrupted as interrupted:
         if trial:
-            interrupted.document = store.trial(trial).to_dict() | told
+            interrupted.document = {**store.trial(trial).to_dict(), **told}
         raise
     return _as_ended(store.trial(trial), status)
 
@@ -250,7 +250,7 @@ def _as_ended(trial: Trial, status: Status) -> Trial:
 def _report(trial: Trial, sheet: Callable[[Trial], Sheet], told: Mapping[str, Any], *, json_: bool) -> None:
     """Print a trial; the command ends here where it has an error."""
     if json_:
-        print_json(trial.to_dict() | told)
+        print_json({**trial.to_dict(), **told})
     elif trial.state == "COMPLETE":
         print_sheet(sheet(trial))
     if trial.error is not None:

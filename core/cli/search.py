@@ -336,7 +336,7 @@ def _report(
             except OSError as error:
                 raise unwritable(output, error) from None
     if json_:
-        print_json(searches_document(record) | told)
+        print_json({**searches_document(record), **told})
     else:
         print_sheet(searches.answered(record))
     raise typer.Exit(EXITS.get(answer["outcome"], EXIT_UNDECIDED))

@@ -21,7 +21,7 @@ from operator import mul
 from typing import cast
 
 from core.evidence.documents import ContrastNumbers, Source
-from core.evidence.statistics import CONFIDENCE, t_quantile
+from core.evidence.statistics import CONFIDENCE, Estimate, t_quantile
 from core.evidence.verdict import MIN_LAUNCHES, MIN_UNITS, Verdict
 from core.spec.effort import DEFAULT_MARGIN
 
@@ -164,6 +164,23 @@ def contrast(
         drifting=_drifting(centers),
         margin=margin,
     )
+
+
+def usual(values: Sequence[float]) -> Estimate:
+    """Estimate what is usual among launches: the 20 % trimmed mean with Yuen's interval, as for a ratio.
+
+    A launch that is slow for its whole life moves neither the number nor, unless there are many, much of its
+    interval; it holds for new launches, and one launch has none.
+
+    Args:
+        values: one of each launch, at least one.
+    """
+    n, value = len(values), _center(values)
+    if n < MIN_LAUNCHES:
+        return Estimate(value=value, low=None, high=None)
+    error = _robust_deviation(values) * _trimming_cost(n) / math.sqrt(n)
+    half = t_quantile(1 - (1 - CONFIDENCE) / 2, _spread_df(values)) * error
+    return Estimate(value=value, low=max(0.0, value - half), high=value + half)
 
 
 def excess_between(generations: Sequence[Sequence[float]]) -> float | None:

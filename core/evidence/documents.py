@@ -40,6 +40,7 @@ class ContrastNumbers(TypedDict):
     df: NotRequired[float | None]  # degrees of freedom of the interval
     drifting: bool  # the log ratio itself moved from the first generations to the last
     margin: NotRequired[float]  # within which a difference counts as none
+    interval_budget_s: NotRequired[int]  # seconds that hold an interval, where one launch of each gives none
 
 
 class ContrastRecord(ContrastNumbers):
@@ -51,7 +52,6 @@ class ContrastRecord(ContrastNumbers):
     holds_reason: NotRequired[str]
     grade: NotRequired[Grade]  # how fine the answer is; F: it must not be believed
     wall_s: NotRequired[float]
-    interval_budget_s: NotRequired[int]  # seconds that hold an interval, where one launch of each gives none
     per_row: bool  # the sides fed different numbers of rows: the ratio is per row
     flagged_rounds: int  # that something disturbed
     without_flagged: ContrastNumbers | None  # of the other rounds; null: too few, or none is flagged
@@ -142,9 +142,9 @@ class Block(TypedDict):
 
 
 class Latency(TypedDict):
-    """Numbers of all timed runs with their 95 % intervals; null: the runs are too few for it."""
+    """Numbers of timed runs with their 95 % intervals; null: the runs are too few for it."""
 
-    mean_s: float | None
+    mean_s: float | None  # of a usual process: the 20 % trimmed mean of those of all processes
     mean_s_low: float | None
     mean_s_high: float | None
     std_s: float | None
@@ -162,7 +162,7 @@ class Latency(TypedDict):
     p99_s: float | None
     p99_s_low: float | None
     p99_s_high: float | None
-    needs_runs: dict[str, int]  # percentile -> runs that it would take in all
+    needs_runs: dict[str, int]  # percentile without a number or an upper bound -> runs that it takes in all
     needs_rounds: NotRequired[dict[str, int]]  # percentile -> rounds that it would take in all
     processes: NotRequired[int]  # that made the runs; the interval of the mean holds for new ones from 2 on
 
@@ -254,7 +254,7 @@ class TrialResult(Provenance, total=False):
     first_run_s: float
     new_shapes: list[NewShape]
     latency: Latency
-    throughput_per_s: float | None  # rows fed over the time inside the runs
+    throughput_per_s: float | None  # rows fed by a run over the mean latency
     timed_wall_s: float
     cpu_s_per_inference: float | None  # user and system time of a run
     cpu_s_per_inference_low: float | None

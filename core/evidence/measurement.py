@@ -10,8 +10,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Literal, cast
 
+from core.evidence.contrast import usual
 from core.evidence.documents import Latency, TrialResult
 from core.evidence.statistics import (
     MIN_BLOCKS,
@@ -167,8 +169,10 @@ def latency_summary(
 ) -> Latency:
     """Return mean, deviation and percentiles of `latencies_s`, each percentile with its 95 % interval.
 
-    A percentile that the runs cannot support is None, and `needs_runs` and `needs_rounds` say what it would
-    take in all. Intervals hold for new processes; one process has none, because it shows nothing of the next.
+    A percentile that the runs cannot support is None, or has no upper bound, and `needs_runs` and
+    `needs_rounds` say what it would take in all. Intervals hold for new processes; one process has none,
+    because it shows nothing of the next. The mean is that of a usual process, as ratios are (`usual`); all
+    else is of all runs.
 
     Args:
         latencies_s: in run order.
@@ -179,8 +183,12 @@ def latency_summary(
     if rounds is not None and processes is not None:
         latencies_s, rounds = _by_process(latencies_s, rounds, processes)
         count, least = len(rounds), 2
+    mean = mean_estimate(latencies_s, rounds, least=least)
+    if count and rounds is not None:
+        ends = itertools.accumulate(rounds)
+        mean = usual([fmean(latencies_s[end - size : end]) for size, end in zip(rounds, ends, strict=True)])
     summary: dict[str, Any] = {
-        **_fields("mean_s", mean_estimate(latencies_s, rounds, least=least)),
+        **_fields("mean_s", mean),
         "std_s": standard_deviation(latencies_s),
         "min_s": min(latencies_s),
         "max_s": max(latencies_s),
@@ -190,7 +198,7 @@ def latency_summary(
         name = f"p{round(p * 100)}_s"
         estimate = percentile_estimate(latencies_s, p, rounds, made=made, least=least)
         summary |= _fields(name, estimate)
-        if estimate is None:
+        if estimate is None or (rounds is not None and p > 0.5 and _open(estimate)):
             needs[name] = percentile_needs(latencies_s, p, rounds, made=made, least=least)
     if count:
         summary["processes"] = count
@@ -208,6 +216,11 @@ def _by_process(
     for process, size, end in zip(processes, rounds, ends, strict=True):
         found[process] += latencies_s[end - size : end]
     return [one for own in found.values() for one in own], [len(own) for own in found.values()]
+
+
+def _open(estimate: Estimate) -> bool:
+    """Whether only a lower bound is known."""
+    return estimate.low is not None and estimate.high is None
 
 
 def _fields(name: str, estimate: Estimate | None) -> dict[str, float | None]:

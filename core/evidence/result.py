@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from core import __version__, wire
 from core.evidence import documents
 from core.evidence.comparison import Contestant
-from core.evidence.contrast import Contrast, contrast, excess_between, spanning
+from core.evidence.contrast import Contrast, contrast, excess_between, spanning, usual
 from core.evidence.documents import (
     ComparisonResult,
     ContrastRecord,
@@ -43,7 +43,6 @@ from core.evidence.interference import (
 from core.evidence.measurement import doubts, latency_summary
 from core.evidence.ranking import Key as PerRoundKey
 from core.evidence.ranking import PerRound, intervals, paired, ranks
-from core.evidence.statistics import mean_estimate
 from core.evidence.verdict import MIN_LAUNCHES, Grade, Verdict
 from core.spec.effort import DEFAULT_MARGIN
 from core.wire.errors import WorkerError
@@ -439,7 +438,7 @@ class Evidence:
         What it measured before it failed, or before the race was cancelled, is a result too. None: it has no
         block. The anchor's result holds the runs of its twin, which is the same configuration; but not where
         so many runs were asked for: the twin makes as many of its own, in blocks of the same length.
-        `throughput_per_s` is rows fed over the time inside the runs; `cpu_s_per_inference` is user and system
+        `throughput_per_s` is rows of a run over the mean latency; `cpu_s_per_inference` is user and system
         time per run; `blocks` are its rounds, whose `runs` add up to the number of latencies.
         """
         ran, entrant = self.record.ran[index], self.entrants[index]
@@ -457,7 +456,7 @@ class Evidence:
             rounds=[len(block.latencies_s) for block in blocks],
             processes=[(block.generation, block.copy) for block in blocks],
         )
-        busy_s = math.fsum(latencies)
+        mean_s = latency["mean_s"]
         counters = [block.counters for block in blocks]
         own = [one for one in self.contrasts if one["candidate"] == entrant.trial]
         return {
@@ -475,7 +474,7 @@ class Evidence:
             "runs": len(latencies),
             "latencies_s": latencies,
             "latency": latency,
-            "throughput_per_s": ran.load["batch_size"] * len(latencies) / busy_s if busy_s > 0 else None,
+            "throughput_per_s": ran.load["batch_size"] / mean_s if mean_s else None,
             "timed_wall_s": math.fsum(one["wall_s"] for one in counters),
             "comparison": self.comparison,
             "role": entrant.contestant.role,
@@ -651,8 +650,7 @@ def _cpu_spread(blocks: Sequence[Block]) -> TrialResult:
     for one in blocks:  # a run for the caches comes before the others, where runs are short
         runs = len(one.latencies_s) + (one.refill_s is not None)
         by_process.setdefault((one.generation, one.copy), []).append(one.counters["cpu_s"] / runs)
-    per_run = [value for own in by_process.values() for value in own]
-    spread = mean_estimate(per_run, rounds=[len(own) for own in by_process.values()], least=2)
+    spread = usual([statistics.fmean(own) for own in by_process.values()])
     return {"cpu_s_per_inference_low": spread.low, "cpu_s_per_inference_high": spread.high}
 
 

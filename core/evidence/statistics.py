@@ -75,8 +75,9 @@ def percentile_estimate(
     ranks of the bounds. The upper bound is None when it would lie beyond the largest sample. Without rounds
     the runs are cut into contiguous blocks instead.
 
-    With rounds a tail (above p50) is refused while the effective number of runs is below `runs_needed`, or
-    the rounds are fewer than `rounds_needed`; `percentile_needs` says what it would take.
+    With rounds a tail (above p50) is refused while the rounds are fewer than `rounds_needed`, and has no
+    upper bound while the effective number of runs is below `runs_needed`: refused then, only those would be
+    told whose rounds, or processes, look alike by luck. `percentile_needs` says what it would take.
 
     Args:
         samples: in run order.
@@ -99,13 +100,12 @@ def percentile_estimate(
     if len(clusters) < max(2, least):
         return Estimate(value=value, low=None, high=None)
     effective = _effective_runs(samples, p, clusters)
-    if rounds is not None and p > 0.5 and effective < runs_needed(p):
-        return None
     tail = (1 - CONFIDENCE) / 2
     low_share = beta_quantile(tail, effective * p, effective * (1 - p) + 1)
     high_share = beta_quantile(1 - tail, effective * p + 1, effective * (1 - p))
     ordered = sorted(samples)
-    beyond = high_share * n > n - 0.5
+    thin = rounds is not None and p > 0.5 and effective < runs_needed(p)
+    beyond = thin or high_share * n > n - 0.5
     return Estimate(
         value=value,
         low=min(value, ordered[max(0, math.ceil(low_share * n) - 1)]),

@@ -22,9 +22,15 @@ def supported_percentile(points: Sequence[Measured], wanted: Sequence[str] = ("p
     """Return the first of `wanted` that every complete point supports, or the last one."""
     complete = [one for one in points if one.latency]
     for name in wanted:
-        if complete and all(one.latency and one.latency.get(name) is not None for one in complete):
+        if complete and all(_supports(one, name) for one in complete):
             return name
     return wanted[-1]
+
+
+def _supports(point: Measured, percentile: str) -> bool:
+    """Whether there is the percentile, and not only a lower bound of it."""
+    low, high = _latency(point, f"{percentile}_low"), _latency(point, f"{percentile}_high")
+    return _latency(point, percentile) is not None and (low is None or high is not None)
 
 
 def has_few_processes(point: Measured) -> bool:

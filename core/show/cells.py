@@ -356,13 +356,19 @@ def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: 
     )
 
 
+_MEAN_HELP = (
+    "Of a usual launch: the trimmed mean of those of all launches, so that one that was slow for its whole "
+    "life does not count as the rule. Percentiles are of all runs."
+)
+
+
 def _mean(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
     return Cell(
         name="mean_s",
         label=_label("Mean latency", per_row=per_row),
         value=ms(_scaled(result, "mean_s", per_row=per_row)),
         note=_interval(result, "mean_s", per_row=per_row),
-        help=f"Over {result['runs']:,} runs, nothing left out.",
+        help=_MEAN_HELP,
         beside=_beside_ms(baseline, "mean_s", per_row=per_row),
     )
 
@@ -389,7 +395,7 @@ def _throughput(result: Result, baseline: Result | None) -> Cell:
         label="Throughput",
         value=format.rate(result["throughput_per_s"]),
         note=format.interval_rate(rows / high if high else None, rows / low if high and low else None),
-        help=f"{_rows(rows)} really fed per run, over the time inside the runs; one caller at a time.",
+        help=f"{_rows(rows)} really fed per run, over the mean latency; one caller at a time.",
         beside=_beside(None if other is None else format.rate(other)),
     )
 

@@ -550,7 +550,7 @@ def test_result_of_a_trial_keeps_every_sample_and_says_what_it_cost():
     own = [block for block in record.blocks if block.contestant == 0]
     assert result["latencies_s"] == [one for block in own for one in block.latencies_s]
     assert result["runs"] == len(result["latencies_s"]) == sum(one["runs"] for one in result["blocks"])
-    assert result["throughput_per_s"] == pytest.approx(4 * result["runs"] / sum(result["latencies_s"]))
+    assert result["throughput_per_s"] == pytest.approx(4 / result["latency"]["mean_s"])
     assert result["latency"]["p50_s"] is not None
     assert result["warmup_latencies_s"] == [0.009, 0.002, 0.001]
     assert (result["first_run_s"], result["steady"], result["affinity"]) == (0.009, True, [0, 1])
@@ -609,7 +609,7 @@ def test_cpu_time_has_the_spread_of_its_blocks_and_the_run_for_the_caches_counts
     assert result is not None
     low, high = result["cpu_s_per_inference_low"], result["cpu_s_per_inference_high"]
     assert low < 0.0205 / 11 < high
-    assert high - low < 0.0001
+    assert high - low < 0.0002
     long_runs = [replace(one, refill_s=None) for one in record.blocks]
     record.blocks = long_runs
     result = evidence(record).trial_result(0)

@@ -7,6 +7,7 @@ with room to spare.
 """
 
 import math
+import random
 import statistics
 
 import numpy as np
@@ -21,6 +22,7 @@ from core.evidence.contrast import (
     hopeless,
     predicted_units,
     settled,
+    usual,
 )
 from core.evidence.interference import stands
 from core.evidence.ranking import ranks
@@ -563,3 +565,23 @@ def test_drift_is_seen_where_it_matters():
         rows += np.linspace(0, total, 24)[:, None]
         seen = sum(contrast(row).drifting for row in rows.tolist()) / 150
         assert least <= seen <= most
+
+
+@pytest.mark.parametrize("launches", [2, 4, 5, 8, 14])
+def test_what_is_usual_among_launches_holds_beside_slow_ones(launches: int) -> None:
+    """One launch in nine is 2.3 times slower for life: few may have drawn none of these, or three."""
+    rng = random.Random(launches)
+
+    def drawn(n: int) -> list[float]:
+        return [math.exp(rng.gauss(0, 0.01)) * (2.3 if rng.random() < 1 / 9 else 1.0) for _ in range(n)]
+
+    truth = usual(drawn(20_000)).value
+    found = [usual(drawn(launches)) for _ in range(1000)]
+    held = sum(one.low is not None and one.high is not None and one.low <= truth <= one.high for one in found)
+    assert held >= 0.93 * len(found)
+
+
+def test_a_slow_launch_does_not_move_what_is_usual_and_one_launch_has_no_interval() -> None:
+    values = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0]
+    assert usual([*values, 2.3]).value == pytest.approx(usual([*values, 1.02]).value)
+    assert usual(values[:1]).low is None

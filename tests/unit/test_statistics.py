@@ -163,7 +163,7 @@ def test_intervals_of_rounds_cover_the_truth_where_independent_ones_do_not(
     found = [statistics.percentile_estimate(samples, p, [runs] * rounds) for samples in data]
     told = [one for one in found if one is not None]
     assert len(told) >= 0.97 * len(found)
-    assert sum(one.high is not None for one in told) >= 0.97 * len(told)
+    assert sum(one.high is not None for one in told) >= 0.95 * len(told)
     assert sum(covers(one, truth) for one in told) / len(told) >= least
     naive = sum(covers(independent_interval(samples, p), truth) for samples in data) / len(data)
     assert naive < 0.85
@@ -216,13 +216,15 @@ def test_tails_take_rounds_and_not_only_runs():
     assert [statistics.rounds_needed(p) for p in (0.5, 0.9, 0.95, 0.99)] == [5, 5, 20, 40]
 
 
-def test_a_tail_that_came_in_few_bursts_is_refused_and_says_what_it_takes():
+def test_a_tail_that_came_in_few_bursts_has_no_upper_bound_and_says_what_it_takes():
     burst = [2.0] * 50
     quiet = [1.0 + i / 1000 for i in range(50)]
     samples = [x for i in range(40) for x in (burst if i in (7, 30) else quiet)]
     rounds = [50] * 40
     assert statistics.percentile_estimate(samples, 0.5, rounds) is not None
-    assert statistics.percentile_estimate(samples, 0.95, rounds) is None
+    found = statistics.percentile_estimate(samples, 0.95, rounds)
+    assert found.low <= found.value
+    assert found.high is None
     needs = statistics.percentile_needs(samples, 0.95, rounds)
     # All the p95 knows is two rounds of forty: about as much as 40 runs, where 72 are needed.
     assert needs.runs == pytest.approx(2000 * 72 / 40, rel=0.15)
@@ -240,7 +242,7 @@ def test_what_is_needed_suffices():
     """Measured again with that many rounds of the same kind, the percentile is there more often than not."""
     rng = np.random.default_rng(26)
     few, _ = in_rounds(rng, 60, 40, 15, between=0.03)
-    refused = [one for one in few if statistics.percentile_estimate(one, 0.99, [15] * 40) is None]
+    refused = [one for one in few if statistics.percentile_estimate(one, 0.99, [15] * 40).high is None]
     assert len(refused) > 30
     rounds = round(
         float(np.median([statistics.percentile_needs(x, 0.99, [15] * 40).rounds for x in refused]))
@@ -248,7 +250,7 @@ def test_what_is_needed_suffices():
     assert 40 < rounds < 400
     more, _ = in_rounds(rng, 40, rounds, 15, between=0.03)
     told = [statistics.percentile_estimate(one, 0.99, [15] * rounds) for one in more]
-    assert sum(one is not None for one in told) > 20
+    assert sum(one.high is not None for one in told) > 20
 
 
 def test_few_rounds_have_a_median_without_an_interval():
@@ -340,13 +342,25 @@ def test_tails_hold_for_new_processes_where_these_differ_little():
     assert covered / told >= 0.93
 
 
-def test_processes_that_differ_much_leave_no_tail():
+def test_a_tail_is_told_whether_or_not_processes_look_alike():
+    """Told of those alone that look alike by luck, it would hold too seldom."""
+    covered = 0
+    for seed in range(100):
+        samples, rounds, made, deviation = in_processes(seed, 5, between=0.05)
+        found = latency_summary(samples, rounds, made)
+        truth = 1e-3 * math.exp(1.281552 * deviation)
+        covered += found["p90_s_low"] <= truth <= (found["p90_s_high"] or math.inf)
+    assert covered >= 93
+
+
+def test_processes_that_differ_much_leave_no_upper_bound_of_a_tail():
     """Whose p95 would it be? Six processes know it as well as six runs do."""
     samples, rounds, made, _ = in_processes(1, 6, between=0.5)
     found = latency_summary(samples, rounds, made)
-    assert found["p95_s"] is None
+    assert found["p95_s_low"] is not None
+    assert found["p95_s_high"] is None
     assert found["needs_runs"]["p95_s"] > 2 * len(samples)
-    assert latency_summary(samples, rounds)["p95_s"] is not None
+    assert latency_summary(samples, rounds)["p95_s_high"] is not None
 
 
 @pytest.mark.parametrize("processes", [2, 3, 4])

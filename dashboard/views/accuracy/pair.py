@@ -142,6 +142,11 @@ def _chart(
         )
 
 
+def _compared(row: tuple[Evaluated, dict[str, Any], dict[str, Any]]) -> int:
+    """How many rows both answered."""
+    return int(row[1]["agreement"]["total"])
+
+
 def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> None:
     table = tabulate(
         rows,
@@ -167,7 +172,7 @@ def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> 
             lambda row: row[2]["rows_needed"] if row[2]["verdict"] == "UNDECIDED" else None,
         ),
         *accuracies.share("same answer", lambda row: row[1]["agreement"], help=_SAME_HELP),
-        (Column("same answer, of rows", "count"), lambda row: row[1]["agreement"]["total"]),
+        (Column("same answer, of rows", "count"), _compared),
     )
     tables.draw(
         table,
