@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import streamlit as st
 
@@ -142,9 +142,9 @@ def _chart(
         )
 
 
-def _compared(row: tuple[Evaluated, dict[str, Any], dict[str, Any]]) -> int:
-    """How many rows both answered."""
-    return int(row[1]["agreement"]["total"])
+def _agreement(row: tuple[Evaluated, dict[str, Any], dict[str, Any]]) -> dict[str, Any]:
+    """Of how many rows both give the same answer."""
+    return cast(dict[str, Any], row[1]["agreement"])
 
 
 def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> None:
@@ -171,8 +171,8 @@ def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> 
             Column("rows that would tell", "count", help=_NEEDED_HELP),
             lambda row: row[2]["rows_needed"] if row[2]["verdict"] == "UNDECIDED" else None,
         ),
-        *accuracies.share("same answer", lambda row: row[1]["agreement"], help=_SAME_HELP),
-        (Column("same answer, of rows", "count"), _compared),
+        *accuracies.share("same answer", _agreement, help=_SAME_HELP),
+        (Column("same answer, of rows", "count"), lambda row: _agreement(row)["total"]),
     )
     tables.draw(
         table,
