@@ -229,7 +229,14 @@ def test_where_two_are_left_in_doubt_the_time_of_an_elimination_round_confirms(
         )
         for choice, own in zip(MIDDLE.choices[1:], gain, strict=False)
     }
-    fresh = {"confirmed": [], "rivals": [], "undecided": None, "settled": False, "spent_s": 20.0}
+    fresh = {
+        "confirmed": [],
+        "rivals": [],
+        "undecided": None,
+        "settled": False,
+        "spent_s": 20.0,
+        "each_s": 0.1,
+    }
     step = next_step(replace(run.known(), tried=tried, **fresh), designed)
     assert step is not None
     assert step.stage == stage
