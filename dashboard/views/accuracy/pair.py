@@ -166,7 +166,7 @@ def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> 
             Column("rows that would tell", "count", help=_NEEDED_HELP),
             lambda row: row[2]["rows_needed"] if row[2]["verdict"] == "UNDECIDED" else None,
         ),
-        *accuracies.share("same answer", lambda row: row[1]["agreement"], help=_SAME_HELP),
+        *accuracies.share("same answer", _agreement, help=_SAME_HELP),
         (Column("same answer, of rows", "count"), lambda row: row[1]["agreement"]["total"]),
     )
     tables.draw(
@@ -174,6 +174,11 @@ def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> 
         key="accuracy.paired",
         alt="Paired differences against the reference: interval, discordant rows, McNemar's p, rows needed",
     )
+
+
+def _agreement(row: tuple[Evaluated, dict[str, Any], dict[str, Any]]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = row[1]["agreement"]
+    return found
 
 
 _P_HELP = "Exact test of whether both are right equally often. A large p proves nothing."
