@@ -85,11 +85,15 @@ def regraded(result: Mapping[str, Any]) -> dict[str, Any]:
     if not result.get("grade"):
         return dict(result)
     contrasts = [
-        {**one, "grade": _precision([one], Grade.A)[0]} if one.get("grade") not in (None, Grade.F) else one
+        {**one, "grade": _precision([one], Grade.A)[0].value}
+        if one.get("grade") not in (None, Grade.F)
+        else one
         for one in result.get("contrasts") or ()
     ]
     found = {**result, "contrasts": contrasts} if "contrasts" in result else dict(result)
-    return {**found, "grade": letter(found)}
+    graded = quality(found)
+    assert graded is not None  # it has a grade
+    return {**found, "grade": graded.grade.value}
 
 
 def letter(result: Mapping[str, Any] | None) -> Grade | None:

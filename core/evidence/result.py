@@ -251,9 +251,9 @@ class Evidence:
     def _with_time(self, told: ContrastRecord) -> ContrastRecord:
         """Where one launch of each gives no interval: the budget that holds one."""
         enough_s = self.record.interval_budget_s
-        if enough_s is None or told.get("generations", 0) >= MIN_LAUNCHES:
-            return told
-        return {**told, "interval_budget_s": enough_s}
+        if enough_s is not None and told.get("generations", 0) < MIN_LAUNCHES:
+            told["interval_budget_s"] = enough_s
+        return told
 
     def _estimate(self, log_ratios: Sequence[Sequence[float]]) -> Contrast:
         return contrast(log_ratios, looks=self.looks, margin=self.margin, prior=self.record.prior)

@@ -60,6 +60,7 @@ def test_a_stored_result_has_the_grade_that_is_shown(stored: Any, grades: Any) -
     assert (found["grade"], [one.get("grade") for one in found["contrasts"]]) == grades
     assert found["grade"] == shown.grade
     assert regraded(found) == found
+    assert type(found["grade"]) is str  # plain data, as YAML and JSON take it
 
 
 def test_a_result_without_a_grade_gets_none() -> None:

@@ -39,7 +39,7 @@ def answer_of(record: StudyRecord) -> SearchResult | None:
         "others": [whole(one) for one in answer.get("others", ())],
         "front": [whole(one) for one in answer.get("front", ())],
         "failures": failures(tried_of(record)),
-        "grade": rated.grade if (rated := quality_of_search(answer)) is not None else None,
+        "grade": rated.grade.value if (rated := quality_of_search(answer)) is not None else None,
     }
     return found  # type: ignore[no-any-return] # as the search has stored it
 

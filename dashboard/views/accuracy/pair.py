@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import streamlit as st
 
@@ -142,11 +142,6 @@ def _chart(
         )
 
 
-def _agreement(row: tuple[Evaluated, dict[str, Any], dict[str, Any]]) -> dict[str, Any]:
-    """Of how many rows both give the same answer."""
-    return cast(dict[str, Any], row[1]["agreement"])
-
-
 def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> None:
     table = tabulate(
         rows,
@@ -172,13 +167,18 @@ def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> 
             lambda row: row[2]["rows_needed"] if row[2]["verdict"] == "UNDECIDED" else None,
         ),
         *accuracies.share("same answer", _agreement, help=_SAME_HELP),
-        (Column("same answer, of rows", "count"), lambda row: _agreement(row)["total"]),
+        (Column("same answer, of rows", "count"), lambda row: row[1]["agreement"]["total"]),
     )
     tables.draw(
         table,
         key="accuracy.paired",
         alt="Paired differences against the reference: interval, discordant rows, McNemar's p, rows needed",
     )
+
+
+def _agreement(row: tuple[Evaluated, dict[str, Any], dict[str, Any]]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = row[1]["agreement"]
+    return found
 
 
 _P_HELP = "Exact test of whether both are right equally often. A large p proves nothing."
