@@ -22,8 +22,8 @@ TERMS: Mapping[str, str] = {
     "interim analyses of a comparison and over its configurations, so that all its intervals hold together; "
     "one part is kept for going on with it.",
     "ratio": "Speed against the baseline: its median latency in a block, divided by the candidate's in the "
-    "same round; then the middle over rounds and generations. Latency and throughput of one "
-    "configuration are taken over all runs, so that their quotients may differ from it.",
+    "same round; then the middle over rounds and generations. Mean latency and throughput of one "
+    "configuration are of a usual launch, percentiles of all runs: their quotients may differ from it.",
     "margin": "A difference that counts as none, 2 % unless it is set. Within it two are equivalent, though "
     "one may be measurably faster.",
     "verdict": "It follows from the interval. Equivalent: the interval lies within the margin, even where it "
@@ -39,7 +39,8 @@ TERMS: Mapping[str, str] = {
     "glimpse": "An estimate from a few launches of fresh processes. No verdict: outputs are not compared.",
     "p50, p95, p99": "Half, 95 % or 99 % of the runs took no longer. A high percentile needs many runs.",
     "per row": "Divided by the batch size: what one input of a batch costs.",
-    "throughput": "Rows per second of one session whose runs follow one another.",
+    "throughput": "Rows per second of one session whose runs follow one another, in a usual launch: launches "
+    "that were much slower or faster than the others for life hardly count.",
     "cold start": "What the first answer costs: creating the session, the first run, the first run of "
     "a new shape.",
     "provider": "The part of ONNX Runtime that computes a node: CPU, CUDA, TensorRT, OpenVINO.",
