@@ -86,6 +86,13 @@ def test_a_strip_of_many_disturbed_blocks_is_not_a_smear_of_signs() -> None:
     assert 30 <= len(signs.x) <= MAX_SIGNS
 
 
+@pytest.mark.parametrize("height", [0, 270])
+def test_the_strip_names_every_family_and_makes_room_for_the_names(height: int) -> None:
+    info = timeline_info([side("a", [0.002] * 2, [block(0.0)])])
+    axis = timeline(info, height=height).layout.yaxis2
+    assert (list(axis.tickvals), axis.automargin) == (list(FAMILIES), True)
+
+
 def test_the_strip_has_every_block_of_the_race_in_order_with_its_family() -> None:
     one = side("a", [0.002] * 4, [block(0.0), block(2.0, flags=("foreign_load", "wait"))])
     other = side("b", [0.002] * 4, [block(1.0, flags=("slow_core",)), block(3.0, flags=("throttled",))])

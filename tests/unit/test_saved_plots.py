@@ -123,6 +123,13 @@ def test_runs_that_are_all_equal_and_sides_that_lie_far_apart_still_draw() -> No
     assert density_charts.densities(density_charts.densities_info([])).to_json()
 
 
+def test_a_long_name_is_broken_in_the_legend_and_whole_in_the_file() -> None:
+    name = ", ".join(f"a_setting_with_a_long_name_{number} on" for number in range(3))
+    figure = latency_ecdf([side(name, [0.001, 0.002])])
+    assert figure.data[0].name.count("<br>") == 2
+    assert {row["series"] for row in rows_of(figure)} == {name}
+
+
 def test_percentiles_reach_to_the_last_run_and_save_as_percent() -> None:
     figure = latency_ecdf([side("a", [k / 1e6 for k in range(1000, 3000)])])
     assert figure.layout.yaxis.type == "log"
