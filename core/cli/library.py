@@ -109,9 +109,9 @@ def inspect_model(
         )
     store = Store()
     record = resolve_model(store, model)
-    given, sizes = _suggestion(record, store)
+    suggested, sizes = _suggestion(record, store)
     if suggest and not json_:
-        typer.echo(given)
+        typer.echo(suggested)
         return
     runs = (
         check_loads(Path(record.path), libraries=libraries)
@@ -125,7 +125,7 @@ def inspect_model(
                 **record.info,
                 "loads": runs if load else None,
                 "not_fed": why or None,
-                "suggested": given,
+                "suggested": suggested,
                 "suggested_from": {dim: one.source for dim, one in sizes.items()},
             }
         )
