@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -238,7 +238,7 @@ def _continuation(store: Store, ref: str, given: Given, patience_s: float, progr
     )
 
 
-def _run(store: Store, job: Job, progress: Progress, told: Mapping[str, Any], *, json_: bool) -> Comparison:
+def _run(store: Store, job: Job, progress: Progress, told: dict[str, Any], *, json_: bool) -> Comparison:
     submitted = ""
     try:
         with scheduler(store) as service:
@@ -263,7 +263,7 @@ def _words(error: Any) -> tuple[str, str]:
     return (error["message"], error["hint"]) if error else ("The comparison has no result.", "")
 
 
-def _report(store: Store, race: Comparison, limit: float | None, told: Mapping[str, Any], kind: str) -> None:
+def _report(store: Store, race: Comparison, limit: float | None, told: dict[str, Any], kind: str) -> None:
     trials = store.trials_of(race.id)
     found = None if limit is None else held(race, limit)
     if kind == "json":

@@ -6,7 +6,7 @@ import math
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -226,7 +226,7 @@ def _spec_data(
     return spec_data(base, model, given)
 
 
-def _run_trial(store: Store, job: Job, progress: Progress, told: Mapping[str, Any]) -> Trial:
+def _run_trial(store: Store, job: Job, progress: Progress, told: dict[str, Any]) -> Trial:
     """Submit, watch to the end, and return the trial as it ended; a signal leaves what there is of it."""
     trial = ""
     try:
@@ -247,7 +247,7 @@ def _as_ended(trial: Trial, status: Status) -> Trial:
     return replace(trial, state=status.state, error=status.error)
 
 
-def _report(trial: Trial, sheet: Callable[[Trial], Sheet], told: Mapping[str, Any], *, json_: bool) -> None:
+def _report(trial: Trial, sheet: Callable[[Trial], Sheet], told: dict[str, Any], *, json_: bool) -> None:
     """Print a trial; the command ends here where it has an error."""
     if json_:
         print_json({**trial.to_dict(), **told})
@@ -396,7 +396,7 @@ class _Sweep:
     axes: Sequence[Axis]
     points: Sequence[Point]
     where: dict[str, Any]  # for `standing`: the latency line, its percentile, the margin
-    told: Mapping[str, Any]  # where sizes are from that nobody gave, see `with_sizes`
+    told: dict[str, Any]  # where sizes are from that nobody gave, see `with_sizes`
     known: Known = field(default_factory=dict)
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -293,7 +292,7 @@ def _announce(prepared: Prepared, store: Store, progress: Progress) -> None:
     progress.line(f"{duration(question.budget_s)} in all; {searching.prediction(prepared, store)}")
 
 
-def _report_space(prepared: Prepared, told: Mapping[str, Any], *, json_: bool) -> None:
+def _report_space(prepared: Prepared, told: dict[str, Any], *, json_: bool) -> None:
     space = prepared.space
     if json_:
         print_json(
@@ -322,7 +321,7 @@ def _report_space(prepared: Prepared, told: Mapping[str, Any], *, json_: bool) -
 
 
 def _report(
-    store: Store, record: StudyRecord, output: Path | None, told: Mapping[str, Any], *, json_: bool
+    store: Store, record: StudyRecord, output: Path | None, told: dict[str, Any], *, json_: bool
 ) -> None:
     answer: Any = record.answer
     winner = answer["winner"] if answer["outcome"] == "FOUND" else None

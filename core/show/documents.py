@@ -82,7 +82,7 @@ def _trial() -> Any:
         name: Optional[hint] if name in RESULT_FIELDS else NotRequired[hint]  # noqa: UP045 - of a variable
         for name, hint in parts.items()
     }
-    return TypedDict("TrialDocument", {**keys, **get_type_hints(TrialHead)})  # type: ignore[operator]
+    return TypedDict("TrialDocument", {**keys, **get_type_hints(TrialHead, include_extras=True)})  # type: ignore[operator]
 
 
 TrialDocument = _trial()
@@ -724,7 +724,7 @@ class SearchHead(TypedDict):
 def _search() -> Any:
     """The head and the answer of a search, whose keys are absent until there is one."""
     parts = {name: NotRequired[hint] for name, hint in get_type_hints(SearchResult).items()}
-    return TypedDict("SearchDocument", {**parts, **get_type_hints(SearchHead)})  # type: ignore[operator]
+    return TypedDict("SearchDocument", {**parts, **get_type_hints(SearchHead, include_extras=True)})  # type: ignore[operator]
 
 
 SearchDocument = _search()
