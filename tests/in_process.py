@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
+import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -45,10 +47,24 @@ def run(
         if on_progress is not None:
             on_progress(Progress(stage=stage, done=done, total=total, text=text))
 
-    with _TURN, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "cap_memory", lambda: None)  # this process is another's
+    with _TURN, _as_it_was():
         reply = JOBS[job](json.loads(json.dumps(payload)), progress)
     return json.loads(json.dumps(reply))
+
+
+@contextlib.contextmanager
+def _as_it_was() -> Iterator[None]:
+    """A worker caps its memory, pins itself and turns the collector off; it has a process of its own."""
+    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "cap_memory", lambda: None)
+        try:
+            yield
+        finally:
+            gc.enable()
+            gc.unfreeze()
+            if cpus is not None:
+                os.sched_setaffinity(0, cpus)
 
 
 @dataclass

@@ -102,6 +102,7 @@ class Scheduler:
             StoreError: its rows cannot be kept, so it is not done either.
             TunerError: a spec that may not be submitted here.
         """
+        self._refuse_when_closed()
         entry = self._entered(job, threading.Event())
         with self._changed:
             self._refuse_when_closed()
@@ -114,7 +115,6 @@ class Scheduler:
         refuse_measuring(self.store.folder)
         for spec in job.specs:
             self._admit(spec)
-        self._refuse_when_closed()
         trials = [self._signed(one) for one in job.trials]
         race = job.comparison
         if race is not None:

@@ -137,6 +137,23 @@ def test_jobs_within_a_job_have_their_own_end_and_are_cancelled_with_it(schedule
     assert [one.status(name).state for name, _ in endings] == ["COMPLETE", "CANCELLED"]
 
 
+def test_a_job_within_a_job_that_begins_while_the_queue_closes_is_cancelled(schedulers):
+    """A search that is stopped between two races is cancelled; it has not failed."""
+    one = schedulers(run=FakeRun())
+    begun, endings = threading.Event(), []
+
+    def work(service):
+        begun.set()
+        assert service.cancel.wait(WAIT_S)
+        endings.append(service.perform(kinds.worker("export", {}, what="late")).state)
+        raise Cancelled("stopped", hint="")
+
+    outer = one.submit(Job(kind="search", what="outer", work=work))
+    assert begun.wait(WAIT_S)
+    one.close()
+    assert (one.status(outer).state, endings) == ("CANCELLED", ["CANCELLED"])
+
+
 def test_a_job_that_gives_way_lets_those_who_wait_go_first(schedulers):
     run = FakeRun(free=True)
     one, other = schedulers(run=run), schedulers(run=FakeRun(free=True))
