@@ -10,7 +10,7 @@ import pytest
 
 from core.cli import grid
 from core.cli.sheets import lines
-from core.evidence.comparison import Comparison, Contestant
+from core.evidence.comparison import ANCHOR_LABEL, Comparison, Contestant
 from core.evidence.measurement import Trial
 from core.evidence.tried import Tried
 from core.run.sweep import Measured
@@ -103,15 +103,15 @@ def test_where_the_baseline_failed_the_verdicts_are_those_against_the_default() 
     said = lines(races.raced(race(against=default), [trial(), lost, trial(default)]))
     row = next(line for line in said if line.startswith("1 "))
     assert "1.50× faster" in row
-    assert "against ORT default" in said[1]
+    assert ANCHOR_LABEL in said[1]
 
 
 def test_what_was_rejected_has_no_rank_and_is_said_to_be_no_verdict() -> None:
     found = race(verdict="UNDECIDED", grade="F", holds=False, holds_reason="Two copies differed.")
     said = "\n".join(lines(races.raced(found, [trial(), trial("b" * 16)])))
-    assert "rejected: no verdict (between 1.40× and 1.60×)" in said
+    assert any("1.40×" in line and "1.60×" in line for line in said.splitlines())
     assert not any(line.startswith("1 ") for line in said.splitlines())
-    assert "Nobody can be called the fastest" in said
+    assert "faster" not in said
 
 
 def test_without_a_terminal_to_fit_everything_is_there() -> None:

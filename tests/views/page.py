@@ -34,8 +34,8 @@ def lines(at: AppTest, *facts: object) -> list[str]:
 
 
 def keys(at: AppTest) -> set[str]:
-    """The keys of all that is on the page, boxes included."""
-    return {str(key) for one in at.main if (key := getattr(one, "key", None))}
+    """The keys of all that is on the page, boxes and dialogs included."""
+    return {str(key) for one in at._tree if (key := getattr(one, "key", None))}
 
 
 def icons(at: AppTest) -> list[str]:
