@@ -17,10 +17,16 @@ os.environ.pop("COLUMNS", None)  # xdist sets it in its workers; text would be a
 MOST_BYTES = 1500 << 20
 
 
+def own_bytes() -> int:
+    """Memory of this process without the pages of files: those are the cache's, which gives them back."""
+    info = psutil.Process().memory_info()
+    return int(info.rss - getattr(info, "shared", 0))
+
+
 @pytest.fixture(autouse=True, scope="module")
 def small_process() -> Iterator[None]:
-    """Libraries that are loaded here stay, and several such processes run at once."""
-    before = psutil.Process().memory_info().rss
+    """What is loaded here stays, and several such processes run at once."""
+    before = own_bytes()
     yield
-    after = psutil.Process().memory_info().rss
+    after = own_bytes()
     assert after < MOST_BYTES, f"{before >> 20} MiB before these tests, {after >> 20} MiB after"
