@@ -40,6 +40,7 @@ class ContrastNumbers(TypedDict):
     df: NotRequired[float | None]  # degrees of freedom of the interval
     drifting: bool  # the log ratio itself moved from the first generations to the last
     margin: NotRequired[float]  # within which a difference counts as none
+    interval_budget_s: NotRequired[int]  # seconds that hold an interval, where one launch of each gives none
 
 
 class ContrastRecord(ContrastNumbers):
@@ -51,7 +52,6 @@ class ContrastRecord(ContrastNumbers):
     holds_reason: NotRequired[str]
     grade: NotRequired[Grade]  # how fine the answer is; F: it must not be believed
     wall_s: NotRequired[float]
-    interval_budget_s: NotRequired[int]  # seconds that hold an interval, where one launch of each gives none
     per_row: bool  # the sides fed different numbers of rows: the ratio is per row
     flagged_rounds: int  # that something disturbed
     without_flagged: ContrastNumbers | None  # of the other rounds; null: too few, or none is flagged
