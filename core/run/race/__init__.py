@@ -292,7 +292,7 @@ class _Race:
         live = [index for index, _ in self.crew.live]
         expected_s = sum(self.crew.paces[index].expected_s + SWITCH_S for index in live)
         return Costs(
-            start_s=self.record.generations[-1].start_s - self.crew.first_warm_s,
+            start_s=self.record.generations[-1].start_s,
             round_s=statistics.median(self.rounds_s[-RECENT_ROUNDS:]) if self.rounds_s else expected_s,
             after_s=self._after_s(),
             runs=min((self.crew.paces[index].min_runs for index in live), default=1),

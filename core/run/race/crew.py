@@ -19,7 +19,6 @@ from core.wire.limits import available_memory
 
 MEMORY_RESERVE = 256 << 20
 MEMORY_MARGIN = 1.25
-KNOWN_WARM_S = 0.01  # that a process of a known configuration warms up, or one run
 SEEDS = 2**31
 
 
@@ -46,7 +45,6 @@ class Crew:
         self.paces: dict[int, Pace] = {}
         self.known_ns: dict[int, int] = {}  # typical run of a contestant's earlier processes
         self.lost_copies: set[Key] = set()
-        self.first_warm_s = 0.0  # that this generation's warm-ups took longer than later ones will
 
     def alive(self) -> set[int]:
         """Contestants with a live process."""
@@ -67,7 +65,7 @@ class Crew:
         Raises:
             Cancelled: the race was cancelled.
         """
-        began, self.first_warm_s = time.monotonic(), 0.0
+        began = time.monotonic()
         number = len(self.record.generations)
         generation = Generation(number=number, order=[], layouts={}, start_s=0.0)
         self.record.generations.append(generation)
@@ -108,7 +106,7 @@ class Crew:
 
     def _warm_up(self, key: Key, cap_s: float | None) -> None:
         index, _ = key
-        known_ns, began = self.known_ns.get(index), time.monotonic()
+        known_ns = self.known_ns.get(index)
         arguments = {"known_ns": known_ns, "cap_s": cap_s}
         reply = self.live[key].ask(wire.WARM, arguments, timeout_s=self.timeout_s)
         self.park(key)
@@ -117,8 +115,6 @@ class Crew:
         if known_ns is None:
             self.known_ns[index] = reply["median_ns"]
             self.paces[index] = pace(reply["median_ns"])
-            again_s = max(KNOWN_WARM_S, reply["median_ns"] / 1e9)
-            self.first_warm_s += max(0.0, time.monotonic() - began - again_s)
 
     def _has_other_than(self, must: Sequence[int]) -> bool:
         return any(index not in must for index, _ in self.live)
