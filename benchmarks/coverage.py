@@ -41,7 +41,14 @@ Rows = list[dict[str, Any]]
 REAL = "real"
 MINUTES = 12.0  # that recordings take, where nobody says
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "coverage.md"
+_TAIL = (
+    "Beside slow modes few launches know nothing of a kind of launch that none of them was (of five, all are "
+    "usual in 55 of 100 measurements). Why it falls short on the real machine is not known yet."
+)
 REASONS: Mapping[str, str] = {
+    "p90": _TAIL,
+    "p95": _TAIL,
+    "p99": _TAIL,
     "memory": "Not simulated: the interval is a measured constant.",
 }
 ABOUT = """\

@@ -71,6 +71,7 @@ class Worker:
 
     def __post_init__(self) -> None:
         self.own = self.model.run_s * math.exp(self.rng.gauss(0, self.model.between))
+        self.weather = self.rng.gauss(0, 1) if self.model.lasting else 0.0  # as it is at any time
         if self.model.slow_share and self.rng.random() < self.model.slow_share:
             self.own *= SLOW
 
