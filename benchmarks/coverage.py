@@ -68,7 +68,8 @@ On the real machine everybody in a race is the same configuration (`digits_cnn` 
 against all launches of the recording, memory against the median process, gains of a search against a grid
 that was recorded (the quiet ones are those kept with the scripts, of an earlier day). For *Measure longer*
 the recordings are too short. Races begin anywhere in a recording and use its generations in turn, so a launch
-stands in many of them: "apart" says how many intervals share none, and the interval of the share is that of so few.
+stands in many of them: "apart" says how many intervals share none, and the interval of the share is that of
+so few.
 """
 
 
