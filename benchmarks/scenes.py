@@ -54,7 +54,7 @@ from tests.clockwork import Model
 from tests.searching import MARGIN, Machine, Run, gains, small_space
 
 QUICK = EFFORTS["quick"]
-BUDGET_S = 30.0  # of a comparison
+BUDGET_S, RUNS = 30.0, 60  # of a comparison: so long, or so many runs of a slow model
 SLOW_SHARE = 1 / 9
 RATIOS = (1.0, 1.05, 1.3)  # of the candidates, in turn
 LAUNCHES, ROUNDS = 40_000, 5  # from which what is true of a usual launch is known
@@ -138,7 +138,7 @@ def comparison(
     heard: list[dict[str, Any]] = []
     record = clockwork.race(
         [candidate, model],
-        BUDGET_S,
+        max(BUDGET_S, RUNS * model.run_s),
         seed=seed,
         on_live=heard.append,
         effort=effort,

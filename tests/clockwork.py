@@ -148,6 +148,7 @@ class Worker:
             self.own = model.run_s
             return
         self.own = model.run_s * math.exp(self.rng.gauss(0, model.between))
+        self.weather = self.rng.gauss(0, 1) if model.lasting else 0.0  # as it is at any time
         if model.slow_share and self.rng.random() < model.slow_share:
             self.own *= SLOW
 
