@@ -20,7 +20,7 @@ import core.run.race.crew
 import core.run.race.passes
 from core.evidence.record import Entry, RaceRecord, Settings
 from core.run import comparison, live
-from core.run.search import study
+from core.run.search import knowledge, study
 from core.spec.effort import EFFORTS
 from core.wire.errors import Cancelled, TunerError, WorkerError
 from tests import races
@@ -269,6 +269,7 @@ def machine(model_of: ModelOf = lambda label, plan: Model(), *, seed: int = 0) -
             (core.run.race, "time", clock),
             (core.run.race.crew, "time", clock),
             (study, "time", clock),
+            (knowledge, "time", clock),
             (core.run.race, "Workers", workers),
             (live, "Workers", workers),
             (core.run.race.crew, "available_memory", lambda: clock.memory_bytes()),

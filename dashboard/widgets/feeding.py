@@ -37,8 +37,9 @@ def dims(record: ModelRecord) -> None:
         st.caption(":material/help: The model leaves these sizes free. Give those that you will feed.")
 
 
+GUESS = " (a guess)"  # behind the name of a size that nobody knows
 _FROM: Mapping[Source, str] = {
-    **{"guess": " (a guess)", "last run": " (last run)", "file": " (from the file)"},
+    **{"guess": GUESS, "last run": " (last run)", "file": " (from the file)"},
     **{"sum": " (the sum)", "others": ""},
 }
 

@@ -374,6 +374,7 @@ def test_a_search_of_another_process_is_followed_by_its_row(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     study = put(mlp, machine, "", state="RUNNING")
+    state.store().put_study(study, process=state.scheduler()._process)  # one that lives
     at = open_page("search", model=mlp)
     assert at.button(key=RUN).disabled
     assert lines(at, question_from_dict(study.question).words)
