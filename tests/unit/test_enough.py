@@ -46,8 +46,8 @@ def past(run_s: float) -> Past:
 
 
 def test_a_confirmation_takes_the_inferences_of_a_p50_of_three_processes() -> None:
-    assert confirmation_s(SLOW) == pytest.approx(1.0 + CONFIRMING * (3.0 + P50_RUNS * 0.776))
-    assert confirmation_s(QUICK) == pytest.approx(1.0 + CONFIRMING * (0.2 + 0.022))
+    assert confirmation_s(SLOW) == pytest.approx(1.0 + CONFIRMING * (2 * 3.0 + P50_RUNS * 0.776))
+    assert confirmation_s(QUICK) == pytest.approx(1.0 + CONFIRMING * 2 * (0.2 + 0.022))
 
 
 def test_a_time_without_room_for_a_confirmation_is_refused_with_one_that_is_enough() -> None:

@@ -130,7 +130,8 @@ class _Race:
         self.standing = Standing(settings)
         self.began = time.monotonic()
         self.first_block_s: float | None = None
-        self.starting_at: list[float] = []  # each process of the first generation, of a first look
+        # Of each process of a first look: when its start began, and how many had failed by then.
+        self.starts: list[tuple[float, int]] = []
         self.offset_s = 0.0  # of the blocks of this race, behind those that it goes on with
         self.number = 0  # of the next round, void ones counted
         self.made = 0  # rounds that count
@@ -248,10 +249,13 @@ class _Race:
             self.report(Progress(stage="rounds", done=self.made, total=self.predicted, text=text))
 
     def _check_starts(self, done: int, total: int) -> None:
-        self.starting_at.append(time.monotonic())
-        if not done:
+        failed = len(self.crew.lost_copies) + sum(one.error is not None for one in self.record.ran)
+        self.starts.append((time.monotonic(), failed))
+        # One that failed, after its time limit perhaps, says nothing of how long the others take.
+        took = [then - at for (at, had), (then, has) in itertools.pairwise(self.starts) if had == has]
+        if not took:
             return
-        quickest_s = min(later - earlier for earlier, later in itertools.pairwise(self.starting_at))
+        quickest_s = min(took)
         spent_s, budget_s = self._spent_s(), self.settings.budget_s
         check_starts(quickest_s, total - done, spent_s=spent_s, budget_s=budget_s)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from core.evidence.documents import SearchCosts
+from core.evidence.verdict import MIN_LAUNCHES
 from core.run.prediction import Past, expected_run_s
 from core.run.race import schedule
 from core.run.race.blocks import SWITCH_S, pace
@@ -76,14 +77,17 @@ def screening_s(costs: SearchCosts, configurations: int) -> float:
     return costs["fixed_s"] + (configurations + BESIDE) * costs["screen_s"]
 
 
-def confirmation_s(costs: SearchCosts, launches: int = 1) -> float:
-    """Return what the rounds of a confirmation take: so many launches, and enough inferences for a p50."""
+def confirmation_s(costs: SearchCosts, launches: int = MIN_LAUNCHES) -> float:
+    """Return what the rounds of a confirmation take: so many launches, and enough inferences for a p50.
+
+    Fewer launches than the default give no interval, and so no answer.
+    """
     rounds = max(launches, math.ceil(schedule.P50_RUNS / max(1, costs["runs"])))
     return costs["fixed_s"] + CONFIRMING * (launches * costs["start_s"] + rounds * costs["block_s"])
 
 
 def can_confirm(costs: SearchCosts, left_s: float) -> bool:
-    """Return whether the time that is left holds the shortest confirmation that gives a p50."""
+    """Return whether the time that is left holds the shortest confirmation with a p50 and an interval."""
     return confirmation_s(costs) <= LATE * left_s + schedule.GRACE_S
 
 
