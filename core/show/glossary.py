@@ -37,7 +37,8 @@ TERMS: Mapping[str, str] = {
     "busy machine": "Other programs used the CPUs meanwhile. Ratios stay those of the same rounds; "
     "times are not the configuration's alone.",
     "glimpse": "An estimate from a few launches of fresh processes. No verdict: outputs are not compared.",
-    "p50, p95, p99": "Half, 95 % or 99 % of the runs took no longer. A high percentile needs many runs.",
+    "p50, p95, p99": "Half, 95 % or 99 % of the runs took no longer. A high percentile needs many runs. "
+    "Its interval holds for launches like those that ran: a kind of launch that did not occur is not in it.",
     "per row": "Divided by the batch size: what one input of a batch costs.",
     "throughput": "Rows per second of one session whose runs follow one another, in a usual launch: launches "
     "that were much slower or faster than the others for life hardly count.",
