@@ -28,7 +28,6 @@ from dashboard.charts import (
     base_figure,
     clipped_words,
     in_ms,
-    latency_title,
     note_beyond,
     number,
     per_row,
@@ -125,7 +124,7 @@ def timeline_info(sides: Sequence[Side], beside: Sequence[Side] = (), *, limit: 
     return Timeline(
         sides=drawn,
         strip=_strip([*with_runs, *beside]),
-        y_title=latency_title(sides),
+        y_title="ms per row" if rows else "ms per run",  # short: the plot is low, above a strip
         y_ticks=wide_ticks([ms for one in drawn for ms in one.ms if ms is not None and ms <= cap]),
         cap_ms=cap if any(one.above for one in drawn) else None,
         top_ms=max((max(ms) for ms in latencies), default=None),

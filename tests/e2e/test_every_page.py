@@ -78,4 +78,6 @@ def test_no_page_is_wider_than_a_small_screen_and_plots_follow(look: Open) -> No
         for width in (900, 400):
             page.set_viewport_size({"width": width, "height": 900})
             wrong[f"{name} at {width} px"] = reading.in_the_end(page, reading.BEYOND)
+            if width == 900:
+                wrong[f"plots of {name}"] = reading.bad_plots(page)
     assert {name: lines for name, lines in wrong.items() if lines} == {}
