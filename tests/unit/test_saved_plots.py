@@ -88,7 +88,7 @@ def test_time_ends_at_p999_and_counts_what_lies_above() -> None:
     assert set(rug.y) < {info.cap_ms, *rug.y}
     assert "2 runs above p99.9" in figure.to_json()
     assert figure.data[-2].mode == "lines+markers"  # medians lie above the runs; only the rug follows
-    assert max(float(row["Latency per run (ms)"]) for row in rows_of(figure)) == pytest.approx(80)
+    assert max(float(row["ms per run"]) for row in rows_of(figure)) == pytest.approx(80)
 
 
 def test_few_runs_are_all_in_the_picture() -> None:
