@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,17 +153,8 @@ def measure(name: str, folder: Path, generations: int) -> Truth:
         least=generations,
     )
     began = time.monotonic()
-    record = race(
-        entries,
-        settings,
-        cancel=threading.Event(),
-        on_progress=lambda progress: None,
-        on_live=lambda live: _tell_live(name, live),
-    )
+    record = raced(name, entries, settings, on_live=lambda live: _tell_live(name, live))
     wall_s = time.monotonic() - began
-    lost = [one.error.message for one in record.ran if one.error is not None]
-    if lost:
-        raise SystemExit(f"{name}: {lost[0]}")
     return Truth(
         model=name,
         machine=lab.this_machine().text,
@@ -174,6 +165,23 @@ def measure(name: str, folder: Path, generations: int) -> Truth:
         run_s=math.exp(_absolute(record, 1)[0][0]),
         wall_s=wall_s,
     )
+
+
+def raced(
+    name: str,
+    entries: Sequence[Entry],
+    settings: Settings,
+    *,
+    on_live: Callable[[Any], None] = lambda live: None,
+) -> RaceRecord:
+    """Race all `entries`; end the script where one of them is lost."""
+    record = race(
+        entries, settings, cancel=threading.Event(), on_progress=lambda progress: None, on_live=on_live
+    )
+    lost = [one.error.message for one in record.ran if one.error is not None]
+    if lost:
+        raise SystemExit(f"{name}: {lost[0]}")
+    return record
 
 
 def _tell_live(name: str, live: Mapping[str, Any]) -> None:

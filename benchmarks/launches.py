@@ -33,7 +33,6 @@ from core.evidence.contrast import usual
 from core.evidence.record import Entry, RaceRecord, Ran, Settings
 from core.process.runner import run_job
 from core.process.workers import Workers
-from core.run.race import race
 from core.run.race.blocks import pace, start_loaded
 from core.run.race.passes import footprint
 from core.spec.effort import Effort
@@ -238,17 +237,7 @@ def _raced(entries: Sequence[Entry], seconds: float) -> RaceRecord:
         baseline=0,
         anchor=0,
     )
-    found = race(
-        entries,
-        settings,
-        cancel=threading.Event(),
-        on_progress=lambda progress: None,
-        on_live=lambda live: None,
-    )
-    lost = [one.error.message for one in found.ran if one.error is not None]
-    if lost:
-        raise SystemExit(f"{entries[0].label}: {lost[0]}")
-    return found
+    return grids.raced(entries[0].label, entries, settings)
 
 
 def launches_of(raced: RaceRecord) -> list[list[Launch]]:

@@ -351,17 +351,7 @@ def operators(model: Model, seed: int) -> Iterator[Shown]:
         return builders.side(nodes, outside_us=10.0)
 
     whole_s = [1e-6 * sum(us[which] for us in OPERATORS.values()) for which in (0, 1)]
-    end = EndToEnd(
-        baseline_s=whole_s[0],
-        candidate_s=whole_s[1],
-        candidate_p50_s=whole_s[1],
-        low_s=None,
-        high_s=None,
-        verdict=Verdict.FASTER,
-        words="",
-        raced=True,
-        per_row=False,
-    )
+    end = _end_to_end(whole_s[0], whole_s[1], Verdict.FASTER)
     found = difference(passes_from_dict(builders.passes(side(0), side(1))), end)
     row = rng.choice([one for one in found.rows if one.label in OPERATORS])
     half, (before, after) = row.half_width_s, OPERATORS[row.label]
@@ -484,13 +474,18 @@ def _exchanged(passes: Mapping[str, Any], turn: int) -> dict[str, Any]:
 
 def _equal_ends(passes: Mapping[str, Any]) -> EndToEnd:
     each_s = statistics.median(passes["sides"][0]["plain_s"])
+    return _end_to_end(each_s, each_s, Verdict.EQUIVALENT)
+
+
+def _end_to_end(baseline_s: float, candidate_s: float, verdict: Verdict) -> EndToEnd:
+    """Two raced sides whose times are known without error."""
     return EndToEnd(
-        baseline_s=each_s,
-        candidate_s=each_s,
-        candidate_p50_s=each_s,
+        baseline_s=baseline_s,
+        candidate_s=candidate_s,
+        candidate_p50_s=candidate_s,
         low_s=None,
         high_s=None,
-        verdict=Verdict.EQUIVALENT,
+        verdict=verdict,
         words="",
         raced=True,
         per_row=False,

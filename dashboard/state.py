@@ -435,14 +435,15 @@ def submit(job: Job) -> str:
     """Queue what somebody of this session asked for; return the id by which it is followed.
 
     A page that is drawn anew while a button is pressed may hand the press over twice; the second one finds
-    the job of the first still active, and starts nothing.
+    the job of the first still active, and starts nothing. This holds for jobs whose trials say all that is
+    asked; of two others one cannot tell whether they ask the same.
 
     Raises:
         TunerError: as `Scheduler.submit`.
     """
-    asked = (job.kind, job.what, [one.to_dict() for one in job.specs], [one.spec for one in job.trials])
+    asked = (job.kind, job.what, [one.spec for one in job.trials])
     last, last_id, at = st.session_state.get(SUBMITTED, (None, "", 0.0))
-    if asked == last and time.monotonic() - at < ECHO_S and is_active(status(last_id)):
+    if job.trials and asked == last and time.monotonic() - at < ECHO_S and is_active(status(last_id)):
         return str(last_id)
     found = scheduler().submit(job)
     st.session_state[SUBMITTED] = asked, found, time.monotonic()

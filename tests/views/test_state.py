@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.run import kinds
 from core.run.job import Status
+from core.spec import spec_from_dict
 from dashboard import state
 from tests.views.conftest import TIMEOUT_S
 
@@ -29,7 +30,10 @@ def test_a_press_that_is_handed_over_twice_starts_one_job(
     monkeypatch.setattr(
         service, "status", lambda job: Status(id=job, kind="peaks", state=stage, what="peaks of the machine")
     )
-    jobs = [kinds.peaks(), kinds.peaks(), kinds.self_test()]
+    one, other = (
+        spec_from_dict({"model": {"path": "m.onnx"}, "workload": {"batch_size": size}}) for size in (1, 2)
+    )
+    jobs = [kinds.profile(asked) for asked in (one, one, other)]
     at = AppTest.from_string(PRESSES, default_timeout=TIMEOUT_S)
     at.session_state["jobs"] = jobs
     at.run()
@@ -37,3 +41,14 @@ def test_a_press_that_is_handed_over_twice_starts_one_job(
     ids = at.session_state["ids"]
     assert len(set(ids)) == started
     assert (ids[0] == ids[1]) is (stage != "COMPLETE")
+
+
+def test_jobs_that_do_not_say_all_that_is_asked_are_all_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = state.scheduler()
+    monkeypatch.setattr(service, "submit", lambda job: job.id)
+    active = Status(id="job", kind="peaks", state="RUNNING", what="peaks of this machine")
+    monkeypatch.setattr(service, "status", lambda job: active)
+    at = AppTest.from_string(PRESSES, default_timeout=TIMEOUT_S)
+    at.session_state["jobs"] = [kinds.peaks(1), kinds.peaks(2)]
+    at.run()
+    assert len(set(at.session_state["ids"])) == 2

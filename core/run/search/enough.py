@@ -138,8 +138,12 @@ def check_time(costs: SearchCosts, budget_s: float, *, share: float) -> None:
         return
     raise BudgetError(
         short_words(costs, budget_s),
-        hint=f"Give it {enough_s(costs, share=share):,} s, or let it take longer (`--extend`).",
+        hint=_give_it(costs, share),
     )
+
+
+def _give_it(costs: SearchCosts, share: float) -> str:
+    return f"Give it {enough_s(costs, share=share):,} s, or let it take longer (`--extend`)."
 
 
 def too_slow(costs: SearchCosts, budget_s: float, *, share: float) -> BudgetError:
@@ -153,7 +157,7 @@ def too_slow(costs: SearchCosts, budget_s: float, *, share: float) -> BudgetErro
     return BudgetError(
         f"A search of {budget_s:.0f} s cannot confirm anything on this model: starting a process of it took "
         f"{costs['start_s']:.1f} s.",
-        hint=f"Give it {enough_s(costs, share=share):,} s, or let it take longer (`--extend`).",
+        hint=_give_it(costs, share),
     )
 
 
