@@ -11,7 +11,7 @@ import streamlit as st  # noqa: E402
 from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
 from dashboard import address, drafts, following, format, moves, state  # noqa: E402
-from dashboard.server import gate, login  # noqa: E402
+from dashboard.server import gate, late, login  # noqa: E402
 from dashboard.widgets import access, glossary, machine_line  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
@@ -62,6 +62,7 @@ page = st.navigation(
     },
     expanded=True,  # else the last ones hide behind a button
 )
+late.drawing()
 address.arrive(page.url_path)
 if not state.is_following():
     drafts.keep()  # before the page: what was just typed survives a reload of a slow one

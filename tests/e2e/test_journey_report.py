@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
-from dashboard import demo
-from tests.e2e.conftest import PATIENCE_MS, Open, button, finished, presented, run_button, saved, visit
+from dashboard import demo, following
+from tests.e2e.conftest import PATIENCE_MS, Open, button, finished, presented, run_button, saved, until, visit
 from tests.serving import serving
 
 pytestmark = pytest.mark.e2e
@@ -96,11 +96,39 @@ def is_whole(browser: Browser, path: Path, said: str, scheme: str) -> None:
     context.close()
 
 
+def on_a_slow_line(page: Page) -> list[str | bytes]:
+    """Let what the server says arrive later than the follower looks again; return what the page asks."""
+    asked: list[str | bytes] = []
+
+    def lay(line: WebSocketRoute) -> None:
+        server = line.connect_to_server()
+
+        def later(said: str | bytes) -> None:
+            page.wait_for_timeout(3 * following.LOOK_S * 1000)
+            line.send(said)
+
+        def ask(said: str | bytes) -> None:
+            asked.append(said)
+            server.send(said)
+
+        server.on_message(later)
+        line.on_message(ask)
+
+    page.route_web_socket(re.compile("/_stcore/stream"), lay)
+    return asked
+
+
 def test_a_follower_goes_where_the_presenter_goes_and_cannot_touch(look: Open) -> None:
     visitor = look()
     address = presented(visitor)
-    follower = look("/" + address.split("://")[1].partition("/")[2])
+    follower = look("/machine")
+    asked = on_a_slow_line(follower)
+    follower.goto(address)
+    expect(follower.get_by_role("heading", name="Tune", level=1)).to_be_visible()
     visit(visitor, "Search")
+    expect(follower.get_by_role("heading", name="Search", level=1)).to_be_visible()
+    before = len(asked)  # what it had asked of Tune is answered by and by, and must not clear the page
+    until(follower, lambda: len(asked) > before + 3)
     expect(follower.get_by_role("heading", name="Search", level=1)).to_be_visible()
     chosen = visitor.locator(".st-key-search-preset").get_by_role("radio").nth(1)
     chosen.click()
