@@ -114,8 +114,9 @@ def _cell(column: Column, value: Value, zone: str) -> Any:
         value = value * 1e3
     elif column.kind == "bytes":
         value = value / _BINARY[column.unit or "MiB"]
-    tiny = 0 < abs(value) < _TINY
-    return rounded(float(value)) if column.kind in _QUANTITIES and not tiny else value
+    if column.kind not in _QUANTITIES:
+        return value
+    return float(f"{value:.4g}") if abs(value) < _TINY else rounded(float(value))
 
 
 def _config(column: Column, table: Table) -> Any:

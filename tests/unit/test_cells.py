@@ -12,8 +12,9 @@ from core.evidence.measurement import Trial, latency_summary
 from core.evidence.verdict import words
 from core.show import cells, format
 from core.show.placement import cast_lines, placement
-from core.show.table import Value, column_of
+from core.show.table import Column, Table, Value, column_of
 from core.wire.guard import MARK
+from dashboard.widgets.tables import frame
 from tests import builders
 from tests.builders import MACHINE, guarded
 from tests.reading import numbers, tells
@@ -266,3 +267,9 @@ def test_a_table_says_in_words_whether_outputs_are_right() -> None:
     assert tells(cells.outputs_words(result(**guarded(max_rel=0.3))), "⚠", MARK)
     assert cells.outputs_words(result(**guarded(not_finite=64, void=["y"]))) == cells.NOT_JUDGED
     assert cells.outputs_words(result()) == cells.outputs_words(result(guard=None)) == ""
+
+
+@pytest.mark.parametrize("seconds", [-7.12442008e-10, 4.833123e-5, 0.123456789])
+def test_a_browser_shows_a_time_with_four_digits_however_small(seconds: float) -> None:
+    of = Table(columns=[Column("self", "ms")], rows=[[seconds]])
+    assert frame(of).iloc[0, 0] == pytest.approx(float(f"{seconds * 1e3:.4g}"), rel=1e-12)
