@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -37,6 +37,7 @@ HOPELESS_UNITS = 9  # before, the spread itself is not known well enough to give
 HOPELESS_CHANCE = 0.05
 
 _NORMAL = statistics.NormalDist()
+_DRIFT_Z = _NORMAL.inv_cdf(1 - DRIFT_P / 2)
 _LARGEST_LOG = 700.0  # beyond, exp overflows
 _MEDIAN_COST = {1: 1.0, 2: 1.0, 3: 1.346, 4: 1.192}  # variance of a median, in that of a mean, normal data
 
@@ -130,21 +131,21 @@ def contrast(
     Applications in Genetics and Molecular Biology 3(1); for the widening the effective number of a
     first-order autoregression, Bayley and Hammersley (1946).
     """
-    kept = [one for one in generations if one]
+    kept = [sorted(one) for one in generations if one]
     n, rounds = len(kept), sum(map(len, kept))
     if n == 0:
         raise ValueError("a contrast needs at least one round")
-    centers = [_center(one) for one in kept]
-    middle = _center(centers)
-    noise = _noise(kept, centers, prior)
+    centers = list(map(_center, kept))
+    ordered = sorted(centers)
+    middle, within_s = _center(ordered), _within(kept)
+    noise = _noise(kept, ordered, within_s, prior)
     low = high = half = error = None
     if noise is not None:
-        error = math.sqrt(noise.variance / n) * _trimming_cost(n) * _persistence(centers)
+        error = math.sqrt(noise.variance / n) * _trimming_cost(n) * _persistence(centers, ordered)
     if noise is not None and error is not None and n >= MIN_LAUNCHES:
         reach = t_quantile(1 - (1 - CONFIDENCE) / looks / 2, noise.df) * error
         low, high = _exp(middle - reach), _exp(middle + reach)
         half = (high - low) / 2 / _exp(middle)
-    within_s = _within(kept)
     share = None if noise is None or noise.within is None else min(1.0, noise.within / noise.variance)
     return Contrast(
         ratio=_exp(middle),
@@ -153,7 +154,7 @@ def contrast(
         verdict=Verdict.of(low, high, margin),
         rounds=rounds,
         generations=n,
-        sigma=within_s if within_s is not None else _robust_deviation(centers) if n > 1 else None,
+        sigma=within_s if within_s is not None else _robust_deviation(ordered) if n > 1 else None,
         sigma_between=None if share is None or noise is None else math.sqrt((1 - share) * noise.variance),
         between_from="race" if prior is None or n >= SEEN_UNITS else prior.source,
         half_width=half,
@@ -175,11 +176,12 @@ def usual(values: Sequence[float]) -> Estimate:
     Args:
         values: one of each launch, at least one.
     """
-    n, value = len(values), _center(values)
+    n, ordered = len(values), sorted(values)
+    value = _center(ordered)
     if n < MIN_LAUNCHES:
         return Estimate(value=value, low=None, high=None)
-    error = _robust_deviation(values) * _trimming_cost(n) / math.sqrt(n)
-    half = t_quantile(1 - (1 - CONFIDENCE) / 2, _spread_df(values)) * error
+    error = _robust_deviation(ordered) * _trimming_cost(n) / math.sqrt(n)
+    half = t_quantile(1 - (1 - CONFIDENCE) / 2, _spread_df(n)) * error
     return Estimate(value=value, low=max(0.0, value - half), high=value + half)
 
 
@@ -192,11 +194,11 @@ def excess_between(generations: Sequence[Sequence[float]]) -> float | None:
     Args:
         generations: as for `contrast`.
     """
-    kept = [one for one in generations if one]
-    within = _within_center(kept)
+    kept = [sorted(one) for one in generations if one]
+    within = _within_center(kept, _within(kept))
     if len(kept) < SEEN_UNITS or within is None:
         return None
-    return _robust_deviation([_center(one) for one in kept]) ** 2 - within
+    return _robust_deviation(sorted(map(_center, kept))) ** 2 - within
 
 
 def spanning(one: Contrast, other: Contrast) -> Contrast:
@@ -281,7 +283,7 @@ def sufficient_look(units: int, looks: Sequence[int]) -> int | None:
 _MOST_PREDICTED = 100_000
 
 
-# --- estimators ----------------------------------------------------------------------------------------
+# --- estimators: of values in ascending order, so that a race sorts each generation once -----------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,16 +296,19 @@ class _Noise:
 
 
 def _noise(
-    generations: Sequence[Sequence[float]], centers: Sequence[float], prior: Prior | None
+    generations: Sequence[Sequence[float]],
+    centers: Sequence[float],
+    within_s: float | None,
+    prior: Prior | None,
 ) -> _Noise | None:
     """None where the rounds are too few, or too much alike, to show a spread."""
-    n, within = len(centers), _within_center(generations)
+    n, within = len(centers), _within_center(generations, within_s)
     if within is None:  # a prior of processes says nothing of what single rounds differ by
         prior = None
     enough = (n >= 2 or len(generations[0]) >= MIN_ROUNDS) if prior is not None else n >= MIN_UNITS
     if not enough or _all_alike(generations, centers):
         return None
-    own_df = _spread_df(centers)
+    own_df = _spread_df(n)
     own = _robust_deviation(centers) if n > 1 else None
     if prior is None or within is None:
         return _Noise(variance=(own or 0.0) ** 2, within=within, df=own_df)
@@ -327,19 +332,21 @@ def _all_alike(generations: Sequence[Sequence[float]], centers: Sequence[float])
     return _trimmed_range(generations[0]) < RESOLUTION
 
 
-def _trimmed_range(values: Sequence[float]) -> float:
-    ordered, cut = sorted(values), _cut(len(values))
+def _trimmed_range(ordered: Sequence[float]) -> float:
+    cut = _cut(len(ordered))
     return ordered[len(ordered) - cut - 1] - ordered[cut]
 
 
-def _center(values: Sequence[float]) -> float:
+def _center(ordered: Sequence[float]) -> float:
     """20 % trimmed mean; the median below five, where there is nothing to trim."""
-    n, cut = len(values), _cut(len(values))
+    n = len(ordered)
+    cut = _cut(n)
     if not cut:
-        return statistics.median(values)
-    return math.fsum(sorted(values)[cut : n - cut]) / (n - 2 * cut)
+        return ordered[n // 2] if n % 2 else (ordered[n // 2 - 1] + ordered[n // 2]) / 2
+    return math.fsum(ordered[cut : n - cut]) / (n - 2 * cut)
 
 
+@lru_cache(maxsize=1024)
 def _trimming_cost(n: int) -> float:
     """Standard error of `_center` of n normal values, in that of their mean."""
     cut = _cut(n)
@@ -355,9 +362,9 @@ def _within(generations: Sequence[Sequence[float]]) -> float | None:
     moves neither its center nor theirs, and so must not count here. From three on, each is divided by what
     the median of a chi-squared variable falls short of its mean by (Wilson and Hilferty 1931).
     """
-    kept = [one for one in generations if _spread_df(one) > 0]
-    shortfall = (lambda df: (1 - 2 / (9 * df)) ** 3) if len(kept) > 2 else (lambda _: 1.0)
-    seen = sorted((_robust_deviation(one) ** 2 / shortfall(_spread_df(one)), _spread_df(one)) for one in kept)
+    kept = [(one, df) for one in generations if (df := _spread_df(len(one))) > 0]
+    shortfall = {df: (1 - 2 / (9 * df)) ** 3 if len(kept) > 2 else 1.0 for df in {df for _, df in kept}}
+    seen = sorted([(_robust_deviation(one) ** 2 / shortfall[df], df) for one, df in kept])
     half, below = sum(df for _, df in seen) / 2, 0
     for number, (square, df) in enumerate(seen):
         below += df
@@ -368,40 +375,35 @@ def _within(generations: Sequence[Sequence[float]]) -> float | None:
     return None
 
 
-def _spread_df(values: Sequence[float]) -> int:
-    """Degrees of freedom of `_robust_deviation`."""
-    return len(values) - 2 * _cut(len(values)) - 1
+def _spread_df(n: int) -> int:
+    """Degrees of freedom of `_robust_deviation` of n values."""
+    return n - 2 * _cut(n) - 1
 
 
-def _within_center(generations: Sequence[Sequence[float]]) -> float | None:
+def _within_center(generations: Sequence[Sequence[float]], within_s: float | None) -> float | None:
     """Variance of a generation's center that its rounds cause, on average; None where it is not known."""
-    deviation = _within(generations)
-    if deviation is None:
+    if within_s is None:
         return None
-    costs = [_trimming_cost(len(one)) ** 2 / len(one) for one in generations]
-    return deviation**2 * math.fsum(costs) / len(costs)
+    costs = [_trimming_cost(n) ** 2 / n for n in map(len, generations)]
+    return within_s**2 * math.fsum(costs) / len(costs)
 
 
-def _robust_deviation(values: Sequence[float]) -> float:
+def _robust_deviation(ordered: Sequence[float]) -> float:
     """Standard deviation from the winsorised one; 0 where all that trimming leaves is one number."""
-    n, cut = len(values), _cut(len(values))
+    n = len(ordered)
     if n < 2:
         return 0.0
-    return _winsorised_deviation(sorted(values), cut) / _normal_winsorised_deviation(cut / n)
-
-
-def _winsorised_deviation(ordered: Sequence[float], cut: int) -> float:
-    n = len(ordered)
-    kept = ordered[cut : n - cut]
-    values = [kept[0]] * cut + list(kept) + [kept[-1]] * cut
-    if kept[-1] - kept[0] < RESOLUTION:
+    cut = _cut(n)
+    least, most = ordered[cut], ordered[n - cut - 1]
+    if most - least < RESOLUTION:
         return 0.0
+    values = [least] * cut + [*ordered[cut : n - cut]] + [most] * cut
     mean = math.fsum(values) / n
     offsets = [value - mean for value in values]
-    return math.sqrt(sum(map(mul, offsets, offsets)) / (n - 1))
+    return math.sqrt(sum(map(mul, offsets, offsets)) / (n - 1)) / _normal_winsorised_deviation(cut / n)
 
 
-def _persistence(values: Sequence[float]) -> float:
+def _persistence(values: Sequence[float], ordered: Sequence[float]) -> float:
     """How much wider the error of a mean is because a value resembles the one before; 1 where it does not.
 
     The autocorrelation is that of the values winsorised by 20 %, less its bias of -1/n. It counts from
@@ -411,7 +413,7 @@ def _persistence(values: Sequence[float]) -> float:
     n = len(values)
     if n < PERSISTENCE_UNITS:
         return 1.0
-    ordered, cut = sorted(values), _cut(n)
+    cut = _cut(n)
     least, most = ordered[cut], ordered[n - cut - 1]
     kept = [least if value < least else most if value > most else value for value in values]
     mean = math.fsum(kept) / n
@@ -466,7 +468,7 @@ def _drifting(log_ratios: Sequence[float]) -> bool:
     if n < DRIFT_UNITS:
         return False
     score, variance = _kendall_score(log_ratios)
-    if variance <= 0 or (abs(score) - 1) / math.sqrt(variance) < _NORMAL.inv_cdf(1 - DRIFT_P / 2):
+    if variance <= 0 or (abs(score) - 1) / math.sqrt(variance) < _DRIFT_Z:
         return False
     half = n // 2
     slope = statistics.median(log_ratios[i + n - half] - log_ratios[i] for i in range(half)) / (n - half)
@@ -478,10 +480,14 @@ def _kendall_score(values: Sequence[float]) -> tuple[int, float]:
     seen: list[float] = []
     score = 0
     for value in values:
-        score += bisect_left(seen, value) - (len(seen) - bisect_right(seen, value))
-        insort(seen, value)
-    n = len(seen)
-    loss = sum(ties * (ties - 1) * (2 * ties + 5) for ties in Counter(seen).values())
+        below = upto = bisect_left(seen, value)
+        if below < len(seen) and seen[below] == value:
+            upto = bisect_right(seen, value)
+        score += below + upto - len(seen)
+        seen.insert(below, value)
+    n, different = len(seen), Counter(seen)
+    tied = [ties for ties in different.values() if ties > 1] if len(different) < n else []
+    loss = sum(ties * (ties - 1) * (2 * ties + 5) for ties in tied)
     return score, (n * (n - 1) * (2 * n + 5) - loss) / 18
 
 
