@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import os
 import subprocess
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from core.worker.models import inspect_model
 from core.worker.session import build_session
 from core.worker.session.feeds import Feeds, make_feeds
 from tests import builders, tiny_models
+from tests.scripts import execute
 
 ENVIRONMENT = {"fingerprint": "f" * 16, "os": "Linux", "cpu": {"model": "a CPU"}, "providers": ["not kept"]}
 
@@ -91,17 +91,6 @@ def measured(path: Path, **parts: dict[str, Any]) -> Measured:
     return Measured(trial=trial_of(spec, result), info=run_info, feeds=feeds, session=built.session)
 
 
-def execute(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    (folder / "script.py").write_text(script, encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, "-W", "error", "script.py"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 DUMP = """
 np.savez("fed.npz", **{f"fed{i}": array for i, array in enumerate(feeds.values())})
 np.savez("got.npz", **{f"got{i}": array for i, array in enumerate(outputs)})
@@ -109,16 +98,17 @@ print("thread pools", options.intra_op_num_threads, sorted(session.get_providers
 """
 
 
-def run_and_compare(one: Measured, folder: Path, *, drawn: bool = False) -> str:
+def run_and_compare(one: Measured, folder: Path, *, drawn: bool = False, fresh: bool = False) -> str:
     """Execute the script and compare feeds and outputs; return the script.
 
     Args:
         one: the trial.
         folder: to run it in.
         drawn: the feeds are random: they lie in the range of the worker's, and are not theirs.
+        fresh: as for `execute`.
     """
     script = emit_python(one.trial, one.info)
-    done = execute(script + DUMP, folder)
+    done = execute(script + DUMP, folder, fresh=fresh)
     assert done.returncode == 0, done.stderr
     fed: dict[str, Any] = {}
     with np.load(folder / "fed.npz") as kept:
@@ -134,9 +124,9 @@ def run_and_compare(one: Measured, folder: Path, *, drawn: bool = False) -> str:
     return script
 
 
-def drawn_by(one: Measured, folder: Path) -> dict[str, Any]:
+def drawn_by(one: Measured, folder: Path, *, fresh: bool = False) -> dict[str, Any]:
     """What the script of `one` draws."""
-    run_and_compare(one, folder, drawn=True)
+    run_and_compare(one, folder, drawn=True, fresh=fresh)
     with np.load(folder / "fed.npz") as kept:
         return {name: kept[f"fed{i}"] for i, name in enumerate(one.feeds.arrays)}
 
@@ -183,7 +173,7 @@ def test_a_failed_trial_can_be_taken_away_as_yaml_too() -> None:
 
 def test_a_default_trial_is_reproduced(tmp_path: Path) -> None:
     one = measured(tiny_models.mlp(tmp_path / "m.onnx"))
-    values = drawn_by(one, tmp_path)["x"]
+    values = drawn_by(one, tmp_path, fresh=True)["x"]
     assert 0 <= values.min() < values.max() < 1
     assert (drawn_by(one, tmp_path)["x"] == values).all()  # the trial's seed
 

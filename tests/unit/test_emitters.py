@@ -359,6 +359,7 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
+@functools.cache
 def has_node() -> str:
     """Why no program of Node can run here; empty: one can."""
     if shutil.which("node") is None:
