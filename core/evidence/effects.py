@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class Effects:
     def at(self, codes: Codes) -> tuple[Array, Array]:
         """Return mean and standard deviation of ln(gain) of configurations."""
         means, deviations = [np.zeros(0)], [np.zeros(0)]
-        own = self._own()
+        own = self._own
         for start in range(0, len(codes), CHUNK):
             across = covariance(codes[start : start + CHUNK], self.tried, self.sizes)
             variance = own - np.einsum("ij,ij->i", across @ self.precision, across)
@@ -96,6 +96,7 @@ class Effects:
         spread = covariance(codes, codes, self.sizes) - across @ self.precision @ across.T
         return across @ self.weights, spread
 
+    @cached_property
     def _own(self) -> float:
         """The prior variance of any configuration."""
         one = np.zeros((1, self.tried.shape[1]), dtype=np.int16)
@@ -203,6 +204,7 @@ class _Looks:
         self.doubt = np.zeros(len(codes))  # variance that is added to that of looks at slow processes
         self.same_race = (self.races[:, None] == self.races[None, :]) & (self.races != "")[:, None]
         self.agree = (codes[:, None, :] == codes[None, :, :]).transpose(2, 0, 1).astype(np.float64)
+        self._noise: dict[float, Array] = {}
         self.whole = LACK_OF_FIT**2 * (self.agree.sum(axis=0) == codes.shape[1])
 
     def some(self, step: int) -> _Looks:
@@ -227,11 +229,14 @@ class _Looks:
         return found
 
     def noise(self, race: float) -> Array:
-        """How the looks err, alone and together."""
+        """How the looks err, alone and together; not to be written to."""
+        if race in self._noise:
+            return self._noise[race]
         alone = (1 - SHARED * (self.races != "")) * self.errors**2 + self.doubt + LEAST_VARIANCE
         together = SHARED * np.outer(self.errors, self.errors) + race**2
         together = together + np.outer(self.reference, self.reference)
         found: Array = np.where(self.same_race, together, 0.0) + np.diag(alone)
+        self._noise[race] = found
         return found
 
     def doubt_slow(self, sizes: Sizes) -> bool:
@@ -241,6 +246,7 @@ class _Looks:
         beyond = (precision @ self.y) * variance  # of each look, from what the others say
         slow = (beyond < -SLOW_Z * np.sqrt(variance)) & (self.errors > 0)
         self.doubt[slow] += beyond[slow] ** 2
+        self._noise.clear()
         return bool(slow.any())
 
 

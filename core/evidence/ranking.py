@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -12,15 +13,17 @@ PerRound = Mapping[Key, float]
 Interval = tuple[float, float]  # of a ratio: lower and upper bound; the baseline's is (1, 1)
 
 
-def paired(own: PerRound, other: PerRound) -> list[list[float]]:
+def paired(own: PerRound, other: PerRound, *, before: float = math.inf) -> list[list[float]]:
     """Return ln(other / own) of the rounds that both have, by generation.
 
     Args:
         own: (generation, round) -> ln(median seconds per row).
         other: of the other side.
+        before: number of the first generation that is left out.
     """
     found: dict[int, list[float]] = {}
-    for key in sorted(own.keys() & other.keys()):
+    # in the order of the race as a rule, which is cheap to sort
+    for key in sorted([one for one in own if one in other and one[0] < before]):
         found.setdefault(key[0], []).append(other[key] - own[key])
     return list(found.values())
 

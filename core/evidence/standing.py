@@ -65,10 +65,14 @@ class Standing:
         self.splits = settings.splits or len(self.looks)
         self.prior = ASSUMED  # until the race knows how long a run is
         self.medians: dict[Key, dict[tuple[int, int], float]] = {}  # process -> round -> ln(s per row)
+        self._means: dict[int, dict[tuple[int, int], float]] = {}  # contestant -> round -> over its copies
 
     def add(self, key: Key, generation: int, number: int, seconds_per_row: float) -> None:
         """Take the median of one block."""
-        self.medians.setdefault(key, {})[generation, number] = math.log(seconds_per_row)
+        at, index = (generation, number), key[0]
+        self.medians.setdefault(key, {})[at] = math.log(seconds_per_row)
+        copies = [one[at] for own, one in self.medians.items() if own[0] == index and at in one]
+        self._means.setdefault(index, {})[at] = math.fsum(copies) / len(copies)
 
     def reference(self, live: Collection[int]) -> int | None:
         """Who the others are put against: the baseline, or the anchor when the baseline has failed."""
@@ -94,13 +98,7 @@ class Standing:
             live: as for `contrasts`.
             before: number of the first generation that is not over.
         """
-        past = Standing(self.settings)
-        past.prior = self.prior
-        past.medians = {
-            key: {at: value for at, value in rounds.items() if at[0] < before}
-            for key, rounds in self.medians.items()
-        }
-        whole = past._log_ratios(racing, live)
+        whole = self._log_ratios(racing, live, before=before)
         found: dict[int, Contrast | None] = {}
         for index in self._log_ratios(racing, live):
             units = whole.get(index, [])
@@ -239,8 +237,13 @@ class Standing:
             any(one) and self._is_settled(self._contrast(one)) for one in found
         )
 
-    def _log_ratios(self, racing: Sequence[int], live: Collection[int]) -> dict[int, list[list[float]]]:
-        """Of the contestants in `racing`: ln(reference / contestant) of the rounds that both ran in."""
+    def _log_ratios(
+        self, racing: Sequence[int], live: Collection[int], *, before: float = math.inf
+    ) -> dict[int, list[list[float]]]:
+        """Of the contestants in `racing`: ln(reference / contestant) of the rounds that both ran in.
+
+        Only of generations with a number below `before`.
+        """
         reference = self.reference(live)
         if reference is None:
             return {}
@@ -249,23 +252,16 @@ class Standing:
         if not others:  # the anchor against the baseline
             others = [index for index in racing if index != reference]
         if not others:  # the anchor against itself
-            return {reference: paired(self._of((reference, 1)), self._of((reference, 0)))}
-        found = {index: paired(self._mean(index), self._mean(reference)) for index in others}
+            return {reference: paired(self._of((reference, 1)), self._of((reference, 0)), before=before)}
+        found = {index: paired(self._mean(index), self._mean(reference), before=before) for index in others}
         return {index: one for index, one in found.items() if one}
 
     def _of(self, key: Key) -> Mapping[tuple[int, int], float]:
         return self.medians.get(key, {})
 
-    def _mean(self, index: int) -> dict[tuple[int, int], float]:
+    def _mean(self, index: int) -> Mapping[tuple[int, int], float]:
         """Of each round the mean over the copies of a contestant that ran in it."""
-        copies = [rounds for key, rounds in self.medians.items() if key[0] == index]
-        if len(copies) == 1:
-            return copies[0]
-        found: dict[tuple[int, int], list[float]] = {}
-        for rounds in copies:
-            for number, value in rounds.items():
-                found.setdefault(number, []).append(value)
-        return {number: math.fsum(values) / len(values) for number, values in found.items()}
+        return self._means.get(index, {})
 
     def _contrast(self, log_ratios: Sequence[Sequence[float]]) -> Contrast:
         return contrast(log_ratios, looks=self.splits, margin=self.settings.margin, prior=self.prior)

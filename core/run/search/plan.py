@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from core.evidence.documents import SearchCosts
 from core.evidence.effects import Codes, Effects, balanced, fit, next_best
-from core.evidence.tried import FROM_MEDIANS, Stage, Tried, reference_doubts, weighed
+from core.evidence.tried import FROM_MEDIANS, Look, Stage, Tried, pooled, reference_doubts, weighed
 from core.run.search.enough import can_confirm
 from core.run.search.failures import failing, sound
 from core.spec.question import Question
@@ -265,7 +265,7 @@ def model_of(known: Known, *, spread: float = 0.0) -> Effects | None:
     doubted = reference_doubts(known.tried.values())
     for choice, one in known.tried.items():
         for look in () if one.failed else one.looks:
-            gain = gain_of(replace(one, looks=(look,)), known.question)
+            gain = _gain_of_look(look, known.question)
             if gain is not None:
                 least = spread / math.sqrt(look.launches)
                 rows.append(choice)
@@ -289,6 +289,12 @@ def model_of(known: Known, *, spread: float = 0.0) -> Effects | None:
             races.append("")
             doubts.append(0.0)
     return fit(np.array(rows, dtype=np.int16), gains, errors, races, doubts)
+
+
+def _gain_of_look(look: Look, question: Question) -> tuple[float, float | None] | None:
+    """The same of one look."""
+    gains = {name: pooled([look.gains[name]]) for name in question.objective if name in look.gains}
+    return weighed(gains, question.objective)
 
 
 def gain_of(one: Tried, question: Question) -> tuple[float, float | None] | None:
