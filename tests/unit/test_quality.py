@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -68,10 +69,13 @@ def test_a_result_without_a_grade_gets_none() -> None:
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-@pytest.mark.parametrize("busy", [None, busy_machine()])
-@pytest.mark.parametrize("half_width", [0.001, 0.02, 0.05, 0.5, None])
-@pytest.mark.parametrize("others", [(), (answer(0.002),), (answer(0.002, holds=False),)])
-def test_only_what_is_decided_on_a_quiet_machine_is_green_or_blue(
+def test_only_what_is_decided_on_a_quiet_machine_is_green_or_blue(verdict: Verdict) -> None:
+    rest = ((), (answer(0.002),), (answer(0.002, holds=False),))
+    for case in itertools.product((None, busy_machine()), (0.001, 0.02, 0.05, 0.5, None), rest):
+        is_green_or_blue_only_where_decided(verdict, *case)
+
+
+def is_green_or_blue_only_where_decided(
     verdict: Verdict, busy: Any, half_width: float | None, others: tuple[dict[str, Any], ...]
 ) -> None:
     found = quality(result(answer(half_width, verdict), *others, busy=busy, grade="A"))

@@ -497,8 +497,12 @@ def scattered(seed: int) -> list[Measured]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_what_is_named_best_is_surely_dominated_by_nothing_that_is_drawn(seed: int) -> None:
+def test_what_is_named_best_is_surely_dominated_by_nothing_that_is_drawn() -> None:
+    for seed in range(150):
+        is_dominated_by_nothing(seed)
+
+
+def is_dominated_by_nothing(seed: int) -> None:
     """In the sentence, the table, the plane, and throughput against latency alike."""
     points = scattered(seed)
     line_s = random.Random(-seed).choice([None, 0.0015, 0.002, 0.0025])
@@ -536,8 +540,12 @@ def test_what_is_named_best_is_surely_dominated_by_nothing_that_is_drawn(seed: i
         assert (marks[points.index(other)] == "? ★") == (drawn.mark == "inconclusive")
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_the_front_leaves_out_only_who_is_surely_worse_in_one_and_no_better_in_the_other(seed: int) -> None:
+def test_the_front_leaves_out_only_who_is_surely_worse_in_one_and_no_better_in_the_other() -> None:
+    for seed in range(40):
+        is_left_out_only_where_surely_worse(seed)
+
+
+def is_left_out_only_where_surely_worse(seed: int) -> None:
     points = scattered(seed)
     kept = front(points, "p95_s")
     assert kept

@@ -313,11 +313,11 @@ def _again(known: Known) -> Step | None:
     """
     spare_s = looks_end_s(known) - known.spent_s - known.fixed_s
     held = max(0, math.floor(spare_s / known.each_s) - BESIDE) if known.each_s else 0
-    doubtful = in_doubt(known)
-    raced = [choice for choice, one in known.tried.items() if _launches(one) >= _launches_most(known)]
-    most = math.ceil(len(raced) / HALVED) if _launches_most(known) > 1 else len(doubtful)
+    doubtful, launches = in_doubt(known), _launches_most(known)
+    raced = sum(_launches(one) >= launches for one in known.tried.values())
+    most = math.ceil(raced / HALVED) if launches > 1 else len(doubtful)
     choices = doubtful[: min(most, held, MOST_DOUBTFUL)]
-    if len(choices) < 2 or _launches_most(known) >= MOST_LAUNCHES or _is_flat(known, choices[0]):
+    if len(choices) < 2 or launches >= MOST_LAUNCHES or _is_flat(known, choices[0]):
         return None
     why = f"more launches of the best {len(choices)}"
     return Step(stage="screen", choices=choices, budget_s=_look_budget_s(known), why=why)
