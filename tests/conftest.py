@@ -1,5 +1,6 @@
 """Every test process is small and has no deadlines; ONNX Runtime sends nothing, set before its import."""
 
+import importlib
 import os
 from collections.abc import Iterator
 
@@ -13,6 +14,11 @@ settings.register_profile("no absolute times", deadline=None)
 settings.load_profile("no absolute times")
 
 os.environ.pop("COLUMNS", None)  # xdist sets it in its workers; text would be as wide as its own terminal
+
+with pytest.MonkeyPatch.context() as patch:
+    # Two processes test at a time: the threads that numpy starts else would wait for each other, busily.
+    patch.setenv("OPENBLAS_NUM_THREADS", "1")
+    importlib.import_module("numpy")
 
 MOST_BYTES = 1500 << 20
 
