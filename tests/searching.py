@@ -73,12 +73,16 @@ def gains(
         if large[a] and large[b]
     }
 
+    alone = [effects - effects[0] for effects in singles]
+    together = {
+        axes: effects - effects[:1] - effects[:, :1] + effects[0, 0] for axes, effects in pairs.items()
+    }
+
     def found(codes: Any) -> Any:
         total = np.zeros(len(codes))
-        for axis, effects in enumerate(singles):
-            total += (effects - effects[0])[codes[:, axis]]
-        for (a, b), effects in pairs.items():
-            both = effects - effects[:1] - effects[:, :1] + effects[0, 0]
+        for axis, own in enumerate(alone):
+            total += own[codes[:, axis]]
+        for (a, b), both in together.items():
             total += both[codes[:, a], codes[:, b]]
         return total
 
