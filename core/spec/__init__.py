@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
@@ -308,9 +308,14 @@ def asked(spec: TrialSpec, name: str) -> Value | None:
     if name == "providers":
         return tuple(provider.name for provider in value) or None
     if name in ENTRIES.values():
-        own = {k.name for k in KNOBS if ENTRIES.get(k.target) == name}
-        value = {key: text for key, text in value.items() if key not in own}
+        value = {key: text for key, text in value.items() if key not in _settings_among(name)}
     return None if value in (None, (), {}) else value
+
+
+@cache
+def _settings_among(entries: str) -> frozenset[str]:
+    """Names of the settings that are entries of `entries` themselves."""
+    return frozenset(k.name for k in KNOBS if ENTRIES.get(k.target) == entries)
 
 
 def effective(spec: TrialSpec, name: str) -> Value | None:

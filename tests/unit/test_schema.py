@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from importlib import import_module
 from typing import Any, get_type_hints
@@ -21,15 +22,25 @@ from tests.documents import errors_of
 FAILURE = {"trial": None, "state": "FAIL", "error": {"type": "SpecError", "message": "No.", "hint": "Yes."}}
 
 
+@functools.cache
+def valid() -> dict[str, Any]:
+    """The schema of all commands, valid with all of its parts."""
+    found = schema()
+    jsonschema.Draft202012Validator.check_schema(found)
+    return found
+
+
 @pytest.mark.parametrize("command", ["", *DOCUMENTS])
 def test_every_document_has_a_valid_schema(command: str) -> None:
     found = schema(command)
-    jsonschema.Draft202012Validator.check_schema(found)
+    parts = found["$defs"]
+    assert parts == {name: valid()["$defs"][name] for name in parts}
+    jsonschema.Draft202012Validator.check_schema({**found, "$defs": {}})
     failed = {"trial": None, "state": "FAIL", "error": {"type": "SpecError", "message": "No.", "hint": ""}}
     assert jsonschema.Draft202012Validator(found).is_valid(failed)
     assert not jsonschema.Draft202012Validator(found).is_valid({"nothing": "of it"})
     json.dumps(found)  # plain data
-    assert found["$defs"]
+    assert parts
 
 
 def test_every_command_that_prints_json_has_a_document() -> None:

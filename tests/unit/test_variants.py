@@ -24,6 +24,7 @@ from core.worker.make.transform import transform
 from core.worker.models import inspect_model
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
+from tests.scripts import execute
 
 
 class InProcess:
@@ -46,6 +47,18 @@ class InProcess:
     @property
     def steps(self) -> list[str]:
         return [plan["step"] for plan in self.plans]
+
+
+@pytest.fixture(autouse=True)
+def forks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a model kills ONNX Runtime is tried in a fork that has it loaded, not in a new Python."""
+    folder = tmp_path_factory.mktemp("tried")
+
+    def crashes(file: Path) -> bool:
+        load = f"ort.InferenceSession({str(file)!r}, providers=['CPUExecutionProvider'])"
+        return execute(f"import onnxruntime as ort\n{load}", folder).returncode < 0
+
+    monkeypatch.setattr("core.worker.make.transform.crashes_by_default", crashes)
 
 
 @pytest.fixture
