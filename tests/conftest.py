@@ -1,6 +1,5 @@
 """Every test process is small and has no deadlines; ONNX Runtime sends nothing, set before its import."""
 
-import gc
 import importlib
 import os
 from collections.abc import Iterator
@@ -22,12 +21,6 @@ with pytest.MonkeyPatch.context() as patch:
     importlib.import_module("numpy")
 
 MOST_BYTES = 1500 << 20
-
-
-def pytest_collection_finish() -> None:
-    """Keep the garbage collector from going through all tests and modules again and again: they stay."""
-    gc.collect()
-    gc.freeze()
 
 
 def own_bytes() -> int:
