@@ -18,6 +18,7 @@ from core.evidence.contrast import (
     hopeless,
     predicted_units,
     settled,
+    spanning,
     sufficient_look,
 )
 from core.evidence.verdict import ratio_places, ratio_text, words
@@ -349,6 +350,19 @@ def test_the_margin_decides_what_counts_as_equal():
     assert flat(rounds, margin=0.02).verdict == "FASTER"
     assert flat(rounds, margin=0.05).verdict == "EQUIVALENT"
     assert flat(shifted(0.0, sigma=0.0001), margin=0.0).verdict == "UNDECIDED"
+
+
+@pytest.mark.parametrize(("part", "verdict"), [(0.3, "FASTER"), (-0.3, "UNDECIDED")])
+def test_an_interval_that_spans_another_holds_both_and_decides(part, verdict):
+    one = contrast([[0.3, 0.31], [0.32, 0.33]])
+    other = contrast([[part, part + 0.5], [part + 0.1, part + 0.2]])
+    low, *_, high = sorted([*one.interval, *other.interval])
+    for found, middle in ((spanning(one, other), one), (spanning(other, one), other)):
+        assert found.interval == (low, high)
+        assert found.verdict == verdict
+        assert found.ratio == middle.ratio
+        assert found.half_width == pytest.approx((high - low) / 2 / middle.ratio)
+        assert found.within_half_width is found.between_half_width is None
 
 
 def test_settled_is_decided_and_narrow_and_without_drift():

@@ -85,6 +85,9 @@ def is_green_or_blue_only_where_decided(
         assert not doubtful
     if half_width == 0.001 and not doubtful:
         assert found.color == "green"
+    if busy:
+        assert found.color == "orange"
+        assert found.icon not in {one.icon for one in (*Grade, *Verdict)}
     assert (BUSY in found.reasons) == bool(busy)
 
 
@@ -109,6 +112,8 @@ def test_several_answers_are_as_good_as_the_worst_and_say_how_many_are_open() ->
 def test_bounds_alone_tell_the_precision_and_a_self_test_has_no_verdict_to_be_open() -> None:
     gain = {"ratio": 2.0, "ratio_low": 1.9, "ratio_high": 2.1, "verdict": "FASTER"}
     assert quality(result(grade="B"), [gain]).words == "C: ±5 %"  # type: ignore[union-attr]
+    for bound in ("ratio", "ratio_low", "ratio_high"):  # what lacks one has no precision
+        assert quality(result(grade="B"), [{**gain, bound: None}]).reasons == (NO_INTERVAL,)  # type: ignore[union-attr]
     test = {"half_width": 0.005, "grade": "A", "busy": None}
     assert quality(test, [test]).words == "A: ±0.5 %"  # type: ignore[union-attr]
 

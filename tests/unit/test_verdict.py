@@ -188,6 +188,24 @@ def test_too_few_rounds_have_no_interval() -> None:
     assert verdict.short(one) == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("generations", "rounds", "budget", "said"),
+    [
+        (1, 3, None, [2, 1]),  # launches that it takes, and that there were
+        (1, 3, 14, [2, 1, 14]),
+        (4, 4, None, [2, 5]),  # rounds in a launch, or launches
+        (5, 5, None, []),  # enough of both: the clock is what was too coarse
+        (4, 8, None, []),
+    ],
+)
+def test_what_has_no_interval_says_what_one_takes(
+    generations: int, rounds: int, budget: int | None, said: list[float]
+) -> None:
+    one = contrast(ratio_low=None, ratio_high=None, generations=generations, rounds=rounds)
+    why = parts({**one, "interval_budget_s": budget})[1].partition(";")[2]
+    assert numbers(why) == said
+
+
 def test_the_contrast_that_counts_comes_first() -> None:
     default = contrast(baseline="a" * 16, ratio=2.0)
     found = verdict.contrasts_of(race(contrast(), default, contrast(candidate="b" * 16)), "c" * 16)
