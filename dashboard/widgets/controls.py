@@ -93,10 +93,14 @@ def settings(record: ModelRecord) -> TrialSpec | None:
     if error is not None:
         state.report(error)
     for group, icon, is_open in GROUPS:
-        with st.expander(group, icon=icon, expanded=is_open, key=f"group.{group.lower()}"):
-            _group(group, record, spec, effects)
-    with st.expander("Advanced", icon=":material/build:", key="group.advanced"):
-        _advanced(record, effects)
+        with st.expander(
+            group, icon=icon, expanded=is_open, key=f"group.{group.lower()}", on_change="rerun"
+        ) as box:
+            if box.open:
+                _group(group, record, spec, effects)
+    with st.expander("Advanced", icon=":material/build:", key="group.advanced", on_change="rerun") as box:
+        if box.open:
+            _advanced(record, effects)
     return spec
 
 

@@ -64,8 +64,16 @@ def _cards(at: AppTest) -> list[tuple[str, Any]]:
 
 
 def widget(at: AppTest, name: str) -> Any:
-    """The field of a setting."""
-    return at.get_by_key(fields.key(name))
+    """The field of a setting; groups that are closed are opened for it."""
+    key = fields.key(name)
+    return at.get_by_key(key) if key in keys(at) else unfolded(at).get_by_key(key)
+
+
+def unfolded(at: AppTest) -> AppTest:
+    """The page with all groups of settings open: what is in a closed one is not there."""
+    for name in ("group.memory", "group.advanced"):
+        at.session_state[name] = True
+    return at.run()
 
 
 def choice(at: AppTest, key: str) -> Any:

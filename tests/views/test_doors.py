@@ -20,7 +20,7 @@ from dashboard import fields, folders, state
 from tests import libraries, tiny_models
 from tests.reading import tells
 from tests.views.conftest import APP, TIMEOUT_S
-from tests.views.page import Open, facts, lines, texts, widget
+from tests.views.page import Open, facts, keys, lines, texts, unfolded, widget
 
 WEIGHTS = "{session.model_external_initializers_file_folder_path: /etc}"
 HOSTILE = {
@@ -83,7 +83,7 @@ def test_the_switch_is_off_and_cannot_be_pressed_until_the_operator_allows_it(
 def test_a_forged_switch_is_refused_when_it_is_submitted(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page(model=mlp)
     at.session_state["knob.expert"] = True  # as after a link to a trial that was measured with it
-    at.text_area(key="knob.session_config_entries").set_value(WEIGHTS[1:-1].replace(": ", "=")).run()
+    widget(at, "session_config_entries").set_value(WEIGHTS[1:-1].replace(": ", "=")).run()
     at.button(key="run").click().run()
     assert tells(at.error[0].value, "`expert`")
     assert state.store().trials() == []
@@ -169,14 +169,14 @@ def test_libraries_are_offered_only_where_the_operator_opens_a_folder(
 ) -> None:
     key = fields.key("custom_op_libraries")
     monkeypatch.delenv(LIBRARIES_VARIABLE, raising=False)
-    assert key not in {one.key for one in open_page(model=mlp).multiselect}
+    assert key not in keys(unfolded(open_page(model=mlp)))
     (tmp_path / "libops.so").write_bytes(b"\x7fELF")
     (tmp_path / "notes.txt").write_text("no library")
     (tmp_path / "out.so").symlink_to("/etc/hostname")
     monkeypatch.setenv(LIBRARIES_VARIABLE, str(tmp_path))
     at = open_page(model=mlp)
-    assert at.multiselect(key=key).options == ["libops.so"]
-    at.multiselect(key=key).set_value(["libops.so"]).run()
+    assert widget(at, "custom_op_libraries").options == ["libops.so"]
+    widget(at, "custom_op_libraries").set_value(["libops.so"]).run()
     assert not at.exception
     values = {key: at.session_state[key]}
     asked = fields.spec_from_values(values, path="m.onnx", sha256=None, info=None)
@@ -194,7 +194,7 @@ def test_a_library_that_a_trial_brings_stays_to_be_seen_where_the_door_is_closed
     at.button(key="export.load").click().run()
     assert not at.exception
     at = at.switch_page("views/tune/page.py").run()
-    [offered] = at.multiselect(key=fields.key("custom_op_libraries")).options
+    [offered] = widget(at, "custom_op_libraries").options
     assert tells(offered, "libops.so", "aaaaaaaaaaaa")
     at.button(key="run").click().run()
     assert LIBRARIES_VARIABLE in texts(at)

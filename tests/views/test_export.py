@@ -22,7 +22,7 @@ from dashboard.__main__ import serve
 from tests import builders, tiny_models
 from tests.reading import tells
 from tests.views import invented
-from tests.views.page import Add, Open, lines, texts
+from tests.views.page import Add, Open, lines, texts, widget
 
 
 def put(record: ModelRecord, **changes: Any) -> Trial:
@@ -234,8 +234,8 @@ def test_what_was_exported_loads_back_into_the_widgets(open_page: Open, mlp: Mod
     at = open_page("tune", model=mlp)
     at.multiselect(key="knob.providers").set_value(["CUDAExecutionProvider", "CPUExecutionProvider"]).run()
     at.selectbox(key="option.CUDAExecutionProvider.use_tf32").set_value(fields.OFF)
-    at.selectbox(key="knob.enable_mem_pattern").set_value(fields.OFF)
-    at.text_area(key="knob.session_config_entries").set_value("session.disable_prepacking=1")
+    widget(at, "enable_mem_pattern").set_value(fields.OFF)
+    widget(at, "session_config_entries").set_value("session.disable_prepacking=1")
     at.number_input(key="knob.batch_size").set_value(3).run()
     at.switch_page("views/export/page.py").run()
     text = at.code[0].value
@@ -328,7 +328,7 @@ def test_bytes_that_are_no_text_are_refused(open_page: Open, mlp: ModelRecord) -
 
 def test_settings_that_cannot_be_used_are_said_instead_of_a_file(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page(model=mlp)
-    at.text_area(key="knob.session_config_entries").set_value("what?").run()
+    widget(at, "session_config_entries").set_value("what?").run()
     at.switch_page("views/export/page.py").run()
     assert lines(at, "key=value")
     assert not at.get("download_button")

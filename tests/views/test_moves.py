@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.store import ModelRecord
 from dashboard import fields, moves
-from tests.views.page import Open, click, widget
+from tests.views.page import Open, click, unfolded, widget
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_what_a_person_types_counts(open_page: Open, mlp: ModelRecord, now: list
 def test_a_late_request_does_not_take_a_reset_back(
     open_page: Open, mlp: ModelRecord, now: list[float]
 ) -> None:
-    at = open_page(model=mlp)
+    at = unfolded(open_page(model=mlp))
     at.selectbox(key="knob.enable_mem_pattern").set_value(fields.OFF).run()
     click(at, "reset.all")
     assert at.selectbox(key="knob.enable_mem_pattern").value == fields.DEFAULT

@@ -54,6 +54,7 @@ from tests.views.page import (
     status,
     table,
     texts,
+    unfolded,
     widget,
 )
 from tests.views.test_models import sent
@@ -124,7 +125,7 @@ def test_every_setting_of_the_table_is_on_the_page_with_its_help(
 ) -> None:
     monkeypatch.setenv(LIBRARIES_VARIABLE, str(tmp_path))  # else there is nothing to choose libraries from
     at = open_page(model=mlp)
-    at.get_by_key(fields.FEEDS_SOURCE).set_value(fields.IMAGES).run()
+    unfolded(at).get_by_key(fields.FEEDS_SOURCE).set_value(fields.IMAGES).run()
     apart = {"dims", "feed_values", "streams"}  # by dimension, by input, and only one value is possible
     for setting in KNOBS:
         if setting.name not in apart:
@@ -238,6 +239,23 @@ def test_settings_survive_a_visit_to_another_page(open_page: Open, mlp: ModelRec
     assert widget(at, "session.set_denormal_as_zero").value == fields.ON
 
 
+def test_what_is_set_in_a_closed_group_counts_and_stands_there_when_it_is_opened(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    name = "session.set_denormal_as_zero"
+    at = open_page(model=mlp)
+    assert fields.key(name) not in keys(at)
+    widget(at, name).set_value(fields.ON).run()
+    at.session_state["group.advanced"] = False
+    at.run()
+    assert fields.key(name) not in keys(at)
+    assert buttons(at, "chip.") == [f"chip.{name}"]
+    assert widget(at, name).value == fields.ON
+    at.session_state["group.advanced"] = False
+    click(at, f"chip.{name}")
+    assert widget(at, name).value == fields.DEFAULT
+
+
 def test_a_setting_without_effect_stays_visible_with_the_reason(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page(model=mlp)
     without = lines(at, ":material/block:", "ORT_PARALLEL")
@@ -318,23 +336,23 @@ def test_images_of_a_folder_are_fed(
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "named"),
+    ("name", "value", "named"),
     [
-        ("knob.session_config_entries", "session.nonsense=1", "session.nonsense"),
-        ("knob.session_config_entries", "what?", "key=value"),
-        ("knob.session.intra_op_thread_affinities", "1;2", "session.intra_op_thread_affinities"),
-        ("knob.image_mean", "red", "image_mean"),
+        ("session_config_entries", "session.nonsense=1", "session.nonsense"),
+        ("session_config_entries", "what?", "key=value"),
+        ("session.intra_op_thread_affinities", "1;2", "session.intra_op_thread_affinities"),
+        ("image_mean", "red", "image_mean"),
     ],
 )
 def test_settings_that_cannot_be_used_are_a_red_box_and_stop_run(
-    open_page: Open, mlp: ModelRecord, key: str, value: str, named: str
+    open_page: Open, mlp: ModelRecord, name: str, value: str, named: str
 ) -> None:
     at = open_page(model=mlp)
-    if key == "knob.image_mean":
+    if name == "image_mean":
         at.get_by_key(fields.FEEDS_SOURCE).set_value(fields.IMAGES)
         at.run()
         at.text_input(key=fields.FEEDS_PATH).set_value("/images").run()
-    at.get_by_key(key).set_value(value).run()
+    widget(at, name).set_value(value).run()
     assert not at.exception
     [error] = at.error
     assert tells(error.value, named)
