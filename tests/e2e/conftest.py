@@ -13,10 +13,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urljoin, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Error, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Locator, Page, ViewportSize, expect, sync_playwright
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
@@ -34,6 +34,8 @@ ARGUMENTS = (
     "--disable-gpu",
     "--disable-background-networking",
     "--disable-component-update",
+    # the first is a process with the browser's menus for every window; Playwright's own list is replaced
+    "--disable-features=PreloadTopChromeWebUI,Translate,MediaRouter,OptimizationHints,PaintHolding,HttpsUpgrades",
     "--no-first-run",
 )
 HOW_TO_GET_IT = (
@@ -44,7 +46,7 @@ POLICY = "Content Security Policy"  # as Chromium says what it refused
 PATIENCE_MS = 120_000.0  # a machine of two cores with much else to do
 JOB_MS = 2 * PATIENCE_MS  # what a worker has to do
 TEST_S = 900.0
-VIEWPORT = {"width": 1440, "height": 900}
+VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
 
 Open = Callable[..., Page]
 
@@ -145,9 +147,15 @@ def visitors(browser: Browser, site: Site) -> Iterator[Open]:
     log = site.home / LOG
     begun_at = log.stat().st_size
 
-    def open_it(path: str = "/", *, scheme: str = "light", width: int = VIEWPORT["width"]) -> Page:
+    def open_it(
+        path: str = "/",
+        *,
+        scheme: str = "light",
+        width: int = VIEWPORT["width"],
+        before: Callable[[Page], None] = lambda page: None,
+    ) -> Page:
         context = browser.new_context(
-            viewport={**VIEWPORT, "width": width},  # type: ignore[arg-type]
+            viewport={**VIEWPORT, "width": width},
             color_scheme=scheme,  # type: ignore[arg-type]
             reduced_motion="reduce",
             accept_downloads=True,
@@ -158,7 +166,8 @@ def visitors(browser: Browser, site: Site) -> Iterator[Open]:
         page.on("request", lambda request: requests.append(request.url))
         page.on("websocket", lambda socket_: requests.append(socket_.url))
         page.on("console", lambda said: refused.append(said.text) if POLICY in said.text else None)
-        page.goto(site.url + path)
+        before(page)
+        page.goto(urljoin(site.url, path))
         expect(page.get_by_test_id("stHeading").first).to_be_visible()
         finished(page)
         return page

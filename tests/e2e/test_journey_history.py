@@ -18,9 +18,7 @@ from tests.e2e.conftest import (
     keyed,
     named,
     recorded,
-    show,
     until,
-    visit,
 )
 
 HEAD_PX, ROW_PX = 35, 35
@@ -100,10 +98,7 @@ def test_star_label_brush_save_and_compare(open_browser: Open, site: Site) -> No
 
 def test_a_trial_is_deleted_after_a_question(open_browser: Open, site: Site) -> None:
     trial = recorded(site.store).slower
-    page = open_browser()
-    show(page, trial)
-    visit(page, "History")
-    page.goto(f"{page.url.split('?')[0]}?trial={trial.id}")
+    page = open_browser(f"/history?trial={trial.id}")
     expect(page.locator(".st-key-history-detail")).to_be_visible()
     finished(page)
     button(page, "history.delete").click()

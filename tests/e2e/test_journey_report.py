@@ -96,9 +96,8 @@ def is_whole(browser: Browser, path: Path, said: str, scheme: str) -> None:
     context.close()
 
 
-def on_a_slow_line(page: Page) -> list[str | bytes]:
-    """Let what the server says arrive later than the follower looks again; return what the page asks."""
-    asked: list[str | bytes] = []
+def lay_a_slow_line(page: Page, asked: list[str | bytes]) -> None:
+    """Let what the server says arrive later than the follower looks again, and note what the page asks."""
 
     def lay(line: WebSocketRoute) -> None:
         server = line.connect_to_server()
@@ -115,15 +114,13 @@ def on_a_slow_line(page: Page) -> list[str | bytes]:
         line.on_message(ask)
 
     page.route_web_socket(re.compile("/_stcore/stream"), lay)
-    return asked
 
 
 def test_a_follower_goes_where_the_presenter_goes_and_cannot_touch(look: Open) -> None:
     visitor = look()
     address = presented(visitor)
-    follower = look("/machine")
-    asked = on_a_slow_line(follower)
-    follower.goto(address)
+    asked: list[str | bytes] = []
+    follower = look(address, before=lambda page: lay_a_slow_line(page, asked))
     expect(follower.get_by_role("heading", name="Tune", level=1)).to_be_visible()
     visit(visitor, "Search")
     expect(follower.get_by_role("heading", name="Search", level=1)).to_be_visible()

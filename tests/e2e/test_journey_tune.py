@@ -161,8 +161,7 @@ def headings(page: Page) -> Locator:
 
 def test_a_result_survives_reload_link_and_back_and_leads_to_why(open_browser: Open, site: Site) -> None:
     results = recorded(site.store)
-    page = open_browser()
-    show(page, results.slower)
+    page = open_browser(f"/?trial={results.slower.id}")
     value = p50(page)
     expect(number(page, "intra_op_num_threads")).to_have_value("1")
     page.reload()
