@@ -44,7 +44,7 @@ lint: $(VENV)/.dev ## ruff: rules and format
 	@$(BIN)/ruff format --check .
 
 types: $(VENV)/.dev ## mypy --strict on core, dashboard and benchmarks
-	@$(BIN)/mypy
+	@$(BIN)/mypy --num-workers 2
 	@MYPYPATH=. $(BIN)/mypy --explicit-package-bases benchmarks
 
 layers: $(VENV)/.dev ## import-linter: who may import whom
