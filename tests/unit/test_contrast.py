@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from core.evidence.contrast import (
     ASSUMED,
     Prior,
+    _chance_of_verdict,
+    _kendall_score,
     contrast,
     excess_between,
     hopeless,
@@ -20,8 +22,9 @@ from core.evidence.contrast import (
     settled,
     spanning,
     sufficient_look,
+    usual,
 )
-from core.evidence.verdict import ratio_places, ratio_text, words
+from core.evidence.verdict import MIN_LAUNCHES, ratio_places, ratio_text, words
 from core.spec.effort import EFFORTS
 from tests.races import noise
 
@@ -389,6 +392,40 @@ def test_drift_must_be_significant_and_matter():
     assert not flat([0.1] * 64).drifting
 
 
+def test_a_large_difference_that_stays_is_no_drift():
+    assert not flat([1.0 + 0.01 * i / 64 for i in range(64)]).drifting
+
+
+@pytest.mark.parametrize(
+    ("values", "score", "variance"),
+    [
+        # pairs in rising order less those in falling order; (n (n-1) (2n+5) - the ties' same) / 18
+        ([1.0, 2.0, 3.0, 4.0, 5.0], 10, 5 * 4 * 15 / 18),
+        ([5.0, 4.0, 3.0, 2.0, 1.0], -10, 5 * 4 * 15 / 18),
+        ([2.0, 1.0, 3.0, 5.0, 4.0], 6, 5 * 4 * 15 / 18),
+        ([1.0, 1.0, 2.0, 3.0], 5, (4 * 3 * 13 - 2 * 1 * 9) / 18),
+        ([3.0, 1.0, 3.0, 3.0, 2.0], -1, (5 * 4 * 15 - 3 * 2 * 11) / 18),
+    ],
+)
+def test_the_score_of_a_drift_is_the_one_worked_out_by_hand(values, score, variance):
+    assert _kendall_score(values) == (score, pytest.approx(variance))
+
+
+def test_the_chance_of_a_verdict_grows_with_what_is_left_and_is_the_same_for_both_sides():
+    now = flat(shifted(0.05, 16, 0.2), looks=4)
+    chances = [_chance_of_verdict(now, 4, left) for left in (0, 20, 200, 2000)]
+    assert chances == sorted(chances)
+    assert 0 <= chances[0] < chances[-1] <= 1
+    mirrored = replace(now, ratio=1 / now.ratio)
+    assert [_chance_of_verdict(mirrored, 4, left) for left in (0, 20, 200)] == pytest.approx(chances[:3])
+
+
+def test_that_no_difference_will_be_shown_is_a_verdict_too():
+    now = replace(flat(noise(16, 0.02), looks=4), ratio=1.0)
+    assert _chance_of_verdict(now, 4, 2000) > 0.99
+    assert _chance_of_verdict(replace(now, margin=1e-6), 4, 2000) < 0.9  # then only a difference is one
+
+
 def test_giving_up_takes_wide_units_and_an_end_too_near():
     def give_up(units, left=16):
         return hopeless(flat(units, looks=4), looks=4, left=left)
@@ -418,6 +455,18 @@ def test_what_was_known_before_the_race_makes_the_end_nearer():
     found = replace(contrast([[x] * 2 + [x + 0.001] for x in noise(12, 0.3)], looks=8), ratio=1.1)
     assert hopeless(found, looks=8, left=10)
     assert not hopeless(replace(found, df=found.df + 60), looks=8, left=10)
+
+
+def test_a_usual_launch_has_the_interval_worked_out_by_hand():
+    few = usual([1.0, 2.0, 6.0][: MIN_LAUNCHES - 1])
+    assert (few.value, few.low, few.high) == (1.0, None, None)
+    assert usual([1.0, 2.0, 6.0][:MIN_LAUNCHES]).high is not None
+    found = usual([1.0, 2.0, 3.0, 4.0])  # nothing is trimmed: a median, whose variance is 1.192 of a mean's
+    half = 3.18245 * math.sqrt(5 / 3) * math.sqrt(1.192 / 4)
+    assert found.value == 2.5
+    assert (found.low, found.high) == pytest.approx((2.5 - half, 2.5 + half), rel=1e-4)
+    near = usual([101.0, 102.0, 103.0, 104.0])
+    assert (near.low, near.high) == pytest.approx((102.5 - half, 102.5 + half))
 
 
 # --- how long it takes ----------------------------------------------------------------------------------

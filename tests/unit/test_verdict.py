@@ -16,6 +16,7 @@ from core.evidence.verdict import (
     NOT_KNOWN,
     Verdict,
     is_rejected,
+    measurably,
     measured,
     parts,
     precision_text,
@@ -78,6 +79,31 @@ def race(*contrasts: dict[str, Any], **result: Any) -> Comparison:
 
 def trials(**changes: Any) -> list[Trial]:
     return [builders.trial(name * 16, **({"result": {}} | changes)) for name in "cba"]
+
+
+# --- what an interval says ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "says", "sure"),
+    [
+        (1.1, 1.2, "FASTER", "FASTER"),
+        (0.8, 0.9, "SLOWER", "SLOWER"),
+        (0.9, 1.1, "UNDECIDED", None),
+        (1.0, 1.1, "UNDECIDED", None),  # 1 itself is no difference
+        (0.9, 1.0, "UNDECIDED", None),
+        (1 / 1.02, 1.02, "EQUIVALENT", None),  # the margin itself is within
+        (1.005, 1.01, "EQUIVALENT", "FASTER"),
+        (0.99, 0.995, "EQUIVALENT", "SLOWER"),
+        (None, 1.2, "UNDECIDED", None),
+        (1.1, None, "UNDECIDED", None),
+    ],
+)
+def test_an_interval_decides_and_its_ends_count(
+    low: float | None, high: float | None, says: str, sure: str | None
+) -> None:
+    assert Verdict.of(low, high, 0.02) == says
+    assert measurably({"ratio_low": low, "ratio_high": high}) == sure
 
 
 # --- the card -----------------------------------------------------------------------------------------------

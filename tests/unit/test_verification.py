@@ -65,6 +65,7 @@ def test_its_interval_holds_the_truth_as_often_as_it_says() -> None:
     [
         (gain(1.41), "HOLDS", "within 5 %"),
         (gain(1.10), "DIFFERS", "1.10× here, 1.42× recorded"),
+        (gain(1.10), "DIFFERS", "less than recorded"),
         (gain(1.70), "DIFFERS", "more than recorded"),
         (gain(1.40, width=0.2), "UNDECIDED", "may be the same or not"),
         (Gain(ratio=1.1, low=None, high=None), "UNDECIDED", "has no interval"),
@@ -125,7 +126,24 @@ def test_the_whole_is_as_good_as_its_worst_part() -> None:
     assert state(targets=["MET", "UNKNOWN"]) == "UNDECIDED"
 
 
+def test_a_change_counts_and_is_enough_where_nothing_else_was_asked() -> None:
+    holds, slower, unclear = (judged(gain(now, width=0.02)) for now in (1000, 800, 950))
+    assert state(transfers=[], change=holds) == "CONFIRMED"
+    assert state(transfers=[], change=slower) == "FAILED"
+    assert state(transfers=[], change=unclear) == "UNDECIDED"
+    assert state(change=unclear) == "UNDECIDED"
+    assert state(transfers=[transfer("x", RECORDED, None)], change=holds) == "UNDECIDED"
+
+
 def test_the_third_answer_tells_the_worst_first() -> None:
+    kinds = [gain(1.41), None, gain(1.4, width=0.3), gain(1.1)]
+    found = [transfer("x", RECORDED, one) for one in kinds]
+    assert [fastness(found[: n + 1], otherwise="").state for n in range(4)] == [
+        "HOLDS",
+        "NOT_MEASURED",
+        "UNDECIDED",
+        "DIFFERS",
+    ]
     found = [transfer("the default", RECORDED, gain(1.41)), transfer("`old`", RECORDED, gain(1.1))]
     assert fastness(found, otherwise="").why.startswith("Against `old`: 1.10× here")
     nothing = fastness([], otherwise="Nothing was recorded.")
@@ -186,6 +204,20 @@ def test_gains_are_read_with_the_default_first() -> None:
 )
 def test_gains_that_make_no_sense_are_none(listed: Any) -> None:
     assert recorded_gains(listed) == []
+
+
+@pytest.mark.parametrize(
+    "rejected",
+    [{"holds": False, "holds_reason": "why"}, {"holds": False}, {"grade": "F"}, {"contradicted": True}],
+)
+def test_a_gain_that_was_rejected_is_read_with_its_doubt(rejected: dict[str, Any]) -> None:
+    kept = {"ratio": 0.5, "ratio_low": 0.4, "ratio_high": 0.6}
+    plain = {"holds": True, "grade": "A", "contradicted": False}
+    [sound] = recorded_gains([kept | plain])
+    [doubted] = recorded_gains([kept | plain | rejected])
+    assert (sound.ratio, sound.low, sound.high, sound.doubt) == (0.5, 0.4, 0.6, "")
+    assert doubted.doubt
+    assert rejected.get("holds_reason", doubted.doubt) == doubted.doubt
 
 
 def test_it_is_plain_data() -> None:
