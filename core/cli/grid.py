@@ -160,6 +160,9 @@ def _cut(text: str, width: int) -> str:
     if len(text) <= width:
         return text
     first = fold(text, width - 2)[0]
+    longer = fold(text, width - 1)[0].rstrip(",;")  # a word is not left out for the sake of its comma
+    if len(first) < len(longer) <= width - 2:
+        return f"{longer} …"
     return f"{first} …" if text[len(first)] == " " else f"{text[: width - 1].rstrip(' ,')}…"
 
 

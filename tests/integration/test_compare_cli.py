@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +195,13 @@ def race(**ratios: tuple[float | None, float | None]) -> Comparison:
         ((0.975, 1.05), False, True),
         ((0.90, 0.979), True, False),
         ((0.90, 0.985), False, True),
+        ((0.985, 0.995), False, False),  # surely slower, and by less
+        ((0.9802, 1.05), False, True),
+        ((1 / 1.02, 1.05), False, False),  # the limit itself is allowed
+        ((0.90, 1 / 1.02), False, True),
         ((None, None), False, True),
+        ((None, 0.9), False, True),
+        ((0.9, None), False, True),
     ],
 )
 def test_a_limit_is_broken_held_or_open(
@@ -212,6 +219,12 @@ def test_a_doubtful_verdict_and_a_missing_one_leave_the_limit_open(doubt: dict[s
     found.result["contrasts"][0] |= doubt
     del found.result["contrasts"][1]
     assert held(found, 0.02) == Limit(limit=0.02, passed=False, broken=[], open=["one", "two"])
+
+
+def test_each_of_several_is_judged_and_what_they_are_put_against_is_not() -> None:
+    found = held(race(open=(0.5, 1.5), broken=(0.5, 0.6), held=(1.1, 1.2)), 0.02)
+    assert found == Limit(limit=0.02, passed=False, broken=["broken"], open=["open"])
+    assert held(replace(race(one=(1.1, 1.2)), result={"contrasts": []}), 0.02).open == ["one"]
 
 
 def test_an_answer_is_unsure_when_undecided_or_rejected() -> None:

@@ -254,3 +254,16 @@ def test_a_file_works_out_its_own_columns_only() -> None:
     assert set(asked) == {"file"}
     assert md_text(table).count("\n") == 3
     assert asked.count("screens") == 2  # once for each row
+
+
+@pytest.mark.parametrize(
+    ("width", "left"),
+    [
+        (28, "outputs differ; busy machine"),
+        (18, "outputs differ; …"),
+        (16, "outputs differ …"),
+        (15, "outputs …"),
+    ],
+)
+def test_a_line_is_cut_behind_a_whole_word_and_not_for_its_comma(width: int, left: str) -> None:
+    assert grid._cut("outputs differ; busy machine", width) == left
