@@ -1,4 +1,5 @@
-// What Streamlit's own markup leaves out for screen readers and keyboards; ours cannot say it elsewhere.
+// What Streamlit's own markup leaves out for screen readers and keyboards, and the colours of its plots; ours
+// cannot say it elsewhere.
 function mend() {
   // groups of the navigation stand between a list and its items: neither is a list to a reader
   for (const one of document.querySelectorAll('[data-testid="stSidebarNavItems"], [data-testid="stSidebarNavItems"] li')) {
@@ -18,8 +19,20 @@ function soon() {
   requestAnimationFrame(() => { waits = false; mend() })
 }
 
+// Streamlit 1.67 keeps the colours that a plot was first drawn in: on a page that turns dark, its texts would
+// stay dark too. What was typed and what is measured outlive a reload.
+const paper = () => getComputedStyle(document.querySelector('[data-testid="stApp"]')).backgroundColor
+
+function followScheme() {
+  const drawn = paper()
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTimeout(() => {
+    if (paper() !== drawn && document.querySelector(".js-plotly-plot")) location.reload()
+  }, 500))
+}
+
 export default function () {
   if (window.ortuneMends) return
+  followScheme()
   window.ortuneMends = new MutationObserver(soon)
   window.ortuneMends.observe(document.body, { childList: true, subtree: true })
   soon()

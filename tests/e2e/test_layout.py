@@ -12,6 +12,7 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import Verdict
 from core.store import Store
 from tests.builders import busy_machine
+from tests.e2e import reading
 from tests.e2e.conftest import (
     JOB_MS,
     Open,
@@ -19,6 +20,7 @@ from tests.e2e.conftest import (
     button,
     finished,
     named,
+    number,
     set_number,
     show,
 )
@@ -173,6 +175,13 @@ def test_run_stands_at_one_place_on_one_row_with_everything_that_the_bar_may_say
             assert seen["row"] < 8, f"Run is not in the row of the title at {width} px"
             tops.add((round(seen["top"]), round(seen["right"])))
     assert len(tops) == 1
+
+    reading.plots(page, 1)
+    with page.expect_event("load"):  # of the same page: its plots keep the colours that they were drawn in
+        page.emulate_media(color_scheme="dark")
+    expect(number(page, "intra_op_num_threads")).to_have_value("1")
+    reading.plots(page, 1)
+    assert reading.bad_plots(page) == []
 
 
 def test_on_a_narrow_screen_the_settings_are_a_drawer_and_run_is_at_the_bottom(
