@@ -319,3 +319,44 @@ class TestBlocks:
         (block, *_) = races.record([0.001], generations=1, rounds=1).blocks
         told = replace(block, latencies_s=latencies_s, counters=races.counters(**counters))
         assert void_reason(told) == reason
+
+
+class TestRivals:
+    """An elimination round of a search: candidates against the leader among them; the default is none."""
+
+    @staticmethod
+    def of(factors: dict[int, float], generations: int, **how: Any) -> Standing:
+        effort = Effort(name="quick", target=0.03, budget_s=30, looks=LOOKS, rivals=True)
+        one = standing(effort=effort)
+        fill(one, factors, generations, **how)
+        return one
+
+    def test_the_leader_is_the_fastest_candidate_and_the_others_stand_to_it(self):
+        one = self.of({0: 1.0, 1: 0.9, 2: 0.5, 3: 0.6}, 8)
+        leader, against = one.rivals([0, 1, 2, 3], {0, 1, 2, 3})
+        assert leader == 2
+        assert {index: round(found.ratio, 1) for index, found in against.items()} == {1: 0.6, 3: 0.8}
+        assert {found.verdict for found in against.values()} == {"SLOWER"}
+        assert one.rivals([0], {0}) == (None, {})
+
+    def test_their_intervals_share_the_confidence(self):
+        two = self.of({0: 1.0, 1: 0.5, 2: 0.51}, 8).rivals([0, 1, 2], {0, 1, 2})[1][2]
+        three = self.of({0: 1.0, 1: 0.5, 2: 0.51, 3: 0.7}, 8)
+        of_three = three.rivals([0, 1, 2, 3], {0, 1, 2, 3})[1][2]
+        assert of_three.ratio_low < two.ratio_low < two.ratio_high < of_three.ratio_high  # type: ignore[operator]
+
+    def test_at_a_look_whoever_is_surely_slower_leaves_and_the_default_stays(self):
+        one = self.of({0: 1.0, 1: 0.5, 2: 0.503, 3: 0.7}, 8, between=0.01)
+        racing = [0, 1, 2, 3]
+        assert one.still_open(racing, 8, 1, set(racing)) == [0, 1, 2]
+        assert one.still_open(racing, 7, 1, set(racing)) == racing
+
+    def test_it_ends_where_only_equals_are_left_where_looks_or_time_end_and_not_before(self):
+        clear, equal = self.of({0: 1.0, 1: 0.5, 2: 0.7}, 8), self.of({0: 1.0, 1: 0.5, 2: 0.501}, 8)
+        assert [stop(one, [0, 1, 2], 8) for one in (clear, equal)] == ["decided", "decided"]
+        assert stop(clear, [0, 1, 2], 7) is None  # no look
+        assert stop(clear, [0, 1, 2], 7, left=0) == "budget"
+        open_ = self.of({0: 1.0, 1: 0.5, 2: 0.52}, 8, between=0.05)
+        assert stop(open_, [0, 1, 2], 8) is None
+        assert stop(open_, [0, 1, 2], LOOKS[-1]) == "rounds"
+        assert stop(self.of({0: 1.0}, 8), [0], 8) is None  # nobody but the default
