@@ -15,6 +15,7 @@ from core.evidence.contrast import (
     Prior,
     _chance_of_verdict,
     _kendall_score,
+    _persistence,
     contrast,
     excess_between,
     hopeless,
@@ -74,6 +75,18 @@ def test_rounds_that_resemble_the_one_before_widen_the_interval():
     assert same.half_width <= plain.half_width  # never narrower than independent rounds
     error = 2.0227 * 0.6419 / (0.6 * math.sqrt(64))  # t with 39 degrees; of a winsorised normal
     assert math.log(same.ratio_high / same.ratio) == pytest.approx(error, rel=0.02)
+
+
+def test_how_much_wider_is_the_one_worked_out_by_hand():
+    blocks = ([0.0] * 4 + [1.0] * 4) * 2  # of 15 pairs 12 agree: 9/16 of the squares, and 1/16 for the bias
+    correlation = 9 / 16 + 1 / 16
+    expected = math.sqrt((1 + correlation) / (1 - correlation))
+    assert _persistence(blocks, sorted(blocks)) == pytest.approx(expected)
+    wild = [-90.0, *blocks[1:-1], 90.0]  # the extreme fifth counts as the next
+    assert _persistence(wild, sorted(wild)) == pytest.approx(expected)
+    weak = [0.0, 0.0, 1.0, 1.0] * 4  # 8 of 15 agree: 2/16, less than 1/4, which is luck
+    assert _persistence(weak, sorted(weak)) == 1.0
+    assert _persistence(blocks[:15], sorted(blocks[:15])) == 1.0  # too few to tell
 
 
 def test_sigma_is_the_deviation_of_one_round_whatever_the_outliers():
