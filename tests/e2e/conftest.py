@@ -244,8 +244,9 @@ def at_page(page: Page, name: str) -> None:
 
 
 def finished(page: Page) -> None:
-    """Wait until the page is drawn to its end: what opens before is closed by what is still to come."""
+    """Wait until the page is drawn to its end, and styled: what opens before is closed by what comes."""
     page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+    expect(page.locator(":root")).to_have_css("--styled", "1")
 
 
 def until(page: Page, holds: Callable[[], bool]) -> None:
