@@ -6,7 +6,7 @@ import streamlit as st
 
 from core.run.job import Status
 from dashboard import polling, state
-from dashboard.widgets.queue_text import bar
+from dashboard.widgets.queue_text import progress
 
 
 def draw(
@@ -31,7 +31,7 @@ def draw(
         now = state.status(job.id)
         if now is None or not state.is_active(now):
             st.rerun()
-        share, text = bar(now, what)
+        share, text = progress(now, what)
         st.progress(share, text=text)
         st.button(
             "Cancel",

@@ -19,7 +19,7 @@ from core.wire.provenance import thread_advice
 from dashboard import format, state
 from dashboard.charts import machine_charts
 from dashboard.widgets import plots, results, tables
-from dashboard.widgets.queue_text import bar
+from dashboard.widgets.queue_text import progress
 
 REFRESH_S = 10.0  # other servers and the command line measure too; a look into a folder costs nothing
 OWN_REFRESH_S = 5.0  # while a job of this session runs; the page of a race looks more often itself
@@ -81,7 +81,7 @@ def _own(own: Status, page: str, query: dict[str, str]) -> None:
     """What this session has started, on whichever page: how far it is, and the way to it."""
     words, icon, color = _OWN[own.state]
     st.badge(words, icon=icon, color=color)  # type: ignore[arg-type] # a colour of the table
-    text = f"  \n{bar(own, 'yours')[1]}" if state.is_active(own) else ""
+    text = f"  \n{progress(own, 'yours')[1]}" if state.is_active(own) else ""
     st.caption(f"{format.plain(own.what)}{text}")
     st.page_link(page, label="Show it", icon=":material/arrow_forward:", query_params=query)
 

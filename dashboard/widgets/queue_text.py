@@ -6,7 +6,7 @@ from core.run.job import WAITING_QUIET, Status
 from dashboard import format
 
 
-def bar(status: Status, what: str) -> tuple[float, str]:
+def progress(status: Status, what: str) -> tuple[float, str]:
     """Share and text for a progress bar, while `what` ("this race") waits or runs."""
     if status.state == "WAITING":
         return 0.0, waiting_text(status, what)

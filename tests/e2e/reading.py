@@ -94,6 +94,46 @@ BEYOND = """
   .filter(px => px > 0)
 """
 
+# What the first screen is spent on: share of pictures and tables, top of the first one, words, controls.
+FIRST_SCREEN = """
+() => {
+  const seen = one => {
+    let { left, right, top, bottom } = one.getBoundingClientRect()
+    for (let at = one.parentElement; at; at = at.parentElement) {
+      if (getComputedStyle(at).overflowY === 'visible') continue
+      const box = at.getBoundingClientRect()
+      left = Math.max(left, box.left), right = Math.min(right, box.right)
+      top = Math.max(top, box.top), bottom = Math.min(bottom, box.bottom)
+    }
+    left = Math.max(left, 0), right = Math.min(right, innerWidth)
+    top = Math.max(top, 0), bottom = Math.min(bottom, innerHeight)
+    const drawn = one.checkVisibility({ visibilityProperty: true, opacityProperty: true })
+    if (!drawn || right - left <= 1 || bottom - top <= 1) return null
+    return { top, area: (right - left) * (bottom - top) }
+  }
+  const PICTURES = '.js-plotly-plot, [data-testid="stDataFrame"], [data-testid="stTable"], ' +
+    '[data-testid="stEChartsChart"], [data-ortune="picture"]'
+  const UNSAID = 'style, script, [data-testid="stIconMaterial"]'
+  const main = document.querySelector('[data-testid="stMain"]')
+  const all = selector => [...main.querySelectorAll(selector)]
+  const pictures = all(PICTURES).filter(one => !one.parentElement.closest(PICTURES)).map(seen).filter(Boolean)
+  const texts = document.createTreeWalker(main, NodeFilter.SHOW_TEXT)
+  let words = 0
+  while (texts.nextNode()) {
+    const said = texts.currentNode.textContent.trim(), one = texts.currentNode.parentElement
+    if (!said || one.closest(PICTURES) || one.closest(UNSAID)) continue
+    if (seen(one)) words += said.split(/\\s+/).length
+  }
+  const fields = 'button, input:not([type=hidden]), textarea, select, a[href], [role=slider]'
+  const controls = all(fields).filter(one => !one.closest(PICTURES) && one.tabIndex >= 0 && seen(one)).length
+  return {
+    share: pictures.reduce((sum, one) => sum + one.area, 0) / (innerWidth * innerHeight),
+    first: pictures.length ? Math.min(...pictures.map(one => one.top)) : null,
+    words, controls,
+  }
+}
+"""
+
 READ_OUT = """
 () => [...document.querySelectorAll('[aria-label]')].map(one => one.getAttribute('aria-label'))
 """

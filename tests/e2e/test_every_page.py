@@ -25,7 +25,7 @@ PLOTS = {
     "History": 0,
     "Export": 0,
 }
-ACTION = ", ".join(f".st-key-{key} button:visible" for key in ("head-action", "search-run", "compare-run"))
+ACTION = ", ".join(f".st-key-{key} button:visible" for key in ("bar-action", "search-run", "compare-run"))
 HAVE_ACTION = (
     "Search",
     "Compare",

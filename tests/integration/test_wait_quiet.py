@@ -33,7 +33,7 @@ from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
 from core.wire.errors import Cancelled
-from dashboard.widgets.queue_text import bar
+from dashboard.widgets.queue_text import progress
 from tests.command_line import CommandLine
 
 WAIT_S = 120
@@ -313,7 +313,7 @@ QUIET = status(stage=WAITING_QUIET, text="yes uses 1.2 cores, 4 s of at most 5 m
 
 def test_the_wait_is_told_in_words() -> None:
     assert describe(QUIET) == "race of 2: waiting for quiet: yes uses 1.2 cores, 4 s of at most 5 min"
-    share, text = bar(QUIET, "this race")
+    share, text = progress(QUIET, "this race")
     assert share == 0.0
     assert text == "Waiting for the machine to be quiet: yes uses 1.2 cores, 4 s of at most 5 min"
 

@@ -22,7 +22,7 @@ from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_err
 from dashboard import address, fields, format, state
 from dashboard.views.accuracy import results as accuracy_results
 from dashboard.views.accuracy.found import Evaluated, Request, find, offered, out_of_reach, record_name
-from dashboard.widgets import controls, dataset, earlier, head, job_box
+from dashboard.widgets import controls, dataset, earlier, frame, job_box
 
 # keys of the session
 CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
@@ -43,7 +43,8 @@ MOST_ROWS = 4096  # at once
 
 
 def page() -> None:
-    action = head.draw("Accuracy")
+    bar = frame.bar("Accuracy")
+    action = bar.action
     st.caption(
         "How often a model is right on labelled data, with 95 % intervals; and whether a variant is worse "
         "than the original on the very same rows."

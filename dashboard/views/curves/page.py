@@ -28,7 +28,7 @@ from dashboard.charts.curve_charts import Ghost
 from dashboard.views.curves import results as curve_results
 from dashboard.views.curves import varied
 from dashboard.views.curves.shown import ACTIVE, Shown
-from dashboard.widgets import controls, earlier, going_on, head, live_text, plots, race_results, report
+from dashboard.widgets import controls, earlier, frame, going_on, live_text, plots, race_results, report
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
@@ -43,7 +43,8 @@ APPLIED = "curves.applied"  # the linked sweep whose settings were loaded
 
 
 def page() -> None:
-    action = head.draw("Curves")
+    bar = frame.bar("Curves")
+    action = bar.action
     st.caption(
         "Vary one or two settings, keep the others as they are on Tune, and see where the sweet spot lies. "
         "All points race in the same rounds, beside ONNX Runtime's default."

@@ -19,7 +19,7 @@ from core.wire.guard import MARK, WARNING, breach
 from core.wire.units import size
 from dashboard import address, format, state
 from dashboard.views.export import bundling, verifying
-from dashboard.widgets import head, results
+from dashboard.widgets import frame, results
 
 CURRENT = "current"
 SOURCE = "export.source"
@@ -32,7 +32,8 @@ MOST_BYTES = 64 << 20  # of a model that travels through the server's memory
 
 
 def page() -> None:
-    action = head.draw("Export")
+    bar = frame.bar("Export")
+    action = bar.action
     state.show_kept_error()
     if verifying.JOB_PARAM in st.query_params:
         st.session_state.setdefault(TABS, VERIFY)

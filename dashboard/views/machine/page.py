@@ -10,15 +10,16 @@ from core.run import kinds
 from core.run.job import Status
 from core.wire.errors import StoreError, TunerError
 from dashboard import state
-from dashboard.widgets import head, machine_line, peaks
-from dashboard.widgets.queue_text import bar
+from dashboard.widgets import frame, machine_line, peaks
+from dashboard.widgets.queue_text import progress
 
 OWN = "machine.self_test"  # id of the self-test that this session started, until its end was shown
 KIND = "self-test"
 
 
 def page() -> None:
-    action = head.draw("Machine")
+    bar = frame.bar("Machine")
+    action = bar.action
     state.show_kept_error()
     try:
         environment = state.environment()
@@ -111,7 +112,7 @@ def _live(job: str) -> None:
     if status is None or not state.is_active(status):
         st.rerun()  # one full run draws the answer and ends the polling
     with st.container(border=True, key="machine.live"):
-        share, text = bar(status, "this test")
+        share, text = progress(status, "this test")
         st.progress(share, text=text)
         st.button(
             "Cancel",

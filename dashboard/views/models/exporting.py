@@ -22,7 +22,7 @@ from dashboard import format, polling, state
 from dashboard.folders import allowed_path
 from dashboard.server import upload
 from dashboard.widgets import tables
-from dashboard.widgets.queue_text import bar
+from dashboard.widgets.queue_text import progress
 
 PLACE = "export"  # where errors of exports are shown: under the ways to start one
 PT2_PATH = "export.pt2"  # path of the .pt2 file, typed or uploaded
@@ -235,7 +235,7 @@ def _clean(output: Path) -> None:
         shutil.rmtree(output.parent, ignore_errors=True)
 
 
-def progress() -> None:
+def watch() -> None:
     """Draw the running export, if there is one, until it ends; and why the last one failed."""
     state.show_kept_error(PLACE, "Nothing was exported")
     running = [job for job in state.exports() if state.is_active(state.status(job))]
@@ -249,7 +249,7 @@ def _live(job: str) -> None:
         st.rerun()
         return
     with st.container(border=True, key="export.live"):
-        share, text = bar(status, "this export")
+        share, text = progress(status, "this export")
         st.progress(share, text=f"{format.plain(status.what)}: {text}")
         st.button(
             "Cancel the export",

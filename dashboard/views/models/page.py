@@ -53,7 +53,7 @@ def page() -> None:
         _server()
     with export:
         exporting.form()
-    exporting.progress()
+    exporting.watch()
 
 
 # --- the library ------------------------------------------------------------------------------------------

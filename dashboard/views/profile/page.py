@@ -15,9 +15,9 @@ from core.store import ModelRecord
 from core.store.imported import Imported
 from core.wire.errors import TunerError
 from dashboard import address, fields, format, polling, state
-from dashboard.widgets import bringing, choice, controls, head, profile_results
+from dashboard.widgets import bringing, choice, controls, frame, profile_results
 from dashboard.widgets.profile_results import IMPORTED
-from dashboard.widgets.queue_text import bar
+from dashboard.widgets.queue_text import progress
 
 SHOWN = "profile.shown"  # id of the profile that is shown
 LINKED = "profile.linked"  # the ?trial= that was followed
@@ -31,7 +31,8 @@ ACTIVE = ("WAITING", "RUNNING")
 
 
 def page() -> None:
-    action = head.draw("Profile")
+    bar = frame.bar("Profile")
+    action = bar.action
     st.caption(
         "A pass of its own with ONNX Runtime's profiler on. It explains a latency; it does not measure one."
     )
@@ -327,7 +328,7 @@ def _live(shown: Trial | None) -> None:
         if not state.is_active(status) and state.store().trial(shown.id).state not in ACTIVE:
             st.rerun()
         elsewhere = 0.0, "Being profiled by another process of this machine; shown here when it is done."
-        share, text = elsewhere if status is None else bar(status, "this profile")
+        share, text = elsewhere if status is None else progress(status, "this profile")
         st.progress(share, text=text)
         st.button(
             "Cancel",

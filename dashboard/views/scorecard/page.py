@@ -24,9 +24,9 @@ from core.wire.files import ROOT
 from dashboard import address, contestants, format, state
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
-from dashboard.widgets import controls, dataset, earlier, head, report
+from dashboard.widgets import controls, dataset, earlier, frame, report
 from dashboard.widgets.protocol import effort, wait_for_quiet, wait_quiet_s
-from dashboard.widgets.queue_text import bar
+from dashboard.widgets.queue_text import progress
 
 # keys of the session
 MODELS, OF_FAMILY = (
@@ -52,7 +52,8 @@ MOST_MODELS = 4  # of a large family at first
 
 
 def page() -> None:
-    action = head.draw("Scorecard")
+    bar = frame.bar("Scorecard")
+    action = bar.action
     st.caption(
         "Met needs the whole 95 % interval inside the limit. Where the interval holds the limit, or nothing "
         "was measured, it is not known yet."
@@ -66,7 +67,7 @@ def page() -> None:
         return
     _offer(before)
     if not targets:
-        head.not_yet(action, MEASURE, "Add a target first.")
+        bar.not_yet(MEASURE, "Add a target first.")
         _empty()
         return
     subjects = _subjects(record, chosen, data, targets)
@@ -413,7 +414,7 @@ def _live(active: Sequence[Status], card: Sequence[Row]) -> None:
         if len(now) != len(active):
             st.rerun()  # one more is done: the whole page shows what it found
         running = now[0]
-        share, step = bar(running, "this one")
+        share, step = progress(running, "this one")
         left = f" · {len(now) - 1} more to do" if len(now) > 1 else ""
         st.progress(share, text=f"{format.plain(running.what)}: {step}{left}")
         st.button(

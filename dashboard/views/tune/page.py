@@ -35,7 +35,7 @@ from dashboard.widgets import (
 )
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
-from dashboard.widgets.queue_text import bar, step_text
+from dashboard.widgets.queue_text import progress, step_text
 
 SETTINGS_PX, MODEL_PX = 360, 240
 PLOT_PX = 270  # what follows the verdict stands on the same screen, or just below it
@@ -329,7 +329,7 @@ def _live(trial: Trial, field: Field, margin: float, again_s: float, ratio: Delt
                 0.0, text=f"Being measured by {format.plain(trial.owner)}; shown here when it is done."
             )
             return
-        share, text = bar(status, "this one")
+        share, text = progress(status, "this one")
         racing = status.stage == RACING
         if racing and status.live:
             text = step_text(replace(status, total=0))  # the line below counts the rounds

@@ -17,14 +17,15 @@ from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import maker as variant_maker
 from dashboard.views.variants import race as variant_race
 from dashboard.views.variants import tree as variant_tree
-from dashboard.widgets import controls, head
+from dashboard.widgets import controls, frame
 
 VIEW = "variants.view"
 DONE, ERROR = "What was done", "Where the error comes from"
 
 
 def page() -> None:
-    action = head.draw("Variants")
+    bar = frame.bar("Variants")
+    action = bar.action
     st.caption(
         "Each variant is checked against its original when it is made, and races like any other "
         "configuration. It is worth its speed only while its answers are right."

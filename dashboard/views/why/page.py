@@ -34,7 +34,7 @@ from core.wire.errors import TunerError
 from core.wire.guard import MARK, breach
 from dashboard import address, format, state
 from dashboard.views.why import results as why_results
-from dashboard.widgets import controls, earlier, head, job_box, report, results
+from dashboard.widgets import controls, earlier, frame, job_box, report, results
 from dashboard.widgets.protocol import wait_quiet_s
 
 BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
@@ -52,7 +52,8 @@ EXPLAIN = "Explain"
 
 
 def page() -> None:
-    action = head.draw("Why")
+    bar = frame.bar("Why")
+    action = bar.action
     st.caption(
         "Both configurations are profiled in turns, in passes of their own, and their nodes are matched "
         "through ONNX Runtime's fusions. It explains a difference; it does not measure one."
@@ -71,7 +72,7 @@ def page() -> None:
         of = _pick(trials)
         _offer(before, of)
     if of is None:
-        head.not_yet(action, EXPLAIN, "Choose two results first.")
+        bar.not_yet(EXPLAIN, "Choose two results first.")
         return
     found = _explained(of)
     job = _job(of)

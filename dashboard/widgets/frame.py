@@ -1,0 +1,59 @@
+"""The frame of every page: one bar with title, model, what is shown and the primary action; panes under it.
+
+The bar's places are filled when a page knows what belongs there; its order stays. A page whose question needs
+more than one choice puts its settings into the left pane and its answer into the right one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+SETTINGS_PX, MODEL_PX = 340, 220
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """Places of a page's bar, from left to right."""
+
+    model: DeltaGenerator
+    choice: DeltaGenerator  # what the page is about, and which result is shown
+    more: DeltaGenerator  # further actions
+    action: DeltaGenerator  # the primary one
+
+    def not_yet(self, label: str, reason: str) -> None:
+        """Draw the primary action as it stands while there is nothing to start, and why."""
+        self.action.button(label, key="bar.not_yet", type="primary", disabled=True, help=reason)
+
+
+def bar(title: str, about: str = "") -> Bar:
+    """Draw the bar of a page.
+
+    Args:
+        title: of the page.
+        about: what the page answers, for whoever asks.
+    """
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bar"):
+        st.title(title, anchor=False, width="content", help=about or None)
+        return Bar(
+            model=st.container(width=MODEL_PX, key="bar.model"),
+            choice=st.container(
+                horizontal=True, vertical_alignment="center", gap="small", width="stretch", key="bar.choice"
+            ),
+            more=st.container(
+                horizontal=True, vertical_alignment="center", gap="small", width="content", key="bar.more"
+            ),
+            action=st.container(width="content", key="bar.action"),
+        )
+
+
+def panes(width: int = SETTINGS_PX) -> tuple[DeltaGenerator, DeltaGenerator]:
+    """Return the pane of settings and the pane of the answer; each scrolls by itself on a wide screen.
+
+    Args:
+        width: of the settings in pixels.
+    """
+    with st.container(horizontal=True, gap="medium", key="panes"):
+        return st.container(width=width, key="pane.settings"), st.container(key="pane.result", gap="xsmall")
