@@ -17,7 +17,8 @@ from dashboard.widgets import access, glossary, machine_line  # noqa: E402
 _ICON = str(Path(__file__).with_name("icon.png"))
 _NAME = str(Path(__file__).with_name("logo.svg"))
 _STYLE = Path(__file__).with_name("style.css")
-st.set_page_config(page_title="ORTune", page_icon=_ICON, layout="wide")
+_SIDEBAR_PX = 216
+st.set_page_config(page_title="ORTune", page_icon=_ICON, layout="wide", initial_sidebar_state=_SIDEBAR_PX)
 st.logo(_NAME, size="large", icon_image=_ICON)
 st.html(_STYLE)
 gate.stay_inside()

@@ -240,7 +240,7 @@ COSTS = (
         of="run",
     ),
     Single(
-        label="Peak memory added by the session",
+        label="Session memory",
         name=PEAK_MEMORY,
         text=size,
         help="Largest resident memory of a run, above the worker's level before the model was loaded. The "
@@ -284,15 +284,15 @@ def _single(one: Single, result: Result, baseline: Result | None, *, per_row: bo
         name=one.name,
         label=_label(one.label, per_row=per_row and one.of == "run"),
         value=one.text(None) if value is None else value,
-        note=_single_note(one, result) if value is not None else one.missing,
-        help=one.help,
+        note="one value, no interval" if value is not None else one.missing,
+        help=_single_help(one, result),
         beside=_beside(other) if compared else "",
     )
 
 
-def _single_note(one: Single, result: Result) -> str:
+def _single_help(one: Single, result: Result) -> str:
     peak = process_peak(result) if one.name == PEAK_MEMORY else None
-    return "one value, no interval" + ("" if peak is None else f"; the process's own peak: {size(peak)}")
+    return one.help if peak is None else f"{one.help} The peak of the whole process: {size(peak)}."
 
 
 def _single_text(one: Single, result: Result, *, per_row: bool) -> str | None:

@@ -29,6 +29,15 @@ def summary(spec: TrialSpec) -> list[str]:
     return lines
 
 
+def chips(spec: TrialSpec) -> list[tuple[str, str]]:
+    """Return `short name value` and the full name with its value, for everything beyond the defaults."""
+    found = []
+    for line in summary(spec):
+        name, _, value = line.partition(" ")
+        found.append((line if name == "provider_options" else f"{short(name)} {value}", line))
+    return found
+
+
 def asked_for(trial: Trial) -> list[str]:
     """Return what sets a trial apart: what its model is where it is no FP32 original, then `summary`.
 

@@ -7,7 +7,7 @@ import streamlit as st
 from core import wire
 from core.spec.knobs import PROVIDER_OPTIONS, ProviderOption, knob
 from dashboard import fields, format, state
-from dashboard.widgets.setting import LINES, help_text, reset_button
+from dashboard.widgets.setting import LINES, help_text, undo
 
 
 def providers() -> None:
@@ -16,7 +16,6 @@ def providers() -> None:
     facts = {fact["name"]: fact for fact in state.environment()["providers"]}
     chosen: list[str] = list(st.session_state.get(key) or [])
     options = [*facts, *(name for name in chosen if name not in facts)]
-    changed = bool(chosen)
     with st.container(
         horizontal=True, wrap=False, vertical_alignment="bottom", gap="small", key="row.providers"
     ):
@@ -29,8 +28,7 @@ def providers() -> None:
             placeholder="ONNX Runtime's default (CPU)",
             persist_state="session",
         )
-        if changed:
-            reset_button("Execution providers", key)
+        undo("Execution providers", key)
     for name in chosen:
         _provider_line(name, facts.get(name))
     if any(name not in facts or not facts[name]["loadable"] for name in chosen):

@@ -6,12 +6,14 @@ need to show what is set use `summary`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from core import spec as specs
 from core.evidence.statistics import PERCENTILES, runs_needed
 from core.run.plan import thread_warning
-from core.show.settings import summary
+from core.show.settings import chips
 from core.spec import TrialSpec
 from core.spec.knobs import ENTRIES, KNOBS, Knob, knob
 from core.spec.presets import PRESETS, preset
@@ -21,14 +23,14 @@ from core.wire.errors import TunerError
 from dashboard import fields, format, moves, state
 from dashboard.widgets import chain, choice, feeding
 from dashboard.widgets import protocol as race
-from dashboard.widgets.setting import DEFAULTS, help_text, is_changed, one
+from dashboard.widgets.setting import DEFAULTS, is_changed, one
 
 GROUPS: tuple[tuple[str, str, bool], ...] = (
     # group of the table -> icon, open at first
     ("Workload", ":material/input:", True),
+    ("Threads", ":material/lan:", True),
     ("Providers", ":material/memory:", True),
     ("Graph", ":material/account_tree:", True),
-    ("Threads", ":material/lan:", True),
     ("Memory", ":material/database:", False),
     ("Protocol", ":material/timer:", True),
 )
@@ -88,20 +90,27 @@ def settings(record: ModelRecord) -> TrialSpec | None:
     state.seed(record)
     spec, error = _try_spec()
     effects = specs.without_effect(spec) if spec is not None else {}
-    presets()
-    switches()
+    changes()
     if error is not None:
         state.report(error)
     for group, icon, is_open in GROUPS:
+        label = _counted(group, [one for one in KNOBS if _group_of(one) == group and not one.advanced])
         with st.expander(
-            group, icon=icon, expanded=is_open, key=f"group.{group.lower()}", on_change="rerun"
+            label, icon=icon, expanded=is_open, key=f"group.{group.lower()}", on_change="rerun"
         ) as box:
             if box.open:
                 _group(group, record, spec, effects)
-    with st.expander("Advanced", icon=":material/build:", key="group.advanced", on_change="rerun") as box:
+    label = _counted("Advanced", [one for one in KNOBS if one.advanced])
+    with st.expander(label, icon=":material/build:", key="group.advanced", on_change="rerun") as box:
         if box.open:
             _advanced(record, effects)
     return spec
+
+
+def _counted(group: str, held: Sequence[Knob]) -> str:
+    """The name of a group, with how many of its settings differ from their defaults."""
+    count = sum(one.name in changed_settings() for one in held)
+    return f"{group} · {count} changed" if count else group
 
 
 def _try_spec() -> tuple[TrialSpec | None, TunerError | None]:
@@ -111,11 +120,15 @@ def _try_spec() -> tuple[TrialSpec | None, TunerError | None]:
         return None, error
 
 
+def _group_of(setting: Knob) -> str:
+    return _ALSO_IN.get(setting.group, setting.group)
+
+
 def _in_group(group: str, *, advanced: bool) -> list[Knob]:
     return [
         k
         for k in KNOBS
-        if _ALSO_IN.get(k.group, k.group) == group
+        if _group_of(k) == group
         and k.advanced is advanced
         and k.name not in _OWN_WIDGETS
         and (k.name not in fields.LIBRARIES or _has_libraries(k.name))
@@ -190,7 +203,7 @@ def _supported(runs: int | None) -> None:
 
 def presets() -> None:
     """Draw the named starting points; one click loads one."""
-    with st.container(horizontal=True, gap="xsmall", key="presets"):
+    with st.popover("Presets", icon=":material/tune:", key="presets"):
         for name, (label, purpose, _, _) in PRESETS.items():
             st.button(
                 label,
@@ -224,13 +237,14 @@ def apply_preset(name: str) -> None:
 
 
 def changes() -> None:
-    """Draw what differs from the default, each with its reset, and a reset of everything."""
+    """Draw the presets, what differs from the default, each with its reset, and a reset of everything."""
     changed = changed_settings()
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="changes"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="changes"):
+        presets()
         if not changed:
-            st.badge("All settings at their defaults", icon=":material/check:", color="gray")
+            st.badge("ORT default", icon=":material/check:", color="gray", help="No setting is changed.")
             return
-        st.badge(f"{len(changed)} changed from default", icon=":material/edit:", color="blue")
+        st.badge(f"{len(changed)} changed", icon=":material/edit:", color="blue")
         st.button(
             "Reset all",
             key="reset.all",
@@ -249,7 +263,7 @@ def _chip(setting: Knob) -> None:
     key = fields.key(setting.name)
     value = format.short(format.value(st.session_state[key]), 24)
     st.button(
-        f"{setting.label}: {format.plain(value)}",
+        f"{setting.short} {format.plain(value)}",
         key=f"chip.{setting.name}",
         icon=":material/close:",
         on_click=state.reset,
@@ -259,40 +273,6 @@ def _chip(setting: Knob) -> None:
 
 
 _OPTIONS = "provider_options"  # of whatever provider
-
-
-_SWITCHES = {
-    # setting -> its name on the switch
-    "precision": "FP16",
-    "use_io_binding": "I/O binding",
-    "enable_cpu_mem_arena": "Arena",
-    "enable_mem_pattern": "Pattern",
-}
-
-
-def switches() -> None:
-    """Draw the settings that people turn on and off most, in one row; each has its full control below."""
-    with st.container(horizontal=True, gap="small", key="switches"):
-        for name, label in _SWITCHES.items():
-            setting, own = knob(name), f"switch.{name}"
-            st.session_state[own] = _is_on(setting, st.session_state[fields.key(name)])
-            st.toggle(label, key=own, on_change=_switched, args=(own, setting), help=help_text(setting))
-
-
-def _is_on(setting: Knob, value: object) -> bool:
-    if fields.is_tristate(setting) and value == fields.DEFAULT:
-        return bool(setting.default)
-    return value in (True, fields.ON, *setting.choices[1:])
-
-
-def _switched(own: str, setting: Knob) -> None:
-    on = bool(st.session_state[own])
-    if fields.is_tristate(setting):
-        other = fields.ON if on else fields.OFF
-        value: object = fields.DEFAULT if on is bool(setting.default) else other
-    else:
-        value = setting.choices[int(on)] if setting.kind == "choice" else on
-    moves.write(fields.key(setting.name), value)
 
 
 def changed_settings() -> list[str]:
@@ -307,7 +287,7 @@ def changed_settings() -> list[str]:
 
 
 def badges(spec: TrialSpec, model: str = "") -> None:
-    """Draw `settings.summary` as a line of badges; says so when everything is at its default.
+    """Draw `settings.chips` as a line of badges; says so when everything is at its default.
 
     Args:
         spec: what is asked for.
@@ -319,10 +299,10 @@ def badges(spec: TrialSpec, model: str = "") -> None:
 
 def asked_for(spec: TrialSpec, model: str = "") -> None:
     """Draw the badges of `badges` into the row that is open."""
-    lines = summary(spec)
+    found = chips(spec)
     if model:
         st.badge(format.plain(format.short(model, 48)), color="violet", help=format.plain(model))
-    if not lines:
-        st.badge("ONNX Runtime's defaults", icon=":material/check:", color="gray")
-    for line in lines:
-        st.badge(format.short(line, 48), color="blue", help=line)
+    if not found:
+        st.badge("ORT default", icon=":material/check:", color="gray", help="No setting is changed.")
+    for words, line in found:
+        st.badge(format.plain(format.short(words, 40)), color="blue", help=f"`{line}`")

@@ -14,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.cold_start import break_even
 from core.evidence.comparison import Comparison
-from core.evidence.measurement import Trial
+from core.evidence.measurement import Trial, model_words
 from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected
 from core.show import cells, interim, verdict
@@ -22,10 +22,10 @@ from core.wire.errors import TunerError
 from core.wire.guard import breach
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
-from dashboard.widgets import glossary, latency_plots, live_text, plots, results
+from dashboard.widgets import controls, glossary, latency_plots, live_text, plots, results
 from dashboard.widgets.live_text import Field
 
-QUIET_PAGE = "views/machine/page.py"
+QUIET_PAGE, SEARCH_PAGE = "views/machine/page.py", "views/search/page.py"
 WORDS = (
     *("ratio", "round", "generation", "95 % interval", "verdict", "margin", "A/A test", "undisturbed rounds"),
     *("per row", "grade", "busy machine"),
@@ -82,34 +82,52 @@ def _trial(trial_id: str) -> Trial | None:
 # --- the verdict --------------------------------------------------------------------------------------------
 
 
-def card(duel: Duel, actions: Callable[[], None] = lambda: None, *, elsewhere: bool = False) -> None:
-    """Draw what the race said, how sure that is, and what to do where it is not.
+def card(duel: Duel) -> None:
+    """Draw what the comparison said, the interval, and how sure that is."""
+    with st.container(key="verdict", gap="xsmall"):
+        head(duel.trial, duel)
+        if duel.contrasts:
+            forest(duel)
+        beneath(duel)
+
+
+def head(trial: Trial, duel: Duel | None, actions: Callable[[], None] = lambda: None) -> None:
+    """Draw the answer in a sentence with its interval, what it was put against, and what changes its meaning.
 
     Args:
-        duel: of the trial on the screen.
-        actions: draws buttons at the foot.
-        elsewhere: `forest` draws the intervals in another place.
+        trial: on the screen.
+        duel: its comparison; None: it never was in one.
+        actions: draws buttons at the end of the line.
     """
-    with st.container(border=True, key="verdict", gap="xsmall"):
-        if not duel.contrasts:
-            _alone(duel, actions)
-            return
-        said = verdict.card(duel.comparison, duel.contrasts[0])
-        _headline(format.icon(said.icon), said.headline, duel)
-        st.caption(format.plain(" · ".join([said.against, *said.facts])))
-        for contrast in duel.contrasts[1:]:
-            _further(duel, contrast, said.reason)
-        if not elsewhere:
-            forest(duel)
-        _advice(said)
-        for line in said.warnings:
-            st.markdown(f":orange[:material/warning:] {format.plain(line)}")
+    if duel is None or not duel.contrasts:
+        _alone(trial, duel, actions)
+        return
+    said = verdict.card(duel.comparison, duel.contrasts[0])
+    _headline(format.icon(said.icon), said.headline, actions)
+    _about(trial, duel, said.against)
+    for contrast in duel.contrasts[1:]:
+        _further(duel, contrast, said.reason)
+    if said.rejected:
+        parts = (verdict.sentence(one) for one in (said.reason, said.advice) if one)
+        st.error(f"**Why it was rejected.** {format.plain(' '.join(parts))}", icon=":material/block:")
+    for line in said.warnings:
+        st.markdown(f":orange[:material/warning:] {format.plain(line)}")
+
+
+def beneath(duel: Duel) -> None:
+    """Draw how much was measured, what would help, and the confidence details on demand."""
+    if not duel.contrasts:
+        _self_test(duel)
+        return
+    said = verdict.card(duel.comparison, duel.contrasts[0])
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        with st.popover("Confidence details", icon=":material/help_center:", key="sure"):
+            _sure(duel, said)
+        st.caption(format.plain(" · ".join(said.facts)), width="content")
+    if said.advice and not said.rejected:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            actions()
-            with st.popover("How sure this is, and why", icon=":material/help_center:", key="sure"):
-                _sure(duel, said)
-            if said.advice:
-                st.page_link(QUIET_PAGE, label="Noise check of this machine", icon=":material/monitor_heart:")
+            st.caption(f":material/lightbulb: {format.plain(said.advice)}", width="content")
+            st.page_link(QUIET_PAGE, label="Noise check", icon=":material/monitor_heart:")
 
 
 def warnings(duel: Duel | None) -> list[str]:
@@ -132,13 +150,35 @@ def _sure(duel: Duel, said: verdict.Card) -> None:
     glossary.terms(*WORDS)
 
 
-def _headline(icon: str, text: str, duel: Duel) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.header(f"{icon} {format.plain(text)}", anchor=False, width="content")
-        st.space("stretch")
-        result = duel.comparison.facts
-        results.breach_badge(duel.trial.result)
-        results.quality_badge(quality(result, duel.contrasts[:1]), result)
+def _headline(icon: str, text: str, actions: Callable[[], None]) -> None:
+    with st.container(key="headline"):
+        st.header(f"{icon} {format.plain(text)}", anchor=False)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="headline.actions"):
+        actions()
+
+
+def _about(trial: Trial, duel: Duel | None, against: str = "") -> None:
+    """One line: what it stands against, how sure that is, what was set, where it ran."""
+    result = trial.facts
+    judged = duel.comparison.facts if duel is not None else result
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="about"):
+        if against:
+            st.caption(format.plain(against), width="content")
+        results.breach_badge(trial.result)
+        contrasts = duel.contrasts[:1] if duel is not None else []
+        results.quality_badge(quality(judged, contrasts), judged)
+        try:
+            controls.asked_for(state.trial_spec(trial), model_words(trial.result))
+        except TunerError as error:
+            st.caption(format.plain(error.message), width="content")
+        ran = ", ".join(format.provider(name) for name in result.get("effective_providers") or ())
+        if result.get("fallback"):
+            why = result.get("fallback_reason") or "A provider that was asked for did not load."
+            st.badge(f"fallback to {ran}", icon=":material/warning:", color="orange", help=format.plain(why))
+        elif ran:
+            st.badge(
+                ran, icon=":material/memory:", color="gray", help="The execution providers that were used."
+            )
 
 
 def _further(duel: Duel, contrast: verdict.Contrast, reason: str) -> None:
@@ -148,40 +188,43 @@ def _further(duel: Duel, contrast: verdict.Contrast, reason: str) -> None:
         st.caption(f":material/block: {format.plain(more.reason)}")
 
 
-def _advice(said: verdict.Card) -> None:
-    """Why there is no verdict, and what would help."""
-    if said.rejected:
-        parts = (verdict.sentence(one) for one in (said.reason, said.advice) if one)
-        st.error(
-            f"**Why it was rejected.** {format.plain(' '.join(parts))}",
-            icon=":material/block:",
+def _alone(trial: Trial, duel: Duel | None, actions: Callable[[], None]) -> None:
+    """The trial stands against nothing: it is what the others are put against, or those failed."""
+    result = trial.facts
+    failed = [one for one in duel.others if one.error] if duel is not None else []
+    rate = next((one.value for one in _latency(trial, duel) if one.name == "throughput_per_s"), "")
+    words = " · ".join([f"p50 {format.ms(trial.p50_s)}", *([rate] if rate else [])])
+    _headline(":material/flag:", words, actions)
+    _about(trial, duel)
+    for one in failed:
+        name = verdict.label(duel.comparison, one.id) if duel is not None else one.id[:8]
+        said = one.error["message"] if one.error else ""
+        st.warning(
+            f"No comparison: {format.plain(name)} failed. {format.plain(said)}", icon=":material/person_off:"
         )
-    elif said.advice:
-        st.caption(f":material/lightbulb: {format.plain(said.advice)}")
+    if duel is not None and not failed:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption("This is the baseline. Change a setting and run again, or:", width="content")
+            st.page_link(SEARCH_PAGE, label="Find the best settings", icon=":material/manage_search:")
+    if duel is None and (reason := result.get("grade_reason")):
+        st.caption(f":material/info: {format.plain(reason)}")
 
 
-def _alone(duel: Duel, actions: Callable[[], None]) -> None:
-    """The trial is what the others are put against, or the others failed: there is an A/A instead."""
-    failed = [one for one in duel.others if one.error]
-    if failed:
-        _headline(":material/person_off:", "No verdict: what it raced against failed", duel)
-        for one in failed:
-            name = verdict.label(duel.comparison, one.id)
-            st.markdown(f"- {format.plain(name)}: {format.plain(one.error['message'] if one.error else '')}")
-    else:
-        _headline(":material/flag:", "This is the baseline itself", duel)
-        st.caption("There is nothing to put it against. Change a setting and run again for a verdict.")
+def _self_test(duel: Duel) -> None:
+    """What the A/A test of a baseline showed, and who else used the machine."""
     results.busy_note(duel.comparison.result)
     lines = verdict.self_test_lines(duel.comparison)
-    if lines:
-        st.markdown(
-            "Against a twin of itself, which shows the noise of this machine (1× is the truth):\n"
-            + "\n".join(f"- {format.plain(line)}" for line in lines)
-        )
     reason = duel.comparison.facts.get("grade_reason")
-    if reason:
-        st.caption(f":material/info: {format.plain(reason)}")
-    actions()
+    if not lines and not reason:
+        return
+    with st.popover("Confidence details", icon=":material/help_center:", key="sure"):
+        if lines:
+            st.markdown(
+                "Against an equal configuration, which shows the noise of this machine (1× is the truth):\n"
+                + "\n".join(f"- {format.plain(line)}" for line in lines)
+            )
+        if reason:
+            st.caption(f":material/info: {format.plain(reason)}")
 
 
 def forest(duel: Duel) -> None:
@@ -266,12 +309,8 @@ def _sides(trial: Trial, duel: Duel | None) -> list[charts.Side]:
 
 def _strip_words(info: duel_charts.Timeline) -> str:
     if info.strip is None:
-        return "What disturbed this trial was not recorded."
-    blocks = len(info.strip.hover)
-    return (
-        f"Beneath: something disturbed {info.strip.flagged:,} of {blocks:,} blocks, hover to see what; none "
-        "is left out for being slow."
-    )
+        return "disturbances were not recorded"
+    return f"{info.strip.flagged:,} of {len(info.strip.hover):,} blocks disturbed"
 
 
 # --- what a start and a run cost ----------------------------------------------------------------------------
@@ -315,8 +354,7 @@ def numbers(trial: Trial, duel: Duel | None) -> None:
     if duel is None or not verdict.busy_words(duel.comparison.result):  # else the card has said it
         results.busy_note(result)
     shown = [*_latency(trial, duel), *cells.cost_cells(result, _result(duel))]
-    judged = duel is not None and bool(duel.contrasts)
-    results.grid([one for one in shown if one.name in FIRST], key="numbers", judged=judged)
+    results.strip([one for one in shown if one.name in FIRST], key="numbers")
 
 
 def latency(trial: Trial, duel: Duel | None) -> None:

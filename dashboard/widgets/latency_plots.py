@@ -17,7 +17,7 @@ def over_time(info: duel_charts.Timeline, *, key: str, words: str = "", height: 
     Args:
         info: what is drawn.
         key: of the chart.
-        words: what else is said under it.
+        words: what was disturbed, in a few words.
         height: of it in pixels; 0: as high as is good for it.
     """
     plots.draw(
@@ -26,16 +26,15 @@ def over_time(info: duel_charts.Timeline, *, key: str, words: str = "", height: 
         key=key,
         alt="Latency of each run in milliseconds over time, with what disturbed each block beneath",
     )
-    said = []
+    short, long = [words] if words else [], []
     if info.above:
-        said.append(
-            "The picture ends at p99.9, a tick on top is a run beyond (double-click shows all); every run "
-            "counts."
-        )
+        long.append("The picture ends at p99.9; a tick on top is a run beyond (double-click shows all).")
     if height and (parts := duel_charts.thinned(info)):
-        said.append(f"{' '.join(parts)}.")
-    if said or words:
-        st.caption(f":material/info: {' '.join([*said, *([words] if words else [])])}")
+        short.insert(0, parts[0].rstrip(","))
+        long.append(f"{' '.join(parts)}.")
+    long.append("Every run counts, slow ones too. Hover the strip to see what disturbed a block.")
+    if short:
+        st.caption(f":material/info: {' · '.join(short)}", help=" ".join(long))
 
 
 def distribution(sides: Sequence[charts.Side], *, key: str) -> None:

@@ -13,7 +13,7 @@ from core.spec.effort import EFFORTS
 from core.spec.knobs import knob
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
-from dashboard.widgets.setting import help_text, is_changed, one, reset_button
+from dashboard.widgets.setting import help_text, one, undo
 
 PRECISION = "protocol.precision"
 QUICK = "quick"  # unless another effort is chosen
@@ -114,7 +114,6 @@ def _predictions(spec: TrialSpec | None) -> dict[str, Prediction]:
 
 def _precision(predictions: dict[str, Prediction]) -> None:
     setting, key = knob(PRECISION), fields.key(PRECISION)
-    changed = is_changed(key)
     with st.container(
         horizontal=True, wrap=False, vertical_alignment="bottom", gap="small", key=f"row.{PRECISION}"
     ):
@@ -127,8 +126,7 @@ def _precision(predictions: dict[str, Prediction]) -> None:
             help=help_text(setting),
             persist_state="session",
         )
-        if changed:
-            reset_button(setting.label, key)
+        undo(setting.label, key)
     st.caption(f":material/schedule: {_time_words(st.session_state[key], predictions)}")
 
 

@@ -141,13 +141,9 @@ def fed_text(trial: Trial) -> str:
 
 def trial_label(trial: Trial) -> str:
     """A measured trial in a list. Never changes: Streamlit finds the chosen option again by its label."""
-    p50 = format.ms(trial.p50_s)
-    try:
-        asked = ", ".join(settings.summary(state.trial_spec(trial))) or "ONNX Runtime's defaults"
-    except TunerError:
-        asked = "settings of another version"
+    asked = format.short(settings.short_changes(trial) or "ORT default", 60)
     busy = verdict.busy_mark(trial.result)
-    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {format.short(asked, 90)}"
+    return f"{format.when(trial.created_at)} · p50 {format.ms(trial.p50_s)}{busy} · {asked} · {trial.id[:8]}"
 
 
 MOST_SHAPES = 3  # inputs named in a title
@@ -155,6 +151,21 @@ MOST_SHAPES = 3  # inputs named in a title
 
 def _rows(result: Result) -> str:
     return "row" if result["batch_size"] == 1 else "rows"
+
+
+def strip(shown: Sequence[Cell], key: str) -> None:
+    """Draw numbers in one row under a picture: how sure each is beneath it, the rest on demand.
+
+    Args:
+        shown: the numbers.
+        key: of the box around them.
+    """
+    with st.container(key=key), st.grid(len(shown) or 1, min_column_width=130, gap="small"):
+        for cell in shown:
+            more = [cell.help, f"{cell.change}, {cell.change_note}".strip(", "), cell.beside]
+            with st.container(gap=None, key=f"{key}.{cell.name}"):
+                st.metric(cell.label, cell.value, help="  \n".join(format.plain(one) for one in more if one))
+                st.caption(format.plain(cell.note).replace("95 %", "95\N{NO-BREAK SPACE}%"))
 
 
 def grid(shown: Sequence[Cell], key: str, *, judged: bool = False) -> None:

@@ -15,15 +15,13 @@ from dashboard.widgets.slider import AUTO, stepped
 
 
 def one(setting: Knob, no_effect: str | None, record: ModelRecord | None = None) -> None:
-    """Draw one setting: help, mark and reset when changed, and the reason when it does nothing."""
+    """Draw one setting: help, its reset when changed, and the reason when it does nothing."""
     key = fields.key(setting.name)
-    changed = is_changed(key)
     with st.container(
         horizontal=True, wrap=False, vertical_alignment="bottom", gap="small", key=f"row.{setting.name}"
     ):
         _widget(setting, setting.label, key, record)
-        if changed:
-            reset_button(setting.label, key)
+        undo(setting.label, key)
     if no_effect:
         st.caption(f":material/block: No effect here: {format.plain(no_effect)}.")
 
@@ -36,22 +34,22 @@ def is_changed(key: str) -> bool:
 DEFAULTS = fields.defaults()
 
 
-def reset_button(label: str, key: str) -> None:
-    """Draw, beside a widget, the mark that it was changed and the way back.
+UNDO_PX = 28
 
-    The mark is none of the widget's label: that is read out letter by letter, colours and icons too.
-    """
-    with st.container(width="content", gap=None):
-        st.badge("changed", icon=":material/edit:", color="blue")
-        st.button(
-            "Reset",
-            key=f"reset.{key}",
-            icon=":material/undo:",
-            type="tertiary",
-            help=f"Reset {label} to the default",
-            on_click=state.reset,
-            args=(key,),
-        )
+
+def undo(label: str, key: str) -> None:
+    """Draw, beside a widget that was changed, the way back; its room is there before, so that nothing moves."""
+    with st.container(width=UNDO_PX, key=f"undo.{key}"):
+        if is_changed(key):
+            st.button(
+                "Reset",  # seen as the icon alone
+                key=f"reset.{key}",
+                icon=":material/undo:",
+                type="tertiary",
+                help=f"Reset {label} to the default",
+                on_click=state.reset,
+                args=(key,),
+            )
 
 
 def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> None:

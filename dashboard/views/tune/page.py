@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -27,6 +28,7 @@ from dashboard.widgets import (
     duel,
     earlier,
     feeding,
+    frame,
     glimpse,
     going_on,
     report,
@@ -37,8 +39,7 @@ from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
 from dashboard.widgets.queue_text import progress, step_text
 
-SETTINGS_PX, MODEL_PX = 360, 240
-PLOT_PX = 270  # what follows the verdict stands on the same screen, or just below it
+PLOT_PX = 420  # the runs of both sides, which the verdict rests on, as large as the screen allows
 DRAWER = "tune.drawer"  # whether a narrow screen shows the settings
 RACING = "rounds"  # stage of a race in which its interval still shrinks
 
@@ -50,13 +51,12 @@ def page() -> None:
     if record is not None and (trial is None or state.left_behind(state.TRIAL_OF, record)):
         trial = _newest(record)
     ratio = _run_bar(record, trial)
-    with st.container(horizontal=True, gap="medium", key="panes"):
-        with st.container(width=SETTINGS_PX, key="pane.settings"):
-            if record is not None:
-                st.caption(format.plain(controls.model_line(record)))
-                controls.settings(record)
-        with st.container(key="pane.result", gap="xsmall"):
-            _result_side(record, trial, ratio)
+    settings, result = frame.panes()
+    if record is not None:
+        with settings:
+            controls.settings(record)
+    with result:
+        _result_side(record, trial, ratio)
     _foot(record, trial)
 
 
@@ -79,13 +79,17 @@ def _shown() -> Trial | None:
 
 
 def _newest(record: ModelRecord) -> Trial | None:
-    """The newest measurement of a model that was just chosen; the settings stay as they are."""
+    """The newest measurement of a model that was just chosen, with its settings where none is changed yet."""
     found = state.measured(record, limit=1)
     if not found:
         state.show_trial(None)
         return None
     state.own_trial(found[0].id)
-    return state.store().trial(found[0].id)
+    trial = state.store().trial(found[0].id)
+    if not controls.changed_settings():
+        with contextlib.suppress(TunerError):  # of another version: the result is shown without them
+            state.apply_spec(state.trial_spec(trial))
+    return trial
 
 
 def _load_linked(trial: Trial | None) -> None:
@@ -106,19 +110,22 @@ def _load_linked(trial: Trial | None) -> None:
 
 
 def _run_bar(record: ModelRecord | None, trial: Trial | None) -> DeltaGenerator:
-    """Draw the bar that stays: model, changes, Run or Cancel; return the place of the ratio so far."""
+    """Draw the bar that stays: model, result, Run or Cancel; return the place of the ratio so far."""
     if record is not None:
         state.seed(record)
     spec, reason = _ready(record, trial)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="runbar"):
-        st.title("Tune", anchor=False, width="content")
-        with st.container(width=MODEL_PX, key="bar.model"):
-            controls.model_picker()
+    bar = frame.bar("Tune")
+    with bar.model:
+        controls.model_picker()
+    with bar.choice:
+        if record is not None and trial is not None:
+            _earlier(record, trial)
         ratio = st.container(key="bar.ratio", width="content")
-        with st.container(horizontal=True, horizontal_alignment="right", gap="small", key="bar.said"):
+        with st.container(
+            horizontal=True, horizontal_alignment="right", gap="small", width="content", key="bar.said"
+        ):
             if spec is not None and not reason:
                 _guessed(record)
-                _against(spec)
             if spec is not None and trial is not None and trial.state == "COMPLETE" and _differs(spec, trial):
                 st.badge(
                     "Settings differ from this result",
@@ -126,14 +133,14 @@ def _run_bar(record: ModelRecord | None, trial: Trial | None) -> DeltaGenerator:
                     color="orange",
                     help="The result below is of other settings than those on the left. Run measures these.",
                 )
+    with bar.more:
         glimpse.switch()
-        _run_or_cancel(trial, reason, key="run")
-    if record is not None:
-        controls.changes()
+    with bar.action:
+        _run_or_cancel(trial, spec, reason, key="run")
     return ratio
 
 
-def _run_or_cancel(trial: Trial | None, reason: str, *, key: str) -> None:
+def _run_or_cancel(trial: Trial | None, spec: TrialSpec | None, reason: str, *, key: str) -> None:
     if trial is not None and _is_active(trial):
         st.button(
             "Cancel",
@@ -152,7 +159,7 @@ def _run_or_cancel(trial: Trial | None, reason: str, *, key: str) -> None:
         icon=":material/play_arrow:",
         shortcut="Ctrl+Enter" if key == "run" else None,
         disabled=bool(reason),
-        help=reason or "Race these settings against the baseline (Ctrl+Enter).",
+        help=reason or f"Compare these settings with {format.plain(_against(spec))} (Ctrl+Enter).",
         on_click=run,
     )
 
@@ -160,7 +167,7 @@ def _run_or_cancel(trial: Trial | None, reason: str, *, key: str) -> None:
 def _foot(record: ModelRecord | None, trial: Trial | None) -> None:
     """Draw what a narrow screen has at its bottom, under the thumb: the drawer of settings, and Run."""
     is_open = bool(st.session_state.setdefault(DRAWER, False))
-    _, reason = _ready(record, trial)
+    spec, reason = _ready(record, trial)
     with st.container(horizontal=True, gap="small", key="foot"):
         st.button(
             "Close" if is_open else "Settings",
@@ -168,7 +175,7 @@ def _foot(record: ModelRecord | None, trial: Trial | None) -> None:
             icon=":material/keyboard_arrow_down:" if is_open else ":material/tune:",
             on_click=_move_drawer,
         )
-        _run_or_cancel(trial, reason, key="run.foot")
+        _run_or_cancel(trial, spec, reason, key="run.foot")
 
 
 def _move_drawer() -> None:
@@ -186,20 +193,14 @@ def _guessed(record: ModelRecord | None) -> None:
         )
 
 
-def _against(spec: TrialSpec) -> None:
+def _against(spec: TrialSpec | None) -> str:
+    """What the next run is put against, in words."""
     try:
-        pinned = state.pinned(spec)
+        pinned = state.pinned(spec) if spec is not None else None
     except TunerError as error:
         state.report(error)
-        return
-    name = pinned.label if pinned is not None else ANCHOR_LABEL
-    st.badge(
-        f"against {format.short(format.plain(name), 40)}",
-        icon=":material/swords:",
-        color="gray",
-        help="What the next run races against. Pin a result to race against it instead; ONNX Runtime's "
-        "default races along in any case.",
-    )
+        return ANCHOR_LABEL
+    return pinned.label if pinned is not None else ANCHOR_LABEL
 
 
 def _ready(record: ModelRecord | None, trial: Trial | None) -> tuple[TrialSpec | None, str]:
@@ -253,8 +254,6 @@ def _result_side(record: ModelRecord | None, trial: Trial | None, ratio: DeltaGe
     if trial is None:
         _empty(record)
         return
-    if record is not None:
-        _earlier(record, trial)
     if _is_active(trial):
         _watch(trial, ratio)
         return
@@ -352,18 +351,19 @@ def _margin(trial: Trial) -> float:
 def _complete(trial: Trial) -> None:
     race = duel.duel_of(trial)
     pinned = _pinned(trial)
-    results.header(trial, judged=race is not None)
-    _actions(trial, pinned, race)
     never_raced = pinned is not None and pinned.id != trial.id and not _raced(race, pinned)
-    forest = race is not None and bool(race.contrasts)
     crowded = never_raced or (race is not None and (len(race.contrasts) > 1 or is_rejected(race.contrast)))
+    with st.container(key="verdict", gap="xsmall"):
+        duel.head(trial, race, partial(_actions, trial, pinned, race))
+        if race is not None and not crowded:
+            duel.forest(race)
+    duel.latency_over_time(trial, race, key="tune", height=PLOT_PX)
+    duel.numbers(trial, race)
     if race is not None:
-        duel.card(race, partial(_go_on, trial, race.comparison), elsewhere=crowded)
+        duel.beneath(race)
     if pinned is not None and never_raced:
         duel.never_raced(trial, pinned)
-    duel.numbers(trial, race)
-    results.notes(trial.facts, said=duel.warnings(race))
-    _further(trial, race, forest=forest and crowded)
+    _further(trial, race, forest=crowded and race is not None and bool(race.contrasts))
 
 
 def _further(trial: Trial, race: duel.Duel | None, *, forest: bool) -> None:
@@ -372,26 +372,32 @@ def _further(trial: Trial, race: duel.Duel | None, *, forest: bool) -> None:
     Args:
         trial: that is shown.
         race: that it ran in.
-        forest: the intervals are drawn here, because the card needs its room for what stands against them.
+        forest: the intervals are drawn here, because the verdict needs its room for what stands against them.
     """
     baseline = race.baseline if race is not None else None
     shown: dict[str, Callable[[], None]] = {
-        "Latency": lambda: duel.latency_over_time(trial, race, key="tune", height=PLOT_PX),
         "Distribution": lambda: duel.latency_distribution(trial, race, key="tune"),
         "More numbers": lambda: duel.latency(trial, race),
         "Cold start": lambda: duel.cold_start(trial, race),
         "Cost": lambda: duel.cost(trial, race),
-        "What really ran": lambda: results.what_ran(trial.facts),
+        "Providers used": lambda: results.what_ran(trial.facts),
     }
     if baseline is not None:
-        shown["Beside the baseline"] = lambda: _beside(trial, baseline)
+        shown["Versus baseline"] = lambda: _beside(trial, baseline)
     if race is not None and forest:
-        shown["Ratio"] = lambda: duel.forest(race)
+        shown = {"Ratio": partial(duel.forest, race), **shown}
+    shown["Details"] = lambda: _details(trial, race)
     tabs = st.tabs(list(shown), key="further", on_change="rerun")
-    for tab, (name, draw) in zip(tabs, shown.items(), strict=True):
+    for tab, draw in zip(tabs, shown.values(), strict=True):
         with tab:
-            if name != "Distribution" or tab.open:  # it reads every run once more
+            if tab.open:
                 draw()
+
+
+def _details(trial: Trial, race: duel.Duel | None) -> None:
+    """Which trial this is, and what a reader of its numbers should know."""
+    results.header(trial, judged=race is not None)
+    results.notes(trial.facts, said=duel.warnings(race))
 
 
 def _go_on(trial: Trial, race: Comparison) -> None:
@@ -427,50 +433,44 @@ def _raced(race: duel.Duel | None, pinned: Trial) -> bool:
 
 
 def _actions(trial: Trial, pinned: Trial | None, race: duel.Duel | None) -> None:
-    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        if pinned is not None and pinned.id == trial.id:
-            st.button(
-                "Unpin baseline",
-                key="unpin",
-                icon=":material/keep_off:",
-                on_click=_pin,
-                args=(trial, None),
-                **state.unless_closed("Later runs of this model race against ONNX Runtime's default again."),
-            )
-        else:
-            st.button(
-                "Pin as baseline",
-                key="pin",
-                icon=":material/keep:",
-                on_click=_pin,
-                args=(trial, trial.id),
-                **state.unless_closed(
-                    "Later runs of this model race against it, for everybody on this server."
-                ),
-            )
-        if race is not None and race.baseline is not None:
+    link = {state.TRIAL_PARAM: trial.id}
+    if race is not None and race.baseline is not None:
+        st.page_link(
+            "views/why/page.py",
+            label="Why?",
+            icon=":material/troubleshoot:",
+            query_params={"a": race.baseline.id, "b": trial.id},
+            help="Profiles of both sides, operator by operator: where the difference comes from.",
+        )
+    st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
+    report.offer(lambda: OneTrial(trial=trial, race=_race(race), beside=_racers(race)), key="tune")
+    more = st.popover("More", icon=":material/more_horiz:", key="tune.more", on_change="rerun")
+    if more.open:
+        with more:
+            if race is not None:
+                _go_on(trial, race.comparison)
+            _pin_button(trial, pinned)
             st.page_link(
-                "views/why/page.py",
-                label="Why?",
-                icon=":material/troubleshoot:",
-                query_params={"a": race.baseline.id, "b": trial.id},
-                help="Profiles of both sides, operator by operator: where the difference comes from.",
+                "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
             )
-        link = {state.TRIAL_PARAM: trial.id}
-        st.page_link(
-            "views/profile/page.py",
-            label="Profile this",
-            icon=":material/search_insights:",
-            query_params=link,
-        )
-        st.page_link(
-            "views/export/page.py", label="Export YAML", icon=":material/file_export:", query_params=link
-        )
-        report.offer(lambda: OneTrial(trial=trial, race=_race(race), beside=_racers(race)), key="tune")
-        with st.popover(
-            "Link", icon=":material/link:", help="The address that opens this trial in any browser."
-        ):
-            st.code(state.trial_link(trial.id), language=None)
+            st.caption("The address that opens this result in any browser:")
+            st.code(state.trial_link(trial.id), language=None, wrap_lines=True)
+
+
+def _pin_button(trial: Trial, pinned: Trial | None) -> None:
+    is_pinned = pinned is not None and pinned.id == trial.id
+    st.button(
+        "Unpin baseline" if is_pinned else "Pin as baseline",
+        key="unpin" if is_pinned else "pin",
+        icon=":material/keep_off:" if is_pinned else ":material/keep:",
+        on_click=_pin,
+        args=(trial, None if is_pinned else trial.id),
+        **state.unless_closed(
+            "Later runs of this model race against ONNX Runtime's default again."
+            if is_pinned
+            else "Later runs of this model race against it, for everybody on this server."
+        ),
+    )
 
 
 def _race(race: duel.Duel | None) -> Comparison | None:
