@@ -6,8 +6,6 @@ need to show what is set use `summary`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import streamlit as st
 
 from core import spec as specs
@@ -91,26 +89,38 @@ def settings(record: ModelRecord) -> TrialSpec | None:
     spec, error = _try_spec()
     effects = specs.without_effect(spec) if spec is not None else {}
     changes()
+    _show_counts()
     if error is not None:
         state.report(error)
     for group, icon, is_open in GROUPS:
-        label = _counted(group, [one for one in KNOBS if _group_of(one) == group and not one.advanced])
         with st.expander(
-            label, icon=icon, expanded=is_open, key=f"group.{group.lower()}", on_change="rerun"
+            group, icon=icon, expanded=is_open, key=f"group.{group.lower()}", on_change="rerun"
         ) as box:
             if box.open:
                 _group(group, record, spec, effects)
-    label = _counted("Advanced", [one for one in KNOBS if one.advanced])
-    with st.expander(label, icon=":material/build:", key="group.advanced", on_change="rerun") as box:
+    with st.expander("Advanced", icon=":material/build:", key="group.advanced", on_change="rerun") as box:
         if box.open:
             _advanced(record, effects)
     return spec
 
 
-def _counted(group: str, held: Sequence[Knob]) -> str:
-    """The name of a group, with how many of its settings differ from their defaults."""
-    count = sum(one.name in changed_settings() for one in held)
-    return f"{group} · {count} changed" if count else group
+def counts() -> dict[str, int]:
+    """Return how many settings of each group differ from their defaults; groups without any are left out."""
+    changed = set(changed_settings())
+    groups = ["Advanced" if one.advanced else _group_of(one) for one in KNOBS if one.name in changed]
+    return {group: groups.count(group) for group in dict.fromkeys(groups)}
+
+
+def _show_counts() -> None:
+    """Write the counts behind the names of the groups.
+
+    A label that changed would make another expander of it, and close it under the hand that moves a slider.
+    """
+    rules = (
+        f'.st-key-group-{group.lower()} summary p::after {{ content: " · {count} changed" }}'
+        for group, count in counts().items()
+    )
+    st.html(f"<style>{' '.join(rules)} </style>")
 
 
 def _try_spec() -> tuple[TrialSpec | None, TunerError | None]:

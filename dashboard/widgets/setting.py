@@ -38,7 +38,7 @@ UNDO_PX = 28
 
 
 def undo(label: str, key: str) -> None:
-    """Draw, beside a widget that was changed, the way back; its room is there before, so that nothing moves."""
+    """Draw, beside a changed widget, the way back; its room is there before, so that nothing moves."""
     with st.container(width=UNDO_PX, key=f"undo.{key}"):
         if is_changed(key):
             st.button(

@@ -12,7 +12,7 @@ from core.run import live
 from core.run.live import LEAST_LAUNCHES
 from core.spec import TrialSpec
 from core.store import ModelRecord
-from dashboard import fields, state
+from dashboard import state
 from dashboard.widgets import glimpse
 from tests.reading import numbers, tells
 from tests.views import invented
@@ -227,31 +227,3 @@ def test_a_typed_number_moves_the_slider_and_the_slider_the_number(open_page: Op
     widget(at, "intra_op_num_threads").set_value(2).run()
     at.select_slider(key="slide.knob.intra_op_num_threads").set_value("auto").run()
     assert widget(at, "intra_op_num_threads").value is None
-
-
-@pytest.mark.parametrize(
-    ("name", "on", "off"),
-    [
-        ("precision", "fp16", "fp32"),
-        ("use_io_binding", True, False),
-        ("enable_cpu_mem_arena", fields.DEFAULT, fields.OFF),
-        ("enable_mem_pattern", fields.DEFAULT, fields.OFF),
-    ],
-)
-def test_a_switch_turns_its_setting_on_and_off(
-    open_page: Open, mlp: ModelRecord, name: str, on: Any, off: Any
-) -> None:
-    at = open_page(model=mlp)
-    for wanted in (True, False, True):
-        at.toggle(key=f"switch.{name}").set_value(wanted).run()
-        assert not at.exception
-        assert at.session_state[fields.key(name)] == (on if wanted else off)
-        assert at.toggle(key=f"switch.{name}").value is wanted
-
-
-def test_a_switch_follows_what_was_chosen_below(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page(model=mlp)
-    widget(at, "enable_mem_pattern").set_value(fields.OFF).run()
-    assert at.toggle(key="switch.enable_mem_pattern").value is False
-    widget(at, "enable_mem_pattern").set_value(fields.ON).run()
-    assert at.toggle(key="switch.enable_mem_pattern").value is True

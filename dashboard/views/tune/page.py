@@ -355,7 +355,7 @@ def _complete(trial: Trial) -> None:
     crowded = never_raced or (race is not None and (len(race.contrasts) > 1 or is_rejected(race.contrast)))
     with st.container(key="verdict", gap="xsmall"):
         duel.head(trial, race, partial(_actions, trial, pinned, race))
-        if race is not None and not crowded:
+        if race is not None and race.contrasts and not crowded:
             duel.forest(race)
     duel.latency_over_time(trial, race, key="tune", height=PLOT_PX)
     duel.numbers(trial, race)
@@ -376,8 +376,8 @@ def _further(trial: Trial, race: duel.Duel | None, *, forest: bool) -> None:
     """
     baseline = race.baseline if race is not None else None
     shown: dict[str, Callable[[], None]] = {
-        "Distribution": lambda: duel.latency_distribution(trial, race, key="tune"),
         "More numbers": lambda: duel.latency(trial, race),
+        "Distribution": lambda: duel.latency_distribution(trial, race, key="tune"),
         "Cold start": lambda: duel.cold_start(trial, race),
         "Cost": lambda: duel.cost(trial, race),
         "Providers used": lambda: results.what_ran(trial.facts),
@@ -388,9 +388,9 @@ def _further(trial: Trial, race: duel.Duel | None, *, forest: bool) -> None:
         shown = {"Ratio": partial(duel.forest, race), **shown}
     shown["Details"] = lambda: _details(trial, race)
     tabs = st.tabs(list(shown), key="further", on_change="rerun")
-    for tab, draw in zip(tabs, shown.values(), strict=True):
+    for tab, (name, draw) in zip(tabs, shown.items(), strict=True):
         with tab:
-            if tab.open:
+            if name != "Distribution" or tab.open:  # it reads every run once more
                 draw()
 
 
@@ -444,17 +444,15 @@ def _actions(trial: Trial, pinned: Trial | None, race: duel.Duel | None) -> None
         )
     st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
     report.offer(lambda: OneTrial(trial=trial, race=_race(race), beside=_racers(race)), key="tune")
-    more = st.popover("More", icon=":material/more_horiz:", key="tune.more", on_change="rerun")
-    if more.open:
-        with more:
-            if race is not None:
-                _go_on(trial, race.comparison)
-            _pin_button(trial, pinned)
-            st.page_link(
-                "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
-            )
-            st.caption("The address that opens this result in any browser:")
-            st.code(state.trial_link(trial.id), language=None, wrap_lines=True)
+    with st.popover("More", icon=":material/more_horiz:", key="tune.more"):
+        if race is not None:
+            _go_on(trial, race.comparison)
+        _pin_button(trial, pinned)
+        st.page_link(
+            "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
+        )
+        st.caption("The address that opens this result in any browser:")
+        st.code(state.trial_link(trial.id), language=None, wrap_lines=True)
 
 
 def _pin_button(trial: Trial, pinned: Trial | None) -> None:
