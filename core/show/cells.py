@@ -342,8 +342,9 @@ def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: 
             name=name,
             label=label,
             value=f"needs {needed:,} runs" if needed else DASH,
-            note=f"{result['runs']:,} were made" + (f"; needs {rounds:,} rounds" if rounds else ""),
-            help=f"{PERCENTILE_HELP} With fewer runs the largest sample says nothing about this percentile.",
+            note=f"{result['runs']:,} were made",
+            help=f"{PERCENTILE_HELP} With fewer runs the largest sample says nothing about this percentile."
+            + (f" It needs {rounds:,} rounds." if rounds else ""),
             beside=beside,
         )
     return Cell(

@@ -117,7 +117,8 @@ def _show_counts() -> None:
     A label that changed would make another expander of it, and close it under the hand that moves a slider.
     """
     rules = (
-        f'.st-key-group-{group.lower()} summary p::after {{ content: " · {count} changed" }}'
+        f":is(.st-key-group-{group.lower()}, .st-key-group-{group.lower()} > *) > details > summary p::after "
+        f'{{ content: " · {count} changed" }}'
         for group, count in counts().items()
     )
     st.html(f"<style>{' '.join(rules)} </style>")

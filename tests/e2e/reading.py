@@ -113,7 +113,7 @@ FIRST_SCREEN = """
   }
   const PICTURES = '.js-plotly-plot, [data-testid="stDataFrame"], [data-testid="stTable"], ' +
     '[data-testid="stEChartsChart"], [data-ortune="picture"]'
-  const UNSAID = 'style, script, [data-testid="stIconMaterial"]'
+  const UNSAID = 'style, script, [data-testid="stIconMaterial"], [role="img"]'
   const main = document.querySelector('[data-testid="stMain"]')
   const all = selector => [...main.querySelectorAll(selector)]
   const pictures = all(PICTURES).filter(one => !one.parentElement.closest(PICTURES)).map(seen).filter(Boolean)

@@ -67,7 +67,7 @@ HEIGHT = """
 SEEN = """
 () => {
   const box = one => one && one.getBoundingClientRect()
-  const bar = document.querySelector('.st-key-runbar')
+  const bar = document.querySelector('.st-key-bar')
   const run = box(bar.querySelector('.st-key-run button')), title = box(bar.querySelector('h1'))
   const beside = '.stMarkdownBadge, [data-testid="stCheckbox"], .st-key-bar-model, h1'
   const parts = [...bar.querySelectorAll(beside)].map(box)
@@ -201,6 +201,7 @@ def test_on_a_narrow_screen_the_settings_are_a_drawer_and_run_is_at_the_bottom(
     assert foot is not None
     assert foot["y"] + foot["height"] == pytest.approx(800, abs=1)
     button(page, "drawer.shut").click()
+    page.locator(".st-key-reset-all button:visible").click()
     set_number(page, "intra_op_num_threads", 1)
     button(page, "drawer.open").click()
     expect(settings).to_be_hidden()

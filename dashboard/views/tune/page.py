@@ -39,7 +39,7 @@ from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
 from dashboard.widgets.queue_text import progress, step_text
 
-PLOT_PX = 420  # the runs of both sides, which the verdict rests on, as large as the screen allows
+PLOT_PX = 440  # the runs of both sides, which the verdict rests on, as large as the screen allows
 DRAWER = "tune.drawer"  # whether a narrow screen shows the settings
 RACING = "rounds"  # stage of a race in which its interval still shrinks
 
@@ -174,12 +174,13 @@ def _foot(record: ModelRecord | None, trial: Trial | None) -> None:
             key=f"drawer.{'open' if is_open else 'shut'}",
             icon=":material/keyboard_arrow_down:" if is_open else ":material/tune:",
             on_click=_move_drawer,
+            args=(not is_open,),
         )
         _run_or_cancel(trial, spec, reason, key="run.foot")
 
 
-def _move_drawer() -> None:
-    st.session_state[DRAWER] = not st.session_state[DRAWER]
+def _move_drawer(opens: bool) -> None:
+    st.session_state[DRAWER] = opens  # no toggle: a press may arrive twice
 
 
 def _guessed(record: ModelRecord | None) -> None:
