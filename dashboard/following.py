@@ -33,6 +33,7 @@ _INERT = Path(__file__).with_name("following.css")
 
 # keys of the session, none of them kept in a draft
 PRESENTING = "follow.presenting"  # token of the presentation that this session gives
+BEGUN = "follow.begun"  # it has just begun: its link is to be shown
 TAKEN = "follow.taken"  # the version of the place that this session has taken up
 ENDED = "follow.ended"  # a presentation that this session followed is over
 
@@ -220,7 +221,10 @@ def sidebar() -> None:
         )
         return
     st.badge("Presenting", icon=":material/co_present:", color="green")
-    st.code(_link(token), language=None, wrap_lines=True)
+    if st.button("Link", key="follow.link", icon=":material/link:", type="tertiary", help="Show it again.") or (
+        st.session_state.pop(BEGUN, False)
+    ):
+        _show_link(token)
     _followers(token)
     st.button(
         "Stop presenting",
@@ -235,12 +239,19 @@ def sidebar() -> None:
 @st.fragment(run_every=STILL_S)
 def _followers(token: str) -> None:
     many = presentations().count(token)
-    said = "Nobody follows yet. Send the link above." if not many else f"{many:,} follow{'s' * (many == 1)}."
+    said = "Nobody follows yet." if not many else f"{many:,} follow{'s' * (many == 1)}."
     st.caption(f"{said} It ends when you close or reload this page.")
+
+
+@st.dialog("Presentation link", icon=":material/co_present:")
+def _show_link(token: str) -> None:
+    st.markdown("Whoever opens this address sees what you see, and can change nothing.")
+    st.code(_link(token), language=None, wrap_lines=True)
 
 
 def _begin() -> None:
     st.session_state[PRESENTING] = presentations().begin(_session())
+    st.session_state[BEGUN] = True
 
 
 def _end() -> None:

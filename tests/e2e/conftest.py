@@ -311,9 +311,13 @@ def named(url: str) -> dict[str, list[str]]:
 def presented(page: Page) -> str:
     """Begin a presentation on `page`; the address that others open to follow it."""
     button(page, "follow.present").click()
-    link = page.get_by_test_id("stSidebar").get_by_test_id("stCode")
+    dialog = page.get_by_role("dialog")
+    link = dialog.get_by_test_id("stCode")
     expect(link).to_contain_text("follow=")
-    return re.sub(r"\s", "", link.inner_text())
+    address = re.sub(r"\s", "", link.inner_text())
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+    return address
 
 
 def number(page: Page, name: str) -> Locator:
