@@ -81,7 +81,7 @@ def _sentence(answer: SearchResult) -> None:
     if shown is None:
         return
     lead = "" if answer["winner"] is not None else "Best evaluated: "
-    st.markdown(f":material/tune: {lead}**{format.plain(changes_words(shown['changes']))}**")
+    st.markdown(f":small[:material/tune: {lead}**{format.plain(changes_words(shown['changes']))}**]")
     if shown["error"]:
         st.markdown(f":orange[:material/warning: {format.plain(shown['error'])}]")
 

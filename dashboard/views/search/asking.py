@@ -135,6 +135,12 @@ def time_and_effort() -> None:
         help="For all of it: first looks, a race of the best, and the confirmation in fresh processes. "
         "It ends sooner where nothing more would change the answer.",
     )
+    st.toggle(
+        "Extend if needed",
+        key=form.EXTEND,
+        persist_state="session",
+        help="Takes longer where the time could not confirm anything. Otherwise such a search is refused.",
+    )
     effort(form.EFFORT, "Effort of the confirmation")
 
 
@@ -293,7 +299,7 @@ def _all_may_change() -> None:
 
 def strategy() -> None:
     """Draw how the search looks, and what it may do about time; the defaults suit all questions."""
-    names = (form.STRATEGY, form.WARM, form.SEED, form.EXTEND, form.GIVE_WAY)
+    names = (form.STRATEGY, form.WARM, form.SEED, form.GIVE_WAY)
     changed = sum(st.session_state[name] != form.DEFAULTS[name] for name in names)
     folded.group("Strategy", _strategy, key="search.how", icon="route", changed=changed)
     try:
@@ -323,12 +329,6 @@ def _strategy() -> None:
         key=form.SEED,
         persist_state="session",
         help="The same seed draws the same first looks.",
-    )
-    st.toggle(
-        "Extend if needed",
-        key=form.EXTEND,
-        persist_state="session",
-        help="Takes longer where the time could not confirm anything. Otherwise such a search is refused.",
     )
     st.toggle(
         "Give way to others",

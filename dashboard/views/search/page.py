@@ -37,7 +37,7 @@ def page() -> None:
     if model is not None and (record is None or state.left_behind(SHOWN_OF, model)):
         record = _newest(model)
     running = record is not None and record.state in live.ACTIVE
-    bar = frame.bar("Search", "The fastest configuration within your constraints and your time budget.")
+    bar = frame.bar("Search")
     with bar.model:
         model = controls.model_picker()
     settings, result = frame.panes(SETTINGS_PX)
