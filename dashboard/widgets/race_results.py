@@ -25,7 +25,7 @@ from dashboard.widgets.queue_text import waiting_text
 
 TABLE = "compare.table"
 ACTIVE = ("WAITING", "RUNNING")
-PICTURE_PX, LIVE_PX = 480, 300  # least height of a forest, finished and running
+PICTURE_PX, LIVE_PX = 420, 300  # least height of a forest, finished and running
 LIVE_MOST = 16  # a curve of more points is progress alone while it runs
 TRIAL_A, TRIAL_B = "a", "b"  # ?a=&b= of the page that explains a difference
 

@@ -27,7 +27,7 @@ COST = "search.cost"
 FRONT_CHART = "search.front"
 TABS = "search.tabs"
 
-PICTURE_PX = 490  # the picture under the answer fills the screen
+PICTURE_PX = 480  # the picture under the answer fills the screen
 
 PAIRS = 3  # of settings that do more together than each alone
 ROWS = 6  # of the table of what was tried; others scroll
