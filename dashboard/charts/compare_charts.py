@@ -226,18 +226,20 @@ def axis_title(info: ForestInfo) -> str:
     return f"← slower · speed{unit} against {_shortened(info.baseline, TITLE_LIMIT)} · faster →"
 
 
-def forest(info: ForestInfo, *, slim: bool = False) -> go.Figure:
+def forest(info: ForestInfo, *, slim: bool = False, least: int = 0) -> go.Figure:
     """Draw a finished forest: each interval with its name above it, on a logarithmic axis.
 
     Args:
         info: what is drawn.
         slim: without the row of the baseline, which is the line at 1×, and without a legend, because each row
             says its verdict in a word.
+        least: height in pixels; more rows take more.
     """
     rows = [row for row in info.rows if not (slim and row.verdict == BASELINE)]
     title = _broken(axis_title(info))
     second = LINE_PX * ("<br>" in title)
-    figure = base_figure(x_title=title, y_title="", height=110 + second + ROW_HEIGHT * len(rows))
+    height = max(least, 110 + second + ROW_HEIGHT * len(rows))
+    figure = base_figure(x_title=title, y_title="", height=height)
     if slim:
         height = 74 + second + SLIM_ROW_HEIGHT * len(rows)
         figure.update_layout(showlegend=False, margin={"t": 0}, height=height)

@@ -21,6 +21,7 @@ from core.show.sheets import searches
 from core.spec.space import changes_words
 from core.spec.targets import METRICS
 from dashboard.charts import (
+    HEIGHT,
     MUTED,
     PAGE,
     PALETTE,
@@ -147,9 +148,15 @@ def _intervals(rows: list[Bar], title: str) -> Intervals:
     return Intervals(rows=rows, axis=axis, ticks=gain_ticks(*axis), title=title)
 
 
-def intervals(info: Intervals) -> go.Figure:
-    """Draw ratios with their intervals on a logarithmic axis, each under its name."""
-    figure = base_figure(x_title=plain(info.title), y_title="", height=100 + ROW_PX * max(1, len(info.rows)))
+def intervals(info: Intervals, *, least: int = 0) -> go.Figure:
+    """Draw ratios with their intervals on a logarithmic axis, each under its name.
+
+    Args:
+        info: what is drawn.
+        least: height in pixels; more rows take more.
+    """
+    height = max(least, 100 + ROW_PX * max(1, len(info.rows)))
+    figure = base_figure(x_title=plain(info.title), y_title="", height=height)
     figure.add_vline(x=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     for verdict, word in WORDS.items():
         own = [(place, row) for place, row in enumerate(info.rows) if row.verdict == verdict]
@@ -352,9 +359,14 @@ def _gain_axis(points: Sequence[Point]) -> tuple[float, float]:
     return low / room, high * room
 
 
-def front(info: Front) -> go.Figure:
-    """Draw gain over cost: the front with intervals, all others behind it, the winner as a star."""
-    figure = base_figure(x_title=info.x_title, y_title="Gain over ONNX Runtime's default")
+def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
+    """Draw gain over cost: the front with intervals, all others behind it, the winner as a star.
+
+    Args:
+        info: what is drawn.
+        height: in pixels.
+    """
+    figure = base_figure(x_title=info.x_title, y_title="Gain over ONNX Runtime's default", height=height)
     figure.add_hline(y=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     for points, name, color, symbol, size in (
         (info.others, "tried", MUTED, "circle-open", 7),

@@ -14,7 +14,7 @@ from core.spec.space import changes_words
 from dashboard.charts import FONT_PX, MUTED, ON_DARK, ON_LIGHT, PALETTE, transparent
 from dashboard.charts.search_charts import COSTS, MIB, MOST_TICKS, STEPS
 
-HEIGHT = 230  # pixels
+HEIGHT, LOW = 360, 230  # pixels: of what was tried, of the best over time
 
 
 def points_so_far(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -18,38 +19,20 @@ from core.store import PRUNED
 from core.wire.errors import TunerError
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
-from dashboard.widgets import latency_plots, live_text, plots, results, tables
+from dashboard.widgets import folded, latency_plots, live_text, plots, results, tables
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.queue_text import waiting_text
 
 TABLE = "compare.table"
 ACTIVE = ("WAITING", "RUNNING")
+PICTURE_PX, LIVE_PX = 420, 300  # least height of a forest, finished and running
 LIVE_MOST = 16  # a curve of more points is progress alone while it runs
 TRIAL_A, TRIAL_B = "a", "b"  # ?a=&b= of the page that explains a difference
 
 
-def header(comparison: Comparison, buttons: Callable[[], None] = lambda: None, *, live: bool = False) -> None:
-    """Draw which race this is, how fine it is, and `buttons` at the end of the line.
-
-    Args:
-        comparison: to be shown.
-        buttons: draws them.
-        live: it runs, and a box of its own says how far it is.
-    """
-    result = comparison.facts
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.subheader(format.plain(standings.title(comparison)), anchor=False, width="content")
-        if not live:
-            results.state_badge(comparison.state)
-        results.quality_badge(quality(result), result)
-        if result:
-            st.caption(format.plain(" · ".join(standings.facts(comparison))), width="content")
-        st.space("stretch")
-        buttons()
-    st.caption(
-        f"Comparison `{comparison.id[:12]}` · {format.when(comparison.finished_at or comparison.created_at)}"
-        f" · {format.plain(comparison.owner)}"
-    )
+def title(comparison: Comparison) -> None:
+    """Draw which comparison this is."""
+    st.markdown(f"#### {format.plain(standings.title(comparison))}")
 
 
 # --- while it runs ----------------------------------------------------------------------------------------
@@ -113,17 +96,17 @@ def _live_forest(comparison: Comparison, live: Mapping[str, Any], field: Field) 
         per_row=field.per_row,
         final=False,
     )
+    plots.draw_growing(
+        compare_charts.live_forest(info, dark=state.is_dark()),
+        key="compare.live_forest",
+        height=max(LIVE_PX, compare_charts.live_height(info)),
+        alt=f"Ratio and interval of {len(contrasts)} configurations after {live.get('rounds', 0)} rounds.",
+    )
     unit = " per row" if field.per_row else ""
     st.caption(
         f"Speed{unit} against **{format.plain(named.get(against, 'the baseline'))}**; 95 % intervals "
         "change at each interim analysis. The band holds differences that do not matter. Verdicts are given "
         "at the end."
-    )
-    plots.draw_growing(
-        compare_charts.live_forest(info, dark=state.is_dark()),
-        key="compare.live_forest",
-        height=compare_charts.live_height(info),
-        alt=f"Ratio and interval of {len(contrasts)} configurations after {live.get('rounds', 0)} rounds.",
     )
 
 
@@ -141,21 +124,25 @@ def margin(comparison: Comparison) -> float:
 
 
 def finished(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
-    """Draw a race that has ended, however it did."""
+    """Draw a comparison that has ended, however it did: the answer, its picture, then what it rests on."""
     if comparison.error and comparison.state != "CANCELLED":
         state.report_record(comparison.error)
     if comparison.state == "CANCELLED":
         st.info("This race was cancelled.", icon=":material/cancel:")
-    if comparison.result:
-        _headline(comparison)
-    _failures(comparison, trials)
     if not comparison.result:
+        title(comparison)
+        _failures(comparison, trials)
         return
+    _headline(comparison)
     _forest(comparison)
+    _failures(comparison, trials)
     chosen = _table(comparison, trials)
     _actions(comparison, chosen, trials)
-    _cautions(comparison)
     _plots(comparison, trials)
+    count = len(standings.cautions(comparison))
+    told = f": {count} caution{'s' * (count != 1)}" if count else ""
+    inside = partial(_details, comparison)
+    folded.group(f"Confidence details{told}", inside, key="compare.details", icon="fact_check")
 
 
 def _failures(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
@@ -184,28 +171,18 @@ def _headline(comparison: Comparison) -> None:
         return
     st.markdown(f"#### {said}")
     results.busy_note(result)
-    if result.get("grade") not in (None, "A"):
-        st.caption(f":material/info: {reason} {remedy}".rstrip())
 
 
 def _forest(comparison: Comparison) -> None:
     info = compare_charts.race_info(comparison)
     if info is None:
         return
-    ordered = list(standings.against_reference(comparison).values())
-    with st.container(border=True, key="compare.forest_box"):
-        plots.draw(
-            compare_charts.forest(info),
-            "Speed against the baseline",
-            key="compare.forest",
-            alt=f"Ratio of each configuration against {info.baseline} with its 95 % interval.",
-        )
-        noise = _noise(ordered)
-        st.caption(
-            f"Intervals: {standings.intervals_text(comparison)}{f'; {noise}' if noise else ''}. Band: "
-            f"differences of less than {100 * info.margin:g} %. Compared are median latencies of a "
-            f"{'row, because the batch sizes differ,' if info.per_row else 'run'} within the same rounds."
-        )
+    plots.draw(
+        compare_charts.forest(info, least=PICTURE_PX),
+        "Speed against the baseline",
+        key="compare.forest",
+        alt=f"Ratio of each configuration against {info.baseline} with its 95 % interval.",
+    )
 
 
 def _noise(contrasts: Sequence[verdict.Contrast]) -> str:
@@ -233,6 +210,9 @@ def _table(comparison: Comparison, trials: Mapping[str, Trial]) -> list[str]:
 def _actions(comparison: Comparison, chosen: Sequence[str], trials: Mapping[str, Trial]) -> None:
     known = [trial for trial in chosen if trial in trials]
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="compare.actions"):
+        results.quality_badge(quality(comparison.facts), comparison.facts)
+        if comparison.state != "COMPLETE":
+            results.state_badge(comparison.state)
         if not known:
             st.caption("Tick a row to open it in Tune or to profile it; tick two to see why they differ.")
             return
@@ -265,21 +245,35 @@ def _single(trial: Trial) -> None:
     st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
 
 
-def _cautions(comparison: Comparison) -> None:
-    lines = standings.cautions(comparison)
-    if lines:
-        st.info(
-            "\n".join(f"- {format.plain(line)}" for line in lines),
-            icon=":material/info:",
-            title="To know when reading this race",
-        )
-    tests = verdict.self_test_lines(comparison)
-    if tests:
-        with st.expander(
-            "Self-test: ONNX Runtime's default against a twin of itself", icon=":material/balance:"
-        ):
-            st.markdown("\n".join(f"- {format.plain(line)}" for line in tests))
-            st.caption("Two equal configurations should differ by nothing: what they differ by is noise.")
+def _details(comparison: Comparison) -> None:
+    """Cautions, how it was measured, what the intervals hold for, the self-test."""
+    result = comparison.facts
+    if lines := standings.cautions(comparison):
+        st.markdown("\n".join(f"- :material/warning: {format.plain(line)}" for line in lines))
+    if not is_rejected(result) and result.get("grade") not in (None, "A"):
+        reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
+        st.caption(f":material/info: {reason} {remedy}".rstrip())
+    _intervals(comparison)
+    if tests := verdict.self_test_lines(comparison):
+        st.markdown("**Self-test:** ONNX Runtime's default against a copy of itself")
+        st.markdown("\n".join(f"- {format.plain(line)}" for line in tests))
+        st.caption("Two equal configurations should differ by nothing: what they differ by is noise.")
+    when = format.when(comparison.finished_at or comparison.created_at)
+    st.caption(
+        f"{format.plain(' · '.join(standings.facts(comparison)))} · Comparison `{comparison.id[:12]}` · "
+        f"{when} · {format.plain(comparison.owner)}"
+    )
+
+
+def _intervals(comparison: Comparison) -> None:
+    ordered = list(standings.against_reference(comparison).values())
+    noise = _noise(ordered)
+    unit = "row, because the batch sizes differ," if standings.is_per_row(comparison) else "run"
+    st.caption(
+        f"Intervals: {standings.intervals_text(comparison)}{f'; {noise}' if noise else ''}. Band: "
+        f"differences of less than {100 * margin(comparison):g} %. Compared are median latencies of a {unit} "
+        "within the same rounds."
+    )
 
 
 def _plots(comparison: Comparison, trials: Mapping[str, Trial]) -> None:

@@ -14,8 +14,8 @@ from core.show.sheets import Fact
 from core.show.table import ID_CHARACTERS, Column, Table, Value, column_of
 from dashboard.format import DASH, plain, rounded
 
-CHARACTER_PX, PADDING_PX, LEAST_PX, MOST_PX = 7.2, 20, 90, 420
-ROW_PX, LINE_PX, MOST_LINES = 35, 20, 4
+CHARACTER_PX, PADDING_PX, LEAST_PX, MOST_PX = 7.2, 20, 90, 300
+ROW_PX, LINE_PX, MOST_LINES = 35, 20, 2
 WRAPPED_PX = 62  # from 4rem on, Streamlit breaks text into lines instead of cutting it
 _BINARY = {"KiB": 1 << 10, "MiB": 1 << 20}
 _QUANTITIES = ("ms", "bytes", "number")

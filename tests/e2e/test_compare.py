@@ -36,6 +36,7 @@ def test_a_comparison_is_found_again_and_cancelled_and_a_finished_one_opens_by_i
     expect(page.locator(".st-key-compare-forest .main-svg").first).to_be_visible()
 
     page = open_browser("/compare")
+    page.locator(".st-key-compare-more button").first.click()
     button(page, "compare.close").click()
     expect(page.locator(".st-key-compare-race")).to_have_count(0)
     add_preset(page, "edge")

@@ -11,7 +11,7 @@ from tests.e2e.conftest import VIEWPORT, Open, visit
 # Page -> how many plots its recorded result has at least.
 PLOTS = {
     "Tune": 1,
-    "Search": 3,
+    "Search": 2,
     "Compare": 2,
     "Curves": 2,
     "Profile": 1,

@@ -76,6 +76,14 @@ def unfolded(at: AppTest) -> AppTest:
     return at.run()
 
 
+def opened(at: AppTest, *groups: str) -> AppTest:
+    """The page with these groups open, or these tabs, written "key:name"."""
+    for group in groups:
+        key, _, tab = group.partition(":")
+        at.session_state[key] = tab or True
+    return at.run()
+
+
 def choice(at: AppTest, key: str) -> Any:
     """The list whose choice the script changes too; see `dashboard.widgets.choice`."""
     return next(one for one in at.selectbox if str(one.key).rpartition(".")[0] == key)

@@ -28,14 +28,19 @@ from tests import builders, tiny_models
 from tests.reading import numbers, tells
 from tests.views import invented, page
 from tests.views.invented import Racer
-from tests.views.page import Add, Jobs, Open, buttons, click, icons, lines, status, texts
+from tests.views.page import Add, Jobs, Open, buttons, click, icons, lines, opened, status, texts
 
 EDGE = PRESETS["edge"][0]
+DETAILS, PAST = "compare.details", "compare.past.box"  # closed groups
 
 
 def names(at: AppTest) -> list[str]:
     """Names of the list, in order."""
-    lines = [one.value.replace("\\", "") for one in at.markdown if one.value.startswith("**")]
+    lines = [
+        one.value.replace("\\", "")
+        for one in at.markdown
+        if one.value.startswith("**") and not one.value.startswith("**Self")
+    ]
     return [line.split("**")[1] for line in lines]
 
 
@@ -349,7 +354,9 @@ def test_a_first_place_that_the_intervals_leave_open_is_said(
     shown = state.store().comparison(race.id)
     assert lines(at, standings.headline(shown))
     assert list(table(at)["Rank"]) == ["1–3"] * len(trials)
-    assert lines(at, standings.intervals_text(shown))  # of a protocol that split nothing over them
+    assert lines(
+        opened(at, DETAILS), standings.intervals_text(shown)
+    )  # of a protocol that split nothing over them
     state.store().update_comparison(race.id, protocol={**race.protocol, "family": 2})
     together = standings.intervals_text(state.store().comparison(race.id))
     assert numbers(together)[:2] == [95, 2]
@@ -388,7 +395,7 @@ def test_a_busy_machine_keeps_verdicts_and_ranks_and_is_told_with_the_numbers(
     assert lines(at, builders.BUSY)
     assert lines(at, ":orange-badge[:material/groups:")
     assert "green-badge" not in texts(at)
-    assert BUSY in frame(at, "compare.past.").value["Grade"][0]
+    assert BUSY in frame(opened(at, PAST), "compare.past.").value["Grade"][0]
     quiet, _ = put(mlp, machine)
     assert BUSY not in "".join(table(open_page("compare", comparison=quiet.id))["Grade"])
 
@@ -397,11 +404,11 @@ def test_the_parts_of_the_widest_interval_are_told(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     race, _ = put(mlp, machine)
-    said = texts(open_page("compare", comparison=race.id))
+    said = texts(opened(open_page("compare", comparison=race.id), DETAILS))
     assert tells(said, "±1 %", "±1.7 %")
     assert tells(said, verdict.counted(race.facts))
     older, _ = put(mlp, machine, older=True)
-    said = texts(open_page("compare", comparison=older.id))
+    said = texts(opened(open_page("compare", comparison=older.id), DETAILS))
     assert "±1.7 %" not in said
     assert tells(said, verdict.OLDER)
 
@@ -472,6 +479,7 @@ def test_different_batches_and_different_outputs_are_marked(
     assert outputs.pop("batch_size 4") == f"{WARNING} {MARK}"
     assert set(outputs.values()) == {"agree"}
     assert rows["p50 (ms/row)"].iloc[0] == pytest.approx(1.0, rel=0.2)
+    opened(at, DETAILS)
     assert lines(at, "batch_size 4", notes[0])
     assert lines(at, notes[1])
 
@@ -524,7 +532,7 @@ def test_past_races_are_listed_and_duels_on_request(
 ) -> None:
     put(mlp, machine)
     invented.put_duel(state.store(), mlp, fingerprint=machine["fingerprint"])
-    at = open_page("compare", model=mlp)
+    at = opened(open_page("compare", model=mlp), PAST)
     rows = frame(at, "compare.past.").value
     assert len(rows) == 1
     default, one, binding = (racer.label for racer in racers(mlp))
@@ -540,7 +548,7 @@ def test_a_race_of_the_command_line_is_opened_and_listed(
     race, _ = put(mlp, machine, study="")
     at = open_page("compare", model=mlp)
     assert at.query_params["comparison"] == race.id
-    assert len(frame(at, "compare.past.").value) == 1
+    assert len(frame(opened(at, PAST), "compare.past.").value) == 1
 
 
 def test_a_race_of_a_variant_is_one_of_its_baseline_too(
@@ -551,7 +559,7 @@ def test_a_race_of_a_variant_is_one_of_its_baseline_too(
     state.store().update_trial(trials[0].id, model_sha256=mlp.content_sha256)
     at = open_page("compare", model=mlp)
     assert at.query_params["comparison"] == race.id
-    assert len(frame(at, "compare.past.").value) == 1
+    assert len(frame(opened(at, PAST), "compare.past.").value) == 1
 
 
 # --- a race that runs -------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from core.wire.errors import BudgetError, SpecError
 from dashboard import contestants, fields, format, state
 from dashboard.views.compare import entry_list
 from dashboard.views.scorecard import targets
-from dashboard.views.search import answer, form, handing, live
+from dashboard.views.search import form, handing, live
 from dashboard.widgets.protocol import DEFAULT_MINUTES
 from tests import tiny_models
 from tests.reading import numbers, tells
@@ -43,11 +43,13 @@ from tests.views.page import (
     icons,
     keys,
     lines,
+    opened,
     status,
     texts,
 )
 
 RUN = "search.run"
+CHANGES, OWN_VALUES, STRATEGY = "search.changes", "search.own_values", "search.how"  # closed groups
 _LIMIT = target_from_dict({"metric": "latency_p99", "at_most": "3 ms"})
 P99 = f"{_LIMIT.what} {_LIMIT.limit_words}"
 
@@ -163,7 +165,7 @@ def test_what_is_asked_is_put_into_the_queue(
     at.slider(key=form.WEIGHT).set_value(60).run()
     at.text_area(key=form.LIMITS).set_value("p99<=3ms").run()
     at.select_slider(key=form.BUDGET).set_value(120).run()
-    at.toggle(key=form.GIVE_WAY).set_value(True).run()
+    opened(at, STRATEGY).toggle(key=form.GIVE_WAY).set_value(True).run()
     click(at, RUN)
     assert not at.exception
     [prepared] = started
@@ -204,7 +206,7 @@ def test_what_stays_and_what_is_never_tried_make_the_space_smaller(
     open_page: Open, mlp: ModelRecord, started: list[search.Prepared]
 ) -> None:
     at = open_page("search", model=mlp)
-    free = list(at.session_state[form.VARY])
+    free = list(opened(at, CHANGES).session_state[form.VARY])
     assert "intra_op_num_threads" in free
     at.multiselect(key=form.VARY).set_value([]).run()
     click(at, "search.all")
@@ -220,7 +222,7 @@ def test_what_stays_and_what_is_never_tried_make_the_space_smaller(
 def test_values_of_ones_own_are_tried_and_nothing_else_varies(
     open_page: Open, mlp: ModelRecord, started: list[search.Prepared]
 ) -> None:
-    at = open_page("search", model=mlp)
+    at = opened(open_page("search", model=mlp), CHANGES, OWN_VALUES)
     at.multiselect(key=form.VARY).set_value(["enable_mem_pattern"]).run()  # threads are held
     at.text_area(key=form.OWN).set_value("intra_op_num_threads=1,3\nuse_io_binding=on,off").run()
     assert not at.exception
@@ -240,7 +242,7 @@ def test_values_of_ones_own_are_tried_and_nothing_else_varies(
 def test_a_value_that_cannot_be_read_is_said_beneath_it(
     open_page: Open, mlp: ModelRecord, text: str, named: str
 ) -> None:
-    at = open_page("search", model=mlp)
+    at = opened(open_page("search", model=mlp), OWN_VALUES)
     at.text_area(key=form.OWN).set_value(text).run()
     assert not at.exception
     assert len(at.error) == 1
@@ -254,7 +256,7 @@ def test_a_search_that_is_opened_brings_its_own_values(
 ) -> None:
     vary = {"intra_op_num_threads": [1, 2], "enable_cpu_mem_arena": [True, False]}
     study = put(mlp, machine, question={"vary": vary})
-    at = open_page("search", study=study.id)
+    at = opened(open_page("search", study=study.id), OWN_VALUES)
     assert not at.exception
     assert at.text_area(key=form.OWN).value.splitlines() == [
         "intra_op_num_threads=1,2",
@@ -264,7 +266,7 @@ def test_a_search_that_is_opened_brings_its_own_values(
 
 
 def test_the_form_survives_a_visit_to_another_page(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("search", model=mlp)
+    at = opened(open_page("search", model=mlp), CHANGES)
     at.pills(key=form.PRESET).set_value("smallest that keeps the answers").run()
     at.select_slider(key=form.BUDGET).set_value(300).run()
     at.multiselect(key=form.VARY).set_value(["intra_op_num_threads"]).run()
@@ -274,11 +276,11 @@ def test_the_form_survives_a_visit_to_another_page(open_page: Open, mlp: ModelRe
     assert at.selectbox(key=form.OBJECTIVE).value == "model_size"
     assert at.text_area(key=form.LIMITS).value == "output_error<=0.02"
     assert at.select_slider(key=form.BUDGET).value == 300
-    assert at.multiselect(key=form.VARY).value == ["intra_op_num_threads"]
+    assert opened(at, CHANGES).multiselect(key=form.VARY).value == ["intra_op_num_threads"]
 
 
 def test_where_nothing_may_change_the_page_says_so(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("search", model=mlp)
+    at = opened(open_page("search", model=mlp), CHANGES)
     at.multiselect(key=form.VARY).set_value([]).run()
     assert not at.exception
     assert at.warning
@@ -430,12 +432,14 @@ def test_every_answer_is_said_with_what_it_rests_on(
     said = texts(at)
     assert study.answer is not None
     assert searches.sentence(study.answer) in said
-    assert answer.headline(study.answer) in said  # type: ignore[arg-type] # it is a `SearchResult`
     assert lines(at, f"{P99}: **")
+    assert figure(at)["layout"]["yaxis"]["title"]["text"]  # the front is the first picture
     assert lines(at, "1.20×", "[1.10, 1.30]")
-    assert lines(at, study.answer["notes"][0])
-    titles = [figure(at, index)["layout"].get("xaxis", {}).get("title", {}).get("text") for index in range(5)]
-    assert [bool(one) for one in titles] == [True, True, True, True, False]
+    assert lines(opened(at, "search.details"), study.answer["notes"][0])
+    for tab, titled in (("Effects", True), ("Course", True), ("Gains", True), ("Parallel", False)):
+        drawn = figure(opened(at, f"search.tabs:{tab}"), 1)
+        assert bool(drawn["layout"].get("xaxis", {}).get("title", {}).get("text")) is titled
+    opened(at, "search.tabs:Evaluated")
     assert list(at.dataframe[0].value["State"])[::2] == ["confirmed", "failed"]
     assert tells(at.dataframe[0].value, "out of memory")
     assert not at.button(key=RUN).disabled
@@ -626,9 +630,15 @@ def test_earlier_searches_are_listed_and_the_newest_is_open(
     second = put(mlp, machine, created_at=2_000_000.0)
     at = open_page("search", model=mlp)
     assert at.session_state["search.study"] == second.id
-    listed = at.dataframe[-1].value
+    kept = choice(at, "search.shown")
+    assert len(kept.options) == 2
+    listed = opened(at, "search.earlier").dataframe[-1].value
     assert list(listed["Search"]) == [first.id[:12]]
     assert len(listed["Answer"]) == 1
+    kept.select_index(1).run()
+    assert not at.exception
+    assert at.session_state["search.study"] == first.id
+    assert at.query_params["study"] == first.id
 
 
 def test_another_model_has_searches_of_its_own(

@@ -118,11 +118,11 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
         ),
         (Column("verdict", help=_RATIO_HELP), lambda one: verdict_text(race, one, by_id.get(one))),
         *map(contrast, ("verdict", "ratio", "ratio_low", "ratio_high", "grade")),
+        (Column("p50", "ms", per=per), time(lambda of: _latency(of, "p50_s"))),
         (
             Column("outputs", on="browser", help=OUTPUTS_HELP),
             lambda one: outputs_text(race, one, by_id.get(one)),
         ),
-        (Column("p50", "ms", per=per), time(lambda of: _latency(of, "p50_s"))),
         (Column("p95", "ms", per=per), time(lambda of: _latency(of, "p95_s"))),
         (Column("batch", "count", key="batch_size"), lambda one: result(one).get("batch_size")),
         *_latency_in_files(result),
@@ -234,7 +234,7 @@ def past(races: Sequence[Comparison]) -> Table:
     return tabulate(
         races,
         (Column("when", "moment"), lambda one: one.created_at),
-        (Column("configurations", tells=True), _against),
+        (Column("configurations", tells=True), against),
         (Column("result"), past_text),
         (Column("grade", help=_GRADE_HELP), lambda one: _quality_words(one.result)),
         (Column("effort"), lambda one: one.protocol.get("precision") or ""),
@@ -250,8 +250,8 @@ def _quality_words(
     return found.words if found is not None else ""
 
 
-def _against(race: Comparison) -> str:
-    """Names of all but the baseline, and but a default that nobody asked for."""
+def against(race: Comparison) -> str:
+    """Return the names of all but the baseline, and but a default that nobody asked for."""
     named = [one.label for one in race.contestants if one.trial != race.baseline and one.role != "anchor"]
     return f"{', '.join(named) or 'nothing'} against {labels(race)[race.baseline]}"
 

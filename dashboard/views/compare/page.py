@@ -12,15 +12,14 @@ from core.evidence.comparison import Comparison, Configuration, line_up
 from core.evidence.measurement import Trial
 from core.run.prediction import Prediction, past, predict
 from core.show.report.subjects import of_race
-from core.show.sheets import races
 from core.show.words import counted
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import address, contestants, format, state
 from dashboard.contestants import Entry
-from dashboard.views.compare import elsewhere, entry_list
-from dashboard.widgets import controls, going_on, live_text, race_results, report, tables
+from dashboard.views.compare import adders, elsewhere, entry_list, listed
+from dashboard.widgets import controls, drawer, frame, going_on, live_text, race_results, report
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
 from dashboard.widgets.race_results import ACTIVE
@@ -32,14 +31,11 @@ TRIALS_PARAM = "trials"  # ?trials=<id>,<id>
 SHOWN = "compare.shown"  # id of the comparison that is shown
 APPLIED = "compare.applied"  # the linked trials that were taken into the list
 SHOWN_OF = "compare.shown_of"  # content hash of the model that was current when it was shown
-BY_ITSELF = "compare.by_itself"  # the comparison that the page opened, and nobody asked for
 CLOSED = "compare.closed"  # somebody closed the race: no other one opens by itself
 FOLLOWED = "compare.followed"  # the linked comparison whose model was chosen
 PRECISION, MARGIN, BUDGET = "compare.precision", "compare.margin", "compare.budget"
-PAST, DUELS = "compare.past", "compare.duels"
 
-PAST_LIMIT = 200
-PAST_ROWS = 8  # more of them scroll
+SETTINGS_PX = 288
 
 
 def page() -> None:
@@ -48,22 +44,31 @@ def page() -> None:
     record = state.current_model()
     if record is not None and (shown is None or state.left_behind(SHOWN_OF, record)):
         shown = _newest(record)
-    # One that somebody opened: its list makes room. One that opened by itself stays below the list.
-    opened = shown is not None and shown.id != st.session_state.get(BY_ITSELF)
     active = shown is not None and shown.state in ACTIVE
-    _run_bar(record, active=active)
-    state.show_kept_error()
-    if record is not None:
-        count = len(entry_list.entries(record))
-        label = f"The list: {count} configuration{'s' * (count != 1)}"
-        key = "compare.builder.closed" if opened else "compare.builder.open"  # a race comes to the top
-        with st.expander(label, icon=":material/list:", expanded=not opened, key=key):
+    run = partial(_run, record, _why_not(record, active=active), active)
+    bar = frame.bar("Compare")
+    with bar.model:
+        controls.model_picker()
+    with bar.choice:
+        if record is not None:
+            listed.pick(record, shown, show)
+    trials = state.store().trials_of(shown.id) if shown is not None else []
+    with bar.more:
+        if shown is not None:
+            _further(shown, trials, active=active)
+    with bar.action:
+        run("compare.run")
+    settings, result = frame.panes(SETTINGS_PX)
+    with settings:
+        if record is not None:
             _builder(record)
-    if shown is not None:
-        _race(shown)
-    elsewhere.draw(shown)
-    if record is not None:
-        _past(record)
+    with result:
+        state.show_kept_error()
+        _result(shown, trials)
+        elsewhere.draw(shown)
+        if record is not None:
+            listed.table(record, show)
+    drawer.foot("compare", run)
 
 
 # --- which race is shown ----------------------------------------------------------------------------------
@@ -104,11 +109,10 @@ def _newest(record: ModelRecord) -> Comparison | None:
     show(None)
     if st.session_state.get(CLOSED):
         return None
-    newest = next((one for one in _races(record) if one.result or one.state in ACTIVE), None)
+    newest = next((one for one in listed.of_model(record) if one.result or one.state in ACTIVE), None)
     if newest is not None:
         show(newest.id)
         st.session_state[FOLLOWED], st.session_state[SHOWN_OF] = newest.id, record.content_sha256
-        st.session_state[BY_ITSELF] = newest.id
     return newest
 
 
@@ -134,47 +138,47 @@ def _follow_links(shown: Comparison | None) -> None:
 
 
 def _builder(record: ModelRecord) -> None:
+    """Draw what is compared, and how surely."""
+    entry_list.draw(record)
+    adders.draw(record)
+    state.show_kept_error(entry_list.PLACE, "Not added to the list")
     entries = entry_list.entries(record)
     found, why_not = _predictions(record, entries)
-    left, right = st.columns([1, 2], gap="medium")
-    with left:
-        controls.model_picker()
-    with right:
-        _protocol(found)
-    entry_list.draw(record)
-    st.caption(why_not or _prediction_text(found, len(entries)), text_alignment="right")
+    effort(PRECISION, predictions=found)
+    st.caption(why_not or _prediction_text(found, len(entries)))
+    entry_list.inputs(record)
+    _limits()
+    wait_for_quiet()
 
 
 # --- effort and time --------------------------------------------------------------------------------------
 
 
-def _protocol(found: Mapping[str, Prediction]) -> None:
-    """Effort with its predicted time, margin and budget."""
+def _limits() -> None:
+    """Margin and time budget."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        effort(PRECISION, predictions=found)
         st.number_input(
-            "Equal within (%)",
+            "Margin (%)",
             value=None if MARGIN in st.session_state else 100 * DEFAULT_MARGIN,
             step=0.5,
             format="%.1f",
             key=MARGIN,
-            width=130,
+            width=entry_list.FIELD_PX,
             persist_state="session",
-            help="Smaller differences do not matter: two configurations are called equal when the whole "
-            "interval lies within.",
+            help="The equivalence margin: two configurations are called equal when the whole interval lies "
+            "within.",
         )
         st.number_input(
-            "Budget (s)",
+            "Time budget (s)",
             value=None,
             step=10,
             key=BUDGET,
-            width=130,
+            width=entry_list.FIELD_PX,
             persist_state="session",
             placeholder=str(_precision().budget_s),
             help="Seconds of rounds after which an open question stays UNDECIDED. Empty: what belongs to the "
             "effort.",
         )
-    wait_for_quiet()
 
 
 def _precision() -> Effort:
@@ -250,25 +254,18 @@ def _prediction_text(found: Mapping[str, Prediction], count: int) -> str:
 # --- running ----------------------------------------------------------------------------------------------
 
 
-def _run_bar(record: ModelRecord | None, *, active: bool) -> None:
+def _run(record: ModelRecord | None, reason: str, active: bool, key: str) -> None:
+    """Draw the button that starts a comparison, under `key`; `reason`: why it cannot."""
     count = len(entry_list.entries(record)) if record is not None else 0
-    reason = _why_not(record, active=active)
-    with st.container(horizontal=True, vertical_alignment="center", key="compare.runbar"):
-        st.title("Compare", anchor=False, width="content")
-        st.space("stretch")
-        st.button(
-            "Racing" if active else f"Race {count} configurations" if count > 1 else "Race",
-            key="compare.run",
-            type="primary",
-            icon=":material/flag_check:",
-            shortcut="Ctrl+Enter",
-            disabled=bool(reason),
-            help=reason or "Each in a process of its own, in interleaved rounds of random order.",
-            on_click=_start,
-        )
-    st.caption(
-        "Two to eight configurations race in interleaved rounds: what the machine does to one, it does to "
-        "all."
+    st.button(
+        "Comparing" if active else f"Compare {count}" if count > 1 else "Compare",
+        key=key,
+        type="primary",
+        icon=":material/flag_check:",
+        shortcut="Ctrl+Enter" if key == "compare.run" else None,
+        disabled=bool(reason),
+        help=reason or "Each in a process of its own, in interleaved rounds of random order.",
+        on_click=_start,
     )
 
 
@@ -317,30 +314,51 @@ def _follow(comparison_id: str) -> None:
     show(comparison_id)
 
 
-def _race(shown: Comparison) -> None:
-    with st.container(border=True, key="compare.race"):
-        trials = state.store().trials_of(shown.id)
+def _result(shown: Comparison | None, trials: Sequence[Trial]) -> None:
+    if shown is None:
+        _empty()
+        return
+    with st.container(key="compare.race", gap="xsmall"):
         if shown.state in ACTIVE:
-            race_results.header(shown, live=True)
             again_s = state.look_s(state.status(shown.id))
             st.fragment(_live, run_every=again_s)(shown, live_text.field_of(shown, trials), again_s)
-            return
-        race_results.header(shown, partial(_buttons, shown, trials))
-        race_results.finished(shown, {trial.id: trial for trial in trials})
+        else:
+            race_results.finished(shown, {trial.id: trial for trial in trials})
 
 
-def _buttons(shown: Comparison, trials: Sequence[Trial]) -> None:
+def _empty() -> None:
+    st.markdown("#### :material/compare_arrows: Nothing compared yet")
+    st.markdown(
+        "Add two to eight configurations to the list, then press **Compare** (Ctrl+Enter). They are measured "
+        "under the same conditions, in interleaved rounds."
+    )
+
+
+def _further(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> None:
+    """What can be done with the comparison that is shown."""
+    if active:
+        if state.status(shown.id) is not None:  # else another process measures it
+            st.button(
+                "Cancel",
+                key="compare.cancel",
+                icon=":material/stop_circle:",
+                on_click=state.scheduler().cancel,
+                args=(shown.id,),
+                help="Ends all its workers. Rounds that were made are kept.",
+            )
+        return
     going_on.button("compare", shown, trials, lambda more: _follow(more.id))
     report.offer(lambda: of_race(state.store(), shown), key="compare")
-    st.button(
-        "Take as list",
-        key="compare.again",
-        icon=":material/replay:",
-        on_click=_retake,
-        args=(shown,),
-        help="Makes these configurations the list above, to race them again or with others.",
-    )
-    st.button("Close", key="compare.close", icon=":material/close:", on_click=_close)
+    with st.popover("More", icon=":material/more_horiz:", key="compare.more"):
+        st.button(
+            "Load configurations",
+            key="compare.again",
+            icon=":material/replay:",
+            on_click=_retake,
+            args=(shown,),
+            help="Makes these configurations the list, to compare them again or with others.",
+        )
+        st.button("Close", key="compare.close", icon=":material/close:", on_click=_close)
 
 
 def _retake(shown: Comparison) -> None:
@@ -360,56 +378,9 @@ def _live(race: Comparison, field: Field, again_s: float) -> None:
     ended = not state.is_active(status) and state.store().comparison(race.id).state not in ACTIVE
     if ended or state.look_s(status) != again_s:
         st.rerun()  # one full run draws the result and ends the polling, or changes how often to look
-    with st.container(key="compare.live"):
+    with st.container(key="compare.live", gap="xsmall"):
+        race_results.title(race)
         race_results.live(race, status, field, state.store().trials_of(race.id))
-        if status is not None:
-            st.button(
-                "Cancel",
-                key="compare.cancel",
-                icon=":material/stop_circle:",
-                on_click=state.scheduler().cancel,
-                args=(race.id,),
-                help="Ends all its workers. Rounds that were made are kept.",
-            )
-
-
-# --- past races -------------------------------------------------------------------------------------------
-
-
-def _past(record: ModelRecord) -> None:
-    st.subheader("Past races", anchor=False)
-    with_duels = st.toggle(
-        "Single runs of Tune too",
-        key=DUELS,
-        persist_state="session",
-        help="A run on Tune is a race as well: of the settings against the baseline.",
-    )
-    found = _races(record, with_duels=with_duels)
-    if not found:
-        st.caption(f"No race of {format.plain(record.name)} yet.")
-        return
-    key = f"{PAST}.{found[0].id}"  # a new race moves the rows: a tick must not move to another
-    tables.draw(
-        races.past(found),
-        key=key,
-        most=PAST_ROWS,
-        on_select=partial(_reopen, key, [one.id for one in found]),
-        mode="single-row",
-        alt="Past comparisons of this model with their results",
-    )
-    st.caption("Tick a row to open that race.")
-
-
-def _races(record: ModelRecord, *, with_duels: bool = False) -> list[Comparison]:
-    """Races that a model took part in, as the baseline too, newest first."""
-    found = state.store().comparisons(raced_sha256=record.content_sha256, limit=PAST_LIMIT)
-    return [one for one in found if with_duels or not one.is_duel]
-
-
-def _reopen(key: str, comparison_ids: Sequence[str]) -> None:
-    picked = st.session_state[key]["selection"]["rows"]
-    if picked and picked[0] < len(comparison_ids):
-        show(comparison_ids[picked[0]])
 
 
 page()

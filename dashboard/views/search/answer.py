@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
+import pandas as pd
 import streamlit as st
 
 from core.evidence.documents import Confirmed, SearchResult
@@ -12,14 +14,14 @@ from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
 from core.run.search.reading import answer_of, tried_of
 from core.show.report.subjects import of_search
 from core.show.sheets import searches
+from core.show.table import Column
+from core.show.verdict import quality_details
 from core.show.words import state_words
-from core.spec.question import question_from_dict
 from core.spec.space import changes_words
 from core.store import StudyRecord
 from dashboard import format, state
-from dashboard.charts import search_charts
-from dashboard.views.search import form, handing
-from dashboard.widgets import duel, plots, report, results
+from dashboard.views.search import form, grounds, handing
+from dashboard.widgets import duel, folded, report, results, tables
 
 MORE = "search.more_s"
 
@@ -30,6 +32,7 @@ ICONS: Mapping[str, str] = {  # outcome -> name of a Material Symbol
     "UNDECIDED": "help",
     "REJECTED": "block",
 }
+OPEN = ("UNDECIDED", "REJECTED")  # more time may answer these
 LIMIT_ICONS: Mapping[str, str] = {"MET": "check_circle", "MISSED": "cancel", "UNKNOWN": "help"}
 MEANS: Mapping[str, str] = {  # outcome -> what to do, where that is not plain
     "NO_DIFFERENCE": "Keep the default: there is nothing to configure, and nothing to maintain.",
@@ -42,36 +45,78 @@ MEANS: Mapping[str, str] = {  # outcome -> what to do, where that is not plain
 # --- the answer ---------------------------------------------------------------------------------------------
 
 
-def draw(record: StudyRecord, go_on: Callable[[int | None], None]) -> None:
+def draw(record: StudyRecord, go_on: Callable[[int | None], None], quiet: Callable[[], None]) -> None:
     """Draw what a search said, or how far it came.
 
     Args:
         record: of a search that has ended.
         go_on: called with more seconds, or None for those that were left.
+        quiet: draws the offer to search again on a quiet machine, after an answer beside other programs.
     """
-    _header(record)
     found = answer_of(record)
     if found is None:
         _unfinished(record, go_on)
+        grounds.tabs(record, None)
         return
-    with st.container(border=True, key="search.answer"):
-        _card(record, found)
-    _more_time(record, go_on)
+    with st.container(key="search.answer", gap=None):
+        _sentence(found)
+    grounds.picture(record, found)
+    if found.get("busy"):
+        quiet()
+    _numbers(found)
+    _advice(found, go_on)
+    grounds.tabs(record, found)
+    folded.group(
+        "Confidence details", partial(_details, record, found), key="search.details", icon="fact_check"
+    )
 
 
-def _header(record: StudyRecord) -> None:
-    question = question_from_dict(record.question)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.subheader(
-            f"{format.plain(record.model_name)} · {format.plain(question.words)}",
-            anchor=False,
-            width="content",
-        )
-        results.state_badge(record.state)
-        for line in question.limit_words:
-            st.badge(format.plain(line), icon=":material/rule:", color="gray")
-        st.space("stretch")
-        report.offer(lambda: of_search(state.store(), record), key="search")
+def _sentence(answer: SearchResult) -> None:
+    """The answer, of what, and what changes how it must be read."""
+    for line in answer.get("remarks", ()):
+        st.markdown(f":orange[:material/warning:] {format.plain(line)}")
+    outcome, shown = answer["outcome"], grounds.shown_of(answer)
+    color, icon = searches.COLORS[outcome], format.icon(ICONS[outcome])
+    st.markdown(f"#### :{color}[{icon}] {format.plain(searches.sentence(answer))}")
+    if shown is None:
+        return
+    lead = "" if answer["winner"] is not None else "Best evaluated: "
+    st.markdown(f":small[:material/tune: {lead}**{format.plain(changes_words(shown['changes']))}**]")
+    if shown["error"]:
+        st.markdown(f":orange[:material/warning: {format.plain(shown['error'])}]")
+
+
+def _numbers(answer: SearchResult) -> None:
+    """What a configuration costs beside the default, its limits, and what failed."""
+    shown = grounds.shown_of(answer)
+    if shown is not None:
+        if costs := searches.numbers(shown, answer["default"]):
+            strip = pd.DataFrame([{tables.title(Column(name)): text for name, text in costs}])
+            st.table(strip, border="horizontal", hide_index=True, alt="Costs beside the default's")
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            results.quality_badge(quality_of_search(answer), answer)
+            for one in shown["limits"]:
+                icon = format.icon(LIMIT_ICONS[one["state"]])
+                words = f"{format.plain(one['limit'])}: **{LIMIT_WORDS[one['state']]}**"
+                st.markdown(f"{icon} {words}{searches.sure_words(one['probability'])}", width="content")
+    for line in searches.first_lines(answer):
+        st.caption(f":material/info: {format.plain(line)}")
+
+
+def _advice(answer: SearchResult, go_on: Callable[[int | None], None]) -> None:
+    """What to do, where that is not plain."""
+    outcome = answer["outcome"]
+    if outcome in MEANS:
+        st.markdown(f":material/lightbulb: {MEANS[outcome]}")
+    if outcome in OPEN:
+        _more_time(go_on)
+
+
+def _details(record: StudyRecord, answer: SearchResult) -> None:
+    for line in quality_details(answer):
+        st.caption(format.plain(line))
+    results.busy_note(answer)
+    grounds.went(answer)
     owner = f" · {format.plain(record.owner)}" if record.owner else ""
     st.caption(
         f"Search `{record.id[:12]}` · {format.when(record.finished_at or record.created_at)} · "
@@ -79,113 +124,91 @@ def _header(record: StudyRecord) -> None:
     )
 
 
-def _card(record: StudyRecord, answer: SearchResult) -> None:
-    outcome = answer["outcome"]
-    shown = shown_of(answer)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        color, icon = searches.COLORS[outcome], format.icon(ICONS[outcome])
-        st.subheader(f":{color}[{icon}] {format.plain(headline(answer))}", anchor=False, width="content")
-        st.space("stretch")
-        results.quality_badge(quality_of_search(answer), answer)
-    for line in answer.get("remarks", ()):
-        st.markdown(f":orange[:material/warning:] {format.plain(line)}")
-    st.markdown(format.plain(searches.sentence(answer)))
-    if answer["winner"] is not None:
-        st.markdown(f":material/tune: **{format.plain(changes_words(answer['winner']['changes']))}**")
-    for line in searches.first_lines(answer):
-        st.markdown(f":material/info: {format.plain(line)}")
-    if outcome in MEANS:
-        st.markdown(f":material/lightbulb: {MEANS[outcome]}")
-    results.busy_note(answer)
-    _actions(record, answer)
-    if shown is not None:
-        _confirmed(shown, answer)
+# --- what can be done with it -------------------------------------------------------------------------------
 
 
-def headline(answer: SearchResult) -> str:
-    """Return the answer in a few words."""
-    winner = answer["winner"]
-    if answer["outcome"] == "FOUND" and winner is not None:
-        return searches.gain_parts(winner["gain"])[0].capitalize()
-    return {
-        "NO_DIFFERENCE": "Nothing beats the default",
-        "NONE_KEEPS_LIMITS": "Nothing keeps the limits",
-        "REJECTED": "Rejected: no verdict stands",
-    }.get(answer["outcome"], "Undecided")
+def actions(record: StudyRecord, go_on: Callable[[int | None], None], delete: Callable[[str], None]) -> None:
+    """Draw into the bar what can be done with a search that has ended.
 
-
-def shown_of(answer: SearchResult) -> Confirmed | None:
-    """Return whose numbers stand on the card: the winner, else the first that was turned down."""
-    return answer["winner"] or next(iter(answer["others"]), None)
-
-
-def _confirmed(shown: Confirmed, answer: SearchResult) -> None:
-    """What a configuration brings in every respect, its limits, and what it costs beside the default."""
-    if answer["winner"] is None:
-        st.markdown(f"**The best that was tried:** {format.plain(changes_words(shown['changes']))}")
-    if shown["error"]:
-        st.warning(format.plain(shown["error"]), icon=":material/warning:")
-    for one in shown["limits"]:
-        icon = format.icon(LIMIT_ICONS[one["state"]])
-        words = f"{format.plain(one['limit'])}: **{LIMIT_WORDS[one['state']]}**"
-        st.markdown(f"{icon} {words}{searches.sure_words(one['probability'])}")
-    costs = searches.numbers(shown, answer["default"])
-    if costs:
-        st.table({name: text for name, text in costs}, border="horizontal")
-    if shown["gains"]:
-        plots.draw(
-            search_charts.intervals(search_charts.gains_info(shown["gains"])),
-            "Gain over ONNX Runtime's default",
-            key="search.gains",
-            alt="Gain over ONNX Runtime's default in every respect, with 95 % intervals",
-        )
-
-
-def _actions(record: StudyRecord, answer: SearchResult) -> None:
-    """What can be done with the answer: with the winner, else with the default that nothing beats."""
-    winner, default = answer["winner"], answer["default"]
-    taken = winner or (default if answer["outcome"] == "NO_DIFFERENCE" else None)
-    if taken is None:
-        return
-    trial = taken["trial"]
-    link = {state.TRIAL_PARAM: trial}
-    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="search.actions"):
+    Args:
+        record: of the search.
+        go_on: called with more seconds.
+        delete: called with the id of the search.
+    """
+    answer = answer_of(record)
+    taken = _taken(answer)
+    if taken is not None:
         st.button(
-            "Load into Tune" if winner is not None else "Load the default into Tune",
+            "Load into Tune",
             key="search.load",
             icon=":material/tune:",
             on_click=handing.load,
-            args=(record, trial),
+            args=(record, taken["trial"]),
             help="Sets every setting on Tune as this configuration has it.",
         )
-        if winner is None:
-            return
+    report.offer(lambda: of_search(state.store(), record), key="search")
+    with st.popover("More", icon=":material/more_horiz:", key="search.more"):
+        if answer is not None and answer["winner"] is not None:
+            _winner(record, answer["winner"], answer["default"])
+        if answer is not None and answer["outcome"] not in OPEN:
+            _more_time(go_on)
+        _deletion(record, delete)
+
+
+def _taken(answer: SearchResult | None) -> Confirmed | None:
+    """What goes into Tune: the winner, else the default that nothing beats."""
+    if answer is None:
+        return None
+    return answer["winner"] or (answer["default"] if answer["outcome"] == "NO_DIFFERENCE" else None)
+
+
+def _winner(record: StudyRecord, winner: Confirmed, default: Confirmed | None) -> None:
+    trial = winner["trial"]
+    st.page_link(
+        "views/export/page.py",
+        label="Export YAML",
+        icon=":material/file_export:",
+        query_params={state.TRIAL_PARAM: trial},
+    )
+    if default is not None:
         st.page_link(
-            "views/export/page.py", label="Export YAML", icon=":material/file_export:", query_params=link
+            "views/why/page.py",
+            label="Why?",
+            icon=":material/troubleshoot:",
+            query_params={"a": default["trial"], "b": trial},
+            help="Profiles of both sides, operator by operator: where the difference comes from.",
         )
-        if default is not None:
-            st.page_link(
-                "views/why/page.py",
-                label="Why?",
-                icon=":material/troubleshoot:",
-                query_params={"a": default["trial"], "b": trial},
-                help="Profiles of both sides, operator by operator: where the difference comes from.",
-            )
-        st.page_link(
-            duel.COMPARE_PAGE,
-            label="Race it against…",
-            icon=":material/compare_arrows:",
-            query_params={duel.TRIALS_PARAM: trial},
-            help="Opens Compare with it; add what it shall race against.",
+    st.page_link(
+        duel.COMPARE_PAGE,
+        label="Compare with…",
+        icon=":material/compare_arrows:",
+        query_params={duel.TRIALS_PARAM: trial},
+        help="Opens Compare with it; add what it shall be compared with.",
+    )
+    _pin(record, trial)
+    st.button(
+        "Check on the scorecard",
+        key="search.judge",
+        icon=":material/checklist:",
+        on_click=handing.judge,
+        args=(record, trial),
+        help="Opens the scorecard with it and with the limits of this search as targets.",
+    )
+
+
+def _deletion(record: StudyRecord, delete: Callable[[str], None]) -> None:
+    with st.expander("Delete this search", icon=":material/delete:", key="search.deletion"):
+        st.markdown(
+            "What it only looked at will be gone for everybody. The races that confirmed its answer stay in "
+            "the history."
         )
-        _pin(record, trial)
         st.button(
-            "Check on the scorecard",
-            key="search.judge",
-            icon=":material/checklist:",
-            on_click=handing.judge,
-            args=(record, trial),
-            help="Opens the scorecard with it and with the limits of this search as targets.",
+            "Delete",
+            key="search.delete",
+            type="primary",
+            on_click=delete,
+            args=(record.id,),
+            **state.unless_closed(),
         )
 
 
@@ -233,7 +256,7 @@ def _unfinished(record: StudyRecord, go_on: Callable[[int | None], None]) -> Non
     )
 
 
-def _more_time(record: StudyRecord, go_on: Callable[[int | None], None]) -> None:
+def _more_time(go_on: Callable[[int | None], None]) -> None:
     st.session_state.setdefault(MORE, form.DEFAULTS[form.BUDGET])
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="search.further"):
         st.select_slider(

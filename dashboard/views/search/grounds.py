@@ -1,16 +1,16 @@
-"""What the answer of a search rests on: the front, what matters, how it went, everything that was tried."""
+"""What the answer of a search rests on: the front, effects, its course, everything that was evaluated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import streamlit as st
 
-from core.evidence.documents import SearchResult
+from core.evidence.documents import Confirmed, SearchResult
 from core.evidence.tried import Tried, ratios_told
-from core.run.search.reading import answer_of, tried_of
+from core.run.search.reading import tried_of
 from core.show.sheets import Fact, searches
 from core.show.table import csv_text
 from core.spec import spec_from_dict
@@ -25,6 +25,9 @@ from dashboard.widgets import plots, tables
 # keys of the session
 COST = "search.cost"
 FRONT_CHART = "search.front"
+TABS = "search.tabs"
+
+PICTURE_PX = 480  # the picture under the answer fills the screen
 
 PAIRS = 3  # of settings that do more together than each alone
 ROWS = 6  # of the table of what was tried; others scroll
@@ -34,61 +37,100 @@ def _ratio_of(record: StudyRecord) -> Callable[[Tried], float | None]:
     return ratios_told(question_from_dict(record.question).objective, record.answer)
 
 
-def beneath(record: StudyRecord) -> None:
-    """Draw over the whole width what matters, what was tried, and how the search went."""
-    found = answer_of(record)
-    if found is not None:
-        left, right = st.columns(2, gap="large")
-        with left:
-            _effects(record, found)
-        with right:
-            _front(record, found)
-            _course(found)
-        _went(found)
-    if record.tried:
-        _parallel(record, found)
-        _table(record)
+def picture(record: StudyRecord, answer: SearchResult) -> None:
+    """Draw the picture that proves the answer: the front, or the gains where there is none."""
+    if front_costs(answer):
+        _front(record, answer)
+    else:
+        _gains(answer, least=PICTURE_PX)
 
 
-# --- the front ----------------------------------------------------------------------------------------------
+def front_costs(answer: SearchResult) -> list[str]:
+    """Return the metrics over which the front can be drawn; empty: there is none."""
+    return search_charts.costs(answer["front"], answer["objective"])
+
+
+def shown_of(answer: SearchResult) -> Confirmed | None:
+    """Return whose numbers are shown: the winner's, else those of the first that was turned down."""
+    return answer["winner"] or next(iter(answer["others"]), None)
+
+
+def tabs(record: StudyRecord, answer: SearchResult | None) -> None:
+    """Draw what the answer rests on; only the open tab is drawn."""
+    shown = {name: draw for name, (there, draw) in _tabs(record, answer).items() if there}
+    if not shown:
+        return
+    for tab, draw in zip(st.tabs(list(shown), key=TABS, on_change="rerun"), shown.values(), strict=True):
+        if tab.open:
+            with tab:
+                draw()
+
+
+def _tabs(record: StudyRecord, answer: SearchResult | None) -> Mapping[str, tuple[bool, Callable[[], None]]]:
+    """Tab -> whether there is something in it, and what draws it."""
+    tried = bool(record.tried)
+    rest = {
+        "Evaluated": (tried, partial(_table, record)),
+        "Parallel": (len(record.tried) > 1, partial(_parallel, record, answer)),
+    }
+    if answer is None:
+        return rest
+    course = any(one["ratio"] for one in answer["course"])
+    gains = bool(front_costs(answer)) and shown_of(answer) is not None
+    return {
+        "Effects": (True, partial(_effects, record, answer)),
+        "Evaluated": rest["Evaluated"],
+        "Course": (course, partial(_course, answer)),
+        "Parallel": rest["Parallel"],
+        "Gains": (gains, partial(_gains, answer)),
+    }
+
+
+# --- the picture --------------------------------------------------------------------------------------------
+
+
+def _gains(answer: SearchResult, least: int = 0) -> None:
+    """What a configuration brings in every respect."""
+    shown = shown_of(answer)
+    if shown is not None and shown["gains"]:
+        plots.draw(
+            search_charts.intervals(search_charts.gains_info(shown["gains"]), least=least),
+            "Gain over ONNX Runtime's default",
+            key="search.gains",
+            alt="Gain over ONNX Runtime's default in every respect, with 95 % intervals",
+        )
 
 
 def _front(record: StudyRecord, answer: SearchResult) -> None:
-    points = answer["front"]
-    known = search_charts.costs(points, answer["objective"])
-    if not known:
-        return
-    with st.container(key="search.front_box"):
-        st.subheader("Gain over what it costs", anchor=False)
-        if st.session_state.get(COST) not in known:
-            st.session_state[COST] = known[0]
-        if len(known) > 1:
-            st.segmented_control(
-                "Cost",
-                known,
-                key=COST,
-                required=True,
-                format_func=lambda one: search_charts.COSTS[one][0].partition(" (")[0],
-                label_visibility="collapsed",
-            )
-        cost = st.session_state[COST] or known[0]
-        info = search_charts.front_info(
-            points, tried_of(record), _ratio_of(record), cost=cost, winner=answer["winner"]
-        )
+    known = front_costs(answer)
+    if st.session_state.get(COST) not in known:
+        st.session_state[COST] = known[0]
+    cost = st.session_state[COST]
+    info = search_charts.front_info(
+        answer["front"], tried_of(record), _ratio_of(record), cost=cost, winner=answer["winner"]
+    )
+    with st.container(key="search.front_box", gap="xsmall"):
         chosen = plots.draw(
-            search_charts.front(info),
+            search_charts.front(info, height=PICTURE_PX),
             "The front: gain against cost",
             key=FRONT_CHART,
             on_select="rerun",
             selection_mode="points",
             alt=f"Gain over {info.x_title} of {len(info.front)} configurations on the front",
         )
-        beyond = f" {info.beyond} gained less than is shown: double-click to see all." if info.beyond else ""
-        st.caption(
-            f"Bars: 95 % intervals. Nobody is surely better than the front in every respect.{beyond} Click a "
-            "point to take it up."
-        )
         _picked(record, info, chosen)
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            if len(known) > 1:
+                st.segmented_control(
+                    "Cost",
+                    known,
+                    key=COST,
+                    required=True,
+                    format_func=lambda one: search_charts.COSTS[one][0].partition(" (")[0],
+                    label_visibility="collapsed",
+                )
+            beyond = f" Double-click to see {info.beyond} more below." if info.beyond else ""
+            st.caption(f"Click a point to load it.{beyond}", width="content")
 
 
 def _picked(record: StudyRecord, info: search_charts.Front, chosen: Any) -> None:
@@ -111,11 +153,10 @@ def _picked(record: StudyRecord, info: search_charts.Front, chosen: Any) -> None
         )
 
 
-# --- what matters, and how it went -------------------------------------------------------------------------
+# --- the tabs -----------------------------------------------------------------------------------------------
 
 
 def _effects(record: StudyRecord, answer: SearchResult) -> None:
-    st.subheader("What matters", anchor=False)
     if not answer["effects"]:
         st.caption("Too little was tried to tell what each setting does.")
         return
@@ -137,19 +178,17 @@ def _effects(record: StudyRecord, answer: SearchResult) -> None:
 
 
 def _course(answer: SearchResult) -> None:
-    st.subheader("How it went", anchor=False)
-    if any(one["ratio"] for one in answer["course"]):
-        plots.draw(
-            search_charts.course(answer["course"]),
-            "Best known gain over the search",
-            key="search.course",
-            alt="The best gain that was known at each moment of the search",
-        )
-        st.caption("By all looks together, which choose. The answer comes from the confirming race alone.")
+    plots.draw(
+        search_charts.course(answer["course"]),
+        "Best known gain over the search",
+        key="search.course",
+        alt="The best gain that was known at each moment of the search",
+    )
+    st.caption("By all looks together, which choose. The answer comes from the confirming race alone.")
 
 
-def _went(answer: SearchResult) -> None:
-    """The space, the time, the hidden controls and the notes, in words."""
+def went(answer: SearchResult) -> None:
+    """Draw the space, the time, the hidden controls and the notes, in words."""
     failed = f", {answer['failed']:,} of them failed or were wrong" if answer["failed"] else ""
     tables.facts(
         [
@@ -167,15 +206,12 @@ def _went(answer: SearchResult) -> None:
         st.caption(f":material/info: {format.plain(note)}")
 
 
-# --- everything that was tried ----------------------------------------------------------------------------
-
-
 def _parallel(record: StudyRecord, answer: SearchResult | None) -> None:
     effects = answer["effects"] if answer is not None else []
     info = search_tried_charts.parallel_info(tried_of(record), _ratio_of(record), effects)
     if len(info.gains) < 2 or not info.dimensions:
+        st.caption("Fewer than two configurations have a gain.")
         return
-    st.subheader("Everything that was tried", anchor=False)
     plots.draw(
         search_tried_charts.parallel(info),
         "Every configuration through its settings",

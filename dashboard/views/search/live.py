@@ -23,11 +23,21 @@ ACTIVE = ("WAITING", "RUNNING")
 
 def watch(record: StudyRecord) -> None:
     """Draw the box that follows a search until it ends, and then the whole page once."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.subheader(f"Searching: {format.plain(question_from_dict(record.question).words)}", anchor=False)
-    for line in question_from_dict(record.question).limit_words:
-        st.caption(f":material/rule: {format.plain(line)}")
     st.fragment(_tick, run_every=state.look_s(None))(record.id)
+
+
+def cancel(record: StudyRecord) -> None:
+    """Draw the button that cancels a search; nothing where another process searches."""
+    if state.status(record.id) is None:
+        return
+    st.button(
+        "Cancel",
+        key="search.cancel",
+        icon=":material/stop_circle:",
+        on_click=state.scheduler().cancel,
+        args=(record.id,),
+        help="Ends all its workers. What was tried is kept, and the search can go on later.",
+    )
 
 
 def _tick(study: str) -> None:
@@ -35,7 +45,11 @@ def _tick(study: str) -> None:
     record = state.store().study(study)
     if not state.is_active(status) and record.state not in ACTIVE:
         st.rerun()  # one full run draws the answer and ends the polling
-    with st.container(border=True, key="search.live"):
+    question = question_from_dict(record.question)
+    with st.container(key="search.live", gap="xsmall"):
+        st.markdown(f"#### {format.plain(_headline(question.words, status))}")
+        if question.limit_words:
+            st.caption(f":material/rule: {format.plain(', '.join(question.limit_words))}")
         if status is None:
             _elsewhere(record)
             return
@@ -43,14 +57,12 @@ def _tick(study: str) -> None:
         st.progress(share, text=text)
         if status.live:
             _so_far(status.live)
-        st.button(
-            "Cancel",
-            key="search.cancel",
-            icon=":material/stop_circle:",
-            on_click=state.scheduler().cancel,
-            args=(study,),
-            help="Ends all its workers. What was tried is kept, and the search can go on later.",
-        )
+
+
+def _headline(words: str, status: Status | None) -> str:
+    """The best so far, else what is searched."""
+    live = status.live if status is not None else None
+    return f"Searching: {words}" if live is None else f"{best_words(live)[0]}: {words}"
 
 
 def _elsewhere(record: StudyRecord) -> None:
@@ -95,23 +107,19 @@ def tried_words(live: Mapping[str, Any]) -> str:
 
 
 def _so_far(live: Mapping[str, Any]) -> None:
-    short, rest = best_words(live)
-    st.markdown(f"**{format.plain(short)}**")
-    st.caption(format.plain(rest))
-    st.caption(f":material/grid_view: {format.plain(tried_words(live))} · dotted: ONNX Runtime's default")
     dark = state.is_dark()
-    left, right = st.columns(2)
-    with left:
-        plots.draw_growing(
-            search_live_charts.points_so_far(live["points"], live["front"], dark=dark),
-            key="search.live.points",
-            height=search_live_charts.HEIGHT,
-            alt=f"Gain of {len(live['points'])} configurations tried so far, over their memory where known",
-        )
-    with right:
-        plots.draw_growing(
-            search_live_charts.course_so_far(live["course"], dark=dark),
-            key="search.live.course",
-            height=search_live_charts.HEIGHT,
-            alt="The best gain over the time since the search began",
-        )
+    plots.draw_growing(
+        search_live_charts.points_so_far(live["points"], live["front"], dark=dark),
+        key="search.live.points",
+        height=search_live_charts.HEIGHT,
+        alt=f"Gain of {len(live['points'])} configurations tried so far, over their memory where known",
+        why="",
+    )
+    st.caption(format.plain(best_words(live)[1]))
+    st.caption(f":material/grid_view: {format.plain(tried_words(live))} · dotted: ONNX Runtime's default")
+    plots.draw_growing(
+        search_live_charts.course_so_far(live["course"], dark=dark),
+        key="search.live.course",
+        height=search_live_charts.LOW,
+        alt="The best gain over the time since the search began",
+    )

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 import streamlit as st
 
 from core.process.runner import no_worker
 from core.run import search
-from core.show.sheets import searches
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from core.spec.space import Space
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import TunerError
 from dashboard import address, format, state
-from dashboard.views.search import answer, form, grounds, handing, live, preview
+from dashboard.views.search import answer, asking, form, handing, listed, live, preview
 from dashboard.views.search.form import Asked
-from dashboard.widgets import controls, tables
-from dashboard.widgets.protocol import WAIT, wait_for_quiet, wait_quiet_s
+from dashboard.widgets import controls, drawer, frame
+from dashboard.widgets.protocol import WAIT, wait_quiet_s
 
 STUDY_PARAM = "study"  # ?study=<id>
 
@@ -27,9 +25,8 @@ STUDY_PARAM = "study"  # ?study=<id>
 SHOWN = "search.study"  # id of the search that is shown
 SHOWN_OF = "search.study.of"  # content hash of the model that was current when it was shown
 APPLIED = "search.applied"  # the linked search whose question the form got
-STUDIES = "search.studies"
 
-MOST, ROWS = 100, 6  # earlier searches that are listed; the table shows so many, others scroll
+SETTINGS_PX = 288
 
 
 def page() -> None:
@@ -40,22 +37,32 @@ def page() -> None:
     if model is not None and (record is None or state.left_behind(SHOWN_OF, model)):
         record = _newest(model)
     running = record is not None and record.state in live.ACTIVE
-    bar = st.container(horizontal=True, vertical_alignment="center", key="search.runbar")
-    left, right = st.columns([2, 3], gap="large")
-    with left:
+    bar = frame.bar("Search")
+    with bar.model:
         model = controls.model_picker()
+    settings, result = frame.panes(SETTINGS_PX)
+    with settings:
         asked, reason = _ask(model) if model is not None else (None, "Choose a model first.")
     space, why_not = _space(asked)
-    with bar:
-        short = preview.refusal(model, asked, space) if model and asked and space else ""
-        _run_bar("A search is running; wait for it or cancel it." if running else reason or why_not or short)
-    with right:
+    short = preview.refusal(model, asked, space) if model and asked and space else ""
+    if running:
+        reason = "A search is running; wait for it or cancel it."
+    start_button = partial(_run, reason or why_not or short)
+    found = listed.of_model(model) if model is not None else []
+    with bar.choice:
+        listed.pick(found, record, _take_up)
+    with bar.action:
+        start_button("search.run")
+    with bar.more:
+        _further(record)
+    if model is not None and asked is not None:
+        with settings if record is not None else result:
+            preview.draw(model, asked, space, why_not, folded=record is not None)
+    with result:
         state.show_kept_error()
-        _right(model, record, asked, space, why_not)
-    if record is not None and not running:
-        grounds.beneath(record)
-    if model is not None:
-        _earlier(model, record)
+        _result(model, record)
+        listed.table(found, record, _take_up)
+    drawer.foot("search", start_button)
 
 
 # --- which search is shown ----------------------------------------------------------------------------------
@@ -87,7 +94,7 @@ def show(study: str | None) -> None:
 
 def _newest(model: ModelRecord) -> StudyRecord | None:
     """The search of a model that runs, wherever it was asked for, else its newest; the form stays."""
-    found = state.store().studies(model_sha256=model.content_sha256, limit=MOST)
+    found = listed.of_model(model)
     newest = next((one for one in found if one.state in live.ACTIVE), next(iter(found), None))
     show(newest.id if newest is not None else None)
     if newest is not None:
@@ -124,21 +131,20 @@ def _take_up(record: StudyRecord) -> None:
 
 def _ask(model: ModelRecord) -> tuple[Asked | None, str]:
     """Draw the form; return what it asks for, and why it cannot be asked (empty when it can)."""
-    with st.container(border=True, key="search.form"):
-        form.goal()
-        form.time_and_effort()
-        wait_for_quiet()
+    asking.goal()
+    asking.time_and_effort()
     asked, error = _asked(model)
+    asking.batch(model, asked.axes if asked is not None else ())
     if asked is not None and asked.question.accuracy:
-        form.labelled_data(model)
+        asking.labelled_data(model)
     if error is not None and form.is_typed_well():
         state.report(error)
     if asked is not None:
-        form.what_changes(asked.axes)
+        asking.what_changes(asked.axes)
         asked, error = _asked(model)  # what was never to be tried may be gone with its setting
-    form.values_of_ones_own()
-    form.what_stays(model)
-    form.strategy()
+    asking.own_values()
+    asking.what_stays(model)
+    asking.strategy()
     return asked, "" if error is None else f"{error.message} {error.hint}"
 
 
@@ -159,15 +165,14 @@ def _space(asked: Asked | None) -> tuple[Space | None, str]:
         return None, f"{error.message} {error.hint}"
 
 
-def _run_bar(reason: str) -> None:
-    st.title("Search", anchor=False, width="content")
-    st.space("stretch")
+def _run(reason: str, key: str) -> None:
+    """Draw the button that starts a search, under `key`; `reason`: why it cannot."""
     st.button(
         "Search",
-        key="search.run",
+        key=key,
         type="primary",
         icon=":material/manage_search:",
-        shortcut="Ctrl+Enter",
+        shortcut="Ctrl+Enter" if key == "search.run" else None,
         disabled=bool(reason := state.closed() or reason),
         help=reason or "Try configurations within the time, and confirm the best in fresh processes.",
         on_click=start,
@@ -222,38 +227,24 @@ def go_on(study: str, budget_s: int | None = None) -> None:
 # --- the answer's side --------------------------------------------------------------------------------------
 
 
-def _right(
-    model: ModelRecord | None,
-    record: StudyRecord | None,
-    asked: Asked | None,
-    space: Space | None,
-    why_not: str,
-) -> None:
-    if record is not None and record.state in live.ACTIVE:
-        live.watch(record)
+def _further(record: StudyRecord | None) -> None:
+    """What can be done with the search that is shown."""
+    if record is None:
         return
-    if model is not None and asked is not None:
-        preview.draw(model, asked, space, why_not, folded=record is not None)
+    if record.state in live.ACTIVE:
+        live.cancel(record)
+    else:
+        answer.actions(record, partial(go_on, record.id), _delete)
+
+
+def _result(model: ModelRecord | None, record: StudyRecord | None) -> None:
     if record is None:
         if model is not None:
             _empty(model)
-        return
-    if (record.answer or {}).get("busy"):
-        _offer_quiet()
-    answer.draw(record, partial(go_on, record.id))
-    with st.popover("Delete this search", icon=":material/delete:", type="tertiary"):
-        st.markdown(
-            "What it only looked at will be gone for everybody. The races that confirmed its answer stay in "
-            "the history."
-        )
-        st.button(
-            "Delete",
-            key="search.delete",
-            type="primary",
-            on_click=_delete,
-            args=(record.id,),
-            **state.unless_closed(),
-        )
+    elif record.state in live.ACTIVE:
+        live.watch(record)
+    else:
+        answer.draw(record, partial(go_on, record.id), _offer_quiet)
 
 
 def _offer_quiet() -> None:
@@ -284,41 +275,12 @@ def _delete(study: str) -> None:
 
 
 def _empty(model: ModelRecord) -> None:
-    with st.container(border=True):
-        st.markdown("#### :material/manage_search: Nothing searched yet")
-        st.markdown(
-            f"Say on the left what is best for **{format.plain(model.name)}**, within which limits and in "
-            "what time, then press **Search** (Ctrl+Enter). The answer is confirmed against ONNX Runtime's "
-            "default in fresh processes. That nothing beats the default is an answer, too."
-        )
-
-
-def _earlier(model: ModelRecord, shown: StudyRecord | None) -> None:
-    """Draw the searches of the model; a tick opens one."""
-    found = state.store().studies(model_sha256=model.content_sha256, limit=MOST)
-    others = [one for one in found if shown is None or one.id != shown.id]
-    if not others:
-        return
-    st.subheader("Earlier searches", anchor=False)
-    key = f"{STUDIES}.{others[0].id}.{len(others)}"  # a tick must not move to another when one comes
-    tables.draw(
-        searches.studies(others),
-        key=key,
-        most=ROWS,
-        on_select=partial(_reopen, key, others),
-        mode="single-row",
-        alt="Searches of this model with their questions and answers, newest first",
+    st.markdown("#### :material/manage_search: Nothing searched yet")
+    st.markdown(
+        f"Choose what is best for **{format.plain(model.name)}**, within which constraints and in what time, "
+        "then press **Search** (Ctrl+Enter). The answer is confirmed against ONNX Runtime's default in fresh "
+        "processes. That nothing beats the default is an answer, too."
     )
-    st.caption("Tick a row to open that search with its question; there it can go on.")
-
-
-def _reopen(key: str, listed: Sequence[StudyRecord]) -> None:
-    picked = st.session_state[key]["selection"]["rows"]
-    if picked and picked[0] < len(listed):
-        try:
-            _take_up(listed[picked[0]])
-        except TunerError as error:
-            state.keep_error(error)
 
 
 page()

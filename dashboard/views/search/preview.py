@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core.run.search import Prepared, prediction, too_short
@@ -10,6 +12,7 @@ from core.spec.space import Space
 from core.store import ModelRecord, StudyRecord
 from dashboard import format, state
 from dashboard.views.search.form import Asked
+from dashboard.widgets.folded import group
 
 MOST_REASONS = 12
 
@@ -22,22 +25,29 @@ def draw(model: ModelRecord, asked: Asked, space: Space | None, why_not: str, *,
         asked: what the form asks for.
         space: what differs; None: nothing does.
         why_not: why there is no space.
-        folded: something else matters more on the page.
+        folded: the page has an answer: this is closed at first.
     """
     if space is None:
         st.warning(format.plain(why_not), icon=":material/warning:", title="There is nothing to search")
         return
-    title = f"{len(space.choices):,} of {space.combinations:,} combinations are really different"
-    key = "search.space.closed" if folded else "search.space.open"  # each begins as it should
-    with st.expander(title, icon=":material/grid_view:", expanded=not folded, key=key):
-        for line in lines(asked, space, bought(model, asked, space)):
-            st.markdown(format.plain(line))
-        st.page_link(
-            "views/machine/page.py", label="Noise check of this machine", icon=":material/monitor_heart:"
-        )
-        if space.left_out:
-            st.caption("Left out, because they would be another one's twins:")
-            st.table(reasons(space), border="horizontal")
+    title = f"{len(space.choices):,} distinct configurations"
+    inside = partial(_space, model, asked, space)
+    if folded:
+        group(title, inside, key="search.space.closed", icon="grid_view")
+        return
+    with st.expander(title, icon=":material/grid_view:", expanded=True, key="search.space.open"):
+        inside()
+
+
+def _space(model: ModelRecord, asked: Asked, space: Space) -> None:
+    for line in lines(asked, space, bought(model, asked, space)):
+        st.markdown(format.plain(line))
+    st.page_link(
+        "views/machine/page.py", label="Noise check of this machine", icon=":material/monitor_heart:"
+    )
+    if space.left_out:
+        st.caption(f"{space.combinations:,} combinations; the rest are equivalent:")
+        st.table(reasons(space), border="horizontal")
 
 
 def lines(asked: Asked, space: Space, bought: str) -> list[str]:

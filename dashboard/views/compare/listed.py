@@ -1,0 +1,86 @@
+"""The comparisons of a model: one of them is chosen in the bar; a closed table shows how all have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import streamlit as st
+
+from core.evidence.comparison import Comparison
+from core.show.sheets import races
+from core.store import ModelRecord
+from dashboard import format, state
+from dashboard.widgets import choice, folded, tables
+
+PAST, DUELS = "compare.past", "compare.duels"  # keys of the session
+
+LIMIT = 200
+ROWS = 8  # of the table; more of them scroll
+
+Show = Callable[[str], None]  # makes a comparison the one that is shown
+
+
+def of_model(record: ModelRecord, *, with_duels: bool = False) -> list[Comparison]:
+    """Return the comparisons that a model took part in, as the baseline too, newest first."""
+    found = state.store().comparisons(raced_sha256=record.content_sha256, limit=LIMIT)
+    return [one for one in found if with_duels or not one.is_duel]
+
+
+def pick(record: ModelRecord, shown: Comparison | None, show: Show) -> None:
+    """Draw the list of comparisons with the one that is shown."""
+    found = of_model(record)
+    if shown is not None and shown.id not in {one.id for one in found}:
+        found = [shown, *found]  # of another model, or a run of Tune
+    if not found:
+        return
+    kept = {one.id: one for one in found}
+    choice.draw(
+        "Comparison shown",
+        list(kept),
+        key="compare.pick",
+        chosen=shown.id if shown is not None else None,
+        take_up=show,
+        format_func=lambda one: _name(kept[one]) if one in kept else str(one),
+        placeholder="Open an earlier comparison",
+        **({"index": None} if shown is None else {}),  # with one shown there is nothing to clear
+    )
+
+
+def _name(one: Comparison) -> str:
+    """What never changes of a comparison: by its name Streamlit finds the chosen one again."""
+    return f"{format.when(one.created_at)} · {races.against(one)} · {one.id[:6]}"
+
+
+def table(record: ModelRecord, show: Show) -> None:
+    """Draw the past comparisons with their results in a closed table; a tick opens one."""
+    folded.group("Past comparisons", partial(_table, record, show), key=f"{PAST}.box", icon="history")
+
+
+def _table(record: ModelRecord, show: Show) -> None:
+    with_duels = st.toggle(
+        "Single runs of Tune too",
+        key=DUELS,
+        persist_state="session",
+        help="A run on Tune is a comparison as well: of the settings against the baseline.",
+    )
+    found = of_model(record, with_duels=with_duels)
+    if not found:
+        st.caption(f"No comparison of {format.plain(record.name)} yet.")
+        return
+    key = f"{PAST}.{found[0].id}"  # a new race moves the rows: a tick must not move to another
+    tables.draw(
+        races.past(found),
+        key=key,
+        most=ROWS,
+        on_select=partial(_reopen, key, [one.id for one in found], show),
+        mode="single-row",
+        alt="Past comparisons of this model with their results",
+    )
+    st.caption("Tick a row to open that comparison.")
+
+
+def _reopen(key: str, comparison_ids: Sequence[str], show: Show) -> None:
+    picked = st.session_state[key]["selection"]["rows"]
+    if picked and picked[0] < len(comparison_ids):
+        show(comparison_ids[picked[0]])

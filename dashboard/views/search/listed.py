@@ -1,0 +1,85 @@
+"""The searches of a model: one of them is chosen in the bar; a closed table compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import streamlit as st
+
+from core.show.sheets import searches
+from core.spec.question import question_from_dict
+from core.store import ModelRecord, StudyRecord
+from core.wire.errors import TunerError
+from dashboard import format, state
+from dashboard.widgets import choice, folded, tables
+
+STUDIES = "search.studies"
+MOST, ROWS = 100, 6  # searches that are listed; the table shows so many, others scroll
+
+TakeUp = Callable[[StudyRecord], None]  # shows a search; may raise `TunerError`
+
+
+def of_model(model: ModelRecord) -> list[StudyRecord]:
+    """Return the searches of a model, newest first."""
+    return state.store().studies(model_sha256=model.content_sha256, limit=MOST)
+
+
+def pick(found: Sequence[StudyRecord], shown: StudyRecord | None, take_up: TakeUp) -> None:
+    """Draw the list of searches with the one that is shown."""
+    if shown is not None and shown.id not in {one.id for one in found}:
+        found = [shown, *found]  # of another model, by a link
+    if not found:
+        return
+    kept = {one.id: one for one in found}
+    choice.draw(
+        "Search shown",
+        list(kept),
+        key="search.shown",
+        chosen=shown.id if shown is not None else None,
+        take_up=lambda study: _try(take_up, kept[study]),
+        format_func=lambda one: _name(kept[one]) if one in kept else str(one),
+        placeholder="Open an earlier search",
+        **({"index": None} if shown is None else {}),  # with one shown there is nothing to clear
+    )
+
+
+def _name(record: StudyRecord) -> str:
+    """What never changes of a search: by its name Streamlit finds the chosen one again."""
+    question = question_from_dict(record.question)
+    asked = ", ".join([question.words, *question.limit_words])
+    return f"{asked} · {format.when(record.created_at)} · {record.id[:6]}"
+
+
+def table(found: Sequence[StudyRecord], shown: StudyRecord | None, take_up: TakeUp) -> None:
+    """Draw the other searches with their answers in a closed table; a tick opens one."""
+    others = [one for one in found if shown is None or one.id != shown.id]
+    if others:
+        label = f"Earlier searches: {len(others)}"
+        folded.group(label, partial(_table, others, take_up), key="search.earlier", icon="history")
+
+
+def _table(others: Sequence[StudyRecord], take_up: TakeUp) -> None:
+    key = f"{STUDIES}.{others[0].id}.{len(others)}"  # a tick must not move to another when one comes
+
+    def reopen() -> None:
+        picked = st.session_state[key]["selection"]["rows"]
+        if picked and picked[0] < len(others):
+            _try(take_up, others[picked[0]])
+
+    tables.draw(
+        searches.studies(others),
+        key=key,
+        most=ROWS,
+        on_select=reopen,
+        mode="single-row",
+        alt="Searches of this model with their questions and answers, newest first",
+    )
+    st.caption("Tick a row to open that search with its question; there it can go on.")
+
+
+def _try(take_up: TakeUp, record: StudyRecord) -> None:
+    try:
+        take_up(record)
+    except TunerError as error:
+        state.keep_error(error)

@@ -1,0 +1,31 @@
+"""The row at the bottom of a narrow screen: it opens the settings over the answer, and starts the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+
+def foot(page: str, action: Callable[[str], None]) -> None:
+    """Draw the row; a wide screen does not show it.
+
+    Args:
+        page: begins the keys.
+        action: draws the primary action of the page under the key that it gets.
+    """
+    name = f"{page}.drawer"
+    is_open = bool(st.session_state.setdefault(name, False))
+    with st.container(horizontal=True, gap="small", key="foot"):
+        st.button(
+            "Close" if is_open else "Settings",
+            key=f"drawer.{'open' if is_open else 'shut'}",
+            icon=":material/keyboard_arrow_down:" if is_open else ":material/tune:",
+            on_click=_move,
+            args=(name,),
+        )
+        action(f"{page}.run.foot")
+
+
+def _move(name: str) -> None:
+    st.session_state[name] = not st.session_state[name]
