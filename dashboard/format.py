@@ -12,7 +12,6 @@ from core.show.format import (
     interval_rate,
     interval_share,
     percent,
-    provider,
     rate,
     shape,
     share,
@@ -20,7 +19,7 @@ from core.show.format import (
     value,
     when,
 )
-from core.wire.units import DASH, brief, ms, rounded, significant, size, span, span_ms
+from core.wire.units import DASH, brief, ms, provider, rounded, significant, size, span, span_ms
 
 __all__ = [
     "DASH",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from core.evidence.profile_difference import OUTSIDE, Difference, Row
 from core.evidence.verdict import Verdict
-from core.wire.units import ms
+from core.wire.units import ms, provider
 
 NAMED_SHARE = 0.05  # of the whole difference, from which a part is named
 BACK_SHARE = 0.01  # the same for a part that works against it
@@ -146,7 +146,7 @@ def _more(difference: Difference) -> list[str]:
 def _moved(difference: Difference) -> str:
     count = sum(move.nodes for move in difference.moves)
     first = difference.moves[0]
-    before, after = (" and ".join(map(_short, side)) for side in (first.baseline, first.candidate))
+    before, after = (" and ".join(map(provider, side)) for side in (first.baseline, first.candidate))
     share = math.fsum(difference.share(move) or 0.0 for move in difference.moves)
     others = (
         ", and others elsewhere" if len({(m.baseline, m.candidate) for m in difference.moves}) > 1 else ""
@@ -195,10 +195,6 @@ def remarks(difference: Difference) -> list[str]:
 
 
 # --- numbers ------------------------------------------------------------------------------------------------
-
-
-def _short(provider: str) -> str:
-    return provider.removesuffix("ExecutionProvider")
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from core.evidence.verdict import NOT_KNOWN as NOT_KNOWN
 from core.evidence.verdict import precision_is_known as precision_is_known
 from core.evidence.verdict import precision_text as precision_text
 from core.evidence.verdict import ratio_is_known as ratio_is_known
-from core.wire.units import DASH, significant, span, span_ms
+from core.wire.units import DASH, provider, significant, span, span_ms
 
 
 def interval_ms(low: float | None, high: float | None) -> str:
@@ -82,11 +82,6 @@ def short(text: str, limit: int = 60) -> str:
 def shape(sizes: Sequence[int | str] | None) -> str:
     """Return a tensor's shape, `(batch, 3, 224, 224)`."""
     return "(any rank)" if sizes is None else "(" + ", ".join(str(one) for one in sizes) + ")"
-
-
-def provider(name: str) -> str:
-    """Return an execution provider's short name, `CUDA` for `CUDAExecutionProvider`."""
-    return name.removesuffix("ExecutionProvider")
 
 
 def value(setting: object) -> str:

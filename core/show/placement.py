@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from core.show import format
 from core.show.table import Column, Table, Value, tabulate
-from core.wire.units import ms
+from core.wire.units import ms, provider
 
 Result = Mapping[str, Any]
 
@@ -26,7 +25,7 @@ def placement(result: Result) -> Table:
 
     return tabulate(
         names,
-        (Column("provider", tells=True), format.provider),
+        (Column("provider", tells=True), provider),
         (
             Column("asked for"),
             lambda name: "yes" if name in result["requested_providers"] else "no, ORT adds it",

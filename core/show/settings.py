@@ -13,6 +13,7 @@ from core.spec.knobs import KNOBS, Knob, Value, knob
 from core.spec.space import MODEL
 from core.wire.engines import ENGINES
 from core.wire.errors import SpecError
+from core.wire.units import provider as short_provider
 
 _OF_THE_RACE = ("protocol.precision", "budget_s", "margin", "runs", "timeout_s")  # alike for all who race
 
@@ -55,7 +56,7 @@ def differences(spec: TrialSpec, other: TrialSpec) -> list[tuple[str, str]]:
         if is_provider_option(name):
             provider, _, option = name.partition(".")
             own = "default" if value is None else value
-            found.append(("session", f"{format.provider(provider)}.{option} {own}"))
+            found.append(("session", f"{short_provider(provider)}.{option} {own}"))
         elif name not in _OF_THE_RACE:
             row = knob(name)
             found.append((row.target, f"{short_name(row)} {text(name, value)}"))

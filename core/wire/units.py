@@ -10,11 +10,17 @@ import math
 from collections.abc import Sequence
 
 DASH = "–"
+PROVIDER = "ExecutionProvider"  # ends the name of each in ONNX Runtime
 FAR = 8.0  # times: the decimals of one end would say little of the other
 BINARY: Sequence[tuple[float, str]] = (
     *((float(1 << power), unit) for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))),
     (1.0, "B"),
 )
+
+
+def provider(name: str) -> str:
+    """Return an execution provider's short name as its maker writes it, such as `CUDA`."""
+    return name.removesuffix(PROVIDER).replace("Tensorrt", "TensorRT")
 
 
 def decimals(value: float, digits: int = 4) -> int:

@@ -20,7 +20,7 @@ import plotly.graph_objects as go
 
 from core.evidence.measurement import Trial
 from core.store import PRUNED
-from core.wire.units import brief, significant
+from core.wire.units import brief, provider, significant
 
 # Okabe and Ito's palette without its two lightest colours, told apart by all common kinds of colour vision;
 # every one has a contrast of 3:1 or nearly so on white and on a dark page.
@@ -56,7 +56,7 @@ def provider_label(effective: Sequence[str], requested: Sequence[str], *, fallba
     if not fallback:
         return ran
     missing = [name for name in requested if name not in effective]
-    asked = ", ".join(name.removesuffix("ExecutionProvider") for name in missing or requested)
+    asked = ", ".join(provider(name) for name in missing or requested)
     return f"{ran} — fallback, {asked} was asked"
 
 

@@ -17,7 +17,7 @@ from core.run.axes import THREADS, point_name, row_of, value_words
 from core.run.sweep import Measured
 from core.spec.knobs import Value
 from core.wire.guard import MARK
-from core.wire.units import brief, span
+from core.wire.units import brief, provider, span
 from dashboard.charts import (
     FONT_PX,
     MUTED,
@@ -158,7 +158,7 @@ def curve_info(
 
 
 def _tick(text: str) -> str:
-    return f"{int(text):,}" if text.isdigit() else plain(text.removesuffix("ExecutionProvider"))
+    return f"{int(text):,}" if text.isdigit() else plain(provider(text))
 
 
 def _are_numbers(places: Mapping[Value | None, int]) -> bool:

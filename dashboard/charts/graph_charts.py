@@ -19,8 +19,8 @@ import plotly.graph_objects as go
 from core.evidence.graph_facts import Row, Times, kind, plain_op
 from core.evidence.graph_folding import Folding, Item
 from core.run.graph_layout import Layout
-from core.show.format import provider, short
-from core.wire.units import ms, significant
+from core.show.format import short
+from core.wire.units import ms, provider, significant
 from dashboard.charts import MUTED, PALETTE, TEXT, base_figure, plain, transparent
 
 Mode = Literal["Operator", "Time", "Provider", "Precision", "Error"]

@@ -18,6 +18,7 @@ from core.evidence.statistics import percentile
 from core.wire.profile import NodeTime, Profile, Span
 from dashboard.charts import (
     FONT_PX,
+    HEIGHT,
     MUTED,
     PAGE,
     PALETTE,
@@ -171,7 +172,9 @@ def bars(info: Sequence[Bar]) -> go.Figure:
     """Draw bars: one row per label, longest on top, one colour and pattern per series."""
     labels = list(dict.fromkeys(bar.label for bar in info))
     names = list(dict.fromkeys(bar.series for bar in sorted(info, key=lambda bar: bar.inserted)))
-    figure = base_figure(x_title="Self time per run (ms)", y_title="", height=130 + ROW_PX * len(labels))
+    figure = base_figure(
+        x_title="Self time per run (ms)", y_title="", height=max(HEIGHT, 130 + ROW_PX * len(labels))
+    )
     for index, name in enumerate(names):
         rows = [bar for bar in info if bar.series == name]
         muted = name in (REST, "all other nodes")
@@ -342,7 +345,9 @@ def timeline(info: Timeline, *, zoom: bool = False) -> go.Figure:
         zoom: show from the first to the last execution that was found.
     """
     figure = base_figure(
-        x_title="Time since the start of the run (ms)", y_title="", height=170 + LANE_PX * len(info.lanes)
+        x_title="Time since the start of the run (ms)",
+        y_title="",
+        height=max(HEIGHT, 170 + LANE_PX * len(info.lanes)),
     )
     for index, bundle in enumerate(info.bundles):
         other = bundle.op_type in (OTHER, NOT_FOUND)

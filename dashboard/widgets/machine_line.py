@@ -114,9 +114,13 @@ def facts(environment: wire.Environment) -> None:
     if advice := thread_advice(environment):
         st.warning(format.plain(advice), icon=":material/account_tree:")
     tables.facts(things.machine_facts(environment))
-    with st.expander("All libraries and the build", icon=":material/list:", key="machine.libraries"):
-        versions = [f"{name} {version}" for name, version in environment["libraries"].items()]
-        st.code("\n".join([*versions, "", environment["ort_build"]]), language=None, wrap_lines=True)
+
+
+def libraries(environment: wire.Environment) -> None:
+    """Draw the versions of all libraries, and how ONNX Runtime was built."""
+    st.caption("Libraries and the build of ONNX Runtime:")
+    versions = [f"{name} {version}" for name, version in environment["libraries"].items()]
+    st.code("\n".join([*versions, "", environment["ort_build"]]), language=None, wrap_lines=True)
 
 
 def providers(environment: wire.Environment) -> None:
@@ -135,8 +139,7 @@ def providers(environment: wire.Environment) -> None:
     )
     loadable = sum(one["loadable"] for one in listed)
     st.caption(
-        f"Of the {len(listed)} that this build of ONNX Runtime lists, {loadable} can be used here: each was "
-        "tried in a process of its own."
+        f"{loadable} of {len(listed)} providers of this build load here, each tried in its own process."
     )
 
 
@@ -144,25 +147,32 @@ def providers(environment: wire.Environment) -> None:
 
 
 def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
-    """Draw what a self-test said: one statement, the details of it, and what each effort would need."""
-    with st.container(border=True, key="machine.answer"):
+    """Draw what a noise check said in one statement; one that is not passed says why and what to do."""
+    with st.container(gap="xsmall", key="machine.answer"):
         icon = ":material/check_circle:" if answer.publishable else ":material/do_not_disturb_on:"
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.subheader(f"{icon} {format.plain(answer.headline)}", anchor=False, width="content")
-            st.space("stretch")
             results.quality_badge(quality_of(self_test))
-        st.markdown(format.plain(answer.reason))
         if answer.busy:
             st.caption(f":material/groups: {format.plain(f'Tested {answer.busy}.')}")
         if answer.remedy and not answer.publishable:
-            st.markdown(f":material/lightbulb: {format.plain(answer.remedy)}")
-        st.caption(format.plain(_about(answer, self_test)))
-        if answer.needs:
-            tables.draw(
-                things.needs(answer),
-                key="machine.needs",
-                alt="Generations and seconds that a comparison of two needs here, by effort",
-            )
+            st.markdown(format.plain(f"{answer.reason} {answer.remedy}"))
+
+
+def how_tested(answer: Answer, self_test: Mapping[str, Any]) -> None:
+    """Draw what the newest noise check rests on."""
+    st.markdown(format.plain(answer.reason))
+    st.caption(format.plain(_about(answer, self_test)))
+
+
+def needs(answer: Answer) -> None:
+    """Draw what each effort would need here; nothing where the check was too short to tell."""
+    if answer.needs:
+        tables.draw(
+            things.needs(answer),
+            key="machine.needs",
+            alt="Generations and seconds that a comparison of two needs here, by effort",
+        )
 
 
 def _about(answer: Answer, self_test: Mapping[str, Any]) -> str:
@@ -176,24 +186,16 @@ def _about(answer: Answer, self_test: Mapping[str, Any]) -> str:
 
 
 def quiet_history(self_tests: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the self-tests of this machine over time."""
+    """Draw the A/A controls of this machine over time, the noise checks among them; nothing without one."""
     info = machine_charts.history_info(self_tests)
     if not info.points:
-        st.info(
-            "No self-test was made on this machine yet. Every race makes one in its own rounds; or start one "
-            "above.",
-            icon=":material/monitoring:",
-        )
         return
     many = sum(len(one.at) for one in info.points)
     plots.draw(
         machine_charts.history(self_tests),
-        "How far two equal processes differed",
+        "A/A controls over time",
         key="machine.history",
         alt=f"{many} self-tests over time: how far two equal processes differed, with intervals and grades",
     )
-    beyond = f" {info.beyond} lie outside this view: double-click it to see all." if info.beyond else ""
-    st.caption(
-        "Two processes of the same configuration should differ by nothing: what they differ by is noise. "
-        "Bars are 95 % intervals; one in twenty leaves 0 out by chance." + beyond
-    )
+    if info.beyond:
+        st.caption(f"{info.beyond} lie outside this view: double-click it to see all.")

@@ -41,25 +41,25 @@ def measure(threads: int = 0) -> None:
         state.keep_error(error)
 
 
-def button(page: str, *, again: bool, threads: int = 0) -> None:
+def button(page: str, *, again: bool, threads: int = 0, primary: bool = True) -> None:
     """Draw the button that measures; `progress` belongs below it.
 
     Args:
         page: begins the keys of the widgets.
         again: they were measured before.
         threads: see `measure`.
+        primary: it is what the page is for, where they were not measured before.
     """
     active = running()
     st.button(
-        "Measure the peaks again" if again else "Measure the peaks",
+        "Measure peaks again" if again else "Measure peaks",
         key=f"{page}.peaks",
-        type="secondary" if again else "primary",
+        type="primary" if primary and not again else "secondary",
         icon=":material/speed:",
         on_click=measure,
         args=(threads,),
         **state.unless_closed(
-            "A product of matrices and a copy in memory, for some seconds, when this machine measures "
-            "nothing else."
+            "Measures matrix products and memory copies for some seconds."
             if active is None
             else "They are being measured.",
             off=active is not None,
@@ -89,5 +89,9 @@ def shown(found: Mapping[str, Any], *, key: str) -> None:
         key=key,
         alt="What this machine reaches at most with some threads: operations and bytes per second, intervals",
     )
+
+
+def about(found: Mapping[str, Any]) -> None:
+    """Draw how the peaks were measured, and when."""
     told = [f"{one.name} {one.text}" for one in sheets.peak_facts(found)]
     st.caption(format.plain(f"{sheets.ABOUT} This one: {'; '.join(told)}."))

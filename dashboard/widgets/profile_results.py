@@ -1,13 +1,15 @@
-"""One profile on the screen: what it cost, what to know about it, charts, tables, and the trace file."""
+"""One profile on the screen: its sentence, the picture of a view, numbers, tables, and the trace file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.roofline import Advice, advice, peak_for, peaks_of, settings_first
 from core.evidence.statistics import percentile
@@ -54,26 +56,29 @@ def imported(one: Imported, others: Mapping[str, str]) -> None:
         state.report(error)
         return
     st.warning(
-        format.plain(f"{sheets_imported.UNKNOWN} Format: {one.format}; came {format.when(one.created_at)}."),
+        "Made elsewhere: machine, time and settings are not known.",
         title=format.plain(f"Imported: {one.name}"),
         icon=":material/move_to_inbox:",
     )
-    basis = _basis(profile, one.id)
-    if basis == MEDIAN:
-        profile = profile_charts.with_medians(profile)
-    shown = Shown(profile=profile, ran=Ran(), peak=None, others=others, other=partial(_other, basis))
-    _sentence(advice(profile, None, is_imported=True))
-    _metrics(profile, {}, f"{basis.lower()}, imported")
-    _warnings(profile, {}, shown.ran)
-    profile_views.draw(shown)
+    places = _places(profile, one.id)
+    profile = places.timed(profile)
+    shown = Shown(profile=profile, ran=Ran(), peak=None, others=others, other=partial(_other, places.basis))
+    _draw(places, shown, {}, advice(profile, None, is_imported=True))
+    with places.details:
+        st.caption(
+            format.plain(
+                f"{sheets_imported.UNKNOWN} Format: {one.format}; came {format.when(one.created_at)}."
+            )
+        )
 
 
-def result(trial_id: str, others: Mapping[str, str]) -> None:
+def result(trial_id: str, others: Mapping[str, str], menu: DeltaGenerator) -> None:
     """Draw the profile of a trial.
 
     Args:
         trial_id: of a complete profile.
         others: profiles that may lie over it: id -> label.
+        menu: the place of further actions.
     """
     try:
         profile, result, asked = _loaded(trial_id)
@@ -84,25 +89,83 @@ def result(trial_id: str, others: Mapping[str, str]) -> None:
     found = peaks.measured(fingerprint) if fingerprint else None
     known = [] if found is None else peaks_of(found)
     peak = peak_for(known, threads)
-    ran = _ran(result)
-    basis = _basis(profile, trial_id)
-    if basis == MEDIAN:
-        profile = profile_charts.with_medians(profile)
+    places = _places(profile, trial_id)
+    profile = places.timed(profile)
     shown = Shown(
         profile=profile,
-        ran=ran,
+        ran=_ran(result),
         peak=peak,
         others=others,
-        other=partial(_other, basis),
+        other=partial(_other, places.basis),
         fingerprint=fingerprint or "?",
         threads=threads,
         rows=result.get("batch_size"),
     )
-    _sentence(settings_first(advice(profile, peak), asked, known))
-    _metrics(profile, result, basis.lower())
-    _warnings(profile, result, ran)
-    profile_views.draw(shown)
-    _footer(trial_id, asked)
+    _draw(places, shown, result, settings_first(advice(profile, peak), asked, known))
+    with menu:
+        _actions(trial_id, asked)
+    with places.details:
+        st.caption(
+            "The trace opens in Chrome at `chrome://tracing` (Load) and in the Perfetto viewer "
+            "(`ui.perfetto.dev`), which reads it inside your browser."
+        )
+
+
+# --- what stands where --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Places:
+    """Parts of the page from top to bottom, and what was chosen in the row above the picture."""
+
+    top: DeltaGenerator  # the sentence
+    picture: DeltaGenerator
+    numbers: DeltaGenerator
+    below: DeltaGenerator  # what belongs to the view, under its picture
+    details: DeltaGenerator
+    view: str
+    basis: str
+
+    def timed(self, profile: Profile) -> Profile:
+        """Return the profile in the chosen times."""
+        return profile_charts.with_medians(profile) if self.basis == MEDIAN else profile
+
+
+def _places(profile: Profile, profile_id: str) -> _Places:
+    top = st.container(gap="xsmall", key="profile.top")
+    with st.container(gap="xsmall", key="profile.first"):
+        row = st.container(horizontal=True, vertical_alignment="center", key="profile.controls")
+        picture = st.container()
+    with row:
+        view = profile_views.choose()
+        st.space("stretch")
+        basis = _basis(profile, profile_id)
+    return _Places(
+        top=top,
+        picture=picture,
+        numbers=st.container(gap="xsmall", key="profile.numbers"),
+        below=st.container(),
+        details=st.expander("Details", icon=":material/info:", key="profile.details"),
+        view=view,
+        basis=basis,
+    )
+
+
+def _draw(places: _Places, shown: Shown, result: Mapping[str, Any], said: Advice) -> None:
+    profile = shown.profile
+    with places.top:
+        _sentence(said)
+        _warnings(profile, result, shown.ran)
+        _skewed(profile, places.basis)
+    with places.below:
+        profile_views.draw(places.view, shown, places.picture)
+    with places.numbers:
+        _metrics(profile, result, places.basis.lower())
+        if said.remedy:
+            st.markdown(f":material/lightbulb: {format.plain(said.remedy)}")
+        _remarks(profile, result)
+    with places.details:
+        _about(profile, result)
 
 
 def _other(basis: str, chosen: str) -> tuple[Profile, Ran, int | None]:
@@ -125,12 +188,9 @@ def _ran(result: Mapping[str, Any]) -> Ran:
 
 
 def _sentence(said: Advice) -> None:
-    """The one sentence on top, and what to try where the evidence carries it."""
+    """The one sentence on top."""
     if said.sentence:
-        with st.container(border=True, key="profile.sentence"):
-            st.markdown(f":material/lightbulb: **{format.plain(said.sentence)}**")
-            if said.remedy:
-                st.markdown(f"**What to try:** {format.plain(said.remedy)}")
+        st.subheader(format.plain(said.sentence), anchor=False)
 
 
 def _unprofiled_s(result: Mapping[str, Any]) -> float | None:
@@ -140,64 +200,76 @@ def _unprofiled_s(result: Mapping[str, Any]) -> float | None:
 
 def _metrics(profile: Profile, result: Mapping[str, Any], basis: str) -> None:
     off, on = _unprofiled_s(result), percentile(profile.run_s, 0.5)
-    calls = sum(node.calls_per_run for node in profile.nodes)
     total = profile.self_s + profile.remainder_s
-    with st.grid(4, min_column_width=200, border=True):
+    with st.grid(4, min_column_width=150):
         st.metric(
-            "Run, profiler off (p50)",
+            "Profiler off (p50)",
             format.ms(off),
-            help="Same process, same feeds, profiler off. Compare this with the latency on Tune.",
+            help="A run of the same process without the profiler. Compare this with the latency on Tune.",
         )
         st.metric(
-            "Run, profiler on (p50)",
+            "Profiler on (p50)",
             format.ms(on),
             delta=f"{format.percent(on / off - 1)} by the profiler" if off else None,
             delta_color="off",
             delta_arrow="off",
-            help="What the profiler costs. The times below hold this cost: read them as shares.",
+            help="The other times hold this cost: read them as shares.",
         )
         st.metric(
-            f"In the nodes ({basis})",
+            f"In nodes ({basis})",
             format.ms(profile.self_s),
             delta=f"{profile.self_s / total:.1%} of a run" if total else None,
             delta_color="off",
             delta_arrow="off",
-            help="Self times of all nodes per run. What the body of an If or Loop takes counts once.",
+            help="Self times of all nodes per run. The body of an If or Loop counts once.",
         )
         st.metric(
-            f"Between the nodes ({basis})",
+            f"Between nodes ({basis})",
             format.ms(profile.remainder_s),
             delta=f"{profile.remainder_s / total:.1%} of a run" if total else None,
             delta_color="off",
             delta_arrow="off",
-            help="What is left of a run: between and around the nodes, the profiler's own work included.",
+            help="The rest of a run, with the profiler's own work.",
         )
+
+
+def _about(profile: Profile, result: Mapping[str, Any]) -> None:
+    """What the numbers rest on."""
+    calls = sum(node.calls_per_run for node in profile.nodes)
     st.caption(
         f"{profile.runs} runs, {len(profile.nodes):,} nodes, {calls:,.0f} node calls per run, "
         f"{_rows(result)} per run. Of each call, up to 5 to 8 µs are the instrument's own noise: at most "
         f"{format.ms(min(calls * NOISE_PER_NODE_S, profile.self_s), 2)} of the time in nodes here."
     )
-
-
-def _basis(profile: Profile, trial_id: str) -> str:
-    """Let the user choose between means and medians; a skewed profile starts with medians, and says why."""
-    ratio = profile_charts.skew(profile)
-    basis = st.segmented_control(
-        "Times",
-        [MEAN, MEDIAN],
-        key=f"profile.basis.{trial_id}",
-        default=MEDIAN if ratio > SKEW else MEAN,
-        required=True,
-        help="Mean: the nodes and the rest add up to the mean run. Median: one stall of the machine does not "
-        "count; a node that ran in some runs only has the median of those.",
+    st.caption(
+        "Mean: the nodes and the rest add up to the mean run. Median: one stall of the machine does not "
+        "count; a node that ran in some runs only has the median of those."
     )
-    if ratio > SKEW:
+
+
+def _basis(profile: Profile, profile_id: str) -> str:
+    """Let the user choose between means and medians; a skewed profile starts with medians."""
+    return str(
+        st.segmented_control(
+            "Times",
+            [MEAN, MEDIAN],
+            key=f"profile.basis.{profile_id}",
+            default=MEDIAN if profile_charts.skew(profile) > SKEW else MEAN,
+            required=True,
+            label_visibility="collapsed",
+            width="content",
+        )
+    )
+
+
+def _skewed(profile: Profile, basis: str) -> None:
+    if (ratio := profile_charts.skew(profile)) > SKEW:
+        shown = "Medians are shown. " if basis == MEDIAN else ""
         st.warning(
-            f"A few slow runs pull the means up: the mean run took {ratio:.1f} times the median one, so the "
-            "medians are shown first. Profile more runs, or on a quieter machine.",
+            f"A few slow runs pull the mean up ({ratio:.1f}× the median). {shown}"
+            "Profile more runs, or on an idle machine.",
             icon=":material/warning:",
         )
-    return str(basis)
 
 
 def _rows(result: Mapping[str, Any]) -> str:
@@ -223,17 +295,19 @@ def _warnings(profile: Profile, result: Mapping[str, Any], ran: Ran) -> None:
             "shown. Profile fewer runs to get all of them.",
             icon=":material/content_cut:",
         )
-    if profile.parallel:
-        st.info(
-            "Nodes of one run overlapped on several threads: their times add up to more than the run.",
-            icon=":material/call_split:",
-        )
     if any(node.provider in HOST_TIMED for node in profile.nodes):
         st.info(
-            "CUDA and TensorRT nodes show **host launch time**: the time the CPU took to start the kernel, "
-            "not the time the GPU computed. The GPU's time shows up in nodes that wait for it and between "
-            "the nodes.",
+            "CUDA and TensorRT nodes show **host launch time**, not GPU time: that shows up in nodes that "
+            "wait for it and between the nodes.",
             icon=":material/info:",
+        )
+
+
+def _remarks(profile: Profile, result: Mapping[str, Any]) -> None:
+    if profile.parallel:
+        st.caption(
+            ":material/call_split: Nodes of one run overlapped on several threads: their times add up to "
+            "more than the run."
         )
     _inserted(profile, result)
 
@@ -249,49 +323,44 @@ def _inserted(profile: Profile, result: Mapping[str, Any]) -> None:
     names = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda kv: -kv[1]))
     fp32 = (result.get("casts") or {}).get("computes_in_float32")
     extra = " The heavy operators compute in **FP32** behind these Casts." if fp32 else ""
-    st.info(
-        f"ONNX Runtime inserted {len(nodes)} node{'s' * (len(nodes) != 1)} that the model does not have: "
-        f"{names}; {share:.1%} of the time in nodes.{extra}",
-        icon=":material/add_box:",
+    st.caption(
+        f":material/add_box: ONNX Runtime inserted {len(nodes)} node{'s' * (len(nodes) != 1)}: {names}; "
+        f"{share:.1%} of the time in nodes.{extra}"
     )
 
 
 # --- take it away -----------------------------------------------------------------------------------------
 
 
-def _footer(trial_id: str, asked: Mapping[str, Any]) -> None:
+def _actions(trial_id: str, asked: Mapping[str, Any]) -> None:
     trace = state.store().artifact_path(trial_id, "trace.json")
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.download_button(
-            "Download trace",
-            data=_reader(trace),
-            file_name=f"trace_{trial_id[:8]}.json",
-            mime="application/json",
-            key="profile.download",
-            icon=":material/download:",
-            on_click="ignore",
-            disabled=not trace.is_file(),
-            help="ONNX Runtime's own file in Chrome's trace format."
-            if trace.is_file()
-            else "The trace file is no longer there.",
-        )
-        if st.button("Use these settings in Tune", key="profile.use", icon=":material/tune:"):
-            _use(asked)
-        st.page_link(
-            "views/graph/page.py",
-            label="Show in the graph",
-            icon=":material/account_tree:",
-            query_params={state.TRIAL_PARAM: trial_id},
-        )
-        st.page_link(
-            "views/profile/page.py",
-            label="Link to this profile",
-            icon=":material/link:",
-            query_params={state.TRIAL_PARAM: trial_id},
-        )
-    st.caption(
-        "Open the trace in Chrome at `chrome://tracing` (Load), or drop it on the Perfetto viewer "
-        "(`ui.perfetto.dev`), which reads it inside your browser."
+    if st.button("Use settings in Tune", key="profile.use", icon=":material/tune:", width="stretch"):
+        _use(asked)
+    st.download_button(
+        "Download trace",
+        data=_reader(trace),
+        file_name=f"trace_{trial_id[:8]}.json",
+        mime="application/json",
+        key="profile.download",
+        icon=":material/download:",
+        on_click="ignore",
+        width="stretch",
+        disabled=not trace.is_file(),
+        help="ONNX Runtime's own file in Chrome's trace format."
+        if trace.is_file()
+        else "The trace file is no longer there.",
+    )
+    st.page_link(
+        "views/graph/page.py",
+        label="Show in the graph",
+        icon=":material/account_tree:",
+        query_params={state.TRIAL_PARAM: trial_id},
+    )
+    st.page_link(
+        "views/profile/page.py",
+        label="Link to this profile",
+        icon=":material/link:",
+        query_params={state.TRIAL_PARAM: trial_id},
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.roofline import Peak
 from core.evidence.roofline import points as roofline_points
@@ -40,32 +41,30 @@ class Shown:
         return not self.fingerprint
 
 
-def draw(shown: Shown) -> None:
-    """Draw the view that is chosen, and let another be chosen."""
-    views: dict[str, Callable[[Shown], None]] = {
-        "Operators": _operators,
-        "Nodes": _nodes,
-        "Treemap": _treemap,
-        "Roofline": _roofline,
-        "Providers": _providers,
-        "Timeline": _timeline,
-        "Two profiles": _pair,
-    }
-    view = st.segmented_control(
-        "View",
-        list(views),
-        key=VIEW,
-        default=None if VIEW in st.session_state else "Operators",
-        required=True,
-        label_visibility="collapsed",
-        persist_state="session",
+def choose() -> str:
+    """Draw the choice of the view and return it."""
+    return str(
+        st.segmented_control(
+            "View",
+            list(_VIEWS),
+            key=VIEW,
+            default=None if VIEW in st.session_state else "Operators",
+            required=True,
+            label_visibility="collapsed",
+            width="content",
+            persist_state="session",
+        )
     )
-    views[str(view)](shown)
 
 
-def _operators(shown: Shown) -> None:
+def draw(view: str, shown: Shown, picture: DeltaGenerator) -> None:
+    """Draw the picture of a view in its place, and here what belongs to it."""
+    _VIEWS[view](shown, picture)
+
+
+def _operators(shown: Shown, picture: DeltaGenerator) -> None:
     profile, ran = shown.profile, shown.ran
-    with st.container(border=True):
+    with picture:
         plots.draw(
             profile_charts.bars(profile_charts.operator_info(profile, ran)),
             "Self time by operator type",
@@ -75,9 +74,9 @@ def _operators(shown: Shown) -> None:
     _table(sheets.operators(profile, ran.name), "operators", search="Search operators")
 
 
-def _nodes(shown: Shown) -> None:
+def _nodes(shown: Shown, picture: DeltaGenerator) -> None:
     profile, ran = shown.profile, shown.ran
-    with st.container(border=True):
+    with picture:
         plots.draw(
             profile_charts.bars(profile_charts.node_info(profile, ran)),
             "Self time of the longest nodes",
@@ -91,9 +90,9 @@ def _nodes(shown: Shown) -> None:
     )
 
 
-def _treemap(shown: Shown) -> None:
+def _treemap(shown: Shown, picture: DeltaGenerator) -> None:
     tiles = profile_charts.treemap_info(shown.profile, shown.ran)
-    with st.container(border=True):
+    with picture:
         plots.draw(
             profile_charts.treemap(tiles),
             "Self time as areas",
@@ -103,18 +102,18 @@ def _treemap(shown: Shown) -> None:
     st.caption("An area is a self time per run. Click an operator type to fill the figure with its nodes.")
 
 
-def _roofline(shown: Shown) -> None:
+def _roofline(shown: Shown, picture: DeltaGenerator) -> None:
     points = roofline_points(shown.profile, shown.peak)
-    _roof_state(shown)
     if not points:
-        st.info(
+        picture.info(
             "No node of this profile has operations that can be counted from its shapes; the table under "
             "Nodes says why of each.",
             icon=":material/roofing:",
         )
         return
     info = roofline_charts.roofline_info(points, shown.peak)
-    with st.container(border=True):
+    _roof_state(shown)
+    with picture:
         plots.draw(
             roofline_charts.roofline(info),
             "Roofline",
@@ -168,9 +167,9 @@ def _roof_state(shown: Shown) -> None:
     peaks.progress("profile")
 
 
-def _providers(shown: Shown) -> None:
+def _providers(shown: Shown, picture: DeltaGenerator) -> None:
     profile, ran = shown.profile, shown.ran
-    with st.container(border=True):
+    with picture:
         plots.draw(
             profile_charts.bars(profile_charts.provider_info(profile, ran)),
             "Self time by execution provider",
@@ -180,12 +179,12 @@ def _providers(shown: Shown) -> None:
     _table(sheets.providers(profile, ran.name), "providers", search=None)
 
 
-def _timeline(shown: Shown) -> None:
+def _timeline(shown: Shown, picture: DeltaGenerator) -> None:
     profile = shown.profile
     words, zoom = _timeline_search("timeline")
     info = profile_charts.timeline_info(profile, shown.ran, words=words)
     _found(info)
-    with st.container(border=True):
+    with picture:
         plots.draw(
             profile_charts.timeline(info, zoom=zoom),
             "Timeline of one run",
@@ -241,15 +240,15 @@ def _omitted(info: Timeline) -> str:
 # --- two profiles over one another -------------------------------------------------------------------------
 
 
-def _pair(shown: Shown) -> None:
+def _pair(shown: Shown, picture: DeltaGenerator) -> None:
     if not shown.others:
-        st.info(
+        picture.info(
             "There is no other profile of this model. Profile other settings, or import a profile, and "
             "the two can lie over one another.",
             icon=":material/compare:",
         )
         return
-    chosen = st.selectbox(
+    chosen = picture.selectbox(
         "Lay over it",
         list(shown.others),
         key=OVER,
@@ -268,7 +267,7 @@ def _pair(shown: Shown) -> None:
         )
     names = ("the profile above", shown.others[str(chosen)])
     info = profile_pair_charts.pair_info(shown.profile, other)
-    with st.container(border=True):
+    with picture:
         plots.draw(
             profile_pair_charts.pair(info, names),
             "Self time of both profiles by operator type",
@@ -278,7 +277,7 @@ def _pair(shown: Shown) -> None:
     words, zoom = _timeline_search("pair")
     both = profile_pair_charts.pair_timeline_info(shown.profile, other, (shown.ran, ran), words=words)
     _found(both)
-    with st.container(border=True):
+    with picture:
         plots.draw(
             profile_charts.timeline(both, zoom=zoom),
             "Timelines of both profiles",
@@ -291,6 +290,17 @@ def _pair(shown: Shown) -> None:
         f"{_HOW_TO_ZOOM}{_omitted(both)} Two profiles come from two moments, with the profiler's own time in "
         "them: what differs here is no verdict. The page Why races two results and profiles them in turns."
     )
+
+
+_VIEWS: Mapping[str, Callable[[Shown, DeltaGenerator], None]] = {
+    "Operators": _operators,
+    "Nodes": _nodes,
+    "Treemap": _treemap,
+    "Roofline": _roofline,
+    "Providers": _providers,
+    "Timeline": _timeline,
+    "Two profiles": _pair,
+}
 
 
 def pairs_table(info: Sequence[profile_pair_charts.Pair]) -> Table:
@@ -312,7 +322,8 @@ def _table(table: Table, name: str, *, search: str | None) -> None:
             search,
             key=f"{SEARCH}.{name}",
             icon=":material/search:",
-            placeholder="all words must occur",
+            placeholder=search,
+            label_visibility="collapsed",
             live="300ms",
         )
     found = matching(table, words or "")

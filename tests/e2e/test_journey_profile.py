@@ -32,20 +32,22 @@ def test_a_profile_is_looked_through_taken_away_and_one_from_elsewhere_brought(
     search = field(page, "profile.search.timeline")
     search.fill("conv")
     search.press("Enter")
-    expect(page.locator(".st-key-profile-timeline")).to_contain_text("not found")  # others are pale
+    timeline = page.locator(".st-key-profile-timeline")
+    expect(timeline.filter(has_text="not found").first).to_be_visible()  # others are pale
+    expect(timeline).to_have_count(1)  # what was drawn before is gone
     finished(page)
     page.locator(".st-key-profile-zoom-timeline label").first.click()
     finished(page)
     for view in ("Nodes", "Providers", "Treemap", "Roofline"):
         see(page, view)
 
+    button(page, "profile.more").click()
     trace = saved(page, button(page, "profile.download"), tmp_path)
     events = json.loads(trace.read_text())
     assert {"model_run", "session_initialization"} <= {event["name"] for event in events}
     assert all(event["ph"] == "X" and event["dur"] >= 0 for event in events)
     assert named(page.url)["trial"] == [own.id]
 
-    page.locator(".st-key-profile-bring summary").click()
     page.locator(".st-key-profile-bring input[type=file]").set_input_files(DATA / "profile_1.31.1_chain.json")
     page.wait_for_url(lambda url: "imported" in named(url), wait_until="commit")
     finished(page)

@@ -102,7 +102,7 @@ def test_a_fallback_is_named_as_one_and_never_called_cuda() -> None:
 def test_every_missing_provider_of_a_chain_is_named() -> None:
     asked = ("TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider")
     label = provider_label(["CPUExecutionProvider"], asked, fallback=True)
-    assert tells(label, "Tensorrt", "CUDA")
+    assert tells(label, "TensorRT", "CUDA")
 
 
 def test_text_from_a_model_cannot_become_markup() -> None:

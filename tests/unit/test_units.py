@@ -129,3 +129,8 @@ def test_the_legend_stands_below_the_room_of_the_toolbar() -> None:
         assert layout.legend.yref == "container"
         assert (1 - layout.legend.y) * layout.height == pytest.approx(charts.TOOLBAR_PX)
         assert layout.legend.yanchor == "top"
+
+
+def test_an_execution_provider_is_called_as_its_maker_writes_it() -> None:
+    names = ("CPUExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
+    assert [units.provider(one) for one in names] == ["CPU", "TensorRT", "NvTensorRTRTX"]

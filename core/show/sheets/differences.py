@@ -11,10 +11,10 @@ from core.evidence.profile_difference import Difference, EndToEnd, Row
 from core.evidence.profile_grouping import Group, GroupNode
 from core.evidence.profile_sentence import remarks, sentence
 from core.run.explanation import Pair
-from core.show.format import provider
 from core.show.sheets import Line, Sheet
 from core.show.sheets.trials import notes
 from core.show.table import Column, Table, Value, tabulate
+from core.wire.units import provider
 
 _WIDE = 44  # characters of a cell that holds names of nodes
 _MOST_NAMES = 12  # of the nodes of one group in a cell; the rest is counted

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from core.evidence.graph_facts import MOST_SHOWN, Row, Times, kind, plain_op, tensor_text
-from core.show.format import provider, short
+from core.show.format import short
 from core.show.sheets import Fact, Line, Part, Sheet
 from core.show.sheets.trials import notes
 from core.show.table import Column, Table, tabulate
 from core.show.words import counted
 from core.wire.graph import Node
-from core.wire.units import clipped, ms, size
+from core.wire.units import clipped, ms, provider, size
 
 _WIDE = 60  # characters of a name on a terminal
 _OPERATORS = 8

@@ -15,7 +15,6 @@ from core.run.axes import point_name, value_words
 from core.run.sweep import Measured
 from core.run.sweet_spot import BEST, INCONCLUSIVE, LEVEL, Standing
 from core.show import cells, settings
-from core.show.format import provider
 from core.show.sheets import Line, Note, Sheet
 from core.show.sheets.trials import grade, notes, proof
 from core.show.standings import (
@@ -37,7 +36,7 @@ from core.spec import spec_from_dict
 from core.store import Deletion, Marks
 from core.wire.errors import TunerError
 from core.wire.guard import ELSE, MARK, WARNING, breach
-from core.wire.units import size, span
+from core.wire.units import provider, size, span
 
 _GRADE_HELP = (
     "How good the answer is: its 95 % interval is within ±1 % (A), ±3 % (B), ±10 % (C) or wider (D); F: the "

@@ -13,7 +13,6 @@ from core.evidence.roofline import Advice, Peak, Point, advice, peak_for, points
 from core.evidence.verdict import is_rejected, look
 from core.evidence.work import Work, key_of, works
 from core.show import cells
-from core.show.format import provider
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Column, Table, tabulate, texts
 from core.show.verdict import OLDER, is_older, noise_words, quality_details
@@ -21,7 +20,7 @@ from core.show.words import changes_in_words, changes_of, counted, verdict, when
 from core.spec import changed, spec_from_dict, without_effect
 from core.wire.guard import MARK, breach, error_in_words
 from core.wire.profile import NodeTime, Profile, by_operator, by_provider
-from core.wire.units import DASH
+from core.wire.units import DASH, provider
 from core.wire.units import ms_number as ms
 
 _WIDE = 48  # characters of a node's name

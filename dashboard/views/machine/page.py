@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core import wire
 from core.evidence.quietness import answer
 from core.run import kinds
 from core.run.job import Status
@@ -19,52 +23,62 @@ KIND = "self-test"
 
 def page() -> None:
     bar = frame.bar("Machine")
-    action = bar.action
     state.show_kept_error()
     try:
         environment = state.environment()
     except TunerError as error:
         state.report(error)
         return
-    fingerprint = environment["fingerprint"]
-    _quiet(fingerprint, action)
-    _peaks(fingerprint)
-    st.markdown("#### This machine")
-    st.caption(
-        "Results are compared only under one fingerprint. It is made of the processor with its settings and "
-        "limits, the GPUs, the kernel and the libraries that compute."
-    )
-    st.code(fingerprint, language=None)
+    bar.choice.space("stretch")  # actions stand at the end
+    fingerprint, running = environment["fingerprint"], _running()
+    found = peaks.measured(fingerprint)
+    _check(bar.action, running)
+    with bar.more:
+        peaks.button("machine", again=found is not None, primary=False)
+    newest = _quiet(fingerprint, running)
+    _peaks(found)
+    st.markdown("#### System")
     machine_line.facts(environment)
-    st.markdown("#### Providers")
+    st.markdown("#### Execution providers")
     machine_line.providers(environment)
+    _details(environment, newest, found)
+
+
+def _details(
+    environment: wire.Environment, newest: Mapping[str, Any] | None, found: Mapping[str, Any] | None
+) -> None:
+    with st.expander("Details", icon=":material/info:", key="machine.details"):
+        if newest is not None:
+            machine_line.how_tested(answer(newest), newest)
+        if found is not None:
+            peaks.about(found)
+        st.caption(
+            "Fingerprint: the processor with its settings and limits, the GPUs, the kernel and the libraries "
+            "that compute. Results are compared only under the same one."
+        )
+        st.code(environment["fingerprint"], language=None)
+        machine_line.libraries(environment)
 
 
 # --- peaks --------------------------------------------------------------------------------------------------
 
 
-def _peaks(fingerprint: str) -> None:
-    found = peaks.measured(fingerprint)
-    with st.container(horizontal=True, vertical_alignment="center", key="machine.peaks.bar"):
-        st.markdown("#### What does it reach?", width="content")
-        st.space("stretch")
-        peaks.button("machine", again=found is not None)
+def _peaks(found: Mapping[str, Any] | None) -> None:
     peaks.progress("machine")
     if found is None:
-        st.info(
-            "Not measured yet. A product of matrices and a copy in memory take some seconds; the page "
-            "Profile holds operators against them.",
-            icon=":material/roofing:",
+        st.caption(
+            ":material/roofing: Peak performance is not measured yet. **Measure peaks** takes some seconds; "
+            "Profile draws operators against it."
         )
-    else:
-        peaks.shown(found, key="machine.peaks.table")
+        return
+    st.markdown("#### Peak performance")
+    peaks.shown(found, key="machine.peaks.table")
 
 
 # --- the noise check ---------------------------------------------------------------------------------------
 
 
-def _quiet(fingerprint: str, action: DeltaGenerator) -> None:
-    running = _running()
+def _check(action: DeltaGenerator, running: Status | None) -> None:
     action.button(
         "Check noise",
         key="machine.test",
@@ -72,11 +86,14 @@ def _quiet(fingerprint: str, action: DeltaGenerator) -> None:
         icon=":material/monitor_heart:",
         on_click=test,
         **state.unless_closed(
-            "Measures ONNX Runtime's default against a second process of itself, for a few seconds.",
-            busy="A self-test is under way." if running is not None else "",
+            "Compares ONNX Runtime's default with a copy of itself, for a few seconds.",
+            busy="A noise check is running." if running is not None else "",
         ),
     )
-    st.markdown("#### Noise check")
+
+
+def _quiet(fingerprint: str, running: Status | None) -> Mapping[str, Any] | None:
+    """Draw the answer of the newest check, and all of them over time; return the newest."""
     if running is not None:
         st.fragment(_live, run_every=state.look_s(None))(running.id)
     else:
@@ -85,13 +102,17 @@ def _quiet(fingerprint: str, action: DeltaGenerator) -> None:
         tests = state.store().self_tests(fingerprint)
     except StoreError as error:
         state.report(error)
-        return
+        return None
     newest = next((one for one in tests if one["when"] == "alone"), None)
-    if newest is not None:
-        machine_line.answered(answer(newest), newest)
+    found = answer(newest) if newest is not None else None
+    if found is not None and newest is not None:
+        machine_line.answered(found, newest)
     elif running is None:
-        st.info("Not tested yet. A self-test takes a few seconds.", icon=":material/monitor_heart:")
+        st.info("No noise check yet. It takes a few seconds.", icon=":material/monitor_heart:")
     machine_line.quiet_history(tests)
+    if found is not None:
+        machine_line.needs(found)
+    return newest
 
 
 def _running() -> Status | None:

@@ -31,15 +31,14 @@ ACTIVE = ("WAITING", "RUNNING")
 
 
 def page() -> None:
-    bar = frame.bar("Profile")
-    action = bar.action
-    st.caption(
-        "A pass of its own with ONNX Runtime's profiler on. It explains a latency; it does not measure one."
+    bar = frame.bar(
+        "Profile",
+        "Where one inference spends its time, by ONNX Runtime's profiler. It explains a latency; it does not "
+        "measure one.",
     )
     state.show_kept_error()
     _follow_link()
-    left, right = st.columns([1, 2], gap="medium")
-    with left:
+    with bar.model:
         record = controls.model_picker()
     if record is None:
         return
@@ -49,22 +48,20 @@ def page() -> None:
     shown = _shown(profiles) if imported is None else None
     if shown is not None and state.TRIAL_PARAM not in st.query_params:
         _address(shown.id)
-    with right:
-        spec = _configuration(record, shown, action)
-    if spec is not None:
-        with st.container(horizontal=True, vertical_alignment="center"):
-            controls.badges(spec)
-            st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
     labels = _labels(profiles, brought)
-    _choose(labels)
-    _bring()
+    _configuration(record, shown, bar)
+    with bar.choice:
+        _choose(labels)
+    with bar.more:
+        if imported is not None:
+            _remove(imported)
+        menu = _more()
     _live(shown)
     others = {key: label for key, label in labels.items() if key != st.session_state.get(SHOWN)}
     if imported is not None:
-        _remove(imported)
         profile_results.imported(imported, others)
     else:
-        _body(shown, _laid_over(profiles, others))
+        _body(shown, _laid_over(profiles, others), menu)
 
 
 def _follow_link() -> None:
@@ -103,11 +100,16 @@ def _follow_link() -> None:
 # --- what to profile ----------------------------------------------------------------------------------
 
 
-def _configuration(record: ModelRecord, shown: Trial | None, action: DeltaGenerator) -> TrialSpec | None:
+def _configuration(record: ModelRecord, shown: Trial | None, bar: frame.Bar) -> None:
+    """Draw what to profile, in a popover of the bar, and the button that profiles it."""
     measured = _measured_trials(record)
     if st.session_state.get(SOURCE) == OF_TRIAL and not measured:
         st.session_state[SOURCE] = CURRENT
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    of_trial = st.session_state.get(SOURCE) == OF_TRIAL
+    name = "Measured trial" if of_trial else CURRENT
+    with bar.choice.popover(
+        name, icon=":material/tune:", key="profile.configuration", help="What to profile."
+    ):
         source = st.segmented_control(
             "Configuration",
             [CURRENT, OF_TRIAL] if measured else [CURRENT],
@@ -116,17 +118,21 @@ def _configuration(record: ModelRecord, shown: Trial | None, action: DeltaGenera
             required=True,
             persist_state="session",
         )
+        if source == OF_TRIAL:
+            _pick_trial(measured)
         _runs()
-    if source == OF_TRIAL:
-        _pick_trial(measured)
+        asked = st.container()
     try:
         spec = _asked()
     except TunerError as error:
         state.report(error)
         spec = None
-    with action:
+    with asked:
+        if spec is not None:
+            controls.badges(spec)
+        st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
+    with bar.action:
         _run_button(record, spec, shown)
-    return spec
 
 
 def _asked() -> TrialSpec:
@@ -189,7 +195,7 @@ def _runs() -> None:
         key=RUNS,
         persist_state="session",
         width=180,
-        help="The times shown are means over these runs. ONNX Runtime keeps at most 1,000,000 events.",
+        help="Times are means over these runs. ONNX Runtime keeps at most 1,000,000 events.",
     )
 
 
@@ -258,17 +264,21 @@ def _laid_over(profiles: Sequence[Trial], others: Mapping[str, str]) -> dict[str
     return {key: label for key, label in others.items() if key not in without}
 
 
-def _bring() -> None:
-    with st.expander("Import a profile made elsewhere", icon=":material/move_to_inbox:", key="profile.bring"):
-        one = bringing.area(
-            "profile",
-            "A profile that ONNX Runtime wrote, or a Chrome trace of it",
-            hint="A JSON file; it is read in a process of its own, and stands marked as imported.",
-            wanted="profile",
-        )
+def _more() -> DeltaGenerator:
+    """Draw the popover of further actions; return the place for those of the profile that is shown."""
+    with st.popover("More", icon=":material/more_horiz:", key="profile.more"):
+        menu = st.container()
+        with st.container(key="profile.bring"):
+            one = bringing.area(
+                "profile",
+                "Import a profile",
+                hint="A JSON file that ONNX Runtime's profiler wrote, or a Chrome trace of it.",
+                wanted="profile",
+            )
     if one is not None:
         st.session_state[BROUGHT] = f"{IMPORTED}{one.id}"  # the list above is drawn already
         st.rerun()
+    return menu
 
 
 def _remove(one: Imported) -> None:
@@ -278,7 +288,7 @@ def _remove(one: Imported) -> None:
         address.put(IMPORTED_PARAM, None)
 
     st.button(
-        "Remove this import",
+        "Remove import",
         key="profile.import.remove",
         icon=":material/delete:",
         on_click=remove,
@@ -287,7 +297,7 @@ def _remove(one: Imported) -> None:
 
 
 def _choose(labels: Mapping[str, str]) -> None:
-    if len(labels) < 2 and (not labels or st.session_state.get(SHOWN) in labels):
+    if not labels:
         return
     choice.draw(
         "Profile shown",
@@ -296,7 +306,7 @@ def _choose(labels: Mapping[str, str]) -> None:
         chosen=st.session_state.get(SHOWN),
         take_up=_take_up,
         format_func=lambda one: labels.get(one, str(one)),
-        help="All profiles of this model, newest first, and those that were imported.",
+        help="Profiles of this model, newest first, and imported ones.",
     )
 
 
@@ -319,11 +329,10 @@ def _profile_label(trial: Trial) -> str:
 
 
 def _live(shown: Trial | None) -> None:
-    active = shown is not None and shown.state in ACTIVE
+    if shown is None or shown.state not in ACTIVE:
+        return
 
     def tick() -> None:
-        if not active or shown is None:
-            return
         status = state.status(shown.id)
         if not state.is_active(status) and state.store().trial(shown.id).state not in ACTIVE:
             st.rerun()
@@ -339,13 +348,13 @@ def _live(shown: Trial | None) -> None:
         )
 
     with st.container(key="profile.live"):
-        st.fragment(tick, run_every=polling.POLL_S if active else None)()
+        st.fragment(tick, run_every=polling.POLL_S)()
 
 
 # --- the result ---------------------------------------------------------------------------------------
 
 
-def _body(shown: Trial | None, others: Mapping[str, str]) -> None:
+def _body(shown: Trial | None, others: Mapping[str, str], menu: DeltaGenerator) -> None:
     if shown is None:
         with st.container(border=True):
             st.markdown(
@@ -357,7 +366,7 @@ def _body(shown: Trial | None, others: Mapping[str, str]) -> None:
     elif shown.state == "CANCELLED":
         st.info("This profile was cancelled; nothing was kept.", icon=":material/cancel:")
     elif shown.state == "COMPLETE":
-        profile_results.result(shown.id, others)
+        profile_results.result(shown.id, others, menu)
 
 
 page()
