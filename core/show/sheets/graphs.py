@@ -81,8 +81,9 @@ def changes_words(found: Sequence[Change], before: int, after: int) -> str:
     if not found:
         return f"{how_many}; nothing is changed."
     parts = [_change_words(one) for one in found[:MOST_CHANGES]]
-    rest = sum(one.count for one in found[MOST_CHANGES:])
-    return f"{how_many}: {', '.join(parts)}{f', {rest:,} other changes' if rest else ''}."
+    if rest := sum(one.count for one in found[MOST_CHANGES:]):
+        parts.append(counted(rest, "other change"))
+    return f"{how_many}: {', '.join(parts)}."
 
 
 def _change_words(one: Change) -> str:
