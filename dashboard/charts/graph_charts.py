@@ -26,7 +26,7 @@ from dashboard.charts import MUTED, PALETTE, TEXT, base_figure, plain, transpare
 Mode = Literal["Operator", "Time", "Provider", "Precision", "Error"]
 MODES: tuple[Mode, ...] = ("Operator", "Time", "Provider", "Precision", "Error")
 UNKNOWN = {  # what it means to have no colour of a mode
-    "Time": "no time of its own",
+    "Time": "no time known",
     "Provider": "provider not known",
     "Precision": "type not known",
     "Error": "error not known",
@@ -53,6 +53,7 @@ KINDS = {  # in the legend
 NAMED, LABELLED = 40, 150  # items that are written with their names, or with their operators
 LEVEL_PX, LEAST_PX, MOST_PX, ABOVE_PX = 34, 560, 900, 120
 CHARACTER_PX, LABEL_PX = 7.1, 14  # of a label: a character, and a line
+SCALE_PX = 14  # width of a scale of colours
 BESIDE_PX = 110  # a scale of colours and the margins
 LEAST_LABEL = 5  # characters; shorter ones say nothing
 DEEP = 100  # levels; of a deeper graph the first ones show
@@ -390,7 +391,13 @@ def _points(
             "colorscale": SCALE,
             "cmin": 0,
             "cmax": scale[1] or 1.0,
-            "colorbar": {"title": {"text": scale[0], "font": {"color": TEXT}}, "tickfont": {"color": TEXT}},
+            "colorbar": {
+                "title": {"text": scale[0], "font": {"color": TEXT}},
+                "tickfont": {"color": TEXT},
+                "thickness": SCALE_PX,
+                "nticks": 5,
+                "outlinewidth": 0,
+            },
         }
     shown.add_scatter(
         x=[one.x for one in points],

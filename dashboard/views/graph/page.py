@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core import wire
 from core.evidence.graph_changes import changes
@@ -83,7 +83,7 @@ def page() -> None:
     graphs = _own(record)
     if graphs is None:
         return
-    after = _after(asked, view, bar.action)
+    after = _after(asked, view)
     _draw(asked, graphs, after, view, mode)
 
 
@@ -234,8 +234,8 @@ def _read_once(about: str, made_at: float, _asked: Asked, _fingerprint: str) -> 
     return optimized_graph(state.store(), _asked.spec, _asked.record, fingerprint=_fingerprint)
 
 
-def _after(asked: Asked, view: str, action: DeltaGenerator) -> Graphs | None:
-    """Draw how the optimized graph is got where it is not known, and return it where it is."""
+def _after(asked: Asked, view: str) -> Graphs | None:
+    """Draw how the optimized graph is got where it is asked for and not known, and return it where it is."""
     try:
         found = _known_after(asked)
     except TunerError as error:
@@ -244,31 +244,29 @@ def _after(asked: Asked, view: str, action: DeltaGenerator) -> Graphs | None:
     job = _job(JOB, asked)
     if found is None:
         _ended_badly(job)
-        if not state.is_active(job):
-            _offer_to_optimize(asked, view, action)
+        if view != OWN and not state.is_active(job):
+            with st.container(border=True, horizontal=True, vertical_alignment="center"):
+                st.markdown(
+                    ":material/account_tree: **The optimized graph is not known yet** for these settings. A "
+                    "worker builds the session and saves its graph; nothing is run."
+                )
+                _optimize_button(asked, type="primary")
     job_box.draw(job, "graph", what="this graph", help="Ends its worker; nothing is kept.")
     return found
 
 
-def _offer_to_optimize(asked: Asked, view: str, action: DeltaGenerator) -> None:
-    action.button(
+def _optimize_button(asked: Asked, **look: Any) -> None:
+    st.button(
         "Optimize",
         key="graph.optimize",
-        type="secondary" if view == OWN else "primary",
         icon=":material/auto_fix_high:",
         on_click=_optimize,
         args=(asked,),
+        **look,
         **state.unless_closed(
-            "Builds the session and saves its graph; runs nothing. Waits for its turn.",
-            off=asked.spec is None,
+            "Waits for its turn: building a session would disturb a measurement.", off=asked.spec is None
         ),
     )
-    if view != OWN:
-        with st.container(border=True):
-            st.markdown(
-                ":material/account_tree: **The optimized graph is not known yet** for these settings. Press "
-                "**Optimize**: a worker builds the session and saves its graph."
-            )
 
 
 def _about(asked: Asked) -> str:
@@ -317,10 +315,18 @@ def _draw(asked: Asked, graphs: Graphs, after: Graphs | None, view: str, mode: M
     if view != OWN and after is not None and optimized is not None:
         found = None if profile is None else times(optimized, profile)
         sides[AFTER] = _shown(AFTER, after, found, asked, mode, units)
-    picture.draw(sides, _changed(after) if view != OWN else "")
+    picture.draw(sides, _changed(after) if view != OWN else "", lambda: _notes(asked, own, sides, view))
+
+
+def _notes(asked: Asked, own: Graphs, sides: Mapping[str, Shown], view: str) -> None:
+    """Say what is not known of the graphs, and how to get it."""
+    can_match = view == OWN and own.optimized is None  # else the button stands above the picture already
     for one in sides.values():
         if one.times is not None and one.times.unmatched:
-            st.caption(f":material/info: {one.name}: {format.plain(unmatched_words(one.times))}.")
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                st.caption(f":material/info: {one.name}: {format.plain(unmatched_words(one.times))}.")
+                if can_match and not state.is_active(_job(JOB, asked)):
+                    _optimize_button(asked, type="tertiary")
         for note in (*one.side.notes, *(own.notes if one.name == AFTER else ())):
             st.info(format.plain(note), icon=":material/info:")
 
@@ -377,7 +383,7 @@ def _how_to_colour(asked: Asked, mode: Mode) -> None:
             _offer_profile(asked, mode)
         job_box.draw(job, "graph", what="this profile", help="Nothing is kept.", of="profile")
     elif mode == "Error" and not _units(asked.record):
-        with st.container(border=True):
+        with st.container(border=True, horizontal=True, vertical_alignment="center"):
             st.markdown(
                 ":material/science: **No errors of operators are known for this model.** They belong to a "
                 "quantized variant: choose one on Variants and find where its error comes from."
@@ -387,7 +393,7 @@ def _how_to_colour(asked: Asked, mode: Mode) -> None:
 
 def _offer_profile(asked: Asked, mode: Mode) -> None:
     what = "the time of each node" if mode == "Time" else "where each node runs"
-    with st.container(border=True):
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
         st.markdown(
             f":material/search_insights: **No profile is chosen, so {what} is not known.** A profile is a "
             "pass of its own with ONNX Runtime's profiler on."

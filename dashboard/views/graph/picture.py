@@ -7,7 +7,7 @@ Plotly marks the point itself. What is chosen elsewhere, in the table or on the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -28,33 +28,34 @@ CHOSEN = "graph.chosen"  # {"side", "level", "nodes", "block", "by"} of what is 
 TABLE = "graph.table"
 ROWS = 14  # of the table that show without scrolling
 WIDE_PX = 760  # of the picture, at least, on a common screen
-DETAILS_PX, SEARCH_PX = 340, 220
+DETAILS_PX = 340
 MOST_ROWS = 3_000  # of the table
 MOST_HITS = 200  # found nodes that get a ring
 
 
-def draw(sides: Mapping[str, Shown], changed: str) -> None:
+def draw(sides: Mapping[str, Shown], changed: str, notes: Callable[[], None]) -> None:
     """Draw one or two graphs, what is chosen in them, and a table of nodes.
 
     Args:
         sides: the graphs by their names.
         changed: what ONNX Runtime changed, in a sentence; empty: that is not asked.
+        notes: draws what else must be known of them.
     """
     if not sides:
         return
+    if changed:
+        st.markdown(f"**{format.plain(changed)}**")
     listed = {name: rows(one.side, one.times, one.units) for name, one in sides.items()}
-    views, words = _above(sides, listed, changed)
-    order = graph_charts.order(
-        next(iter(sides.values())).mode, [row for own in listed.values() for row in own]
-    )
     chosen = _chosen(sides)
-    beside = len(sides) == 1
+    beside = len(sides) == 1 and chosen is not None
     with st.container(horizontal=True, gap="small", key="graph.body"):
         with st.container(key="graph.pictures", gap="xsmall"):
-            _pictures(views, words, order)
+            _pictures(sides, listed)
         if beside and chosen is not None:
             with st.container(width=DETAILS_PX, key="graph.beside"):
                 _details(sides, listed, chosen)
+    notes()
+    words = _search()
     if beside or chosen is None:
         _table(sides, listed, chosen, words)
         return
@@ -65,59 +66,47 @@ def draw(sides: Mapping[str, Shown], changed: str) -> None:
         _table(sides, listed, chosen, words)
 
 
-def _above(
-    sides: Mapping[str, Shown], listed: Mapping[str, Sequence[Row]], changed: str
-) -> tuple[list[View], str]:
-    """Draw the one row above the pictures, and return what they show and what is searched for."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="graph.above"):
-        if changed:
-            st.markdown(f"**{format.plain(changed)}**")
-        views = [folded.view(one, listed[name]) for name, one in sides.items()]
-        if len(views) == 1:
-            st.caption(folded.drawn_words(views[0]))
-        st.space("stretch")
-        if len(views) == 1:
-            _fold_buttons(views[0])
-        words = st.text_input(
+def _search() -> str:
+    return (
+        st.text_input(
             "Search nodes by name, operator, type or block",
             key=SEARCH,
             icon=":material/search:",
-            placeholder="Search nodes",
+            placeholder="Search nodes by name, operator, type or block",
             label_visibility="collapsed",
-            width=SEARCH_PX,
             live="300ms",
             persist_state="session",
         )
-    return views, words or ""
+        or ""
+    )
 
 
-def _pictures(views: Sequence[View], words: str, order: tuple[str, ...]) -> None:
-    columns = st.columns(len(views), gap="small")
-    boxes = [column.container(gap="xsmall") for column in columns]
+def _pictures(sides: Mapping[str, Shown], listed: Mapping[str, Sequence[Row]]) -> None:
+    """Draw the graphs side by side; a search reaches them before its field is drawn, which is below them."""
+    words = str(st.session_state.get(SEARCH) or "")
+    order = graph_charts.order(
+        next(iter(sides.values())).mode, [row for own in listed.values() for row in own]
+    )
+    boxes = [column.container(gap="xsmall") for column in st.columns(len(sides), gap="small")]
     drawn = []
-    for box, view in zip(boxes, views, strict=True):
+    for box, (name, one) in zip(boxes, sides.items(), strict=True):
         with box:
-            drawn.append(_picture(view, words, order, WIDE_PX // len(views), alone=len(views) == 1))
-    end = graph_charts.most([picture for _, picture in drawn])
-    for box, view, (folding, picture) in zip(boxes, views, drawn, strict=True):
+            drawn.append(_picture(folded.view(one, listed[name]), words, order, WIDE_PX // len(sides)))
+    end = graph_charts.most([picture for _, _, picture in drawn])
+    for box, (view, folding, picture) in zip(boxes, drawn, strict=True):
         with box:
             _chart(view, folding, picture, end)
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                st.caption(folded.drawn_words(view))
+                _fold_buttons(view)
 
 
 # --- the picture --------------------------------------------------------------------------------------------
 
 
-def _picture(
-    view: View, words: str, order: tuple[str, ...], room_px: int, *, alone: bool
-) -> tuple[Folding, Picture]:
-    """Draw what stands above a picture of two, and return the picture."""
+def _picture(view: View, words: str, order: tuple[str, ...], room_px: int) -> tuple[View, Folding, Picture]:
     shown = view.shown
     folding, placed = folded.laid_out(view)
-    if not alone:
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.caption(folded.drawn_words(view))
-            st.space("stretch")
-            _fold_buttons(view)
     if placed.plain:
         st.caption(":material/info: The layout failed, so items stand side by side on their levels.")
     info = graph_charts.picture(
@@ -129,7 +118,7 @@ def _picture(
         hits=_hits(view, words),
         room_px=room_px,
     )
-    return folding, info
+    return view, folding, info
 
 
 def _chart(view: View, folding: Folding, info: Picture, end: float) -> None:
@@ -147,6 +136,7 @@ def _chart(view: View, folding: Folding, info: Picture, end: float) -> None:
         shown.name,
         key=key,
         wheel=True,
+        height="stretch",
         on_select=lambda: _clicked(key, view, folding),
         selection_mode="points",
         alt=f"{shown.name}: {folded.drawn_words(view)}, coloured by {shown.mode.lower()}. The table under it "
