@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
@@ -14,12 +15,14 @@ from core.cli.options import CONFIG, Given, config_from, spec_data, with_setting
 from core.cli.output import Json, Quiet, Wide, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, scheduler, watch
+from core.evidence.graph_changes import Change, changes
 from core.evidence.graph_facts import Row, Times, errors, rows, times
 from core.process.runner import run_job
 from core.run import kinds
 from core.run.graph import check_drawable, draw_optimized, optimized_graph, own_graph
 from core.run.node_errors import located
 from core.run.trial import resolve_trial
+from core.show.sheets.graphs import changes_words
 from core.show.sheets.graphs import graph as sheet
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord, Store
@@ -86,7 +89,7 @@ def graph(
                 record.name,
                 shown,
                 of=len(listed),
-                optimized=optimized,
+                changed=_changed(found) if optimized else None,
                 found=ran,
                 remarks=remarks,
                 most=top,
@@ -135,6 +138,16 @@ def _graphs(
     return found
 
 
+def _changes(found: Graphs) -> list[Change]:
+    assert found.optimized is not None, "asked for"
+    return changes(found.model, found.optimized)
+
+
+def _changed(found: Graphs) -> str:
+    assert found.optimized is not None, "asked for"
+    return changes_words(_changes(found), found.model.count, found.optimized.count)
+
+
 def _of_type(listed: Sequence[Row], wanted: Sequence[str]) -> list[Row]:
     """The nodes of these operators, with or without their domain, in any case.
 
@@ -179,6 +192,7 @@ def _document(
         "profile": profile,
         "unmatched_s": None if ran is None else ran.unmatched_s,
         "effective_providers": list(found.effective_providers),
+        "changes": [asdict(one) for one in _changes(found)] if optimized else [],
     }
 
 

@@ -22,7 +22,7 @@ Kind = Literal["operator", "inserted", "unmatched"]
 UNMATCHED = "not matched"
 
 _HEAVY = COMPUTE | {"ConvInteger", "MatMulInteger", "MatMulNBits", "QLinearConv", "QLinearMatMul"}
-_INSERTED_NAMES = {
+INSERTED_NAMES = {
     "ReorderInput": "Reorder",
     "ReorderOutput": "Reorder",
     "MemcpyToHost": "Memcpy",
@@ -188,7 +188,7 @@ def group(baseline: Timed, candidate: Timed) -> list[Group]:
         for index, node in enumerate(timed.nodes):
             place: _Place = numbers[side, index]
             if node.inserted:
-                place = "inserted", _INSERTED_NAMES.get(node.ran.op_type, node.ran.op_type)
+                place = "inserted", INSERTED_NAMES.get(node.ran.op_type, node.ran.op_type)
             members[place][side].append(node)
             work[place] |= {} if node.inserted else dict.fromkeys(node.work_of)
     return [

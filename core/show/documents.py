@@ -320,6 +320,18 @@ class GraphNodeDocument(TypedDict):
     error: float | None  # relative L2 error of the outputs when only this is quantized; null: not known
 
 
+class GraphChange(TypedDict):
+    """Nodes that ONNX Runtime changed in the same way."""
+
+    kind: Literal[
+        "fused", "inserted", "replaced", "removed", "unknown"
+    ]  # unknown: no node of the model is known
+    op_type: str  # of the optimized graph, without its domain; empty: removed
+    of: str  # of replaced nodes: the model's operator; else empty
+    by: str  # of replaced nodes: the operator that stands there now; else empty
+    count: int
+
+
 class GraphDocument(TypedDict):
     """The nodes of a model, or of what ONNX Runtime makes of it. After a failure only state and error."""
 
@@ -333,6 +345,7 @@ class GraphDocument(TypedDict):
     profile: NotRequired[str | None]  # trial that the times are of
     unmatched_s: NotRequired[float | None]  # per run, of profiled nodes that stand for no node here
     effective_providers: NotRequired[list[str]]  # of the session whose graph this is; empty: none was built
+    changes: NotRequired[list[GraphChange]]  # of an optimized graph, the most frequent first; else empty
     notes: NotRequired[list[str]]
 
 

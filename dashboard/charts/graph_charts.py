@@ -9,7 +9,7 @@ refuses, and up to `MOST_DRAWN` items SVG is quick enough.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -26,7 +26,7 @@ from dashboard.charts import MUTED, PALETTE, TEXT, base_figure, plain, transpare
 Mode = Literal["Operator", "Time", "Provider", "Precision", "Error"]
 MODES: tuple[Mode, ...] = ("Operator", "Time", "Provider", "Precision", "Error")
 UNKNOWN = {  # what it means to have no colour of a mode
-    "Time": "no time of its own",
+    "Time": "no time known",
     "Provider": "provider not known",
     "Precision": "type not known",
     "Error": "error not known",
@@ -51,8 +51,9 @@ KINDS = {  # in the legend
     "holder": "holds a body (If, Loop, Scan)",
 }
 NAMED, LABELLED = 40, 150  # items that are written with their names, or with their operators
-LEVEL_PX, LEAST_PX, MOST_PX, ABOVE_PX = 34, 380, 900, 120
+LEVEL_PX, LEAST_PX, MOST_PX, ABOVE_PX = 34, 560, 900, 120
 CHARACTER_PX, LABEL_PX = 7.1, 14  # of a label: a character, and a line
+SCALE_PX = 14  # width of a scale of colours
 BESIDE_PX = 110  # a scale of colours and the margins
 LEAST_LABEL = 5  # characters; shorter ones say nothing
 DEEP = 100  # levels; of a deeper graph the first ones show
@@ -151,7 +152,7 @@ def picture(
 
 
 def order(mode: Mode, rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the categories of a mode that have a colour of their own, the most frequent first.
+    """Return the categories of a mode that have a colour of their own: of most time first, or most frequent.
 
     Args:
         mode: what the colours say.
@@ -159,8 +160,17 @@ def order(mode: Mode, rows: Sequence[Row]) -> tuple[str, ...]:
     """
     if mode not in _PLAIN:
         return ()
-    told = Counter(name for row in rows if (name := _PLAIN[mode](row)))
-    return tuple(name for name, _ in told.most_common(len(PALETTE)))
+    return tuple(_ranked([(name, row) for row in rows if (name := _PLAIN[mode](row))])[: len(PALETTE)])
+
+
+def _ranked(named: Sequence[tuple[str, Row]]) -> list[str]:
+    """The names by the time of their nodes, then by how many they are; a time that several share is split."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    counts: Counter[str] = Counter()
+    for name, row in named:
+        counts[name] += 1
+        seconds[name] += 0.0 if row.ran is None else row.ran.self_s / (1 + row.ran.with_others)
+    return sorted(counts, key=lambda name: (-seconds[name], -counts[name]))
 
 
 def _rooms(layout: Layout, room_px: int) -> list[int]:
@@ -225,6 +235,7 @@ def _about_block(item: Item, own: Sequence[Row]) -> list[str]:
         f"<b>{plain(item.name)}</b>",
         f"block of {len(own):,} nodes",
         plain(", ".join(f"{number} {op}" for op, number in ops)),
+        *([f"most time in {plain(dominant(own))}"] if any(row.ran is not None for row in own) else []),
         *([f"{inserted:,} inserted by ONNX Runtime"] if inserted else []),
     ]
 
@@ -256,12 +267,18 @@ def _color(item: Item, own: Sequence[Row], paint: Paint) -> tuple[float | None, 
     if paint.mode == "Error":
         return max((row.unit.error for row in own if row.unit is not None), default=None), ""
     if paint.mode == "Operator" and item.closed:
-        return None, KINDS["block"]
+        name = dominant(own)
+        return None, name if name in paint.order else OTHER
     told = dict.fromkeys(filter(None, map(_PLAIN[paint.mode], own)))
     if len(told) > 1:
         return None, SEVERAL
     name = next(iter(told), UNKNOWN.get(paint.mode, OTHER))
     return None, name if name in paint.order or not told else OTHER
+
+
+def dominant(own: Sequence[Row]) -> str:
+    """Return the operator that takes most time in a block; without a profile the most frequent one."""
+    return _ranked([(_operator(row), row) for row in own])[0]
 
 
 def _operator(row: Row) -> str:
@@ -374,7 +391,13 @@ def _points(
             "colorscale": SCALE,
             "cmin": 0,
             "cmax": scale[1] or 1.0,
-            "colorbar": {"title": {"text": scale[0], "font": {"color": TEXT}}, "tickfont": {"color": TEXT}},
+            "colorbar": {
+                "title": {"text": scale[0], "font": {"color": TEXT}},
+                "tickfont": {"color": TEXT},
+                "thickness": SCALE_PX,
+                "nticks": 5,
+                "outlinewidth": 0,
+            },
         }
     shown.add_scatter(
         x=[one.x for one in points],
@@ -397,7 +420,7 @@ def _points(
 def _shapes(shown: go.Figure, info: Picture) -> None:
     """What the shapes mean, of those that are there beside plain nodes."""
     for what in [one for one in SYMBOLS if any(each.what == one for each in info.drawn)]:
-        if what == "node" or (what == "block" and info.mode == "Operator"):  # the legend has it already
+        if what == "node":  # the legend has it already
             continue
         shown.add_scatter(
             x=[None],

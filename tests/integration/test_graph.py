@@ -262,12 +262,14 @@ def test_the_command_shows_what_onnx_runtime_makes_of_the_model(cli: CommandLine
     after = cli.run("graph", DIGITS, "--optimized", "--json", "-q").document
     assert after["effective_providers"] == ["CPUExecutionProvider"]
     assert any(len(one["does"]) > 1 for one in after["nodes"])
+    assert sum(one["count"] for one in after["changes"] if one["kind"] == "fused") == 2  # Conv with its Relu
     config = tmp_path / "off.yaml"
     asked = {"schema": 1, "model": {"path": DIGITS}}
     asked["session"] = {"graph_optimization_level": "ORT_DISABLE_ALL"}
     config.write_text(yaml.safe_dump(asked))
     off = cli.run("graph", DIGITS, "--optimized", "--config", str(config), "--json", "-q").document
     assert [one["does"] for one in off["nodes"]] == [[one["name"]] for one in off["nodes"]]
+    assert off["changes"] == []
 
 
 def test_the_command_puts_the_times_of_a_profile_beside_the_nodes(cli: CommandLine) -> None:
@@ -278,6 +280,7 @@ def test_the_command_puts_the_times_of_a_profile_beside_the_nodes(cli: CommandLi
     assert shown["unmatched_s"] == 0
     text = cli.run("graph", DIGITS, "--optimized", "--profile", trial, "-q").out
     assert "ms/run" in text
+    assert "2 Conv fused" in text
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,29 @@ def test_a_block_of_several_providers_says_so():
     assert [one.category for one in info.drawn] == [SEVERAL, UNKNOWN["Provider"]]
 
 
+def test_a_block_has_the_colour_of_the_operator_that_takes_most_time():
+    info = drawn(graphs.model(), "Operator", opened={()})
+    assert [one.category for one in info.drawn] == ["Conv", "Gemm"]  # the first of two that are as frequent
+    ran = graphs.profile([graphs.timed("conv", "Conv", 1.0), graphs.timed("relu", "Relu", 2.0)])
+    info = drawn(graphs.model(), "Operator", found=times(graphs.model(), ran), opened={()})
+    assert info.drawn[0].category == "Relu"
+    assert "most time in Relu" in info.drawn[0].hover
+    names = [one.name for one in graph_charts.figure(info, 0.0).data if one.name]
+    assert names == ["Relu (1)", "Gemm (1)", KINDS["block"]]
+
+
+def test_a_block_has_the_colour_of_its_most_frequent_operator_where_no_time_is_known():
+    ops = ("Relu", "Conv", "Conv", "Gemm")
+    chain = [graphs.node(f"n{i}", op, f"t{i}", f"t{i + 1}", scope=("stem",)) for i, op in enumerate(ops)]
+    info = drawn(graphs.side(graphs.level(*chain)), "Operator", opened={()})
+    assert [(one.what, one.category) for one in info.drawn] == [("block", "Conv")]
+
+
+def test_operators_have_their_colours_by_time_before_frequency():
+    found = times(graphs.model(), graphs.run(), graphs.optimized())
+    assert graph_charts.order("Operator", rows(graphs.model(), found)) == ("Gemm", "Conv", "Relu")
+
+
 def test_an_error_is_a_scale_and_of_a_block_the_largest():
     units = {(0, index): SimpleNamespace(error=error) for index, error in ((0, 0.25), (1, 0.5))}
     side = graphs.model()

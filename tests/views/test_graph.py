@@ -23,7 +23,7 @@ from core.wire.errors import WorkerError, record_from_error
 from core.wire.profile import profile_from_dict
 from dashboard import state
 from dashboard.charts.graph_charts import KINDS
-from dashboard.views.graph import picture
+from dashboard.views.graph import folded
 from tests import tiny_models
 from tests.reading import numbers, tells
 from tests.tiny_models import save, value
@@ -53,7 +53,7 @@ def run_once(job: str, payload: dict[str, Any], **how: Any) -> Any:
 @pytest.fixture(autouse=True)
 def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "run_job", run_once)  # the page's script imports it whenever it runs
-    monkeypatch.setattr(picture, "run_job", run_once)
+    monkeypatch.setattr(folded, "run_job", run_once)
 
 
 def open_graph(open_page: Open, record: ModelRecord, **query: str) -> AppTest:
@@ -234,7 +234,8 @@ def test_a_link_brings_its_profile(open_page: Open, mlp: ModelRecord, add_model:
     invented.put_profile(state.store(), mlp, invented.spec_for(mlp))
     at = open_graph(open_page, other, trial=old.id)
     assert state.store().trial(old.id).model_sha256 == at.session_state[state.MODEL]
-    assert at.selectbox(key="graph.source").value == old.id
+    at.session_state["graph.configuration"] = True
+    assert at.run().selectbox(key="graph.source").value == old.id
 
 
 # --- a choice

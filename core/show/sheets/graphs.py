@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from core.evidence.graph_changes import Change
 from core.evidence.graph_facts import MOST_SHOWN, Row, Times, kind, plain_op, tensor_text
 from core.show.format import short
 from core.show.sheets import Fact, Line, Part, Sheet
@@ -16,6 +17,7 @@ from core.wire.units import clipped, ms, provider, size
 
 _WIDE = 60  # characters of a name on a terminal
 _OPERATORS = 8
+MOST_CHANGES = 4  # that a sentence names
 MEANING = {  # of what ONNX Runtime inserts
     "Cast": "converts a type, because the next node has no kernel for it or another provider takes over",
     "MemcpyToHost": "copies from the device to the CPU",
@@ -33,7 +35,7 @@ def graph(
     listed: Sequence[Row],
     *,
     of: int,
-    optimized: bool,
+    changed: str | None,
     found: Times | None,
     remarks: Sequence[str],
     most: int,
@@ -44,19 +46,57 @@ def graph(
         name: of the model.
         listed: nodes to list.
         of: how many there are, with those that were left out.
-        optimized: whether it is what ONNX Runtime runs.
+        changed: what ONNX Runtime changed, see `changes_words`; None: it is the model's own graph.
         found: what ran for its nodes; None: there is no profile.
         remarks: what a reader must know.
         most: rows of the table.
     """
+    optimized = changed is not None
     what = "graph after ONNX Runtime's optimization" if optimized else "graph as it stands in the file"
     hidden = len(listed) - most
-    parts: list[Part] = [*facts(listed, of=of, optimized=optimized), *_unmatched(found), *notes(remarks)]
+    first = [Line(changed)] if changed else []
+    parts: list[Part] = [
+        *first,
+        *facts(listed, of=of, optimized=optimized),
+        *_unmatched(found),
+        *notes(remarks),
+    ]
     if listed:
         parts.append(nodes(listed[:most], optimized=optimized))
     if hidden > 0:
         parts.append(Line(f"({hidden:,} more nodes; --top shows more)"))
     return Sheet(f"{name} · {what}", parts)
+
+
+def changes_words(found: Sequence[Change], before: int, after: int) -> str:
+    """Say in a sentence what ONNX Runtime changed: "ONNX Runtime runs 5 nodes instead of 7: 2 Conv fused, …".
+
+    Args:
+        found: what it changed, the most frequent change first.
+        before: nodes of the model.
+        after: nodes of the optimized graph.
+    """
+    runs = f"ONNX Runtime runs {after:,} node{'s' * (after != 1)}"
+    how_many = f"{runs} instead of {before:,}" if after != before else f"{runs}, as many as the model has"
+    if not found:
+        return f"{how_many}; nothing is changed."
+    parts = [_change_words(one) for one in found[:MOST_CHANGES]]
+    if rest := sum(one.count for one in found[MOST_CHANGES:]):
+        parts.append(counted(rest, "other change"))
+    return f"{how_many}: {', '.join(parts)}."
+
+
+def _change_words(one: Change) -> str:
+    count, op = f"{one.count:,}", clipped(one.op_type)
+    match one.kind:
+        case "removed":
+            return f"{count} node{'s' * (one.count != 1)} removed"
+        case "replaced":
+            of, by = clipped(one.of), clipped(one.by.removeprefix("com.microsoft."))
+            return f"{count} {of} replaced by {by}"
+        case "unknown":
+            return f"{count} {op} of unknown origin"
+    return f"{count} {op} {one.kind}"
 
 
 def facts(listed: Sequence[Row], *, of: int, optimized: bool) -> Iterator[Fact]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
 from core import wire
+from core.evidence.graph_changes import changes
 from core.evidence.graph_facts import Times, errors, times
 from core.evidence.measurement import Trial
 from core.process.runner import run_job
@@ -17,7 +19,7 @@ from core.run.graph import check_drawable, draw_optimized, optimized_at, optimiz
 from core.run.job import Status
 from core.run.node_errors import located
 from core.show import settings
-from core.show.sheets.graphs import unmatched_words
+from core.show.sheets.graphs import changes_words, unmatched_words
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -26,17 +28,26 @@ from core.wire.profile import Profile, profile_from_dict
 from dashboard import address, format, state
 from dashboard.charts.graph_charts import MODES, Mode
 from dashboard.views.graph import picture
-from dashboard.views.graph.picture import Shown
-from dashboard.widgets import controls, job_box
+from dashboard.views.graph.folded import Shown
+from dashboard.widgets import controls, frame, job_box
 
 # keys of the session
 SOURCE = "graph.source"  # id of the trial whose configuration, and times where it is a profile, are meant
 LINKED = "graph.linked"  # the ?trial= and ?model= that were followed
 VIEW, COLOR = "graph.view", "graph.color"
+COLORED = "graph.colored"  # a colour was chosen by hand
+CONFIGURATION = "graph.configuration"
 JOB, PROFILING = "graph.job", "graph.profiling"  # (what it is about, id) of the jobs of this session
 OWN, AFTER, BOTH = "Model", "After optimization", "Side by side"
 VIEWS = (OWN, AFTER, BOTH)
 CURRENT = ""  # the settings of Tune, without times
+NOT_PROFILED = "the settings of Tune, without times"
+COLOR_PX = 170
+ABOUT = (
+    "The nodes of the model, folded by block, and what ONNX Runtime makes of them. Data flow downwards. "
+    "Colours: operator (of a block: the one with most time or most nodes), time, provider, the type "
+    "that a node computes in, or what quantizing it costs."
+)
 PROFILED_RUNS = 20
 LIMIT = 50
 
@@ -58,25 +69,21 @@ class Asked:
 
 
 def page() -> None:
-    st.title("Graph", anchor=False)
-    st.caption(
-        "The nodes of the model, folded by block, and what ONNX Runtime makes of them. Data flow downwards; "
-        "drag to move, scroll to zoom, click a node to see all of it."
-    )
+    bar = frame.bar("Graph", ABOUT)
     state.show_kept_error()
     _follow_link()
-    left, right = st.columns([1, 2], gap="medium")
-    with left:
+    with bar.model:
         record = controls.model_picker()
     if record is None:
         return
-    with right:
+    with bar.more:
         asked = _asked(record)
-        view, mode = _choices()
+    with bar.choice:
+        view, mode = _choices(asked)
     graphs = _own(record)
     if graphs is None:
         return
-    after = _after(asked) if view != OWN else _known_after(asked)
+    after = _after(asked, view)
     _draw(asked, graphs, after, view, mode)
 
 
@@ -108,16 +115,19 @@ def _asked(record: ModelRecord) -> Asked:
     known = _trials(record)
     if st.session_state.get(SOURCE) not in (*known, CURRENT):
         st.session_state[SOURCE] = next(iter(known), CURRENT)
-    source = st.selectbox(
-        "Times and configuration of",
-        [*known, CURRENT],
-        key=SOURCE,
-        persist_state="session",
-        format_func=lambda one: _label(known[one]) if one in known else "the settings of Tune, without times",
-        help="A profile has the time and the provider of each node. ONNX Runtime optimizes the graph for the "
-        "settings of that profile or trial.",
-    )
-    trial = known.get(source)
+    opened = st.popover("Configuration", icon=":material/tune:", key=CONFIGURATION, on_change="rerun")
+    if opened.open:
+        with opened:
+            st.selectbox(
+                "Times and configuration of",
+                [*known, CURRENT],
+                key=SOURCE,
+                persist_state="session",
+                format_func=lambda one: _label(known[one]) if one in known else NOT_PROFILED,
+                help="A profile has the time and the provider of each node. ONNX Runtime optimizes the graph "
+                "for the settings of that profile or trial.",
+            )
+    trial = known.get(st.session_state[SOURCE])
     try:
         spec = state.current_spec() if trial is None else state.trial_spec(trial)
         check_drawable(spec)
@@ -160,30 +170,34 @@ def _profile(trial_id: str) -> Profile:
     return profile_from_dict(state.store().trial(trial_id).facts["profile"])
 
 
-def _choices() -> tuple[str, Mode]:
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        view = st.segmented_control(
-            "Graph",
-            list(VIEWS),
-            key=VIEW,
-            default=None if VIEW in st.session_state else OWN,
-            required=True,
-            persist_state="session",
-            help="Model: as it stands in the file. After optimization: what ONNX Runtime runs, with what it "
-            "inserted, fused and replaced.",
-        )
-        color = st.segmented_control(
-            "Colour",
-            list(MODES),
-            key=COLOR,
-            default=None if COLOR in st.session_state else "Operator",
-            required=True,
-            persist_state="session",
-            help="Operator: the most frequent ones. Time: mean self time per run, of a profile. Provider: "
-            "where it ran. Precision: the type that it computes in. Error: of a quantized variant, what "
-            "quantizing each operator costs.",
-        )
-    return str(view), color  # type: ignore[return-value] # one of MODES
+def _choices(asked: Asked) -> tuple[str, Mode]:
+    """Draw the choice of the graph and of what its colours say; time where it is known."""
+    view = st.segmented_control(
+        "Graph",
+        list(VIEWS),
+        key=VIEW,
+        default=None if VIEW in st.session_state else OWN,
+        required=True,
+        label_visibility="collapsed",
+        width="content",
+        persist_state="session",
+    )
+    if not st.session_state.get(COLORED):
+        st.session_state[COLOR] = "Operator" if asked.profile is None else "Time"
+    color = st.selectbox(
+        "Colour",
+        list(MODES),
+        key=COLOR,
+        persist_state="session",
+        width=COLOR_PX,
+        format_func=lambda mode: f"Colour: {mode.lower()}",
+        on_change=_keep_color,
+    )
+    return str(view), color
+
+
+def _keep_color() -> None:
+    st.session_state[COLORED] = True
 
 
 # --- the graphs ---------------------------------------------------------------------------------------------
@@ -220,8 +234,8 @@ def _read_once(about: str, made_at: float, _asked: Asked, _fingerprint: str) -> 
     return optimized_graph(state.store(), _asked.spec, _asked.record, fingerprint=_fingerprint)
 
 
-def _after(asked: Asked) -> Graphs | None:
-    """Draw how the optimized graph is got where it is not known, and return it where it is."""
+def _after(asked: Asked, view: str) -> Graphs | None:
+    """Draw how the optimized graph is got where it is asked for and not known, and return it where it is."""
     try:
         found = _known_after(asked)
     except TunerError as error:
@@ -230,26 +244,29 @@ def _after(asked: Asked) -> Graphs | None:
     job = _job(JOB, asked)
     if found is None:
         _ended_badly(job)
-        if not state.is_active(job):
-            with st.container(border=True):
+        if view != OWN and not state.is_active(job):
+            with st.container(border=True, horizontal=True, vertical_alignment="center"):
                 st.markdown(
-                    ":material/account_tree: **Not known yet what ONNX Runtime makes of this model** with "
-                    "these settings. A worker builds the session and saves its graph; nothing is run."
+                    ":material/account_tree: **The optimized graph is not known yet** for these settings. A "
+                    "worker builds the session and saves its graph; nothing is run."
                 )
-                st.button(
-                    "Optimize",
-                    key="graph.optimize",
-                    type="primary",
-                    icon=":material/auto_fix_high:",
-                    on_click=_optimize,
-                    args=(asked,),
-                    **state.unless_closed(
-                        "Waits for its turn: building a session would disturb a measurement.",
-                        off=asked.spec is None,
-                    ),
-                )
+                _optimize_button(asked, type="primary")
     job_box.draw(job, "graph", what="this graph", help="Ends its worker; nothing is kept.")
     return found
+
+
+def _optimize_button(asked: Asked, **look: Any) -> None:
+    st.button(
+        "Optimize",
+        key="graph.optimize",
+        icon=":material/auto_fix_high:",
+        on_click=_optimize,
+        args=(asked,),
+        **look,
+        **state.unless_closed(
+            "Waits for its turn: building a session would disturb a measurement.", off=asked.spec is None
+        ),
+    )
 
 
 def _about(asked: Asked) -> str:
@@ -298,12 +315,27 @@ def _draw(asked: Asked, graphs: Graphs, after: Graphs | None, view: str, mode: M
     if view != OWN and after is not None and optimized is not None:
         found = None if profile is None else times(optimized, profile)
         sides[AFTER] = _shown(AFTER, after, found, asked, mode, units)
+    picture.draw(sides, _changed(after) if view != OWN else "", lambda: _notes(asked, own, sides, view))
+
+
+def _notes(asked: Asked, own: Graphs, sides: Mapping[str, Shown], view: str) -> None:
+    """Say what is not known of the graphs, and how to get it."""
+    can_match = view == OWN and own.optimized is None  # else the button stands above the picture already
     for one in sides.values():
         if one.times is not None and one.times.unmatched:
-            st.caption(f":material/info: {one.name}: {format.plain(unmatched_words(one.times))}.")
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                st.caption(f":material/info: {one.name}: {format.plain(unmatched_words(one.times))}.")
+                if can_match and not state.is_active(_job(JOB, asked)):
+                    _optimize_button(asked, type="tertiary")
         for note in (*one.side.notes, *(own.notes if one.name == AFTER else ())):
             st.info(format.plain(note), icon=":material/info:")
-    picture.draw(sides)
+
+
+def _changed(after: Graphs | None) -> str:
+    if after is None or after.optimized is None:
+        return ""
+    found = changes(after.model, after.optimized)
+    return changes_words(found, after.model.count, after.optimized.count)
 
 
 def _shown(
@@ -351,7 +383,7 @@ def _how_to_colour(asked: Asked, mode: Mode) -> None:
             _offer_profile(asked, mode)
         job_box.draw(job, "graph", what="this profile", help="Nothing is kept.", of="profile")
     elif mode == "Error" and not _units(asked.record):
-        with st.container(border=True):
+        with st.container(border=True, horizontal=True, vertical_alignment="center"):
             st.markdown(
                 ":material/science: **No errors of operators are known for this model.** They belong to a "
                 "quantized variant: choose one on Variants and find where its error comes from."
@@ -361,7 +393,7 @@ def _how_to_colour(asked: Asked, mode: Mode) -> None:
 
 def _offer_profile(asked: Asked, mode: Mode) -> None:
     what = "the time of each node" if mode == "Time" else "where each node runs"
-    with st.container(border=True):
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
         st.markdown(
             f":material/search_insights: **No profile is chosen, so {what} is not known.** A profile is a "
             "pass of its own with ONNX Runtime's profiler on."

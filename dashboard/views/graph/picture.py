@@ -7,168 +7,106 @@ Plotly marks the point itself. What is chosen elsewhere, in the table or on the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
 from core.evidence import graph_folding
-from core.evidence.graph_facts import Row, Times, Where, rows, scopes
+from core.evidence.graph_facts import Row, rows
 from core.evidence.graph_folding import MOST_DRAWN, Block, Folding
-from core.evidence.node_savings import Unit
-from core.process.runner import run_job
-from core.run.graph_layout import Layout, layout
 from core.show.sheets import graphs as sheets
-from core.wire.graph import Level, Side
 from dashboard import format
 from dashboard.charts import graph_charts
-from dashboard.charts.graph_charts import Mode, Paint, Picture
+from dashboard.charts.graph_charts import Paint, Picture
+from dashboard.views.graph import folded
+from dashboard.views.graph.folded import LEVEL, Shown, View
 from dashboard.widgets import plots, tables
 
 SEARCH = "graph.search"
 CHOSEN = "graph.chosen"  # {"side", "level", "nodes", "block", "by"} of what is chosen
-OPENED = "graph.opened"  # of each graph that was folded by hand: its open blocks
-LEVEL = "graph.level"  # of each side: index of the main graph or of a body
 TABLE = "graph.table"
 ROWS = 14  # of the table that show without scrolling
-WIDE_PX = 900  # of the picture, on a common screen
+WIDE_PX = 760  # of the picture, at least, on a common screen
+DETAILS_PX = 340
 MOST_ROWS = 3_000  # of the table
 MOST_HITS = 200  # found nodes that get a ring
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A graph on the screen."""
+def draw(sides: Mapping[str, Shown], changed: str, notes: Callable[[], None]) -> None:
+    """Draw one or two graphs, what is chosen in them, and a table of nodes.
 
-    name: str
-    token: str  # of its content: the same for the same graph
-    side: Side
-    model: Side | None  # the model's own, where this one was made of it
-    times: Times | None
-    units: Mapping[Where, Unit]
-    mode: Mode
-
-    @property
-    def optimized(self) -> bool:
-        """Whether it is what ONNX Runtime runs."""
-        return self.model is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """One level of a graph, folded."""
-
-    shown: Shown
-    number: int  # of the level
-    level: Level
-    rows: Sequence[Row]
-    places: Sequence[Block]
-    opened: frozenset[Block]
-
-    @property
-    def key(self) -> str:
-        """What its folding is kept under."""
-        return f"{self.shown.token} {self.shown.name} {self.number}"
-
-
-def draw(sides: Mapping[str, Shown]) -> None:
-    """Draw one or two graphs, what is chosen in them, and a table of nodes."""
+    Args:
+        sides: the graphs by their names.
+        changed: what ONNX Runtime changed, in a sentence; empty: that is not asked.
+        notes: draws what else must be known of them.
+    """
     if not sides:
         return
-    words = st.text_input(
-        "Search nodes by name, operator, type or block",
-        key=SEARCH,
-        icon=":material/search:",
-        placeholder="all words must occur",
-        live="300ms",
-        persist_state="session",
-    )
+    if changed:
+        st.markdown(f"**{format.plain(changed)}**")
     listed = {name: rows(one.side, one.times, one.units) for name, one in sides.items()}
-    order = graph_charts.order(
-        next(iter(sides.values())).mode, [row for own in listed.values() for row in own]
-    )
-    columns = st.columns(len(sides), gap="small")
-    boxes = [column.container(border=True) for column in columns]
-    drawn = []
-    for box, (name, one) in zip(boxes, sides.items(), strict=True):
-        with box:
-            drawn.append(_picture(_view(one, listed[name]), words or "", order, WIDE_PX // len(sides)))
-    end = graph_charts.most([picture for _, _, picture in drawn])
-    for box, (view, folding, picture) in zip(boxes, drawn, strict=True):
-        with box:
-            _chart(view, folding, picture, end)
-    if len(sides) > 1:
-        st.caption("What is chosen on one side has a ring on the other, where it does the same work.")
     chosen = _chosen(sides)
+    beside = len(sides) == 1 and chosen is not None
+    with st.container(horizontal=True, gap="small", key="graph.body"):
+        with st.container(key="graph.pictures", gap="xsmall"):
+            _pictures(sides, listed)
+        if beside and chosen is not None:
+            with st.container(width=DETAILS_PX, key="graph.beside"):
+                _details(sides, listed, chosen)
+    notes()
+    words = _search()
+    if beside or chosen is None:
+        _table(sides, listed, chosen, words)
+        return
     left, right = st.columns([2, 3], gap="medium")
     with left:
         _details(sides, listed, chosen)
     with right:
-        _table(sides, listed, chosen, words or "")
+        _table(sides, listed, chosen, words)
+
+
+def _search() -> str:
+    return (
+        st.text_input(
+            "Search nodes by name, operator, type or block",
+            key=SEARCH,
+            icon=":material/search:",
+            placeholder="Search nodes by name, operator, type or block",
+            label_visibility="collapsed",
+            live="300ms",
+            persist_state="session",
+        )
+        or ""
+    )
+
+
+def _pictures(sides: Mapping[str, Shown], listed: Mapping[str, Sequence[Row]]) -> None:
+    """Draw the graphs side by side; a search reaches them before its field is drawn, which is below them."""
+    words = str(st.session_state.get(SEARCH) or "")
+    order = graph_charts.order(
+        next(iter(sides.values())).mode, [row for own in listed.values() for row in own]
+    )
+    boxes = [column.container(gap="xsmall") for column in st.columns(len(sides), gap="small")]
+    drawn = []
+    for box, (name, one) in zip(boxes, sides.items(), strict=True):
+        with box:
+            drawn.append(_picture(folded.view(one, listed[name]), words, order, WIDE_PX // len(sides)))
+    end = graph_charts.most([picture for _, _, picture in drawn])
+    for box, (view, folding, picture) in zip(boxes, drawn, strict=True):
+        with box:
+            _chart(view, folding, picture, end)
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                st.caption(folded.drawn_words(view))
+                _fold_buttons(view)
 
 
 # --- the picture --------------------------------------------------------------------------------------------
 
 
-def _view(one: Shown, listed: Sequence[Row]) -> View:
-    number = _level(one)
-    own = [row for row in listed if row.where[0] == number]
-    return _view_of(one, own, number)
-
-
-def _level(one: Shown) -> int:
-    """Draw the choice between the main graph and bodies, where there are any."""
-    levels = one.side.levels
-    if len(levels) == 1:
-        return 0
-    key = f"{LEVEL}.{one.name}"
-    if st.session_state.get(key, 0) >= len(levels):
-        st.session_state[key] = 0
-    return int(
-        st.selectbox(
-            "Main graph or body",
-            range(len(levels)),
-            key=key,
-            format_func=lambda number: _level_name(levels[number]) if number < len(levels) else str(number),
-            help="If, Loop and Scan hold graphs of their own.",
-        )
-        or 0
-    )
-
-
-def _level_name(level: Level) -> str:
-    count = f"{len(level.nodes):,} nodes" if len(level.nodes) != 1 else "1 node"
-    if not level.path:
-        return f"main graph ({count})"
-    return f"{format.short(' › '.join(level.path), 60)} › {level.role} ({count})"
-
-
-@st.cache_resource(show_spinner=False, max_entries=32)
-def _places(token: str, name: str, number: int, _shown: Shown) -> list[Block]:
-    level = _shown.side.levels[number]
-    edges = [(source, target) for source, target, _ in level.edges]
-    return graph_folding.places(scopes(_shown.side, number, _shown.model), edges)
-
-
-@st.cache_resource(show_spinner="Laying the graph out…", max_entries=64)
-def _laid_out(
-    key: str, opened: frozenset[Block], _level: Level, _places: Sequence[Block]
-) -> tuple[Folding, Layout]:
-    edges = [(source, target) for source, target, _ in _level.edges]
-    folding = graph_folding.fold(_places, edges, opened)
-    return folding, layout(len(folding.items), list(folding.edges), run_job)
-
-
 def _picture(view: View, words: str, order: tuple[str, ...], room_px: int) -> tuple[View, Folding, Picture]:
-    """Draw what stands above a picture, and return the picture."""
     shown = view.shown
-    folding, placed = _laid_out(view.key, view.opened, view.level, view.places)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"**{shown.name}**")
-        st.caption(_drawn_words(len(view.level.nodes), folding))
-        st.space("stretch")
-        _fold_buttons(view)
+    folding, placed = folded.laid_out(view)
     if placed.plain:
         st.caption(":material/info: The layout failed, so items stand side by side on their levels.")
     info = graph_charts.picture(
@@ -189,30 +127,21 @@ def _chart(view: View, folding: Folding, info: Picture, end: float) -> None:
         return
     shown = view.shown
     key = f"graph.chart.{'after' if shown.optimized else 'model'}"
-    words = _drawn_words(len(view.level.nodes), folding)
     if graph_charts.is_cut(info):
         st.caption(
             f"{info.depth:,} levels, of which a part shows: drag to go on, scroll to see more or fewer."
         )
     plots.draw(
         graph_charts.figure(info, end),
-        "Nodes of the graph",
+        shown.name,
         key=key,
         wheel=True,
+        height="stretch",
         on_select=lambda: _clicked(key, view, folding),
         selection_mode="points",
-        alt=f"{shown.name}: {words}, coloured by {shown.mode.lower()}. The table under it has a row for "
-        "every node.",
+        alt=f"{shown.name}: {folded.drawn_words(view)}, coloured by {shown.mode.lower()}. The table under it "
+        "has a row for every node.",
     )
-
-
-def _drawn_words(count: int, folding: Folding) -> str:
-    blocks = sum(item.closed for item in folding.items)
-    nodes = f"{count:,} node{'s' * (count != 1)}"
-    if not blocks:
-        return nodes
-    single = len(folding.items) - blocks
-    return f"{nodes}, drawn as {blocks:,} folded block{'s' * (blocks != 1)} and {single:,} single"
 
 
 def _fold_buttons(view: View) -> None:
@@ -224,29 +153,25 @@ def _fold_buttons(view: View) -> None:
     st.button(
         "Open all",
         key=f"graph.open_all.{name}",
+        type="tertiary",
         icon=":material/unfold_more:",
         disabled=too_many or view.opened >= everything,
         help=f"More than {MOST_DRAWN:,} nodes at once would not stay fluid: open single blocks."
         if too_many
         else "Draw every node.",
-        on_click=_keep_opened,
+        on_click=folded.keep_opened,
         args=(view, everything),
     )
     st.button(
         "Fold all",
         key=f"graph.fold_all.{name}",
+        type="tertiary",
         icon=":material/unfold_less:",
         disabled=len(view.opened) == 1,
         help="Draw the outermost blocks only.",
-        on_click=_keep_opened,
+        on_click=folded.keep_opened,
         args=(view, {()}),
     )
-
-
-def _keep_opened(view: View, opened: set[Block]) -> None:
-    kept = dict(st.session_state.get(OPENED, {}))
-    kept[view.key] = sorted(map(list, opened))
-    st.session_state[OPENED] = kept
 
 
 def _marked(view: View) -> list[int]:
@@ -325,15 +250,8 @@ def _chosen(sides: Mapping[str, Shown]) -> Mapping[str, Any] | None:
 
 
 def _details(
-    sides: Mapping[str, Shown], listed: Mapping[str, Sequence[Row]], chosen: Mapping[str, Any] | None
+    sides: Mapping[str, Shown], listed: Mapping[str, Sequence[Row]], chosen: Mapping[str, Any]
 ) -> None:
-    if chosen is None:
-        with st.container(border=True):
-            st.markdown(
-                ":material/ads_click: **Click a node, or tick a row of the table.** Its attributes, shapes, "
-                "types and time stand here then."
-            )
-        return
     one = sides[chosen["side"]]
     own = [row for row in listed[chosen["side"]] if row.where[0] == chosen["level"]]
     with st.container(border=True, key="graph.details"):
@@ -343,7 +261,7 @@ def _details(
             row = own[chosen["nodes"][0]]
             st.markdown(f"**{format.plain(row.node.name)}** · {one.name}")
             tables.facts(sheets.node_facts(row, optimized=one.optimized, profiled=one.times is not None))
-            view = _view_of(one, own, chosen["level"])
+            view = folded.view_of(one, own, chosen["level"])
             _fold_button(view, view.places[chosen["nodes"][0]])
 
 
@@ -351,7 +269,7 @@ def _block(one: Shown, own: Sequence[Row], chosen: Mapping[str, Any]) -> None:
     members = [own[node] for node in chosen["nodes"]]
     st.markdown(f"**Block {format.plain('/'.join(chosen['block']) or 'everything')}** · {one.name}")
     tables.facts(sheets.block_facts(members, one.times, optimized=one.optimized))
-    view = _view_of(one, own, chosen["level"])
+    view = folded.view_of(one, own, chosen["level"])
     block = tuple(chosen["block"])
     if block in view.opened:
         _fold_button(view, block)
@@ -364,7 +282,7 @@ def _block(one: Shown, own: Sequence[Row], chosen: Mapping[str, Any]) -> None:
         type="primary",
         disabled=not room,
         help=None if room else _TOO_MANY,
-        on_click=_keep_opened,
+        on_click=folded.keep_opened,
         args=(view, {*view.opened, block}),
     )
 
@@ -376,26 +294,12 @@ def _fold_button(view: View, block: Block) -> None:
             f"Fold {format.label(format.short('/'.join(block), 40))}",
             key="graph.fold",
             icon=":material/unfold_less:",
-            on_click=_keep_opened,
+            on_click=folded.keep_opened,
             args=(view, {one for one in view.opened if one[: len(block)] != block}),
         )
 
 
 _TOO_MANY = f"More than {MOST_DRAWN:,} nodes would be drawn at once. Fold other blocks first."
-
-
-def _view_of(one: Shown, own: Sequence[Row], number: int) -> View:
-    places = _places(one.token, one.name, number, one)
-    opened = st.session_state.get(OPENED, {}).get(f"{one.token} {one.name} {number}")
-    blocks = graph_folding.opened_for(places) if opened is None else set(map(tuple, opened))
-    return View(
-        shown=one,
-        number=number,
-        level=one.side.levels[number],
-        rows=own,
-        places=places,
-        opened=frozenset(blocks),
-    )
 
 
 # --- the table ----------------------------------------------------------------------------------------------
@@ -478,10 +382,10 @@ def _ticked(key: str, one: Shown, own: Sequence[Row]) -> None:
         st.session_state.pop(CHOSEN, None)
         return
     number, node = own[picked[0]].where
-    view = _view_of(one, own, number)
+    view = folded.view_of(one, own, number)
     if number != st.session_state.get(f"{LEVEL}.{one.name}", 0):
         st.session_state[f"{LEVEL}.{one.name}"] = number
     around = graph_folding.way_to(view.places, view.opened, node)
     if graph_folding.drawn(view.places, around) <= MOST_DRAWN:
-        _keep_opened(view, around)
+        folded.keep_opened(view, around)
     _choose(view, [node], None, by="row")

@@ -1,0 +1,151 @@
+"""What a page shows of a graph: which level of it, and which of its blocks are open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from core.evidence import graph_folding
+from core.evidence.graph_facts import Row, Times, Where, scopes
+from core.evidence.graph_folding import Block, Folding
+from core.evidence.node_savings import Unit
+from core.process.runner import run_job
+from core.run.graph_layout import Layout, layout
+from core.wire.graph import Level, Side
+from dashboard import format
+from dashboard.charts.graph_charts import Mode
+
+OPENED = "graph.opened"  # of each graph that was folded by hand: its open blocks
+LEVEL = "graph.level"  # of each side: index of the main graph or of a body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A graph on the screen."""
+
+    name: str
+    token: str  # of its content: the same for the same graph
+    side: Side
+    model: Side | None  # the model's own, where this one was made of it
+    times: Times | None
+    units: Mapping[Where, Unit]
+    mode: Mode
+
+    @property
+    def optimized(self) -> bool:
+        """Whether it is what ONNX Runtime runs."""
+        return self.model is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One level of a graph, folded."""
+
+    shown: Shown
+    number: int  # of the level
+    level: Level
+    rows: Sequence[Row]
+    places: Sequence[Block]
+    opened: frozenset[Block]
+
+    @property
+    def key(self) -> str:
+        """What its folding is kept under."""
+        return f"{self.shown.token} {self.shown.name} {self.number}"
+
+
+def view(one: Shown, listed: Sequence[Row]) -> View:
+    """Draw the choice of the level, where there are several, and return it with its folding."""
+    number = _level(one)
+    own = [row for row in listed if row.where[0] == number]
+    return view_of(one, own, number)
+
+
+def _level(one: Shown) -> int:
+    """Draw the choice between the main graph and bodies, where there are any."""
+    levels = one.side.levels
+    if len(levels) == 1:
+        return 0
+    key = f"{LEVEL}.{one.name}"
+    if st.session_state.get(key, 0) >= len(levels):
+        st.session_state[key] = 0
+    return int(
+        st.selectbox(
+            "Main graph or body",
+            range(len(levels)),
+            key=key,
+            format_func=lambda number: _level_name(levels[number]) if number < len(levels) else str(number),
+            help="If, Loop and Scan hold graphs of their own.",
+        )
+        or 0
+    )
+
+
+def _level_name(level: Level) -> str:
+    count = f"{len(level.nodes):,} nodes" if len(level.nodes) != 1 else "1 node"
+    if not level.path:
+        return f"main graph ({count})"
+    return f"{format.short(' › '.join(level.path), 60)} › {level.role} ({count})"
+
+
+@st.cache_resource(show_spinner=False, max_entries=32)
+def _places(token: str, name: str, number: int, _shown: Shown) -> list[Block]:
+    level = _shown.side.levels[number]
+    edges = [(source, target) for source, target, _ in level.edges]
+    return graph_folding.places(scopes(_shown.side, number, _shown.model), edges)
+
+
+@st.cache_resource(show_spinner="Laying the graph out…", max_entries=64)
+def _laid_out(
+    key: str, opened: frozenset[Block], _level: Level, _places: Sequence[Block]
+) -> tuple[Folding, Layout]:
+    edges = [(source, target) for source, target, _ in _level.edges]
+    folding = graph_folding.fold(_places, edges, opened)
+    return folding, layout(len(folding.items), list(folding.edges), run_job)
+
+
+def laid_out(view: View) -> tuple[Folding, Layout]:
+    """Return what is drawn as one thing, and where."""
+    return _laid_out(view.key, view.opened, view.level, view.places)
+
+
+def drawn_words(view: View) -> str:
+    """Say how many nodes there are, and as how many things they are drawn."""
+    folding, _ = laid_out(view)
+    count = len(view.level.nodes)
+    blocks = sum(item.closed for item in folding.items)
+    nodes = f"{count:,} node{'s' * (count != 1)}"
+    if not blocks:
+        return nodes
+    single = len(folding.items) - blocks
+    return f"{nodes}, drawn as {blocks:,} folded block{'s' * (blocks != 1)} and {single:,} single"
+
+
+def keep_opened(view: View, opened: set[Block]) -> None:
+    """Remember which blocks are open, as somebody has chosen."""
+    kept = dict(st.session_state.get(OPENED, {}))
+    kept[view.key] = sorted(map(list, opened))
+    st.session_state[OPENED] = kept
+
+
+def view_of(one: Shown, own: Sequence[Row], number: int) -> View:
+    """Return a level of a graph as it is folded by now.
+
+    Args:
+        one: the graph.
+        own: the nodes of that level.
+        number: of the level.
+    """
+    places = _places(one.token, one.name, number, one)
+    opened = st.session_state.get(OPENED, {}).get(f"{one.token} {one.name} {number}")
+    blocks = graph_folding.opened_for(places) if opened is None else set(map(tuple, opened))
+    return View(
+        shown=one,
+        number=number,
+        level=one.side.levels[number],
+        rows=own,
+        places=places,
+        opened=frozenset(blocks),
+    )
