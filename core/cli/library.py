@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -271,6 +271,12 @@ def emit(
             show_default=False,
         ),
     ] = "",
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="YAML with all settings, what was measured, the machine, and absolute paths."
+        ),
+    ] = False,
     list_: Annotated[
         bool, typer.Option("--list", help="Show the formats, and what each cannot express.")
     ] = False,
@@ -300,7 +306,9 @@ def emit(
 
         emit_bundle(store, one, output, accept_breach, json_=json_)
         return
-    known = leaving(store, one)
+    if all_ and chosen.name != "yaml":
+        raise SpecError("`--all` belongs to YAML.", hint="Leave it out, or use `--format yaml`.")
+    known = replace(leaving(store, one), whole=all_)
     text = chosen.text(known, accept_breach)
     if doubt := caution(one):
         typer.echo(doubt, err=True)
