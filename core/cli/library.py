@@ -297,8 +297,7 @@ def emit(
             print_parts([emitters_table()])
         return
     chosen = None if format_ == "bundle" else emitter_named(format_)
-    if not trial:
-        raise SpecError("`emit` needs a trial.", hint="Give an id from `history`, or --list.")
+    _check_emit(trial, format_, all_=all_)
     store = Store()
     one = store.trial(trial)
     if chosen is None:
@@ -306,8 +305,6 @@ def emit(
 
         emit_bundle(store, one, output, accept_breach, json_=json_)
         return
-    if all_ and chosen.name != "yaml":
-        raise SpecError("`--all` belongs to YAML.", hint="Leave it out, or use `--format yaml`.")
     known = replace(leaving(store, one), whole=all_)
     text = chosen.text(known, accept_breach)
     if doubt := caution(one):
@@ -322,6 +319,13 @@ def emit(
         print_json({"trial": one.id, "format": format_, "output": written, "text": text})
     elif output is None:
         typer.echo(text, nl=False)
+
+
+def _check_emit(trial: str, format_: str, *, all_: bool) -> None:
+    if not trial:
+        raise SpecError("`emit` needs a trial.", hint="Give an id from `history`, or --list.")
+    if all_ and format_ != "yaml":
+        raise SpecError("`--all` belongs to YAML.", hint="Leave it out, or use `--format yaml`.")
 
 
 def _write(chosen: Emitter, known: Leaving, accept_breach: str, output: Path) -> None:

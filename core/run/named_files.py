@@ -135,7 +135,7 @@ def _shorter(text: str, folders: Sequence[Path]) -> str:
 
 
 def placed(spec: TrialSpec) -> TrialSpec:
-    """Return a spec of a file whose inputs and dataset are named by where they lie: inverse of `shortened`."""
+    """Return the spec of a file, its inputs and dataset named by where they lie: inverse of `shortened`."""
     workload, data = spec.workload, spec.dataset
     found = spec.model_copy(
         update={"workload": workload.model_copy(update={"feeds": _placed(workload.feeds)})}

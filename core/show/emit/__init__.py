@@ -117,8 +117,8 @@ EMITTERS: tuple[Emitter, ...] = (
         label="YAML",
         ending=".yaml",
         language="yaml",
-        purpose="the model and what differs from the defaults; with all settings, what was measured and where, "
-        "too; `check` and Export read it back",
+        purpose="the model and what differs from the defaults, or all settings with what was measured and "
+        "where; `check` and Export read it back",
         cannot="nothing: it is ORTune's own",
         write=_yaml,
     ),

@@ -262,7 +262,11 @@ def _download(chosen: emit.Emitter, known: Leaving, accepted: str) -> None:
 
 
 def _bring_back() -> None:
-    with st.popover("Load", icon=":material/upload_file:", key="export.bring", ):
+    with st.popover(
+        "Load",
+        icon=":material/upload_file:",
+        key="export.bring",
+    ):
         st.file_uploader(
             "YAML file",
             type=["yaml", "yml"],
