@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -271,6 +271,12 @@ def emit(
             show_default=False,
         ),
     ] = "",
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="YAML with all settings, what was measured, the machine, and absolute paths."
+        ),
+    ] = False,
     list_: Annotated[
         bool, typer.Option("--list", help="Show the formats, and what each cannot express.")
     ] = False,
@@ -291,8 +297,7 @@ def emit(
             print_parts([emitters_table()])
         return
     chosen = None if format_ == "bundle" else emitter_named(format_)
-    if not trial:
-        raise SpecError("`emit` needs a trial.", hint="Give an id from `history`, or --list.")
+    _check_emit(trial, format_, all_=all_)
     store = Store()
     one = store.trial(trial)
     if chosen is None:
@@ -300,7 +305,7 @@ def emit(
 
         emit_bundle(store, one, output, accept_breach, json_=json_)
         return
-    known = leaving(store, one)
+    known = replace(leaving(store, one), whole=all_)
     text = chosen.text(known, accept_breach)
     if doubt := caution(one):
         typer.echo(doubt, err=True)
@@ -314,6 +319,13 @@ def emit(
         print_json({"trial": one.id, "format": format_, "output": written, "text": text})
     elif output is None:
         typer.echo(text, nl=False)
+
+
+def _check_emit(trial: str, format_: str, *, all_: bool) -> None:
+    if not trial:
+        raise SpecError("`emit` needs a trial.", hint="Give an id from `history`, or --list.")
+    if all_ and format_ != "yaml":
+        raise SpecError("`--all` belongs to YAML.", hint="Leave it out, or use `--format yaml`.")
 
 
 def _write(chosen: Emitter, known: Leaving, accept_breach: str, output: Path) -> None:

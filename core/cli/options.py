@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.helping import ADVANCED
-from core.run.named_files import check_named_files, open_folders
+from core.run.named_files import check_named_files, open_folders, placed
 from core.run.variants import variant_of
 from core.spec import JUDGED_BY, WorkloadSpec, spec_from_dict, spec_from_yaml
 from core.spec.checks import feed_range
@@ -330,7 +330,7 @@ def _file_config(path: Path, *, expert: bool) -> dict[str, Any]:
 
     Options of the command line may name any: those are typed by whom they serve.
     """
-    spec = spec_from_yaml(_read(path), expert=expert or expert_allowed())
+    spec = placed(spec_from_yaml(_read(path), expert=expert or expert_allowed()))
     check_named_files(spec.session, [Path.cwd().resolve(), path.resolve().parent, *open_folders()])
     return spec.to_dict()
 

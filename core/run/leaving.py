@@ -13,6 +13,7 @@ from typing import Any
 from core import wire
 from core.evidence.documents import ModelFacts
 from core.evidence.measurement import Trial
+from core.run.named_files import open_folders
 from core.run.search import found_by
 from core.run.variants import original, steps_of
 from core.spec.steps import Step
@@ -29,6 +30,8 @@ class Leaving:
     found: Mapping[str, Any] | None = None  # how a search found it
     steps: tuple[Step, ...] = ()  # that made the model from `original`
     original: str = ""  # path of the original; empty where the model is none's variant
+    whole: bool = False  # YAML holds all settings, what was measured and where, and absolute paths
+    folders: tuple[Path, ...] = ()  # from which files are named that are in them
 
 
 def leaving(store: Store, trial: Trial) -> Leaving:
@@ -38,6 +41,7 @@ def leaving(store: Store, trial: Trial) -> Leaving:
         trial=trial,
         info=record.info if record is not None else _seen(store, trial),
         found=found_by(store, trial),
+        folders=tuple(open_folders()),
         **_making(store, record),
     )
 
@@ -45,7 +49,8 @@ def leaving(store: Store, trial: Trial) -> Leaving:
 def unmeasured(store: Store, trial: Trial, record: ModelRecord | None, facts: ModelFacts | None) -> Leaving:
     """Return what is known of settings that nobody measured yet."""
     info = record.info if record is not None else None
-    return Leaving(trial=trial, info=info, facts=facts, **_making(store, record))
+    folders = tuple(open_folders())
+    return Leaving(trial=trial, info=info, facts=facts, folders=folders, **_making(store, record))
 
 
 def _making(store: Store, record: ModelRecord | None) -> dict[str, Any]:

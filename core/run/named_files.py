@@ -1,4 +1,4 @@
-"""Settings that make ONNX Runtime read, write or load a file: which they are, and where such a file may lie.
+"""Files that a configuration names: which they are, where they may lie, and how a file that leaves says so.
 
 Pure but for looking at paths. `expert` passes names on that ORTune has no table for, so those are judged by
 how they look: a key that speaks of files, or a value that looks like a path.
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from core.spec import SessionSpec
+from core.spec import SessionSpec, TrialSpec
 from core.spec.knobs import KNOBS, KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS
 from core.store import home
 from core.wire.doors import is_inside
@@ -102,3 +102,56 @@ def check_named_files(session: SessionSpec, folders: Sequence[Path]) -> None:
                 f"`{setting}` names `{text[:200]}`, which is outside of the folders that are open.",
                 hint=f"Name a file under {' or '.join(f'`{folder}`' for folder in folders)}.",
             )
+
+
+# --- paths that leave, and come back ------------------------------------------------------------------------
+
+
+def shortened(spec: TrialSpec, folders: Sequence[Path]) -> TrialSpec:
+    """Return a spec that tells no absolute path of its model, its inputs and its dataset.
+
+    What lies in ORTune's folder or in one of `folders` is named from there, so that `placed` finds it again;
+    a model is found by its hash, so that its name is enough.
+    """
+    model = spec.model.model_copy(update={"path": _shorter(spec.model.path, ())})
+    found = spec.model_copy(update={"model": model})
+    if Path(spec.workload.feeds).is_absolute():
+        fed = {"feeds": _shorter(spec.workload.feeds, folders)}
+        found = found.model_copy(update={"workload": spec.workload.model_copy(update=fed)})
+    if spec.dataset is not None:
+        data = {"path": _shorter(spec.dataset.path, folders)}
+        found = found.model_copy(update={"dataset": spec.dataset.model_copy(update=data)})
+    return found
+
+
+def _shorter(text: str, folders: Sequence[Path]) -> str:
+    path = Path(text)
+    if not path.is_absolute():
+        return text
+    for root in (ROOT, *folders):
+        if path.is_relative_to(root):
+            return str(path.relative_to(root))
+    return path.name
+
+
+def placed(spec: TrialSpec) -> TrialSpec:
+    """Return the spec of a file, its inputs and dataset named by where they lie: inverse of `shortened`."""
+    workload, data = spec.workload, spec.dataset
+    found = spec.model_copy(
+        update={"workload": workload.model_copy(update={"feeds": _placed(workload.feeds)})}
+    )
+    if data is None:
+        return found
+    return found.model_copy(update={"dataset": data.model_copy(update={"path": _placed(data.path)})})
+
+
+def _placed(text: str) -> str:
+    """The path in an open folder, where nothing else has that name."""
+    path = expanded(text)
+    try:
+        if text == "random" or path.is_absolute() or path.exists() or (ROOT / path).exists():
+            return text
+        inside = ((root, (root / path).resolve()) for root in open_folders())
+        return next((str(one) for root, one in inside if one.is_relative_to(root) and one.exists()), text)
+    except (OSError, ValueError):  # a text that can be no path
+        return text

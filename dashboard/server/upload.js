@@ -1,4 +1,6 @@
 const running = new WeakMap()
+const sent = new WeakMap()  // area -> the batch that the server has not taken yet, and what to say then
+const PATIENCE_MS = 60000
 
 function text(bytes) {
   const units = ["B", "KiB", "MiB", "GiB"]  // as `core.wire.units.size` writes them
@@ -40,24 +42,53 @@ export default function (component) {
   input.multiple = data.multiple
   input.accept = data.accept
 
+  function say(words, wrong = false) {
+    state.textContent = words
+    state.classList.toggle("wrong", wrong)
+    if (wrong) box.scrollIntoView({ block: "nearest" })
+  }
+
+  const waiting = sent.get(box)
+  if (waiting && waiting.batch !== data.batch) {  // the server has it: what it thinks of it stands below
+    clearTimeout(waiting.timer)
+    sent.delete(box)
+    say(data.wrong ? "" : waiting.said)
+  }
+  if (data.wrong) requestAnimationFrame(() => box.scrollIntoView({ block: "center" }))
+
+  function refused(files) {
+    const kinds = data.accept.split(",").filter(Boolean)
+    const other = files.find(f => kinds.length && !kinds.some(kind => f.name.toLowerCase().endsWith(kind)))
+    if (other) return `${other.name} is none of ${kinds.join(", ")}`
+    const large = files.find(f => f.size > data.limit)
+    return large && `${large.name} is larger than ${text(data.limit)}`
+  }
+
   async function upload(files) {
     if (!files.length || running.get(box)) return
+    const why = refused(files)
+    if (why) {
+      input.value = ""
+      return say(`Upload refused: ${why}.`, true)
+    }
     const total = files.reduce((sum, f) => sum + f.size, 0)
     let before = 0
     bar.hidden = false; stop.hidden = false; bar.value = 0
     try {
       for (const file of files) {
-        if (file.size > data.limit) throw new Error(`${file.name} is larger than ${text(data.limit)}`)
         await send(file, data, loaded => {
           bar.value = total ? (before + loaded) / total : 1
-          state.textContent = `Sending ${file.name}: ${text(before + loaded)} of ${text(total)}`
+          say(`Sending ${file.name}: ${text(before + loaded)} of ${text(total)}`)
         }, box)
         before += file.size
       }
-      state.textContent = `Sent ${files.length} file${files.length > 1 ? "s" : ""}, ${text(total)}. Reading…`
+      const said = `Sent ${files.length} file${files.length > 1 ? "s" : ""}, ${text(total)}.`
+      say(`${said} Reading…`)
+      const timer = setTimeout(() => say("The server does not answer. Reload the page.", true), PATIENCE_MS)
+      sent.set(box, { batch: data.batch, said, timer })
       setTriggerValue("uploaded", { batch: data.batch, names: files.map(f => f.name) })
     } catch (error) {
-      state.textContent = `Upload failed: ${error.message}.`
+      say(`Upload failed: ${error.message}.`, true)
     } finally {
       running.delete(box); bar.hidden = true; stop.hidden = true; input.value = ""
     }

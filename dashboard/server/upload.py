@@ -319,6 +319,7 @@ def uploader(
     most = limit_bytes() if most_bytes is None else min(most_bytes, limit_bytes())
     batch_key, error_key = f"{key}.batch", f"{key}.error"
     st.session_state.setdefault(batch_key, uuid.uuid4().hex)
+    wrong = st.session_state.pop(error_key, None)
 
     def uploaded() -> None:
         sent: dict[str, Any] | None = st.session_state[key].uploaded
@@ -328,7 +329,7 @@ def uploader(
         try:
             on_upload(take(str(sent["batch"]), [str(name) for name in sent["names"]]))
         except TunerError as error:
-            st.session_state[error_key] = dict(record_from_error(error))
+            refuse(key, error)
 
     _component(
         key=key,
@@ -342,16 +343,18 @@ def uploader(
             "header": TOKEN_HEADER,
             "limit": most,
             "base": _base_path(),
+            "wrong": wrong is not None,
         },
         on_uploaded_change=uploaded,
     )
-    if error_key in st.session_state:
-        record = st.session_state.pop(error_key)
-        st.error(
-            f"{plain(record['message'])} {plain(record['hint'])}",
-            title="Upload refused",
-            icon=":material/error:",
-        )
+    if wrong is not None:
+        told = f"{plain(wrong['message'])}\n\n**What to do:** {plain(wrong['hint'])}"
+        st.error(told, title=wrong["title"], icon=":material/error:")
+
+
+def refuse(key: str, error: TunerError, title: str = "Upload refused") -> None:
+    """Have the upload area `key` say, when it is drawn next, why what was sent came to nothing."""
+    st.session_state[f"{key}.error"] = {**record_from_error(error), "title": title}
 
 
 def _base_path() -> str:

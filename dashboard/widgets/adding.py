@@ -39,7 +39,7 @@ def _keep(page: str, files: list[Path]) -> None:
 def _read(page: str, added: Callable[[ModelRecord, bool], None]) -> None:
     """Take uploaded files into the library; not in a callback, as reading a large one takes seconds.
 
-    It stands under the upload, so that what goes wrong is said there.
+    The area says what goes wrong, as soon as it is drawn anew.
     """
     pending = [Path(path) for path in st.session_state.pop(f"{page}.pending", [])]
     if not pending:
@@ -49,8 +49,7 @@ def _read(page: str, added: Callable[[ModelRecord, bool], None]) -> None:
         with st.spinner("Reading the model in a process of its own…"):
             added(*library.import_files(state.store(), pending, name=name, move=True))
     except TunerError as error:
-        state.report(error, NOT_ADDED)
-        return
+        upload.refuse(f"{page}.upload", error, NOT_ADDED)
     finally:
         upload.discard(pending)
-    st.rerun()  # what is above is drawn anew, with it
+    st.rerun()  # what is above is drawn anew, with the model or with what is wrong

@@ -50,7 +50,7 @@ def area(page: str, label: str, *, hint: str, wanted: Literal["profile", "summar
         with st.spinner("Reading the file in a process of its own…"):
             return import_evidence(state.store(), files[0], run_job, wanted=wanted)
     except TunerError as error:
-        state.report(error, NOT_IMPORTED)
-        return None
+        upload.refuse(f"{page}.import", error, NOT_IMPORTED)
     finally:
         upload.discard(files)
+    st.rerun()  # the area says what is wrong

@@ -10,6 +10,12 @@ from core.spec import spec_from_yaml
 from tests.e2e.conftest import Open, button, finished, saved
 
 
+def unfold(page: Page, group: str) -> None:
+    page.locator(f".st-key-scorecard-{group} summary").click()
+    expect(page.locator(f".st-key-scorecard-{group} details")).to_have_attribute("open", "")
+    finished(page)
+
+
 def lines(page: Page) -> Locator:
     return page.locator('[class*="st-key-scorecard-line-"]')
 
@@ -22,10 +28,13 @@ def test_targets_are_typed_taken_away_survive_a_reload_and_come_back_from_their_
     open_browser: Open, tmp_path: Path
 ) -> None:
     page = open_browser("/scorecard")
+    unfold(page, "what")
     button(page, "scorecard.example").click()
     result = page.locator(".st-key-scorecard-result")
     expect(result).to_be_visible()
     finished(page)
+    expect(lines(page)).to_have_count(0)  # the answer comes first
+    unfold(page, "what")
     before = lines(page).count()
     button(page, "scorecard.add").click()
     expect(lines(page)).to_have_count(before + 1)
@@ -42,6 +51,7 @@ def test_targets_are_typed_taken_away_survive_a_reload_and_come_back_from_their_
 
     page.reload()
     expect(result).to_contain_text("9,000 ms")
+    unfold(page, "what")
     expect(limit_of_newest(page)).to_have_value("9 s")
     finished(page)
     drop = page.locator('[class*="st-key-scorecard-drop-"] button')

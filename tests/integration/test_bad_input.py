@@ -298,6 +298,7 @@ def test_a_binary_configuration_is_refused(line: CommandLine, tmp_path: Path, da
         (["emit", "feedbeef", "--format", "xml"], "xml"),
         (["emit", "feedbeef", "-o", "no/such/folder/x.yaml"], "cannot be written"),
         (["emit", "feedbeef", "--format", "python"], "not known"),
+        (["emit", "feedbeef", "--format", "python", "--all"], "YAML"),
         (["history", "--limit", "0"], "limit"),
         (["history", "--model", "nope"], "nope"),
         (["export", "resnet19"], "Did you mean"),

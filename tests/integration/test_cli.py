@@ -34,7 +34,7 @@ from core.run.sweet_spot import standing
 from core.show.sheets import Sheet
 from core.show.sheets import races as sheets
 from core.show.table import csv_text
-from core.spec import TrialSpec, asked, spec_from_dict
+from core.spec import TrialSpec, asked, spec_from_dict, spec_from_yaml
 from core.spec.knobs import KNOBS, Knob
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS
 from core.store import STORE_NAME, Store
@@ -351,7 +351,10 @@ def test_a_trial_goes_round_through_yaml_python_history_and_settings(
 ) -> None:
     cli, first = benched[0], benched[1].document
     config = tmp_path / "config.yaml"
-    ok(cli.run("emit", first["trial"][:8], "--format", "yaml", "-o", str(config)))
+    short = ok(cli.run("emit", first["trial"][:8])).out
+    assert str(Path(mlp).parent) not in short
+    assert spec_from_yaml(short).model.sha256 == first["spec"]["model"]["sha256"]
+    ok(cli.run("emit", first["trial"][:8], "--format", "yaml", "--all", "-o", str(config)))
     data = yaml.safe_load(config.read_text())
     assert data["measured"]["trial"] == first["trial"]
     assert data["environment"]["fingerprint"] == first["fingerprint"]

@@ -154,7 +154,7 @@ def test_a_race_keeps_the_hash_and_what_leaves_names_it(
     assert any(digest in note for note in document["notes"])
     assert document["output_error"]["max_abs"] == 0.0
 
-    text = command.run("emit", document["trial"], "--format", "yaml").out
+    text = command.run("emit", document["trial"], "--format", "yaml", "--all").out
     assert spec_from_yaml(text).session.custom_op_libraries == (library,)
     assert digest in " ".join(yaml.safe_load(text)["measured"]["notes"])
     _check_bundle(command, document["trial"], tmp_path, digest)

@@ -179,7 +179,7 @@ def test_searches_are_listed_shown_emitted_exported_and_deleted(
     assert "io_binding" in later.run("studies", "show", study[:8]).out
     assert later.run("studies", "show", study, "--json").document["winner"] == found["winner"]
     assert later.run("studies", "show", study, "--all").out.count("io_binding=on") >= 1
-    assert "found_by_search" in later.run("emit", found["winner"]["trial"]).out
+    assert "found_by_search" in later.run("emit", found["winner"]["trial"], "--all").out
     url = f"sqlite:///{later.home}/optuna.db"
     exported = later.run("studies", "export", study, "--optuna", url, "--json").document
     assert exported["trials"] == found["tried"]

@@ -34,6 +34,12 @@ def put(record: ModelRecord, **changes: Any) -> Trial:
     return state.store().trial(trial.id)
 
 
+def named(trial: Trial) -> dict[str, Any]:
+    """What a trial asks for, of a model that is named without its folder."""
+    model = trial.spec["model"]
+    return {**trial.spec, "model": {**model, "path": Path(model["path"]).name}}
+
+
 def load(at: AppTest, text: str) -> AppTest:
     at.text_area(key="export.pasted").set_value(text).run()
     return at.button(key="export.load").click().run()
@@ -110,7 +116,7 @@ def test_a_linked_trial_is_shown_with_its_numbers(open_page: Open, mlp: ModelRec
     at.run()
     assert at.selectbox(key="export.source").value == trial.id
     text = at.code[0].value
-    assert spec_from_yaml(text).to_dict() == trial.spec
+    assert spec_from_yaml(text).to_dict() == named(trial)
     assert "measured:" in text
     assert trial.id in text
     assert tells(at.get("download_button")[0].label, f"mlp-{trial.id[:8]}.yaml")
@@ -197,7 +203,7 @@ def test_a_variant_is_no_default_in_fp32(open_page: Open, mlp: ModelRecord) -> N
     assert "fp32" not in at.code[0].value
     [stated] = [line for line in at.code[0].value.splitlines() if line.startswith("# MODEL")]
     assert tells(stated, *told)
-    assert spec_from_yaml(at.code[0].value).to_dict() == trial.spec
+    assert spec_from_yaml(at.code[0].value).to_dict() == named(trial)
     at.switch_page("views/history/page.py").run()
     assert [tells(one, *told) for one in at.dataframe[0].value["Changed"]] == [True]
 
@@ -207,7 +213,7 @@ def test_a_trial_whose_samples_were_pruned_can_be_taken_away(open_page: Open, ml
     before = open_page("export", model=mlp, trial=trial.id).code[0].value
     state.store().prune(before=time.time())
     at = open_page("export", model=mlp, trial=trial.id)
-    assert spec_from_yaml(at.code[0].value).to_dict() == trial.spec
+    assert spec_from_yaml(at.code[0].value).to_dict() == named(trial)
     assert "p50_s" in at.code[0].value
     assert before.split("measured:")[0] == at.code[0].value.split("measured:")[0]
 
@@ -227,6 +233,8 @@ def test_a_fallback_is_marked_before_it_is_taken_away(open_page: Open, mlp: Mode
     at = open_page("export", model=mlp)
     at.selectbox(key="export.source").set_value(trial.id).run()
     assert ":orange-badge[:material/warning:" in texts(at)
+    assert "# FALLBACK" in at.code[0].value
+    at.toggle(key="export.whole").set_value(True).run()
     assert re.search(r"fallback:\s+true", at.code[0].value)
 
 
@@ -259,6 +267,31 @@ def test_a_file_can_be_loaded_as_well(open_page: Open, mlp: ModelRecord) -> None
     at.button(key="export.load").click().run()
     assert at.session_state["knob.intra_op_num_threads"] == 7
     assert "intra_op_num_threads 7" in texts(at)
+
+
+def test_the_short_file_has_no_path_of_the_server_and_loads_back(open_page: Open, mlp: ModelRecord) -> None:
+    trial = put(mlp, intra_op_num_threads=1)
+    at = open_page("export", model=mlp, trial=trial.id)
+    text = at.code[0].value
+    assert str(Path(mlp.path).parent) not in text
+    assert len(text.splitlines()) <= 25
+    at.toggle(key="export.whole").set_value(True).run()
+    assert spec_from_yaml(at.code[0].value).to_dict() == trial.spec
+    load(at, text)
+    assert not at.error
+    assert at.session_state[state.MODEL] == mlp.content_sha256
+    assert at.session_state["knob.intra_op_num_threads"] == 1
+
+
+def test_a_refused_paste_does_not_come_back_after_a_file(open_page: Open, mlp: ModelRecord) -> None:
+    at = load(open_page("export", model=mlp), "a: [")
+    assert len(at.error) == 1
+    good = f"schema: 1\nmodel: {{path: elsewhere.onnx, sha256: {mlp.sha256}}}\n"
+    at.file_uploader(key="export.file").upload("x.yaml", good.encode()).run()
+    assert at.text_area(key="export.pasted").value == ""
+    at.button(key="export.load").click().run()
+    assert not at.error
+    assert len(at.success) == 1
 
 
 def test_the_model_of_a_file_is_found_by_its_hash(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:
@@ -370,7 +403,7 @@ def test_outputs_that_differ_are_exported_only_with_a_reason_that_goes_along(
     field = at.text_input(key=f"export.accepted.{wrong.id}")
     reason = "our validation set does not mind"
     field.set_value(reason).run()
-    assert spec_from_yaml(at.code[0].value).to_dict() == wrong.spec
+    assert spec_from_yaml(at.code[0].value).to_dict() == named(wrong)
     for name in ("yaml", "python", "triton"):
         choose(at, name)
         assert f"# accepted_breach: '{reason}'" in at.code[0].value

@@ -40,6 +40,12 @@ def add_target(at: AppTest, metric: str, limit: str, **conditions: Any) -> str:
     return line
 
 
+def unfold(at: AppTest, group: str) -> AppTest:
+    """Open a group of the form: what is in a closed one is not there."""
+    at.session_state[f"scorecard.{group}"] = True
+    return at.run()
+
+
 def cells(at: AppTest) -> dict[str, str]:
     """Heading -> cell of the first configuration."""
     table = at.table[0].value
@@ -206,7 +212,7 @@ def test_outputs_that_differ_are_marked(open_page: Open, mlp: ModelRecord, machi
 def test_every_model_is_judged_with_every_kind_of_settings(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page("scorecard", model=mlp)
     add_target(at, "model_size", "1 GB")
-    at.multiselect(key="scorecard.settings").set_value(["ORT default", "edge"]).run()
+    unfold(at, "who").multiselect(key="scorecard.settings").set_value(["ORT default", "edge"]).run()
     assert not at.exception
     labels = [str(one) for one in at.table[0].value.index]
     assert labels == [f"**mlp · {name}**" for name in (ANCHOR_LABEL, PRESETS["edge"][0])]
@@ -232,7 +238,7 @@ def test_the_example_brings_its_model_data_and_targets(open_page: Open) -> None:
     found = cells(at)
     assert heading("latency_p99", at_most="3 ms", batch_size=1) in found
     assert found[heading("model_size", at_most="1 MiB")].startswith(f"{MET} · 117.1 KiB")
-    assert at.text_input(key="dataset.path").value == "sample_models/digits_test.npz"
+    assert unfold(at, "data").text_input(key="dataset.path").value == "sample_models/digits_test.npz"
     assert not at.button(key="scorecard.run").disabled
 
 
@@ -348,6 +354,7 @@ def test_what_measuring_brought_is_said_in_place(
 def test_what_is_missing_is_measured_for_real(open_page: Open) -> None:
     at = open_page("scorecard")
     at.button(key="scorecard.example").click().run()
+    unfold(at, "what")
     for line in at.session_state[scorecard_targets.IDS]:
         if at.session_state[scorecard_targets.key(line, "metric")] in (
             "latency_p99",

@@ -73,7 +73,7 @@ def test_a_bundle_whose_model_is_gone_says_so(open_page: Open, trial: Trial, mlp
 
 
 def test_the_tab_says_what_to_do_before_anything_was_verified(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("export", model=mlp)
+    at = on_verify(open_page("export", model=mlp))
     assert ":material/info:" in [one.icon for one in at.info]
 
 
@@ -99,8 +99,9 @@ def test_a_bundle_is_verified_and_its_three_answers_are_shown(
 
 
 def test_a_yaml_of_the_page_says_what_it_cannot_tell(open_page: Open, trial: Trial) -> None:
-    at = on_verify(open_page("export", trial=trial.id))
+    at = open_page("export", trial=trial.id)
     yaml = next(one.value for one in at.code if one.value.startswith("# ORTune"))
+    on_verify(at)
     at.file_uploader(key="verify.file").upload("mine.yaml", yaml.encode()).run()
     at.toggle(key="verify.race").set_value(False).run()
     at = finished(click(at, "verify.start"))

@@ -27,7 +27,7 @@ from core.show.emit.ort_config import emit_ort_config, pack_ort_config
 from core.show.emit.perf_test import emit_perf_test
 from core.show.emit.python import emit_python
 from core.show.emit.triton import emit_triton, pack_triton
-from core.show.emit.yaml_file import emit_yaml
+from core.show.emit.yaml_file import emit_short_yaml, emit_yaml
 from core.show.table import Table, texts
 from core.wire.errors import SpecError, nearest
 
@@ -102,6 +102,8 @@ class Emitter:
 
 
 def _yaml(leaving: Leaving, accepted: str) -> str:
+    if not leaving.whole:
+        return emit_short_yaml(leaving, accepted)
     return emit_yaml(leaving.trial, accepted_breach=accepted, model=leaving.facts, found=leaving.found)
 
 
@@ -115,7 +117,8 @@ EMITTERS: tuple[Emitter, ...] = (
         label="YAML",
         ending=".yaml",
         language="yaml",
-        purpose="the whole request with what was measured and where; `check` and Export read it back",
+        purpose="the model and what differs from the defaults, or all settings with what was measured and "
+        "where; `check` and Export read it back",
         cannot="nothing: it is ORTune's own",
         write=_yaml,
     ),

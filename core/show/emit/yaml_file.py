@@ -9,8 +9,13 @@ from typing import Any
 from core import __version__
 from core.evidence.documents import ModelFacts
 from core.evidence.measurement import Trial
+from core.run.leaving import Leaving
+from core.run.named_files import shortened
 from core.show.emit import head
-from core.spec import spec_from_dict, yaml_from_spec
+from core.show.verdict import short_of
+from core.spec import SCHEMA, spec_from_dict, yaml_from_spec
+from core.spec.strict_yaml import dump_yaml
+from core.wire.units import ms
 
 _MEASURED = (
     "model",
@@ -98,6 +103,60 @@ def emit_yaml(
     fp32 = _precision(trial, model) == "fp32"
     text = yaml_from_spec(spec, measured=measured, environment=_environment(trial.result), fp32=fp32)
     return "\n".join([*header, text])
+
+
+def emit_short_yaml(leaving: Leaving, accepted_breach: str = "") -> str:
+    """Return what matters of a trial: its model, what differs from the defaults, and how fast it was.
+
+    No absolute path is in it. Reading it back gives the trial's spec, on the model that has this hash.
+
+    Args:
+        leaving: the trial with what is known of its model.
+        accepted_breach: as of `emit_yaml`.
+
+    Raises:
+        SpecError: as of `emit_yaml`.
+    """
+    trial, accepted = leaving.trial, head.accepted(leaving.trial, accepted_breach)
+    data = shortened(spec_from_dict(trial.spec), leaving.folders).to_dict()
+    if _precision(trial, leaving.facts) == "fp32":
+        data["model"].setdefault("precision", "fp32")
+    document = {"schema": SCHEMA, **{name: part for name, part in data.items() if part}}
+    if measured := _in_short(trial):
+        document["measured"] = measured | ({"accepted_breach": accepted} if accepted else {})
+    p50 = f" {_p50(trial)}" if trial.p50_s is not None else ""
+    lines = [
+        f"# ORTune {__version__}, trial {trial.id}.{p50}",
+        *head.model_lines({"model": leaving.facts} if leaving.facts else trial.result),
+        *head.fallback_lines(trial),
+        *head.doubt_lines(trial),
+        *head.breach_lines(trial, accepted),
+    ]
+    return "\n".join([*lines, dump_yaml(document)])
+
+
+def _p50(trial: Trial) -> str:
+    said = short_of(trial.facts)
+    return f"p50 {ms(trial.p50_s or 0.0)}{f', {said}' if said else ''}."
+
+
+_GAIN = ("ratio", "ratio_low", "ratio_high", "grade", "holds", "holds_reason", "contradicted")
+_NO_DOUBT = {"holds": True, "contradicted": False}
+
+
+def _in_short(trial: Trial) -> dict[str, Any]:
+    """What `verify` holds a run on another machine against."""
+    result: Mapping[str, Any] = trial.facts
+    if not result:
+        return {}
+    measured: dict[str, Any] = {"trial": trial.id, "p50_s": trial.p50_s}
+    if busy := result.get("busy"):
+        measured["busy"] = {"words": busy["words"]}
+    gains = [
+        {name: one[name] for name in _GAIN if one.get(name, "") not in (None, "", _NO_DOUBT.get(name))}
+        for one in result.get("contrasts") or []
+    ]
+    return measured | ({"contrasts": gains} if gains else {})
 
 
 def _precision(trial: Trial, model: ModelFacts | None) -> str:

@@ -35,8 +35,7 @@ def draw(trial: Trial, accepted: str, stem: str) -> None:
     with st.container(border=True, key="export.bundle"):
         st.markdown("**Bundle**")
         st.caption(
-            "One zip with the model, this YAML, a sample of inputs and outputs, a Python script and pinned "
-            "requirements. On another machine *Verify*, or `ortune verify`, says whether it holds there."
+            "One zip with model, YAML, sample data, script and requirements, for *Verify* on another machine."
         )
         status = _job(trial)
         st.button(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -10,6 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.evidence.measurement import Trial
 from core.run import variants
 from core.run.leaving import Leaving, leaving, unmeasured
+from core.run.named_files import placed
 from core.show import emit, settings, verdict
 from core.show.words import counted
 from core.spec import TrialSpec, spec_from_yaml
@@ -28,34 +30,36 @@ FILE = "export.file"
 ACCEPTED = "export.accepted"
 FORMAT = "export.format"
 TABS, VERIFY = "export.tabs", "Verify"  # key of the tabs, and the second of them
+WHOLE = "export.whole"  # whether a YAML file holds all
+PLACE = "load"  # where errors of loading are shown
+CODE_PX = 600
 MOST_BYTES = 64 << 20  # of a model that travels through the server's memory
 
 
 def page() -> None:
-    bar = frame.bar("Export")
-    action = bar.action
+    bar = frame.bar("Export", "A configuration as a file, and a file as configuration.")
+    with bar.more:
+        _bring_back()
     state.show_kept_error()
+    _loaded()
     if verifying.JOB_PARAM in st.query_params:
         st.session_state.setdefault(TABS, VERIFY)
     out, verify = st.tabs(["Take away", VERIFY], key=TABS, on_change="rerun")
-    with out:
-        left, right = st.columns([3, 2], gap="large")
-        with left:
-            _take_away(action if out.open else None)
-        with right:
-            _bring_back()
-    with verify:
-        verifying.draw(action if verify.open else None)
+    if out.open:
+        with out:
+            _take_away(bar)
+    if verify.open:
+        with verify:
+            verifying.draw(bar.action)
 
 
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _take_away(action: DeltaGenerator | None) -> None:
-    st.subheader("Take a configuration away", anchor=False)
+def _take_away(bar: frame.Bar) -> None:
     trials = {t.id: t for t in state.store().trials(kind="measure", state="COMPLETE", limit=200)}
     _preselect(trials)
-    chosen = st.selectbox(
+    chosen = bar.choice.selectbox(
         "What to export",
         [CURRENT, *trials],
         key=SOURCE,
@@ -67,9 +71,9 @@ def _take_away(action: DeltaGenerator | None) -> None:
         _address(chosen)
     try:
         if chosen == CURRENT or chosen not in trials:
-            _current(action)
+            _current(bar.action)
         else:
-            _trial(state.store().trial(chosen), action)
+            _trial(state.store().trial(chosen), bar.action)
     except TunerError as error:
         state.report(error)
 
@@ -126,12 +130,9 @@ def _label(trial: Trial | None) -> str:
     return " · ".join(parts)
 
 
-def _current(action: DeltaGenerator | None) -> None:
+def _current(action: DeltaGenerator) -> None:
     spec = state.current_spec()
-    st.caption(
-        ":material/info: Nothing is measured yet: the file holds the request alone. Run it on Tune "
-        "first for numbers."
-    )
+    st.caption(":material/info: Not measured yet: the file holds the settings alone.")
     record = state.current_model()
     trial = _unmeasured(spec, record.name if record else "model")
     facts = variants.model_facts(record) if record else None
@@ -151,7 +152,7 @@ def _unmeasured(spec: TrialSpec, name: str) -> Trial:
     )
 
 
-def _trial(trial: Trial, action: DeltaGenerator | None) -> None:
+def _trial(trial: Trial, action: DeltaGenerator) -> None:
     if trial.facts.get("fallback"):
         st.badge(
             "fallback: these numbers are not of the provider asked for",
@@ -164,8 +165,9 @@ def _trial(trial: Trial, action: DeltaGenerator | None) -> None:
     accepted = _accepted(trial)
     if accepted is None:
         return
-    bundling.draw(trial, accepted, f"{emit.file_stem(trial.model_name)}-{trial.id[:8]}")
-    _file(leaving(state.store(), trial), action, accepted)
+    form = _file(leaving(state.store(), trial), action, accepted)
+    with form:
+        bundling.draw(trial, accepted, f"{emit.file_stem(trial.model_name)}-{trial.id[:8]}")
 
 
 def _accepted(trial: Trial) -> str | None:
@@ -188,31 +190,44 @@ def _accepted(trial: Trial) -> str | None:
     return words.strip() or None
 
 
-def _file(known: Leaving, action: DeltaGenerator | None, accepted: str = "") -> None:
-    """The chosen format: what it is, what it cannot express, its text, and the file."""
-    names = {one.name: one for one in emit.EMITTERS}
-    chosen = names[
-        st.selectbox(
-            "Format",
-            list(names),
-            key=FORMAT,
-            format_func=lambda name: f"{names[name].label} ({names[name].ending})",
-            persist_state="session",
-            help="All are written from the same settings. Each says on top which of them it does not carry.",
-        )
-    ]
-    purpose = chosen.purpose[0].upper() + chosen.purpose[1:]
-    st.caption(f"{format.plain(purpose)}. Cannot express: {format.plain(chosen.cannot)}.")
-    try:
-        text = chosen.text(known, accepted)
-        _not_carried(text)
-        if action is not None:
+def _file(known: Leaving, action: DeltaGenerator, accepted: str = "") -> DeltaGenerator:
+    """Draw the choice of the format, and its text beside it; return the place under the choice."""
+    left, right = st.columns([1, 2], gap="medium")
+    with left:
+        chosen = _format()
+        if chosen.name == "yaml":
+            whole = st.toggle(
+                "All settings",
+                key=WHOLE,
+                persist_state="session",
+                help="With defaults, all that was measured, the machine, and absolute paths of this server.",
+            )
+            known = replace(known, whole=whole)
+        purpose = chosen.purpose[0].upper() + chosen.purpose[1:]
+        st.caption(f"{format.plain(purpose)}. Cannot express: {format.plain(chosen.cannot)}.")
+        try:
+            text = chosen.text(known, accepted)
+            _not_carried(text)
             with action:
                 _download(chosen, known, accepted)
-    except TunerError as error:
-        state.report(error)
-        return
-    st.code(text, language=chosen.language, height=520)
+        except TunerError as error:
+            state.report(error)
+            return left
+    right.code(text, language=chosen.language, height=CODE_PX)
+    return left
+
+
+def _format() -> emit.Emitter:
+    names = {one.name: one for one in emit.EMITTERS}
+    chosen = st.selectbox(
+        "Format",
+        list(names),
+        key=FORMAT,
+        format_func=lambda name: f"{names[name].label} ({names[name].ending})",
+        persist_state="session",
+        help="All are written from the same settings. Each says on top which of them it does not carry.",
+    )
+    return names[chosen]
 
 
 def _not_carried(text: str) -> None:
@@ -247,38 +262,52 @@ def _download(chosen: emit.Emitter, known: Leaving, accepted: str) -> None:
 
 
 def _bring_back() -> None:
-    st.subheader("Load a configuration", anchor=False)
-    st.caption(
-        "A YAML file that ORTune exported, here or elsewhere. Its model is found in the library by its hash."
-    )
-    st.file_uploader(
-        "YAML file",
-        type=["yaml", "yml"],
-        key=FILE,
-        max_upload_size=1,
-        help="Nothing in it is executed.",
-    )
-    st.text_area(
-        "or paste it",
-        key=PASTED,
-        height=220,
-        placeholder="schema: 1\nmodel: …",
-        help="Used when no file is chosen.",
-    )
-    st.button(
-        "Load into the settings",
-        key="export.load",
+    with st.popover(
+        "Load",
         icon=":material/upload_file:",
-        on_click=load,
-        help="Replaces the settings of this browser tab; nothing is measured.",
-    )
-    if st.session_state.get(LOADED):
-        st.success(
-            f"Loaded. {format.plain(st.session_state.pop(LOADED))}",
-            icon=":material/check_circle:",
-            title="Settings replaced",
+        key="export.bring",
+    ):
+        st.file_uploader(
+            "YAML file",
+            type=["yaml", "yml"],
+            key=FILE,
+            max_upload_size=1,
+            on_change=_file_chosen,
+            help="One that ORTune exported. Nothing in it is executed; its model is found by its hash.",
         )
-        st.page_link("views/tune/page.py", label="Open Tune", icon=":material/tune:")
+        st.text_area(
+            "or paste it",
+            key=PASTED,
+            height=180,
+            placeholder="schema: 1\nmodel: …",
+            disabled=st.session_state.get(FILE) is not None,
+            help="Used when no file is chosen.",
+        )
+        st.button(
+            "Load into the settings",
+            key="export.load",
+            icon=":material/upload_file:",
+            on_click=load,
+            help="Replaces the settings of this browser tab; nothing is measured.",
+        )
+        state.show_kept_error(PLACE, "Nothing was loaded")
+
+
+def _file_chosen() -> None:
+    """What was pasted before makes room for the file: it must not come back when the file is removed."""
+    if st.session_state.get(FILE) is not None:
+        st.session_state[PASTED] = ""
+
+
+def _loaded() -> None:
+    if st.session_state.get(LOADED):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.success(
+                f"Loaded. {format.plain(st.session_state.pop(LOADED))}",
+                icon=":material/check_circle:",
+                title="Settings replaced",
+            )
+            st.page_link("views/tune/page.py", label="Open Tune", icon=":material/tune:")
 
 
 LOADED = "export.loaded"
@@ -287,10 +316,10 @@ LOADED = "export.loaded"
 def load() -> None:
     """Read the chosen or pasted YAML into the widgets."""
     try:
-        spec = spec_from_yaml(_text(), expert=expert_allowed())
+        spec = placed(spec_from_yaml(_text(), expert=expert_allowed()))
         state.apply_spec(spec, foreign=True)
     except TunerError as error:
-        state.keep_error(error)
+        state.keep_error(error, PLACE)
         return
     state.show_trial(None)
     changed = settings.summary(spec)

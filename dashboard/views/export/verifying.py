@@ -36,17 +36,16 @@ KEPT_S = 24 * 3600  # of uploaded files and kept numbers, on the disk of the ser
 _ICONS = {"green": ":material/check_circle:", "red": ":material/cancel:", "orange": ":material/warning:"}
 
 
-def draw(action: DeltaGenerator | None) -> None:
+def draw(action: DeltaGenerator) -> None:
     """Draw what is asked, the job while it runs, and its answer.
 
     Args:
-        action: where the button stands that verifies; None while another tab is open.
+        action: where the button stands that verifies.
     """
     left, right = st.columns([2, 3], gap="large")
     with left:
         _ask()
-        if action is not None:
-            _button(action)
+        _button(action)
         state.show_kept_error(KIND, "It could not be verified")
     with right:
         status = _job()

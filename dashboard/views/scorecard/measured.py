@@ -87,6 +87,13 @@ def headline(card: Sequence[Row]) -> str:
     return "No configuration is known to meet every target yet."
 
 
+def tally(card: Sequence[Row]) -> str:
+    """Count the cells of the table: `5 met, 1 missed, 2 not known yet.`"""
+    states = [one.state for row in card for one in row.judged]
+    counts = [(states.count(state), STATE_WORDS[state].lower()) for state in ICONS]
+    return f"{', '.join(f'{count} {word}' for count, word in counts if count)}."
+
+
 def open_targets(card: Sequence[Row]) -> list[str]:
     """Return a key for each cell that is not known yet, plain enough to be kept in a session."""
     return [key for row in card for key, one in _keyed(row).items() if one.state == "UNKNOWN"]

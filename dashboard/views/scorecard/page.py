@@ -9,77 +9,97 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.run import variants
 from core.run.job import Status
+from core.run.named_files import open_folders, shortened
 from core.run.scorecard import Needed, Row, Subject, needed, on_model, rows, start
 from core.show.report.subjects import of_card
-from core.spec import TrialSpec, anchor, spec_from_yaml, yaml_from_spec
+from core.spec import TrialSpec, anchor, yaml_from_spec
 from core.spec.datasets import DatasetSpec
-from core.spec.presets import PRESETS
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
-from core.wire.doors import expert_allowed
-from core.wire.errors import SpecError, TunerError
-from core.wire.files import ROOT
+from core.wire.errors import TunerError
 from dashboard import address, contestants, format, state
+from dashboard.views.scorecard import form
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import controls, dataset, earlier, frame, report
-from dashboard.widgets.protocol import effort, wait_for_quiet, wait_quiet_s
+from dashboard.widgets.protocol import wait_quiet_s
 from dashboard.widgets.queue_text import progress
 
 # keys of the session
-MODELS, OF_FAMILY = (
-    "scorecard.models",
-    "scorecard.of_family",
-)  # content hashes that are judged; of which original
-SETTINGS = "scorecard.settings"
-PRECISION = "scorecard.precision"
 LINKED = "scorecard.linked"  # the ?trial= that was followed
 LOOKED = "scorecard.looked"  # content hash of the model whose newest targets were looked for
 PICKED = "scorecard.earlier"
 LIMIT = 200  # measurements of a model to look through for targets
 JOBS = "scorecard.jobs"  # ids of the jobs that this session started last
 BEFORE = "scorecard.before"  # what was not known when they were started
-RUN, LOAD = "scorecard.run", "scorecard.load"  # where errors of measuring and of loading are shown
+RUN = "scorecard.run"  # where errors of measuring are shown
 TAKEN = "scorecard.taken"  # label of the configuration to take away
-FILE, PASTED = "scorecard.file", "scorecard.pasted"
 
-DEFAULT, TUNE = "ORT default", "Settings of Tune"
-EXAMPLE = ROOT / "sample_models" / "digits_scorecard.yaml"
-MEASURE = "Measure what is missing"
-MOST_MODELS = 4  # of a large family at first
+MEASURE = "Measure"
 
 
 def page() -> None:
-    bar = frame.bar("Scorecard")
-    action = bar.action
-    st.caption(
-        "Met needs the whole 95 % interval inside the limit. Where the interval holds the limit, or nothing "
-        "was measured, it is not known yet."
+    bar = frame.bar(
+        "Scorecard",
+        "Which configurations meet your targets. Met: the whole 95 % interval is inside the limit. Not yet "
+        "known: the limit is inside the interval, or nothing was measured.",
     )
     state.show_kept_error()
     _follow_link()
-    record, chosen = _who()
+    with bar.model:
+        record = controls.model_picker()
     before = _earlier(record) if record is not None else {}
-    data, targets = _what(record)
+    answer = st.container(key="scorecard.answer")
+    data, targets = form.what(record)
     if record is None:
         return
-    _offer(before)
+    chosen = form.who(record)
+    with bar.choice:
+        _offer(before)
     if not targets:
         bar.not_yet(MEASURE, "Add a target first.")
-        _empty()
+        with answer:
+            _empty()
         return
+    form.how()
+    with answer:
+        _answer(_card(record, chosen, data, targets), bar)
+
+
+def _card(
+    record: ModelRecord,
+    chosen: Sequence[ModelRecord],
+    data: DatasetSpec | None,
+    targets: Sequence[TargetSpec],
+) -> list[Row]:
+    """The rows of the scorecard; none, with the reason shown, where there is nothing to judge."""
     subjects = _subjects(record, chosen, data, targets)
     if not subjects:
-        return
+        return []
     try:
-        card = rows(state.store(), subjects, targets, fingerprint=state.environment()["fingerprint"])
+        fingerprint = state.environment()["fingerprint"]
+        return list(rows(state.store(), subjects, targets, fingerprint=fingerprint))
     except TunerError as error:
         state.report(error)
+        return []
+
+
+def _answer(card: Sequence[Row], bar: frame.Bar) -> None:
+    """The sentence, the table that proves it, what is missing, and the way out."""
+    if not card:
+        bar.not_yet(MEASURE, "Choose what is judged first.")
         return
-    _measuring(card, action)
+    active = [one for one in _jobs() if state.is_active(one)]
+    work = needed(card)
+    _button(card, work, active, bar.action)
+    state.show_kept_error(RUN, "Nothing was measured")
+    _live(active)
     _result(card)
+    if not active:
+        _ended(_jobs(), card)
+    if work:
+        st.caption(f"Missing: {scorecard.work_text(work)}.")
     _take_away(card)
 
 
@@ -93,7 +113,7 @@ def _follow_link() -> None:
         return
     st.session_state[LINKED] = linked
     try:
-        _load(state.trial_spec(state.store().trial(linked)))
+        form.load(state.trial_spec(state.store().trial(linked)))
     except TunerError as error:
         state.report(error)
 
@@ -128,12 +148,13 @@ def _offer(before: Mapping[str, TrialSpec]) -> None:
     """Draw the list of earlier targets, where there are others than those that are stated."""
     stated = tuple(scorecard_targets.read())
     earlier.offer(
-        "Targets that this model was measured for",
+        "Earlier targets",
         {name: _targets_label(name, spec) for name, spec in before.items()},
         shown=next((one for one, spec in before.items() if spec.targets == stated), None),
         key=PICKED,
         take_up=_open,
-        help="Newest first. Takes up the targets and their labelled data.",
+        help="Targets that this model was measured for, newest first, with their labelled data.",
+        labelled=False,
     )
 
 
@@ -154,48 +175,6 @@ def _open(trial_id: str) -> None:
 # --- who is judged ------------------------------------------------------------------------------------------
 
 
-def _who() -> tuple[ModelRecord | None, list[ModelRecord]]:
-    """Draw the choice of the models; return the current one and all that are chosen."""
-    left, middle, right = st.columns([2, 3, 3], gap="medium")
-    with left:
-        record = controls.model_picker()
-    if record is None:
-        return None, []
-    with middle:
-        chosen = _models(record)
-    with right:
-        st.session_state.setdefault(SETTINGS, [DEFAULT])
-        st.multiselect(
-            "Settings",
-            [DEFAULT, TUNE, *(name for name in PRESETS if name != "default")],
-            key=SETTINGS,
-            format_func=lambda name: PRESETS[name][0] if name in PRESETS else name,
-            persist_state="session",
-            placeholder="Choose settings",
-            help="Every chosen model is judged with each of these.",
-        )
-    return record, chosen
-
-
-def _models(record: ModelRecord) -> list[ModelRecord]:
-    family = {one.content_sha256: one for one in variants.family(state.store(), record)}
-    root = next(iter(family))
-    if st.session_state.get(OF_FAMILY) != root:
-        first = dict.fromkeys([root, record.content_sha256, *reversed(list(family)[1:])])
-        st.session_state[OF_FAMILY], st.session_state[MODELS] = root, list(first)[:MOST_MODELS]
-    st.session_state[MODELS] = [one for one in st.session_state.get(MODELS) or [] if one in family]
-    st.multiselect(
-        "Original and variants",
-        list(family),
-        key=MODELS,
-        format_func=lambda sha: family[sha].name if sha in family else str(sha)[:12],
-        persist_state="session",
-        placeholder="Choose models",
-        help="Variants are made on the Variants page.",
-    )
-    return [family[sha] for sha in st.session_state[MODELS]]
-
-
 def _subjects(
     record: ModelRecord,
     chosen: Sequence[ModelRecord],
@@ -206,7 +185,7 @@ def _subjects(
     found: list[Subject] = []
     try:
         base = state.current_spec()
-        settings = {name: _settings(name, base) for name in st.session_state[SETTINGS]}
+        settings = {name: _settings(name, base) for name in st.session_state[form.SETTINGS]}
     except TunerError as error:
         state.report(error)
         return []
@@ -214,7 +193,7 @@ def _subjects(
         for name, spec in settings.items():
             own = spec if one.content_sha256 == record.content_sha256 else _moved(spec, one)
             own = own.model_copy(update={"dataset": data, "targets": tuple(targets)})
-            label = one.name if settings.keys() == {DEFAULT} else f"{one.name} · {_label(name)}"
+            label = one.name if settings.keys() == {form.DEFAULT} else f"{one.name} · {form.label(name)}"
             found.append(Subject(label=label, spec=_with_protocol(own), record=one))
     if not found:
         st.info("Choose at least one model and one kind of settings.", icon=":material/checklist:")
@@ -227,121 +206,20 @@ def _moved(spec: TrialSpec, record: ModelRecord) -> TrialSpec:
 
 def _settings(name: str, base: TrialSpec) -> TrialSpec:
     """Return the settings `name` on the model and workload of `base`; raises `SpecError` as they do."""
-    if name == TUNE:
+    if name == form.TUNE:
         return base
-    return anchor(base) if name == DEFAULT else contestants.from_preset(name, base)
-
-
-def _label(name: str) -> str:
-    return PRESETS[name][0] if name in PRESETS else name
+    return anchor(base) if name == form.DEFAULT else contestants.from_preset(name, base)
 
 
 def _with_protocol(spec: TrialSpec) -> TrialSpec:
-    precision = st.session_state.get(PRECISION) or "quick"
-    changes = {"precision": precision, "budget_s": None, "runs": None}
+    changes = {"precision": form.chosen_effort(), "budget_s": None, "runs": None}
     return spec.model_copy(update={"protocol": spec.protocol.model_copy(update=changes)})
-
-
-# --- what is asked ------------------------------------------------------------------------------------------
-
-
-def _what(record: ModelRecord | None) -> tuple[DatasetSpec | None, list[TargetSpec]]:
-    """Draw the targets and the labelled data, and return both."""
-    with st.container(border=True, key="scorecard.what"):
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.subheader("Targets", anchor=False)
-            st.space("stretch")
-            st.button(
-                "Example: digits",
-                key="scorecard.example",
-                icon=":material/lightbulb:",
-                on_click=_load_example,
-                help="Targets of a medical kind on the sample model: one digit must not be overlooked.",
-            )
-            with st.popover("From YAML", icon=":material/upload_file:", help="A file with targets."):
-                _yaml()
-        state.show_kept_error(LOAD, "The targets were not loaded")
-        targets = scorecard_targets.draw()
-        if not any(one.about.source == "accuracy" for one in targets):
-            return _quiet_dataset(), targets
-        named = bool(st.session_state.get(dataset.key(dataset.LABELLED, "path")))
-        with st.expander(
-            "Labelled data", icon=":material/dataset:", expanded=not named, key="scorecard.data"
-        ):
-            outputs = [one["name"] for one in record.info["outputs"]] if record is not None else []
-            data = dataset.form(dataset.LABELLED, outputs=outputs)
-        return data, targets
-
-
-def _quiet_dataset() -> DatasetSpec | None:
-    """The data of this session, which no target needs now: they stay in the YAML."""
-    try:
-        return dataset.asked(dataset.LABELLED)
-    except TunerError:
-        return None
-
-
-def _load_example() -> None:
-    try:
-        _load(spec_from_yaml(EXAMPLE.read_text(encoding="utf-8")))
-    except OSError as error:
-        state.keep_error(
-            SpecError(f"The example cannot be read: {error.strerror}.", hint="Install again."), LOAD
-        )
-    except TunerError as error:
-        state.keep_error(error, LOAD)
-
-
-def _load(spec: TrialSpec, *, foreign: bool = False) -> None:
-    """Take the targets, the data and the settings of a configuration.
-
-    Raises:
-        SpecError: it has no targets.
-        ModelError: its model is not here, or may not be named in the browser.
-    """
-    if not spec.targets:
-        raise SpecError(
-            "The configuration has no targets.", hint="Add `targets:` to the file, or state them here."
-        )
-    state.apply_spec(spec, foreign=foreign)
-    scorecard_targets.load(spec.targets)
-    if spec.dataset is not None:
-        dataset.fill(dataset.LABELLED, spec.dataset)
-    st.session_state[SETTINGS] = [DEFAULT] if contestants.is_default(spec) else [TUNE]
-
-
-def _yaml() -> None:
-    st.file_uploader("File", type=["yaml", "yml"], key=FILE, max_upload_size=1)
-    st.text_area("or its text", key=PASTED, height=120, placeholder="schema: 1\ntargets: …")
-    st.button("Load", key="scorecard.load", icon=":material/upload:", on_click=_load_yaml)
-
-
-def _load_yaml() -> None:
-    try:
-        _load(spec_from_yaml(_yaml_text(), expert=expert_allowed()), foreign=True)
-    except TunerError as error:
-        state.keep_error(error, LOAD)
-
-
-def _yaml_text() -> str:
-    uploaded = st.session_state.get(FILE)
-    if uploaded is None:
-        text = str(st.session_state.get(PASTED) or "")
-        if not text.strip():
-            raise SpecError("There is no YAML to load.", hint="Choose a file or paste its text.")
-        return text
-    try:
-        return str(uploaded.getvalue(), "utf-8")
-    except UnicodeDecodeError:
-        raise SpecError(
-            "The file is not text in UTF-8.", hint="Choose a YAML file that ORTune exported."
-        ) from None
 
 
 def _empty() -> None:
     with st.container(border=True):
         st.markdown(
-            ":material/checklist: **No targets yet.** Say what must be reached: **Add target** above, or "
+            ":material/checklist: **No targets yet.** Say what must be reached: **Add target** below, or "
             "load the example. Every configuration is then Met, Missed or Not yet known, with what to do."
         )
 
@@ -349,15 +227,7 @@ def _empty() -> None:
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-def _measuring(card: Sequence[Row], action: DeltaGenerator) -> None:
-    """The button that measures what is missing, and how far that is."""
-    work = needed(card)
-    active = [one for one in _jobs() if state.is_active(one)]
-    with st.container(horizontal=True, vertical_alignment="bottom", key="scorecard.bar"):
-        effort(PRECISION, "Effort of races")
-        wait_for_quiet()
-        if work:
-            st.caption(f"Missing: {scorecard.work_text(work)}.")
+def _button(card: Sequence[Row], work: Needed, active: Sequence[Status], action: DeltaGenerator) -> None:
     action.button(
         "Measuring" if active else MEASURE,
         key="scorecard.run",
@@ -369,8 +239,6 @@ def _measuring(card: Sequence[Row], action: DeltaGenerator) -> None:
         on_click=_start,
         args=(work, scorecard.open_targets(card)),
     )
-    state.show_kept_error(RUN, "Nothing was measured")
-    _live(active, card)
 
 
 def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
@@ -379,7 +247,7 @@ def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
     if work and (reason := state.closed()):
         return reason
     return (
-        "A race for every batch size, and labelled data."
+        "Measures what is missing: every batch size, and labelled data."
         if work
         else "Nothing that could be measured is missing."
     )
@@ -403,10 +271,7 @@ def _jobs() -> list[Status]:
     return [one for one in found if one is not None]
 
 
-def _live(active: Sequence[Status], card: Sequence[Row]) -> None:
-    if not active:
-        _ended(_jobs(), card)
-
+def _live(active: Sequence[Status]) -> None:
     def tick() -> None:
         if not active:
             return
@@ -454,13 +319,15 @@ def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:
 
 
 def _result(card: Sequence[Row]) -> None:
-    with st.container(key="scorecard.result"):
-        st.markdown(scorecard.headline(card))
+    with st.container(key="scorecard.result", gap="small"):
+        st.markdown(f"#### {scorecard.headline(card)} {scorecard.tally(card)}")
         st.table(pd.DataFrame(scorecard.matrix(card)).set_index("Configuration"))
-        for number, row in enumerate(card):
-            label = f"{format.plain(row.subject.label)}: why, and what to do"
-            icon = scorecard.ICONS[row.state][0]
-            with st.expander(label, icon=icon, key=f"scorecard.row.{number}", expanded=len(card) == 1):
+        if len(card) == 1:
+            _details(card[0])
+            return
+        labels = [f"{scorecard.ICONS[row.state][0]} {format.plain(row.subject.label)}" for row in card]
+        for tab, row in zip(st.tabs(labels), card, strict=True):
+            with tab:
                 _details(row)
 
 
@@ -484,15 +351,16 @@ def _take_away(card: Sequence[Row]) -> None:
         )
     with st.container(horizontal=True, vertical_alignment="bottom", key="scorecard.away"):
         st.selectbox(
-            "Configuration to take away",
+            "Configuration",
             list(labels),
             key=TAKEN,
-            width=360,
+            width=300,
             help="Its settings with the targets and the data: what `python -m core check` reads.",
+            label_visibility="collapsed",
         )
         row = labels[st.session_state[TAKEN]]
         st.download_button(
-            "Download YAML with targets",
+            "YAML with targets",
             yaml_of(row),
             file_name=f"{row.subject.record.name}-scorecard.yaml",
             mime="application/yaml",
@@ -511,7 +379,7 @@ def _card_name(card: Sequence[Row]) -> str:
 
 def yaml_of(row: Row) -> str:
     """Return the configuration with its targets, its data and the verdicts of now as a YAML file."""
-    return yaml_from_spec(row.subject.spec, measured=row.measured)
+    return yaml_from_spec(shortened(row.subject.spec, open_folders()), measured=row.measured)
 
 
 page()

@@ -1,0 +1,226 @@
+"""What the scorecard asks: targets, labelled data, configurations and effort, each in a closed group."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.run import variants
+from core.run.named_files import placed
+from core.spec import TrialSpec, spec_from_yaml
+from core.spec.datasets import DatasetSpec
+from core.spec.effort import EFFORTS
+from core.spec.presets import PRESETS
+from core.spec.targets import TargetSpec
+from core.store import ModelRecord
+from core.wire.doors import expert_allowed
+from core.wire.errors import SpecError, TunerError
+from core.wire.files import ROOT
+from dashboard import contestants, state
+from dashboard.views.scorecard import targets as scorecard_targets
+from dashboard.widgets import dataset
+from dashboard.widgets.fold import fold
+from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet
+
+# keys of the session
+MODELS, OF_FAMILY = (
+    "scorecard.models",
+    "scorecard.of_family",
+)  # content hashes that are judged; of which original
+SETTINGS = "scorecard.settings"
+PRECISION = "scorecard.precision"
+LOAD = "scorecard.load"  # where errors of loading are shown
+FILE, PASTED = "scorecard.file", "scorecard.pasted"
+TARGETS, DATA, WHO, HOW = "scorecard.what", "scorecard.data", "scorecard.who", "scorecard.how"  # the groups
+
+DEFAULT, TUNE = "ORT default", "Settings of Tune"
+EXAMPLE = ROOT / "sample_models" / "digits_scorecard.yaml"
+MOST_MODELS = 4  # of a large family at first
+
+
+# --- targets and data ---------------------------------------------------------------------------------------
+
+
+def what(record: ModelRecord | None) -> tuple[DatasetSpec | None, list[TargetSpec]]:
+    """Draw the targets and the labelled data, and return both."""
+    stated, lines = len(scorecard_targets.read()), len(scorecard_targets.ids())
+    count = f"{stated}" if stated == lines else f"{stated} of {lines}"
+    with fold(f"Targets ({count})", key=TARGETS, icon=":material/checklist:", first_open=not stated) as box:
+        targets = _targets() if box.open else scorecard_targets.read()
+    state.show_kept_error(LOAD, "The targets were not loaded")
+    needed = any(one.about.source == "accuracy" for one in targets)
+    return _data(record) if needed else _quiet_dataset(), targets
+
+
+def _targets() -> list[TargetSpec]:
+    targets = scorecard_targets.draw()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            "Example: digits",
+            key="scorecard.example",
+            icon=":material/lightbulb:",
+            on_click=_load_example,
+            help="Targets of a medical kind on the sample model: one digit must not be overlooked.",
+        )
+        with st.popover(
+            "From YAML", icon=":material/upload_file:", key="scorecard.yaml", help="A file with targets."
+        ):
+            _yaml()
+    return targets
+
+
+def _data(record: ModelRecord | None) -> DatasetSpec | None:
+    named = bool(st.session_state.get(dataset.key(dataset.LABELLED, "path")))
+    with fold("Labelled data", key=DATA, icon=":material/dataset:", first_open=not named) as box:
+        if box.open:
+            outputs = [one["name"] for one in record.info["outputs"]] if record is not None else []
+            return dataset.form(dataset.LABELLED, outputs=outputs)
+    try:
+        return dataset.asked(dataset.LABELLED)
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+def _quiet_dataset() -> DatasetSpec | None:
+    """The data of this session, which no target needs now: they stay in the YAML."""
+    try:
+        return dataset.asked(dataset.LABELLED)
+    except TunerError:
+        return None
+
+
+def _load_example() -> None:
+    try:
+        load(spec_from_yaml(EXAMPLE.read_text(encoding="utf-8")))
+    except OSError as error:
+        state.keep_error(
+            SpecError(f"The example cannot be read: {error.strerror}.", hint="Install again."), LOAD
+        )
+    except TunerError as error:
+        state.keep_error(error, LOAD)
+
+
+def load(spec: TrialSpec, *, foreign: bool = False) -> None:
+    """Take the targets, the data and the settings of a configuration.
+
+    Raises:
+        SpecError: it has no targets.
+        ModelError: its model is not here, or may not be named in the browser.
+    """
+    if not spec.targets:
+        raise SpecError(
+            "The configuration has no targets.", hint="Add `targets:` to the file, or state them here."
+        )
+    state.apply_spec(spec, foreign=foreign)
+    scorecard_targets.load(spec.targets)
+    if spec.dataset is not None:
+        dataset.fill(dataset.LABELLED, spec.dataset)
+    st.session_state[SETTINGS] = [DEFAULT] if contestants.is_default(spec) else [TUNE]
+    st.session_state[TARGETS] = st.session_state[DATA] = False  # the answer comes first
+
+
+def _yaml() -> None:
+    st.file_uploader("File", type=["yaml", "yml"], key=FILE, max_upload_size=1, on_change=_file_chosen)
+    st.text_area(
+        "or its text",
+        key=PASTED,
+        height=120,
+        placeholder="schema: 1\ntargets: …",
+        disabled=st.session_state.get(FILE) is not None,
+    )
+    st.button("Load", key="scorecard.load", icon=":material/upload:", on_click=_load_yaml)
+
+
+def _file_chosen() -> None:
+    """What was pasted before makes room for the file: it must not come back when the file is removed."""
+    if st.session_state.get(FILE) is not None:
+        st.session_state[PASTED] = ""
+
+
+def _load_yaml() -> None:
+    try:
+        load(placed(spec_from_yaml(_yaml_text(), expert=expert_allowed())), foreign=True)
+    except TunerError as error:
+        state.keep_error(error, LOAD)
+
+
+def _yaml_text() -> str:
+    uploaded = st.session_state.get(FILE)
+    if uploaded is None:
+        text = str(st.session_state.get(PASTED) or "")
+        if not text.strip():
+            raise SpecError("There is no YAML to load.", hint="Choose a file or paste its text.")
+        return text
+    try:
+        return str(uploaded.getvalue(), "utf-8")
+    except UnicodeDecodeError:
+        raise SpecError(
+            "The file is not text in UTF-8.", hint="Choose a YAML file that ORTune exported."
+        ) from None
+
+
+# --- configurations, and how they are measured --------------------------------------------------------------
+
+
+def who(record: ModelRecord) -> list[ModelRecord]:
+    """Draw the choice of models and settings; return the models."""
+    family = _family(record)
+    st.session_state.setdefault(SETTINGS, [DEFAULT])
+    count = len(st.session_state[MODELS]) * len(st.session_state[SETTINGS])
+    with fold(f"Configurations ({count})", key=WHO, icon=":material/list:", first_open=not count) as box:
+        if box.open:
+            _choices(family)
+    return [family[sha] for sha in st.session_state[MODELS]]
+
+
+def _family(record: ModelRecord) -> dict[str, ModelRecord]:
+    """The models that can be judged; of a family that is new here, the first ones are chosen."""
+    family = {one.content_sha256: one for one in variants.family(state.store(), record)}
+    root = next(iter(family))
+    if st.session_state.get(OF_FAMILY) != root:
+        first = dict.fromkeys([root, record.content_sha256, *reversed(list(family)[1:])])
+        st.session_state[OF_FAMILY], st.session_state[MODELS] = root, list(first)[:MOST_MODELS]
+    st.session_state[MODELS] = [one for one in st.session_state.get(MODELS) or [] if one in family]
+    return family
+
+
+def _choices(family: dict[str, ModelRecord]) -> None:
+    left, right = st.columns(2, gap="medium")
+    left.multiselect(
+        "Original and variants",
+        list(family),
+        key=MODELS,
+        format_func=lambda sha: family[sha].name if sha in family else str(sha)[:12],
+        persist_state="session",
+        placeholder="Choose models",
+        help="Variants are made on the Variants page.",
+    )
+    right.multiselect(
+        "Settings",
+        [DEFAULT, TUNE, *(name for name in PRESETS if name != "default")],
+        key=SETTINGS,
+        format_func=label,
+        persist_state="session",
+        placeholder="Choose settings",
+        help="Every chosen model is judged with each of these.",
+    )
+
+
+def label(name: str) -> str:
+    """What settings are called."""
+    return PRESETS[name][0] if name in PRESETS else name
+
+
+def how() -> None:
+    """Draw how exactly it is measured, and whether it waits for an idle machine."""
+    chosen = chosen_effort()
+    with fold(f"Effort: {chosen}", key=HOW, icon=":material/timer:") as box:
+        if box.open:
+            effort(PRECISION)
+            wait_for_quiet()
+
+
+def chosen_effort() -> str:
+    """The effort of this session."""
+    found = st.session_state.get(PRECISION)
+    return found if found in EFFORTS else QUICK
