@@ -26,15 +26,14 @@ def over_time(info: duel_charts.Timeline, *, key: str, words: str = "", height: 
         key=key,
         alt="Latency of each run in milliseconds over time, with what disturbed each block beneath",
     )
-    short, long = [words] if words else [], []
+    long = []
     if info.above:
         long.append("The picture ends at p99.9; a tick on top is a run beyond (double-click shows all).")
     if height and (parts := duel_charts.thinned(info)):
-        short.insert(0, parts[0].rstrip(","))
         long.append(f"{' '.join(parts)}.")
     long.append("Every run counts, slow ones too. Hover the strip to see what disturbed a block.")
-    if short:
-        st.caption(f":material/info: {' · '.join(short)}", help=" ".join(long))
+    if words:
+        st.caption(f":material/info: {words}", help=" ".join(long))
 
 
 def distribution(sides: Sequence[charts.Side], *, key: str) -> None:
