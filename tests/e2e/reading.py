@@ -134,9 +134,32 @@ FIRST_SCREEN = """
 }
 """
 
+# What a first screen has at least, and at most; the share and the place are those of pictures and tables.
+LEAST_SHARE, LOWEST_PX, MOST_WORDS, MOST_CONTROLS = 0.35, 300, 130, 45
+
 READ_OUT = """
 () => [...document.querySelectorAll('[aria-label]')].map(one => one.getAttribute('aria-label'))
 """
+
+
+def first_screen(page: Page, *, pictures: bool = True) -> list[str]:
+    """What the first screen is not spent on as it should be, a line each.
+
+    Args:
+        page: as it stands, at its top.
+        pictures: it has something to show.
+    """
+    found = page.evaluate(FIRST_SCREEN)
+    wrong = []
+    if pictures and found["share"] < LEAST_SHARE:
+        wrong.append(f"pictures and tables take {found['share']:.0%} of the first screen")
+    if pictures and not (found["first"] or LOWEST_PX + 1) <= LOWEST_PX:
+        wrong.append(f"the first picture begins at {found['first']} px")
+    if found["words"] > MOST_WORDS:
+        wrong.append(f"{found['words']} words on the first screen")
+    if found["controls"] > MOST_CONTROLS:
+        wrong.append(f"{found['controls']} controls on the first screen")
+    return wrong
 
 
 def grave(page: Page) -> list[str]:
