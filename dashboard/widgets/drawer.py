@@ -22,10 +22,10 @@ def foot(page: str, action: Callable[[str], None]) -> None:
             key=f"drawer.{'open' if is_open else 'shut'}",
             icon=":material/keyboard_arrow_down:" if is_open else ":material/tune:",
             on_click=_move,
-            args=(name,),
+            args=(name, not is_open),
         )
         action(f"{page}.run.foot")
 
 
-def _move(name: str) -> None:
-    st.session_state[name] = not st.session_state[name]
+def _move(name: str, opens: bool) -> None:
+    st.session_state[name] = opens

@@ -277,7 +277,7 @@ def test_settings_tell_the_rows_apart_and_stay_in_sight(open_page: Open, mlp: Mo
     assert shown["Changed"]["width"] >= 7 * len(table(at)["Changed"][0])
 
 
-@pytest.mark.parametrize(("characters", "wraps"), [(40, False), (90, True)])
+@pytest.mark.parametrize(("characters", "wraps"), [(36, False), (90, True)])
 def test_what_tells_rows_apart_wraps_instead_of_being_cut(characters: int, wraps: bool) -> None:
     table = tabulate(["x" * characters], (Column("settings", tells=True), str))
     assert (tables.row_height(table) or 0) >= (tables.WRAPPED_PX if wraps else 0)

@@ -81,7 +81,10 @@ def _sentence(answer: SearchResult) -> None:
     if shown is None:
         return
     lead = "" if answer["winner"] is not None else "Best evaluated: "
-    st.markdown(f":small[:material/tune: {lead}**{format.plain(changes_words(shown['changes']))}**]")
+    rows = (shown["spec"].get("workload") or {}).get("batch_size")
+    batch = f" · batch {rows}" if rows and "batch_size" not in shown["changes"] else ""
+    words = format.plain(changes_words(shown["changes"]))
+    st.markdown(f":small[:material/tune: {lead}**{words}**{batch}]")
     if shown["error"]:
         st.markdown(f":orange[:material/warning: {format.plain(shown['error'])}]")
 
