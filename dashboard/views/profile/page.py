@@ -329,10 +329,11 @@ def _profile_label(trial: Trial) -> str:
 
 
 def _live(shown: Trial | None) -> None:
-    if shown is None or shown.state not in ACTIVE:
-        return
+    active = shown is not None and shown.state in ACTIVE
 
     def tick() -> None:
+        if not active or shown is None:
+            return
         status = state.status(shown.id)
         if not state.is_active(status) and state.store().trial(shown.id).state not in ACTIVE:
             st.rerun()
@@ -348,7 +349,7 @@ def _live(shown: Trial | None) -> None:
         )
 
     with st.container(key="profile.live"):
-        st.fragment(tick, run_every=polling.POLL_S)()
+        st.fragment(tick, run_every=polling.POLL_S if active else None)()
 
 
 # --- the result ---------------------------------------------------------------------------------------
