@@ -341,7 +341,7 @@ def uploader(
             "token": TOKEN,
             "header": TOKEN_HEADER,
             "limit": most,
-            "base": _base_path(),
+            "base": base_path(),
         },
         on_uploaded_change=uploaded,
     )
@@ -354,6 +354,7 @@ def uploader(
         )
 
 
-def _base_path() -> str:
+def base_path() -> str:
+    """Return the path under which this server is reached, without a slash at its end."""
     base = str(st.get_option("server.baseUrlPath")).strip("/")
     return f"/{base}" if base else ""

@@ -122,6 +122,17 @@ def figure(at: AppTest, index: int = 0) -> dict[str, Any]:
     return dict(json.loads(at.get("plotly_chart")[index].proto.spec))
 
 
+def watched(at: AppTest) -> dict[str, dict[str, Any]]:
+    """What the page shows of jobs that run, by the keys of the views; see `dashboard.live_events.Event`."""
+    found = [one for one in at.get("bidi_component") if one.proto.component_name == "ortune_live"]
+    return {str(one.key): json.loads(one.proto.json)["event"] for one in found}
+
+
+def live(at: AppTest, key: str) -> dict[str, Any]:
+    """What the view of this key shows; nothing where there is none."""
+    return watched(at).get(key, {})
+
+
 def status(job: str = "job", **changes: Any) -> Status:
     """A job that runs."""
     facts: dict[str, Any] = {"id": job, "kind": "measure", "state": "RUNNING", "what": ""}
