@@ -22,7 +22,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import urlencode
 
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 TICK_S = 0.25  # between two events
+ELSEWHERE_S = 2.0  # between two looks into the store, at what another process measures
 ALIVE_S = 10.0  # a browser is told so often that the connection stands
 RETRY_MS = 1000  # after which a browser comes back to a broken connection
 MOST = 256  # streams that are offered at once; the one that was offered first goes
@@ -45,7 +46,24 @@ _SECRET = secrets.token_bytes(32)  # of this process
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 _log = logging.getLogger(__name__)
 
+Read = TypeVar("Read")
 Build = Callable[[], Mapping[str, object]]  # what is shown now, with "ended" at the end; called in any thread
+
+
+class Seldom(Generic[Read]):
+    """What is read from the disk, for streams that ask for it all the time: anew every few seconds only."""
+
+    def __init__(self, read: Callable[[], Read], every_s: float) -> None:
+        """Read it when it is asked for first."""
+        self._read, self._every_s = read, every_s
+        self._known: tuple[float, Read] | None = None
+
+    def __call__(self) -> Read:
+        """Return what was read at most so long ago."""
+        known, now = self._known, time.monotonic()
+        if known is None or now - known[0] > self._every_s:
+            known = self._known = now, self._read()
+        return known[1]
 
 
 class Stream:

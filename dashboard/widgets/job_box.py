@@ -19,9 +19,6 @@ def draw(
     what: str,
     help: str,
     of: str = "",
-    name: str = "",
-    label: str = "Cancel",
-    border: bool = False,
 ) -> None:
     """Draw the box of `job`, which is empty unless the job waits or runs.
 
@@ -31,16 +28,13 @@ def draw(
         what: the job, in a sentence: "this pair".
         help: what cancelling does.
         of: ends the keys, where a page has several boxes.
-        name: stands before the step; empty: nothing.
-        label: of the button.
-        border: around the box.
     """
     end = f".{of}" if of else ""
-    with st.container(key=f"{page}.live{end}", border=border):
+    with st.container(key=f"{page}.live{end}"):
         if job is None or not state.is_active(job):
             return
-        live_view.watch(job.id, partial(event, job.id, what, name), key=f"{page}.watch{end}")
-        cancel(job.id, key=f"{page}.cancel{end}", help=help, label=label)
+        live_view.watch(job.id, partial(event, job.id, what), key=f"{page}.watch{end}")
+        cancel(job.id, key=f"{page}.cancel{end}", help=help)
 
 
 def event(job: str, what: str, name: str = "") -> Event:

@@ -259,10 +259,11 @@ class View {
     const event = this.feed.event ?? this.data.event
     const ended = Boolean(event.ended)
     this.root.dataset.state = event.state
-    const said = JSON.stringify([ended ? null : event, this.feed.how])
-    if (said !== this.drawn && !ended) {  // what was shown last stays until the page draws the result
+    const said = JSON.stringify([event, this.feed.how])
+    if (said !== this.drawn && !(ended && !event.lines)) {  // what was shown last stays until the page draws the result
       this.drawn = said
-      this.data.part === "ratio" ? this.ratio(event) : this.whole(event)
+      if (this.data.part) this.few(event)
+      else this.whole(event)
     }
     if (ended && this.data.rerun) this.call()
   }
@@ -271,9 +272,10 @@ class View {
     this.trigger("ended", this.data.url)
     this.again = setTimeout(() => { if (this.feed?.event?.ended) this.call() }, AGAIN_MS)
   }
-  ratio(event) {
+  few(event) {
     this.root.replaceChildren()
-    if (event.ratio) line(this.root, { text: event.ratio, icon: "timer", color: "gray" })
+    const ratio = event.ratio ? [{ text: event.ratio, icon: "timer", color: "gray" }] : []
+    for (const one of this.data.part === "ratio" ? ratio : event.more ?? []) line(this.root, one)
   }
   whole(event) {
     const { root } = this
@@ -317,6 +319,7 @@ class View {
       box.said = said
       box.dataset.width = width
       box.dataset.ortune = "picture"
+      box.className = one.kind === "forest" ? "ol-picture ol-wide" : "ol-picture"
       box.setAttribute("role", "img")
       picture(box, one, this.event.state)
     })

@@ -27,7 +27,7 @@ def watch(
     build: Callable[[], Event],
     *,
     key: str,
-    part: Literal["", "ratio"] = "",
+    part: Literal["", "ratio", "more"] = "",
     tick_s: float = live.TICK_S,
     ask_s: float = 0.0,
     rerun: bool = True,
@@ -38,7 +38,7 @@ def watch(
         name: of the stream: the id of the job, with what tells apart several views of it.
         build: builds what is shown now, in any thread and without this session.
         key: of the widget.
-        part: "ratio": only the ratio so far, of a stream that another widget shows as a whole.
+        part: "ratio" or "more": only this of a stream that another widget shows as a whole.
         tick_s: seconds between two events.
         ask_s: the browser asks so often instead of listening; 0: it listens.
         rerun: the page runs once when it ends.
@@ -54,7 +54,7 @@ def watch(
             "rerun": rerun,
         },
         on_ended_change=_redrawn,
-        width="content" if part else "stretch",
+        width="content" if part == "ratio" else "stretch",
     )
 
 

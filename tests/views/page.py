@@ -24,7 +24,8 @@ def texts(at: AppTest) -> str:
     """All that is said, without the escapes of Markdown."""
     boxes = [*at.error, *at.warning, *at.info, *at.success]
     said = [*at.title, *at.header, *at.subheader, *at.markdown, *at.caption, *boxes]
-    parts = [*(str(one.value) for one in said), *(one.proto.title for one in boxes)]
+    streamed = [line for event in watched(at).values() for line in streamed_lines(event)]
+    parts = [*(str(one.value) for one in said), *(one.proto.title for one in boxes), *streamed]
     return "\n".join(parts).replace("\\", "")
 
 
@@ -128,7 +129,16 @@ def watched(at: AppTest) -> dict[str, dict[str, Any]]:
     return {str(one.key): json.loads(one.proto.json)["event"] for one in found}
 
 
-def live(at: AppTest, key: str) -> dict[str, Any]:
+def streamed_lines(event: dict[str, Any]) -> list[str]:
+    """The texts of an event, each with its symbol as Streamlit writes one."""
+    marked = [
+        f":material/{one['icon']}: {one['text']}" if one.get("icon") else str(one["text"])
+        for one in [*event.get("lines", []), *event.get("more", [])]
+    ]
+    return [*(str(event[name]) for name in ("text", "caption") if event.get(name)), *marked]
+
+
+def followed(at: AppTest, key: str) -> dict[str, Any]:
     """What the view of this key shows; nothing where there is none."""
     return watched(at).get(key, {})
 

@@ -21,7 +21,19 @@ from tests import tiny_models
 from tests.reading import numbers, tells
 from tests.views import invented
 from tests.views.invented import DATA
-from tests.views.page import Add, Open, buttons, choice, figure, icons, lines, offers, run_late, texts
+from tests.views.page import (
+    Add,
+    Open,
+    buttons,
+    choice,
+    figure,
+    followed,
+    icons,
+    lines,
+    offers,
+    run_late,
+    texts,
+)
 
 
 @pytest.fixture
@@ -299,7 +311,7 @@ def test_a_running_profile_shows_progress_and_can_be_cancelled(
     cancelled: list[str] = []
     monkeypatch.setattr(state.scheduler(), "cancel", cancelled.append)
     at = open_page("profile", model=mlp)
-    assert len(at.get("progress")) == 1
+    assert followed(at, "profile.watch")["state"] == "measuring"
     assert at.button(key="profile.run").disabled
     at.button(key="profile.cancel").click().run()
     assert cancelled == [running.id]

@@ -44,10 +44,10 @@ from tests.views.page import (
     cards,
     choice,
     click,
+    followed,
     icons,
     keys,
     lines,
-    live,
     run_late,
     status,
     table,
@@ -488,7 +488,7 @@ def test_the_run_in_progress_shows_stage_share_eta_and_cancel(
     facts: dict[str, Any] = {"done": 25, "total": 100, "elapsed_s": 1.0, "eta_s": 3.0}
     cancelled = jobs(status(trial.id, stage="timed runs", **facts))
     at = open_page(trial=trial.id)  # a reload is a new session with the same address
-    shown = live(at, "tune.watch")
+    shown = followed(at, "tune.watch")
     assert (shown["share"], shown["state"], shown["ended"]) == (0.25, "measuring", False)
     assert tells(shown["text"], "timed")
     assert numbers(shown["text"]) == [25, 100, 1, 3]
@@ -518,7 +518,7 @@ def test_a_running_duel_shows_its_interval_before_the_verdict(
     }
     jobs(status(duel.trial.id, stage="rounds", done=9, total=32, live=known))
     at = open_page(model=mlp, trial=duel.trial.id)
-    shown = live(at, "tune.watch")
+    shown = followed(at, "tune.watch")
     [said] = [one["text"] for one in shown["lines"]]
     assert tells(said, "0.8120 ms", "1.060 ms", Verdict.FASTER.word)
     assert numbers(said) == [3, 9, 32, 0.812, 1.06, 1.3, 95, 1.1, 1.6]
@@ -527,7 +527,7 @@ def test_a_running_duel_shows_its_interval_before_the_verdict(
     [picture] = shown["pictures"]
     [row] = picture["rows"]
     assert (row["ratio"], row["low"], row["high"], row["short"]) == (1.31, 1.1, 1.56, "")
-    assert live(at, "tune.watch.ratio") == shown, "the bar of the page shows the same stream"
+    assert followed(at, "tune.watch.ratio") == shown, "the bar of the page shows the same stream"
     assert not at.header
 
 
@@ -537,7 +537,7 @@ def test_a_queued_run_says_who_has_the_machine_and_its_place(
     trial = put_complete(mlp, state="WAITING")
     holder = "command line of ada: measure vit"
     jobs(status(trial.id, state="WAITING", place=2, holder=holder))
-    shown = live(open_page(model=mlp, trial=trial.id), "tune.watch")
+    shown = followed(open_page(model=mlp, trial=trial.id), "tune.watch")
     assert shown["state"] == "waiting"
     assert tells(shown["text"], holder)
     assert numbers(shown["text"]) == [2]
@@ -546,10 +546,10 @@ def test_a_queued_run_says_who_has_the_machine_and_its_place(
 def test_a_run_of_another_process_is_followed_through_the_store(open_page: Open, mlp: ModelRecord) -> None:
     trial = put_complete(mlp, state="RUNNING", owner="command line of ada")
     at = open_page(model=mlp, trial=trial.id)
-    assert tells(live(at, "tune.watch")["text"], trial.owner)
+    assert tells(followed(at, "tune.watch")["text"], trial.owner)
     state.store().update_trial(trial.id, state="COMPLETE")
     at.run()
-    assert not live(at, "tune.watch")
+    assert not followed(at, "tune.watch")
     assert "p50_s" in cards(at)
 
 
@@ -705,7 +705,7 @@ def test_a_finished_race_goes_on_as_another_one_that_the_page_follows(
     [(comparison, wait_quiet_s, more)] = continued
     assert (comparison, wait_quiet_s) == (duel.comparison.id, 0.0)
     assert at.query_params["trial"] == more.trial.id
-    assert live(at, "tune.watch")
+    assert followed(at, "tune.watch")
     assert buttons(at, "tune.go_on") == []
     assert buttons(at, "run") == []
 
@@ -724,13 +724,13 @@ def test_what_the_browser_asked_for_before_it_knew_the_new_address_does_not_brin
         at.query_params["trial"] = before.id  # sent before the answer to the press had arrived
         at.run()
         assert at.query_params["trial"] == more.trial.id
-        assert live(at, "tune.watch")
+        assert followed(at, "tune.watch")
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + address.LATE_S)
     monkeypatch.setattr(address, "time", later)
     at.query_params["trial"] = before.id  # the browser's way back
     at.run()
     assert at.query_params["trial"] == before.id
-    assert not live(at, "tune.watch")
+    assert not followed(at, "tune.watch")
 
 
 def test_what_the_browser_sent_before_it_knew_the_new_result_does_not_choose_the_old_one(
@@ -744,7 +744,7 @@ def test_what_the_browser_sent_before_it_knew_the_new_result_does_not_choose_the
     [(_, _, more)] = continued
     run_late(at, late)
     assert at.query_params["trial"] == more.trial.id
-    assert live(at, "tune.watch")
+    assert followed(at, "tune.watch")
     choice(at, "tune.earlier").set_value(other.id).run()  # by hand
     assert at.query_params["trial"] == other.id
 

@@ -19,11 +19,10 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import address, contestants, format, state
 from dashboard.contestants import Entry
+from dashboard.live_events import ACTIVE
 from dashboard.views.compare import elsewhere, entry_list
-from dashboard.widgets import controls, going_on, live_text, race_results, report, tables
-from dashboard.widgets.live_text import Field
+from dashboard.widgets import controls, going_on, job_box, race_results, report, tables
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
-from dashboard.widgets.race_results import ACTIVE
 
 COMPARISON_PARAM = "comparison"  # ?comparison=<id>
 TRIALS_PARAM = "trials"  # ?trials=<id>,<id>
@@ -322,8 +321,7 @@ def _race(shown: Comparison) -> None:
         trials = state.store().trials_of(shown.id)
         if shown.state in ACTIVE:
             race_results.header(shown, live=True)
-            again_s = state.look_s(state.status(shown.id))
-            st.fragment(_live, run_every=again_s)(shown, live_text.field_of(shown, trials), again_s)
+            _live(shown)
             return
         race_results.header(shown, partial(_buttons, shown, trials))
         race_results.finished(shown, {trial.id: trial for trial in trials})
@@ -355,21 +353,13 @@ def _retake(shown: Comparison) -> None:
         state.keep_error(error)
 
 
-def _live(race: Comparison, field: Field, again_s: float) -> None:
-    status = state.status(race.id)
-    ended = not state.is_active(status) and state.store().comparison(race.id).state not in ACTIVE
-    if ended or state.look_s(status) != again_s:
-        st.rerun()  # one full run draws the result and ends the polling, or changes how often to look
+def _live(race: Comparison) -> None:
     with st.container(key="compare.live"):
-        race_results.live(race, status, field, state.store().trials_of(race.id))
-        if status is not None:
-            st.button(
-                "Cancel",
-                key="compare.cancel",
-                icon=":material/stop_circle:",
-                on_click=state.scheduler().cancel,
-                args=(race.id,),
-                help="Ends all its workers. Rounds that were made are kept.",
+        follow = race_results.follow(race, race_results.trials_of(race))
+        race_results.watch(race, follow, key="compare.watch")
+        if state.status(race.id) is not None:
+            job_box.cancel(
+                race.id, key="compare.cancel", help="Ends all its workers. Rounds that were made are kept."
             )
 
 

@@ -41,7 +41,6 @@ from dashboard.widgets.protocol import wait_quiet_s
 SETTINGS_PX, MODEL_PX = 360, 240
 PLOT_PX = 270  # what follows the verdict stands on the same screen, or just below it
 DRAWER = "tune.drawer"  # whether a narrow screen shows the settings
-ELSEWHERE_S = 2.0  # between two looks into the store, at what another process measures
 
 
 def page() -> None:
@@ -315,7 +314,7 @@ def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
     """Draw what stays while a trial runs, and the box that follows it, in the bar as well."""
     results.header(trial, live=True)
     follow = partial(_event, trial.id, duel.field_of(trial), _margin(trial))
-    tick_s = live.TICK_S if state.is_active(state.status(trial.id)) else ELSEWHERE_S
+    tick_s = live.TICK_S if state.is_active(state.status(trial.id)) else live.ELSEWHERE_S
     with st.container(border=True, key="live"):
         live_view.watch(trial.id, follow, key="tune.watch", tick_s=tick_s)
     with ratio:
