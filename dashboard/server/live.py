@@ -136,10 +136,10 @@ class Streams:
         with self._lock:
             return self._streams.get(name)
 
-    def listeners(self, name: str) -> int:
-        """Return how many browsers listen to a stream."""
-        stream = self.find(name)
-        return stream.listeners if stream is not None else 0
+    def listeners(self, start: str) -> int:
+        """Return how many browsers listen to the streams whose names begin so."""
+        with self._lock:
+            return sum(one.listeners for name, one in self._streams.items() if name.startswith(start))
 
     def close(self) -> None:
         """End all connections within a tick: browsers come back when there is a server again."""

@@ -170,7 +170,7 @@ def _event(visitor: str, wanted: str, margin: float, *, is_default: bool) -> Eve
     )
 
 
-def _trail(visitor: str, wanted: str, model: str) -> Event:
+def _trail(visitor: str, wanted: str, model: str | None) -> Event:
     """What is shown of estimates before where the settings were measured; of another model nothing."""
     told = _told(_status(), visitor)
     if told.get("model") != model:

@@ -82,18 +82,6 @@ def choice(at: AppTest, key: str) -> Any:
     return next(one for one in at.selectbox if str(one.key).rpartition(".")[0] == key)
 
 
-def run_late(at: AppTest, *widgets: Any) -> AppTest:
-    """Run the page as a browser asks for it that has not heard of the last run yet.
-
-    Args:
-        at: the page, after that run.
-        widgets: the state of some widgets before it, by `_widget_state`.
-    """
-    sent = at._tree.get_widget_states()
-    sent.widgets.extend(widgets)
-    return at._run(sent)
-
-
 def buttons(at: AppTest, start: str) -> list[str]:
     """Keys of the buttons that begin so."""
     return [str(one.key) for one in at.button if str(one.key).startswith(start)]

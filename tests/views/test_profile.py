@@ -31,7 +31,6 @@ from tests.views.page import (
     icons,
     lines,
     offers,
-    run_late,
     texts,
 )
 
@@ -245,26 +244,6 @@ def test_earlier_profiles_can_be_chosen(open_page: Open, mlp: ModelRecord, put: 
     box.select_index(1 if box.value == second.id else 0).run()
     assert not at.exception
     assert not at.dataframe[0].value.equals(shown)
-
-
-def test_what_the_browser_sent_before_it_knew_the_new_profile_does_not_choose_the_old_one(
-    open_page: Open, mlp: ModelRecord, put: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(recording="loop")
-    put(recording="chain")
-    made = []
-
-    def submit(_spec: Any, **_how: Any) -> str:
-        made.append(put())
-        return str(made[0].id)
-
-    invented.queue(monkeypatch, "profile", submit)
-    at = open_page("profile", model=mlp)
-    late = choice(at, "profile.shown")._widget_state
-    at.button(key="profile.run").click().run()
-    run_late(at, late)
-    assert choice(at, "profile.shown").value == made[0].id
-    assert at.query_params["trial"] == made[0].id
 
 
 def test_a_link_opens_the_profile_it_names(

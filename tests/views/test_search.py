@@ -344,6 +344,7 @@ def test_a_running_search_shows_the_best_so_far_and_can_be_cancelled(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
     study = put(mlp, machine, "", state="RUNNING")
+    state.store().put_study(study, process=state.scheduler()._process)  # one that lives
     cancelled = jobs(
         status(study.id, kind="search", stage="rounds", done=2, total=5, elapsed_s=12.0, live=live_state())
     )

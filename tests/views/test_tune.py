@@ -6,7 +6,6 @@ import re
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from core.wire.doors import LIBRARIES_VARIABLE
 from core.wire.errors import SpecError, record_from_error
 from core.wire.guard import ADVICE, MARK
 from core.worker.session.ort_errors import provider_error
-from dashboard import address, fields, format, state
+from dashboard import fields, format, state
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
 from tests.views import invented
@@ -42,13 +41,11 @@ from tests.views.page import (
     buttons,
     card,
     cards,
-    choice,
     click,
     followed,
     icons,
     keys,
     lines,
-    run_late,
     status,
     table,
     texts,
@@ -708,45 +705,6 @@ def test_a_finished_race_goes_on_as_another_one_that_the_page_follows(
     assert followed(at, "tune.watch")
     assert buttons(at, "tune.go_on") == []
     assert buttons(at, "run") == []
-
-
-def test_what_the_browser_asked_for_before_it_knew_the_new_address_does_not_bring_the_old_result_back(
-    open_page: Open,
-    mlp: ModelRecord,
-    continued: list[tuple[str, float, invented.Duel]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = put_duel(mlp).trial
-    at = open_page(model=mlp, trial=before.id)
-    at.button(key="tune.go_on").click().run()
-    [(_, _, more)] = continued
-    for _ in range(2):
-        at.query_params["trial"] = before.id  # sent before the answer to the press had arrived
-        at.run()
-        assert at.query_params["trial"] == more.trial.id
-        assert followed(at, "tune.watch")
-    later = SimpleNamespace(monotonic=lambda: time.monotonic() + address.LATE_S)
-    monkeypatch.setattr(address, "time", later)
-    at.query_params["trial"] = before.id  # the browser's way back
-    at.run()
-    assert at.query_params["trial"] == before.id
-    assert not followed(at, "tune.watch")
-
-
-def test_what_the_browser_sent_before_it_knew_the_new_result_does_not_choose_the_old_one(
-    open_page: Open, mlp: ModelRecord, continued: list[tuple[str, float, invented.Duel]]
-) -> None:
-    before, other = put_duel(mlp).trial, put_duel(mlp, latency_s=0.001).trial
-    at = open_page(model=mlp, trial=before.id)
-    assert choice(at, "tune.earlier").value == before.id
-    late = choice(at, "tune.earlier")._widget_state
-    at.button(key="tune.go_on").click().run()
-    [(_, _, more)] = continued
-    run_late(at, late)
-    assert at.query_params["trial"] == more.trial.id
-    assert followed(at, "tune.watch")
-    choice(at, "tune.earlier").set_value(other.id).run()  # by hand
-    assert at.query_params["trial"] == other.id
 
 
 def test_what_cannot_go_on_is_said(

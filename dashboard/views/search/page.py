@@ -16,6 +16,7 @@ from core.spec.space import Space
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import TunerError
 from dashboard import address, format, state
+from dashboard.live_events import ACTIVE
 from dashboard.views.search import answer, form, grounds, handing, live, preview
 from dashboard.views.search.form import Asked
 from dashboard.widgets import controls, tables
@@ -39,7 +40,7 @@ def page() -> None:
     model = state.current_model()
     if model is not None and (record is None or state.left_behind(SHOWN_OF, model)):
         record = _newest(model)
-    running = record is not None and record.state in live.ACTIVE
+    running = record is not None and record.state in ACTIVE
     bar = st.container(horizontal=True, vertical_alignment="center", key="search.runbar")
     left, right = st.columns([2, 3], gap="large")
     with left:
@@ -88,7 +89,7 @@ def show(study: str | None) -> None:
 def _newest(model: ModelRecord) -> StudyRecord | None:
     """The search of a model that runs, wherever it was asked for, else its newest; the form stays."""
     found = state.store().studies(model_sha256=model.content_sha256, limit=MOST)
-    newest = next((one for one in found if one.state in live.ACTIVE), next(iter(found), None))
+    newest = next((one for one in found if one.state in ACTIVE), next(iter(found), None))
     show(newest.id if newest is not None else None)
     if newest is not None:
         st.session_state[APPLIED], st.session_state[SHOWN_OF] = newest.id, model.content_sha256
@@ -229,7 +230,7 @@ def _right(
     space: Space | None,
     why_not: str,
 ) -> None:
-    if record is not None and record.state in live.ACTIVE:
+    if record is not None and record.state in ACTIVE:
         live.watch(record)
         return
     if model is not None and asked is not None:
