@@ -27,7 +27,7 @@ MOST_TICKS = 7
 MUTED, FIRST, SECOND = -1, 0, 1  # colours: grey, then those of a plot in order
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)  # between two ticks, times a power of ten
 
-Point = tuple[float, float, str]  # where it lies, and what it is called (empty: nothing)
+Point = tuple[float, float | None, str]  # its place (None: a gap in the line), and its name, if any
 Tick = tuple[float, str]
 
 
@@ -140,9 +140,9 @@ def curve(points: Sequence[Measured], *, x: str, y: str, series: str = "") -> Pl
     for one in sorted(points, key=lambda one: values.index(one.values[x])):
         name = point_name({series: one.values[series]}) if series else STATISTICS.get(y, y)
         drawn = groups.setdefault(name, [])
-        if (found := value_of(one, y)) is not None:
-            drawn.append((float(values.index(one.values[x])), _short(found[0]), ""))
-    heights = [at for drawn in groups.values() for _, at, _ in drawn]
+        found = value_of(one, y)
+        drawn.append((float(values.index(one.values[x])), _short(found[0]) if found else None, ""))
+    heights = [at for drawn in groups.values() for _, at, _ in drawn if at is not None]
     return {
         "kind": "plot",
         "alt": f"{'Throughput' if y == 'throughput' else 'p50'} of {len(heights)} points so far",
@@ -172,16 +172,17 @@ def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> P
     """
     best = {changes_words(one["changes"]) for one in front}
     by_memory = bool(points) and all(one["memory"] for one in points)
-    placed = [
+    placed: list[Point] = [
         (_short(one["memory"] / MIB if by_memory else index + 1), _short(one["ratio"]), str(one["label"]))
         for index, one in enumerate(points)
     ]
+    ratios = [_short(one["ratio"]) for one in points]
     return {
         "kind": "plot",
         "alt": f"Gain of {len(points)} configurations tried so far, over their memory where known",
         "height": PLOT_PX,
         "x": linear(COSTS["peak_rss"][0] if by_memory else "Order of trying", [at for at, _, _ in placed]),
-        "y": linear("Gain", [0.99, 1.01, *(ratio for _, ratio, _ in placed)]),
+        "y": linear("Gain", [0.99, 1.01, *ratios]),
         "level": 1.0,
         "legend": True,
         "series": [
@@ -193,13 +194,14 @@ def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> P
 
 def course(points: Sequence[CoursePoint]) -> Plot:
     """Return the best gain of a search over the time since it began."""
-    drawn: list[Point] = [(_short(one["at_s"]), _short(one["ratio"]), "") for one in points if one["ratio"]]
+    known = [(_short(one["at_s"]), _short(one["ratio"])) for one in points if one["ratio"]]
+    drawn = [(at, ratio, "") for at, ratio in known]
     return {
         "kind": "plot",
         "alt": "The best gain over the time since the search began",
         "height": PLOT_PX,
-        "x": linear("Time (s)", [0.0, *(at for at, _, _ in drawn)]),
-        "y": linear("Best so far", [0.99, 1.01, *(ratio for _, ratio, _ in drawn)]),
+        "x": linear("Time (s)", [0.0, *(at for at, _ in known)]),
+        "y": linear("Best so far", [0.99, 1.01, *(ratio for _, ratio in known)]),
         "level": 1.0,
         "legend": False,
         "series": [_series("best so far", FIRST, drawn, line="step", size=8, hollow=False)],
@@ -214,12 +216,13 @@ def trail(points: Sequence[Mapping[str, Any]], current: str) -> Plot:
         current: key of the one that is shown, which is larger.
     """
     placed = [(one["key"], _trail_point(one)) for one in points]
+    times, rates = [point[0] for _, point in placed], [point[1] for _, point in placed]
     return {
         "kind": "plot",
         "alt": "Throughput over latency of the estimates so far, joined in their order",
         "height": PLOT_PX - 60,
-        "x": linear("p50 of a run (ms)", [at for _, (at, _, _) in placed]),
-        "y": linear("Rows per second", [at for _, (_, at, _) in placed]),
+        "x": linear("p50 of a run (ms)", times),
+        "y": linear("Rows per second", rates),
         "level": None,
         "legend": False,
         "series": [
@@ -229,7 +232,7 @@ def trail(points: Sequence[Mapping[str, Any]], current: str) -> Plot:
     }
 
 
-def _trail_point(one: Mapping[str, Any]) -> Point:
+def _trail_point(one: Mapping[str, Any]) -> tuple[float, float, str]:
     return _short(1e3 * one["p50_s"]), _short(one["rows_per_s"]), str(one["label"])
 
 

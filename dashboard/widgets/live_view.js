@@ -192,12 +192,15 @@ function plot(svg, picture, width) {
   if (picture.level !== null) draw(svg, "line", { x1: left, x2: width - 4, y1: y(picture.level), y2: y(picture.level), class: "ol-level" })
   let legend = left + 8
   for (const series of picture.series) {
-    const drawn = series.points.map(([a, b]) => `${x(a)} ${y(b)}`)
-    const joined = series.line === "step"
-      ? series.points.map(([a, b], i) => i ? `H${x(a)}V${y(b)}` : `M${x(a)} ${y(b)}`).join("") : `M${drawn.join("L")}`
     const color = series.color < 0 ? "m" : series.color % COLORS
-    if (series.line && drawn.length > 1) draw(svg, "path", { d: joined, class: `ol-line ol-${series.line} ol-c${color}` })
+    let joined = "", begins = true
+    for (const [a, b] of series.points) {
+      if (b !== null) joined += begins ? `M${x(a)} ${y(b)}` : series.line === "step" ? `H${x(a)}V${y(b)}` : `L${x(a)} ${y(b)}`
+      begins = b === null
+    }
+    if (series.line && joined) draw(svg, "path", { d: joined, class: `ol-line ol-${series.line} ol-c${color}` })
     for (const [a, b, name] of series.points) {
+      if (b === null) continue
       const one = mark(svg, series, x(a), y(b), series.size / 2)
       if (name) draw(one, "title", {}, name)
     }
