@@ -91,15 +91,20 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     from starlette.middleware import Middleware
 
     from dashboard import state
-    from dashboard.server import upload
+    from dashboard.server import live, upload
     from dashboard.server.ending import Ending
 
     stay_inside()
     upload.keep_clean()
-    ending = Ending(state.close)
+
+    def close() -> None:
+        live.STREAMS.close()
+        state.close()
+
+    ending = Ending(close)
     app = st.App(
         Path(__file__).with_name("app.py"),
-        routes=upload.ROUTES,
+        routes=[*upload.ROUTES, *live.ROUTES],
         middleware=[Middleware(Gate, hosts=hosts, token=token)],
         lifespan=ending.lifespan,
         on_script_error=state.report_unexpected,

@@ -10,8 +10,8 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 import streamlit as st  # noqa: E402
 from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
-from dashboard import address, drafts, following, format, moves, state  # noqa: E402
-from dashboard.server import gate, late, login  # noqa: E402
+from dashboard import drafts, following, format, state  # noqa: E402
+from dashboard.server import gate, login  # noqa: E402
 from dashboard.widgets import access, glossary, machine_line  # noqa: E402
 
 _ICON = str(Path(__file__).with_name("icon.png"))
@@ -24,11 +24,9 @@ st.html(_STYLE)
 gate.stay_inside()
 login.require()
 state.freeze_imports()
-state.arrive()
 following.take_up()
 if not state.is_following():
     drafts.restore()
-    moves.settle()
 
 
 def _page(title: str, icon: str, *, default: bool = False) -> StreamlitPage:
@@ -63,8 +61,6 @@ page = st.navigation(
     },
     expanded=True,  # else the last ones hide behind a button
 )
-late.drawing()
-address.arrive(page.url_path)
 if not state.is_following():
     drafts.keep()  # before the page: what was just typed survives a reload of a slow one
 drafts.carry(page.url_path)

@@ -1,18 +1,21 @@
 """A presenter whom others follow: their pages show what the presenter's shows, and they can only look.
 
 Where the presenter is stands in this process: the page, what its address names, and the plain values of the
-form. A follower takes it up before any widget is drawn, and looks again every second. The link holds a token
-that nobody guesses. It ends when the presenter stops, closes the browser or reloads the page.
+form. A follower takes it up before any widget is drawn, and listens to a stream that ends when it has
+changed. The link holds a token that nobody guesses. It ends when the presenter stops, closes the browser or
+reloads the page.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import secrets
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit, urlunsplit
@@ -21,13 +24,15 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dashboard import drafts, state
+from dashboard import drafts, live_events, state
+from dashboard.live_events import Event
+from dashboard.server import live
+from dashboard.widgets import live_view
 
 PARAM = "follow"  # ?follow=<token>
-LOOK_S = 1.0  # between two looks of a follower; it costs a look into a dictionary
-MEASURING_S = 4.0  # while something is measured, which a browser on the same machine disturbs by each look
+LOOK_S = 0.5  # between two looks for all followers together; it costs a look into a dictionary
 GRACE_S = 10.0  # a browser that lost its connection may come back
-STILL_S = 10.0  # a follower who has not looked for so long is counted no more
+COUNT_S = 10.0  # between two counts of those who follow
 MOST = 100  # presentations of one server
 _INERT = Path(__file__).with_name("following.css")
 
@@ -49,7 +54,6 @@ class Place:
     measuring: bool = False  # something was, when its page was drawn
     version: int = 0  # counts what has changed
     gone_since: float | None = None  # monotonic: the presenter's browser is away
-    followers: dict[str, float] = field(default_factory=dict)  # session -> when it last looked
 
 
 class Presentations:
@@ -86,24 +90,14 @@ class Presentations:
             place.page, place.query, place.values, place.measuring = now
             place.version += 1
 
-    def find(self, token: str, follower: str = "") -> Place | None:
+    def find(self, token: str) -> Place | None:
         """Return where the presenter is; None: there is no such presentation, or it is over."""
         with self._lock:
             known = next((one for one in self._places if hmac.compare_digest(one, token)), None)
             if known is None or self._is_over(self._places[known]):
                 self._places.pop(known or "", None)
                 return None
-            place = self._places[known]
-            if follower:
-                place.followers[follower] = time.monotonic()
-            return place
-
-    def count(self, token: str) -> int:
-        """Return how many follow now."""
-        with self._lock:
-            place = self._places.get(token)
-            seen = place.followers.values() if place is not None else ()
-            return sum(time.monotonic() - at < STILL_S for at in seen)
+            return self._places[known]
 
     @staticmethod
     def _is_over(place: Place) -> bool:
@@ -132,7 +126,7 @@ def take_up() -> None:
     if token == st.session_state.get(PRESENTING):  # the presenter tries the link
         st.query_params.pop(PARAM, None)
         return
-    place = presentations().find(token, _session())
+    place = presentations().find(token)
     if place is None:
         st.session_state.pop(state.FOLLOWING, None)
         st.query_params.pop(PARAM, None)
@@ -159,7 +153,7 @@ def mirror(page: str) -> None:
             icon=":material/co_present:",
         )
     token = st.session_state.get(state.FOLLOWING)
-    place = presentations().find(token, _session()) if token else None
+    place = presentations().find(token) if token else None
     if token is None or place is None:
         return
     wanted = {**place.query, PARAM: token}
@@ -172,17 +166,21 @@ def mirror(page: str) -> None:
         "**You follow a presenter.** This page shows what theirs shows; you cannot change anything.",
         icon=":material/co_present:",
     )
-    look_s = MEASURING_S if state.scheduler().active() else LOOK_S
-    st.fragment(_watch, run_every=look_s)(token, place.version)
 
 
 HOME = "tune"  # the page without a path
 
 
-def _watch(token: str, version: int) -> None:
-    place = presentations().find(token, _session())
-    if place is None or place.version != version:
-        st.rerun()
+def _stream(token: str) -> str:
+    """Begins the names of the streams of a presentation, which must not tell its token."""
+    return f"follow-{hashlib.sha256(token.encode()).hexdigest()[:16]}-"
+
+
+def _event(token: str, version: int) -> Event:
+    """What a follower hears, who has taken up this version: nothing, until there is another."""
+    place = presentations().find(token)
+    gone = place is None or place.version != version
+    return live_events.ENDED if gone else {"ended": False, "state": "waiting"}
 
 
 # --- who presents -------------------------------------------------------------------------------------------
@@ -208,6 +206,7 @@ def sidebar() -> None:
             on_click=_leave,
             help="This page is yours again.",
         )
+        _listen(str(st.session_state[state.FOLLOWING]), int(st.session_state.get(TAKEN, 0)))
         return
     token = st.session_state.get(PRESENTING)
     if token is None:
@@ -235,11 +234,23 @@ def sidebar() -> None:
     )
 
 
-@st.fragment(run_every=STILL_S)
+def _listen(token: str, version: int) -> None:
+    """Run this page again as soon as the presenter's has changed."""
+    name, follow = f"{_stream(token)}{version}", partial(_event, token, version)
+    live_view.watch(name, follow, key="follow.watch", tick_s=LOOK_S)
+
+
 def _followers(token: str) -> None:
-    many = presentations().count(token)
+    count = partial(_count, token)
+    live_view.watch(f"{_stream(token)}count", count, key="follow.count", ask_s=COUNT_S, rerun=False)
+
+
+def _count(token: str) -> Event:
+    """How many follow a presentation now, in words for who gives it."""
+    many = live.STREAMS.listeners(_stream(token))
     said = "Nobody follows yet." if not many else f"{many:,} follow{'s' * (many == 1)}."
-    st.caption(f"{said} It ends when you close or reload this page.")
+    text = f"{said} It ends when you close or reload this page."
+    return {"ended": False, "state": "waiting", "lines": [{"text": text, "small": True}]}
 
 
 @st.dialog("Presentation link", icon=":material/co_present:")

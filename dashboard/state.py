@@ -19,7 +19,6 @@ from typing import Any, NoReturn, cast
 from urllib.parse import urlsplit
 
 import streamlit as st
-from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import wire
@@ -53,7 +52,7 @@ from core.wire.errors import (
     record_from_error,
 )
 from core.wire.files import ROOT
-from dashboard import address, contestants, fields, folders, moves, polling
+from dashboard import address, contestants, fields, folders
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -329,7 +328,7 @@ def apply_spec(spec: TrialSpec, *, foreign: bool = False) -> None:
     for stale in fields.stale_keys([str(k) for k in st.session_state], spec):
         del st.session_state[stale]
     for name, value in fields.values_from_spec(spec).items():
-        moves.write(name, value)
+        st.session_state[name] = value
     choose_model(record)
 
 
@@ -396,7 +395,7 @@ def reset(name: str | None = None) -> None:
     """Set one widget, or all of them, back to the default."""
     for widget, value in fields.defaults().items():
         if name is None or widget == name:
-            moves.write(widget, value)
+            st.session_state[widget] = value
     for widget in [str(k) for k in st.session_state if str(k).startswith(("option.", "options."))]:
         if name is None or name == fields.key("providers"):
             del st.session_state[widget]
@@ -581,36 +580,6 @@ def is_active(current: Status | None) -> bool:
 def is_dark() -> bool:
     """True while the page has its dark theme."""
     return st.context.theme.type == "dark"
-
-
-# --- who looks on -----------------------------------------------------------------------------------------
-
-
-@st.cache_resource(show_spinner=False)
-def _sessions() -> set[str]:
-    """Ids of the sessions of this server, of which some have gone."""
-    return set()
-
-
-def arrive() -> None:
-    """Count this session among those that look on."""
-    if context := get_script_run_ctx():
-        _sessions().add(context.session_id)
-
-
-def look_s(status: Status | None) -> float:
-    """Return after how many seconds this page looks again at something that is measured.
-
-    Whoever started it looks as if alone, all others share one rate: `polling.race_s`.
-
-    Args:
-        status: where it stands; None: another process measures it.
-    """
-    if is_busy() or not runtime.exists():
-        return polling.race_s(status)
-    server = runtime.get_instance()
-    _sessions().difference_update([one for one in set(_sessions()) if not server.is_active_session(one)])
-    return polling.race_s(status, sharing=max(1, len(_sessions()) - 1))
 
 
 # --- messages ---------------------------------------------------------------------------------------------

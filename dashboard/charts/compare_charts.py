@@ -1,8 +1,9 @@
-"""Ratios of several configurations against one baseline: a forest plot, finished and still running.
+"""Ratios of several configurations against one baseline: a forest plot.
 
-As in `charts`: `forest_info` is plain data, `forest` and `live_forest` only draw it; no Streamlit, no clock,
-no file. A ratio is speed against the baseline: further right is faster, on a logarithmic axis whose ticks say
-by what factor to either side of 1. Names and hovers say the same factor in words, "1.30× slower".
+As in `charts`: `forest_info` is plain data, `forest` only draws it; no Streamlit, no clock, no file. While a
+race runs, `live_pictures` is drawn instead. A ratio is speed against the baseline: further right is faster,
+on a logarithmic axis whose ticks say by what factor to either side of 1. Names and hovers say the same factor
+in words, "1.30× slower".
 """
 
 from __future__ import annotations
@@ -19,10 +20,7 @@ from core.evidence.verdict import Grade, Verdict, is_rejected, measured, parts, 
 from core.show import interim, standings
 from core.show import verdict as verdicts
 from dashboard.charts import (
-    FONT_PX,
     MUTED,
-    ON_DARK,
-    ON_LIGHT,
     PAGE,
     PALETTE,
     base_figure,
@@ -320,96 +318,3 @@ def _add_name(figure: go.Figure, row: ForestRow, place: int) -> None:
             bgcolor=PAGE,  # no line strikes it through
             showarrow=False,
         )
-
-
-# --- while it runs ----------------------------------------------------------------------------------------
-
-
-def live_height(info: ForestInfo) -> int:
-    """Pixels that the running forest takes."""
-    return 60 + LIVE_ROW_HEIGHT * (len(info.rows) - 1)
-
-
-def _hollow(color: str) -> dict[str, Any]:
-    return {"color": "transparent", "borderColor": color, "borderWidth": 2}
-
-
-def live_forest(
-    info: ForestInfo, *, dark: bool = False, hollow: bool = False, said: bool = False
-) -> dict[str, Any]:
-    """Return the running forest for Apache ECharts, the one chart that is not Plotly's.
-
-    Streamlit counts the figure among what a Plotly chart is known by, so that each look replaces the whole
-    chart, which goes blank for a moment; that of ECharts moves in place. It comes with Streamlit.
-    Its text is painted, so it has to be told whether the page is `dark`.
-    A glimpse is drawn `hollow`. Ratios that are `said` beside it are not written into it.
-    The verdicts of a running race are not final, so they have no colours here.
-    Places are logarithms of ratios; the ticks are lines with labels of their own, because no label of an axis
-    can be computed.
-    """
-    text = ON_DARK if dark else ON_LIGHT
-    rows = [row for row in info.rows if row.verdict != BASELINE]
-    low, high = (round(math.log(bound), 4) for bound in info.axis)
-    bars = [
-        {
-            "type": "line",
-            "data": [[math.log(row.low), index], [math.log(row.high), index]],
-            "lineStyle": {"color": PALETTE[0], "width": 5, "cap": "round"},
-            "showSymbol": False,
-            "silent": True,
-        }
-        for index, row in enumerate(rows)
-        if row.low and row.high
-    ]
-    points = {
-        "type": "scatter",
-        "data": [[math.log(row.ratio), index] for index, row in enumerate(rows)],
-        "itemStyle": _hollow(PALETTE[1]) if hollow else {"color": PALETTE[1]},
-        "symbolSize": 11,
-        "markArea": {
-            "silent": True,
-            "itemStyle": {"color": transparent(MUTED, 0.2)},
-            "data": [[{"xAxis": math.log(bound)} for bound in info.band]],
-        },
-        "markLine": {
-            "silent": True,
-            "symbol": "none",
-            "lineStyle": {"color": MUTED, "type": "dotted"},
-            "label": {"show": True, "position": "end", "distance": 4, "color": text, "fontSize": FONT_PX},
-            "data": [{"xAxis": math.log(one), "label": {"formatter": tick(one)}} for one in info.ticks],
-        },
-    }
-    return {
-        "animation": False,
-        "grid": {"left": 12, "right": 24, "top": 8, "bottom": 10},
-        "xAxis": {
-            "type": "value",
-            "min": low,
-            "max": high,
-            "name": axis_title(info),
-            "nameLocation": "middle",
-            "nameGap": 26,
-            "nameTextStyle": {"color": text, "fontSize": FONT_PX},
-            "axisLabel": {"show": False},
-            "axisTick": {"show": False},
-            "splitLine": {"show": False},
-        },
-        "yAxis": {
-            "type": "category",
-            "inverse": True,
-            "data": [
-                _shortened(row.label, LABEL_LIMIT) + (f"   {row.short}" if not said else "") for row in rows
-            ],
-            "axisLabel": {
-                "inside": True,
-                "verticalAlign": "bottom",
-                "padding": [0, 0, 6, 0],
-                "color": text,
-                "fontSize": FONT_PX,
-            },
-            "axisLine": {"show": False},
-            "axisTick": {"show": False},
-            "z": 10,
-        },
-        "series": [points, *bars],
-    }

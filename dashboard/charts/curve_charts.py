@@ -19,10 +19,7 @@ from core.spec.knobs import Value
 from core.wire.guard import MARK
 from core.wire.units import brief, provider, span
 from dashboard.charts import (
-    FONT_PX,
     MUTED,
-    ON_DARK,
-    ON_LIGHT,
     PALETTE,
     base_figure,
     log_ticks,
@@ -33,8 +30,6 @@ from dashboard.charts import (
     transparent,
 )
 
-ECHARTS_SYMBOLS = ("emptyCircle", "emptyRect", "emptyDiamond", "emptyTriangle")
-ECHARTS_DASHES = ("solid", "dashed", "dotted")
 LOG_FROM_RATIO = 10.0  # values that span a decade are read on a logarithmic axis
 STATISTICS = {"p50_s": "p50", "p90_s": "p90", "p95_s": "p95", "p99_s": "p99", "mean_s": "mean"}
 AXIS_TITLES = {"batch_size": "Batch size (rows per run)", THREADS: "Intra-op threads"}
@@ -401,68 +396,3 @@ def _add_best(figure: go.Figure, info: CurveInfo) -> None:
         marker={"symbol": "circle-open", "size": 20, "color": PALETTE[2], "line": {"width": 3}},
         hoverinfo="skip",
     )
-
-
-def live_curve(
-    points: Sequence[Measured], *, x: str, y: str, series: str = "", dark: bool = False
-) -> dict[str, Any]:
-    """Return points of a race that runs, as an Apache ECharts figure, which moves in place at each look.
-
-    Args:
-        points: with what is known of them so far, hollow because it is not final.
-        x: the first axis of the sweep.
-        y: "throughput" or "p50_s".
-        series: the second axis; empty: there is none.
-        dark: whether the page is.
-    """
-    text = ON_DARK if dark else ON_LIGHT
-    values = list(dict.fromkeys(one.values[x] for one in points))
-    if all(isinstance(one, int) for one in values):
-        values.sort(key=lambda one: one if isinstance(one, int) else 0)
-    groups: dict[str, dict[Value | None, float]] = {}
-    for one in points:
-        found = value_of(one, y)
-        name = point_name({series: one.values[series]}) if series else STATISTICS.get(y, y)
-        groups.setdefault(name, {})
-        if found is not None:
-            groups[name][one.values[x]] = float(_four_digits(found[0]))
-    axis = {"axisLabel": {"color": text, "fontSize": FONT_PX}, "nameTextStyle": {"color": text}}
-    return {
-        "animation": False,
-        "grid": {"left": 12, "right": 24, "top": 48, "bottom": 28, "containLabel": True},
-        "legend": {"show": bool(series), "textStyle": {"color": text}, "top": 0},
-        "tooltip": {"trigger": "axis"},
-        "xAxis": {
-            "type": "category",
-            "data": [value_words(one) for one in values],
-            "name": axis_title(x),
-            "nameLocation": "middle",
-            "nameGap": 28,
-            **axis,
-        },
-        "yAxis": {
-            "type": "value",
-            "scale": True,
-            "name": "rows/s by the p50 so far" if y == "throughput" else "p50 per run so far (ms)",
-            "splitLine": {"lineStyle": {"color": transparent(MUTED, 0.25)}},
-            **axis,
-            "nameTextStyle": {"color": text, "align": "left"},
-        },
-        "series": [
-            {
-                "type": "line",
-                "name": name,
-                "data": [known.get(one) for one in values],
-                "symbol": ECHARTS_SYMBOLS[index % len(ECHARTS_SYMBOLS)],
-                "symbolSize": 9,
-                "itemStyle": {"color": PALETTE[index % len(PALETTE)]},
-                "lineStyle": {"type": ECHARTS_DASHES[index % len(ECHARTS_DASHES)], "width": 2},
-            }
-            for index, (name, known) in enumerate(groups.items())
-        ],
-    }
-
-
-def _four_digits(value: float) -> str:
-    """Four digits of a number, for a tooltip that shows what it is given."""
-    return f"{value:.4g}"

@@ -2,7 +2,7 @@
 
 As in `charts`: `*_info` is plain data, the figure only draws it; no Streamlit, no clock, no file. A gain is a
 ratio to ONNX Runtime's default, above 1 is better for every metric. Everything that was tried lives in
-`search_tried_charts.py`, what is still running in `search_live_charts.py`.
+`search_tried_charts.py`, what is still running in `live_pictures.py`.
 """
 
 from __future__ import annotations

@@ -342,7 +342,7 @@ def uploader(
             "token": TOKEN,
             "header": TOKEN_HEADER,
             "limit": most,
-            "base": _base_path(),
+            "base": base_path(),
             "wrong": wrong is not None,
         },
         on_uploaded_change=uploaded,
@@ -357,6 +357,7 @@ def refuse(key: str, error: TunerError, title: str = "Upload refused") -> None:
     st.session_state[f"{key}.error"] = {**record_from_error(error), "title": title}
 
 
-def _base_path() -> str:
+def base_path() -> str:
+    """Return the path under which this server is reached, without a slash at its end."""
     base = str(st.get_option("server.baseUrlPath")).strip("/")
     return f"/{base}" if base else ""

@@ -18,7 +18,7 @@ from core.spec.presets import PRESETS, preset
 from core.store import ModelRecord
 from core.wire.doors import libraries_folder
 from core.wire.errors import TunerError
-from dashboard import fields, format, moves, state
+from dashboard import fields, format, state
 from dashboard.widgets import chain, choice, feeding
 from dashboard.widgets import protocol as race
 from dashboard.widgets.setting import DEFAULTS, is_changed, one
@@ -239,7 +239,7 @@ def apply_preset(name: str) -> None:
             "batch_size",
             "use_io_binding",
         ):
-            moves.write(fields.key(setting.name), wanted[fields.key(setting.name)])
+            st.session_state[fields.key(setting.name)] = wanted[fields.key(setting.name)]
     for widget in [str(k) for k in st.session_state if str(k).startswith(("option.", "options."))]:
         del st.session_state[widget]
     for widget, value in wanted.items():

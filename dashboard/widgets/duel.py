@@ -5,19 +5,18 @@ The words come from `verdict` and `cells`; this module draws them. It reads the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.cold_start import break_even
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial, model_words
 from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected
-from core.show import cells, interim, verdict
+from core.show import cells, verdict
 from core.wire.errors import TunerError
 from core.wire.guard import breach
 from dashboard import charts, format, state
@@ -380,58 +379,3 @@ def field_of(trial: Trial) -> Field:
     except TunerError:
         return Field(labels={}, rows={})
     return live_text.field_of(race, state.store().trials_of(race.id))
-
-
-def live(trial_id: str, race: Mapping[str, Any], field: Field, *, margin: float, racing: bool) -> None:
-    """Draw how far a race is: latency and ratio so far with its interval, which shrinks.
-
-    Args:
-        trial_id: that runs.
-        race: `Status.live`.
-        field: who races.
-        margin: of equivalence.
-        racing: more rounds may follow.
-    """
-    st.markdown(format.plain(live_text.words(race, trial_id, field, racing=racing)))
-    found = [one for one in live_text.contrasts_of(race, trial_id) if interim.is_known(one)]
-    if not found:
-        return
-    info = compare_charts.of_one(found, field.labels, margin=margin, per_row=field.per_row, final=False)
-    _running_forest(info, key="duel.live", alt="Speed against each reference so far, with its 95 % interval")
-
-
-def live_ratio(place: DeltaGenerator, trial_id: str, race: Mapping[str, Any] | None) -> None:
-    """Draw the ratio so far against the first reference into a place of its own; nothing while there is none.
-
-    A fragment that writes beyond itself has to write in every run, hence the emptiness.
-    """
-    found = live_text.contrasts_of(race, trial_id) if race else []
-    if not found:
-        place.empty()
-        return
-    place.badge(interim.sentence(found[0]), icon=":material/timer:", color="gray")
-
-
-def glimpse(found: Sequence[Mapping[str, Any]], labels: Mapping[str, str], *, margin: float) -> None:
-    """Draw a ratio that a few rounds of one process of each showed: hollow, for it is no verdict.
-
-    Args:
-        found: contrasts as `Status.live` of a live race tells them.
-        labels: what its sides are called.
-        margin: of equivalence.
-    """
-    info = compare_charts.of_one(found, labels, margin=margin, per_row=False, final=False)
-    alt = "Speed against ONNX Runtime's default by a glimpse, with its 95 % interval"
-    _running_forest(info, key="duel.glimpse", alt=alt, hollow=True, why=plots.GLIMPSED)
-
-
-def _running_forest(
-    info: compare_charts.ForestInfo, *, key: str, alt: str, hollow: bool = False, why: str = plots.GROWING
-) -> None:
-    plots.draw_growing(
-        compare_charts.live_forest(info, dark=state.is_dark(), hollow=hollow, said=True),
-        key=key,
-        height=compare_charts.live_height(info),
-        alt=alt,
-        why=why,
-    )

@@ -10,6 +10,7 @@ import secrets
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -18,21 +19,17 @@ from streamlit.delta_generator import DeltaGenerator
 from core.evidence.measurement import Trial
 from core.run import live
 from core.run.job import Status
-from core.show import interim, settings
+from core.show import settings
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import format, state
-from dashboard.charts import glimpse_charts
-from dashboard.widgets import duel, plots, results
+from dashboard import format, live_events, state
+from dashboard.live_events import Event
+from dashboard.widgets import live_view, results
 
 # keys of the session
 ON = "tune.live"
 VISITOR, WISHED = "tune.live.visitor", "tune.live.wished"
-
-SOON_S, LATER_S = 0.15, 3.0  # between two looks: at a race, and at one that rests
-DEFAULT = "ONNX Runtime's default"
-MOVING = ("starts", "races")
 
 
 def switch() -> None:
@@ -98,9 +95,8 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
             return
         if (known := _known(record, spec)) is not None:
             _draw_known(known)
-            told = _told(_status())
-            if told.get("model") == spec.model.sha256:  # else it is of the model before
-                _draw_trail({**told, "key": spec.key()})
+            before = partial(_trail, _visitor(), spec.key(), spec.model.sha256)
+            live_view.watch(f"trail-{_visitor()}-{spec.key()}", before, key="glimpse.trail", rerun=False)
             return
         if not busy:
             try:
@@ -108,8 +104,17 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
             except TunerError as error:
                 state.report(error)
                 return
-        every_s = SOON_S if _is_moving(_status(), spec) else LATER_S
-        st.fragment(_watch, run_every=every_s)(spec, every_s, ratio)
+        follow = partial(
+            _event,
+            _visitor(),
+            spec.key(),
+            spec.protocol.margin,
+            is_default=live.is_default(spec),
+        )
+        name = f"glimpse-{_visitor()}-{spec.key()}"
+        live_view.watch(name, follow, key="glimpse.watch", rerun=False)
+    with ratio:
+        live_view.watch(name, follow, key="glimpse.watch.ratio", part="ratio", rerun=False)
 
 
 def _known(record: ModelRecord, spec: TrialSpec) -> Trial | None:
@@ -150,84 +155,24 @@ def _status() -> Status | None:
     return state.status(job) if job else None
 
 
-def _told(status: Status | None) -> Mapping[str, Any]:
-    """What the live race tells this visitor."""
+def _told(status: Status | None, visitor: str) -> Mapping[str, Any]:
+    """What the live race tells a visitor."""
     live_now = (status.live if status is not None else None) or {}
-    found: Mapping[str, Any] = live_now.get("told", {}).get(_visitor(), {})
+    found: Mapping[str, Any] = live_now.get("told", {}).get(visitor, {})
     return found
 
 
-def _is_moving(status: Status | None, spec: TrialSpec) -> bool:
-    """Whether something new may be there a moment later."""
-    if not state.is_active(status):
-        return False
-    told = _told(status)
-    return told.get("key") != spec.key() or told.get("state") in MOVING
-
-
-def _watch(spec: TrialSpec, every_s: float, ratio: DeltaGenerator) -> None:
+def _event(visitor: str, wanted: str, margin: float, *, is_default: bool) -> Event:
+    """What is shown to a visitor of the settings with the key `wanted`."""
     status = _status()
-    if (SOON_S if _is_moving(status, spec) else LATER_S) != every_s:
-        st.rerun()  # one full run changes how often to look
-    told = _told(status)
-    _draw_ratio(told if told.get("key") == spec.key() and state.is_active(status) else {}, ratio)
-    if status is None or not state.is_active(status):
-        _ended(status)
-        return
-    if live.is_default(spec) and not told.get("error"):
-        st.caption(":material/bolt: These are ONNX Runtime's defaults: nothing to compare. Move a setting.")
-    elif told.get("key") != spec.key() or not (told.get("contrasts") or told.get("error")):
-        waits = (
-            f" behind {format.plain(status.holder)}" if status.state == "WAITING" and status.holder else ""
-        )
-        st.caption(f":material/bolt: Glimpse: {'waits' if waits else 'starts'}{waits} …")
-    elif told.get("error"):
-        state.report_record(told["error"])
-    else:
-        _draw_glimpse(told, spec)
-    _draw_trail(told)
-
-
-def _ended(status: Status | None) -> None:
-    if status is not None and status.error is not None and status.state == "FAIL":
-        state.report_record(status.error)
-        return
-    st.caption(":material/bolt: Live rests: the machine is free again. Move a setting to go on.")
-
-
-def _draw_ratio(told: Mapping[str, Any], place: DeltaGenerator) -> None:
-    """Draw the ratio in the bar; a fragment that writes beyond itself has to write in every run."""
-    if not told.get("contrasts") or told.get("error"):
-        place.empty()
-        return
-    place.badge(f"glimpse: {interim.sentence(told['contrasts'][0])}", icon=":material/bolt:", color="gray")
-
-
-def _draw_glimpse(told: Mapping[str, Any], spec: TrialSpec) -> None:
-    [contrast] = told["contrasts"]
-    said = f":material/bolt: **Glimpse:** {interim.sentence(contrast, DEFAULT)}"
-    point = next((one for one in told.get("trail") or [] if one["key"] == told["key"]), None)
-    if point is not None:
-        said += f" · p50 about {format.ms(point['p50_s'])} · about {format.rate(point['rows_per_s'])}"
-    st.markdown(said)
-    if interim.is_known(contrast):
-        labels = {live.WISH: told["label"], live.DEFAULT: DEFAULT}
-        duel.glimpse([contrast], labels, margin=spec.protocol.margin)
-    launches = told.get("launches") or 0
-    if contrast["ratio"] is None:
-        st.caption(f"{launches} of {live.LEAST_LAUNCHES} launches that a first interval takes.")
-        return
-    st.caption(f"{launches} launches; outputs are not compared. **Run** confirms it.")
-
-
-def _draw_trail(told: Mapping[str, Any]) -> None:
-    points = told.get("trail") or []
-    if len(points) < 2:
-        return
-    plots.draw_growing(
-        glimpse_charts.trail(points, str(told.get("key")), dark=state.is_dark()),
-        key="glimpse.trail",
-        height=glimpse_charts.HEIGHT,
-        alt="Throughput over latency of the glimpses so far, joined in their order",
-        why="",
+    return live_events.of_glimpse(
+        status, _told(status, visitor), wanted, is_default=is_default, margin=margin
     )
+
+
+def _trail(visitor: str, wanted: str, model: str | None) -> Event:
+    """What is shown of estimates before where the settings were measured; of another model nothing."""
+    told = _told(_status(), visitor)
+    if told.get("model") != model:
+        return {"ended": True, "lines": [], "pictures": []}
+    return {"ended": True, "lines": [], "pictures": live_events.trail_of({**told, "key": wanted})}

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import streamlit as st
 
 from core.run.job import Status
-from dashboard import polling, state
-from dashboard.widgets.queue_text import progress
+from dashboard import live_events, state
+from dashboard.live_events import Event
+from dashboard.widgets import live_view
 
 
 def draw(
-    job: Status | None, page: str, *, what: str, help: str, of: str = "", poll_s: float = polling.POLL_S
+    job: Status | None,
+    page: str,
+    *,
+    what: str,
+    help: str,
+    of: str = "",
 ) -> None:
     """Draw the box of `job`, which is empty unless the job waits or runs.
 
@@ -20,27 +28,27 @@ def draw(
         what: the job, in a sentence: "this pair".
         help: what cancelling does.
         of: ends the keys, where a page has several boxes.
-        poll_s: seconds between two looks.
     """
-    active = state.is_active(job)
     end = f".{of}" if of else ""
-
-    def tick() -> None:
-        if not active or job is None:
-            return
-        now = state.status(job.id)
-        if now is None or not state.is_active(now):
-            st.rerun()
-        share, text = progress(now, what)
-        st.progress(share, text=text)
-        st.button(
-            "Cancel",
-            key=f"{page}.cancel{end}",
-            icon=":material/stop_circle:",
-            help=help,
-            on_click=state.scheduler().cancel,
-            args=(now.id,),
-        )
-
     with st.container(key=f"{page}.live{end}"):
-        st.fragment(tick, run_every=poll_s if active else None)()
+        if job is None or not state.is_active(job):
+            return
+        live_view.watch(job.id, partial(event, job.id, what), key=f"{page}.watch{end}")
+        cancel(job.id, key=f"{page}.cancel{end}", help=help)
+
+
+def event(job: str, what: str, name: str = "") -> Event:
+    """Return what is shown of a job of this server that has no numbers until its end."""
+    return live_events.of_job(state.status(job), what, name=name)
+
+
+def cancel(job: str, *, key: str, help: str, label: str = "Cancel") -> None:
+    """Draw the button that cancels a job."""
+    st.button(
+        label,
+        key=key,
+        icon=":material/stop_circle:",
+        help=help,
+        on_click=state.scheduler().cancel,
+        args=(job,),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -16,13 +17,13 @@ from core.show.sheets import things
 from core.show.table import Column, tabulate
 from core.wire.errors import TunerError
 from core.wire.provenance import thread_advice
-from dashboard import format, state
+from dashboard import format, live_events, state
 from dashboard.charts import machine_charts
-from dashboard.widgets import plots, results, tables
-from dashboard.widgets.queue_text import progress
+from dashboard.live_events import Event
+from dashboard.widgets import live_view, plots, results, tables
 
-REFRESH_S = 10.0  # other servers and the command line measure too; a look into a folder costs nothing
-OWN_REFRESH_S = 5.0  # while a job of this session runs; the page of a race looks more often itself
+REFRESH_S = 10.0  # between two questions of a browser; others measure too, and a look into a folder is cheap
+OWN_REFRESH_S = 5.0  # while a job of this session runs; the page that shows it listens
 
 
 def sidebar() -> None:
@@ -48,62 +49,27 @@ def sidebar() -> None:
 
 def queue_line() -> None:
     """Draw who measures now and who waits, on the whole machine; first what this session has started."""
-    (_often if state.is_busy() else _rarely)()
-
-
-def _queue_line() -> None:
     followed = state.own_job()
-    own = followed[0] if followed is not None else None
+    own = followed[0].id if followed is not None else ""
+    ask_s = OWN_REFRESH_S if state.is_busy() else REFRESH_S
+    show = partial(live_view.watch, f"queue-{own}", partial(_event, own), ask_s=ask_s, rerun=False)
     if followed is not None:
-        _own(*followed)
-    entries = [one for one in state.queue().entries() if own is None or not is_of(one, own)]
-    for number, entry in enumerate(entries):
-        _entry(entry, number)
-    if entries or state.is_active(own):
-        return
-    if waiting := state.scheduler().active():  # its ticket is not written yet
-        st.badge("Starting", icon=":material/hourglass_empty:", color="orange")
-        st.caption(format.plain(waiting[0].what))
-    else:
-        st.badge("Nothing is being measured", icon=":material/bedtime:", color="gray")
+        _, page, query = followed
+        show(key="queue.own")
+        st.page_link(page, label="Show it", icon=":material/arrow_forward:", query_params=query)
+    show(key="queue.others", part="more")
 
 
-_often = st.fragment(_queue_line, run_every=OWN_REFRESH_S)
-_rarely = st.fragment(_queue_line, run_every=REFRESH_S)
+def _event(own: str) -> Event:
+    """Who measures now and who waits, for whoever has started `own`; empty: nothing."""
+    mine = state.status(own) if own else None
+    entries = [one for one in state.queue().entries() if mine is None or not is_of(one, mine)]
+    return live_events.of_queue(mine, entries, state.scheduler().active())
 
 
 def is_of(entry: Entry, own: Status) -> bool:
     """Whether a line of the machine's queue is the job that this session has started."""
     return state.is_active(own) and entry.pid == os.getpid() and entry.what == own.what
-
-
-def _own(own: Status, page: str, query: dict[str, str]) -> None:
-    """What this session has started, on whichever page: how far it is, and the way to it."""
-    words, icon, color = _OWN[own.state]
-    st.badge(words, icon=icon, color=color)  # type: ignore[arg-type] # a colour of the table
-    text = f"  \n{progress(own, 'yours')[1]}" if state.is_active(own) else ""
-    st.caption(f"{format.plain(own.what)}{text}")
-    st.page_link(page, label="Show it", icon=":material/arrow_forward:", query_params=query)
-
-
-_OWN: Mapping[str, tuple[str, str, str]] = {
-    # state -> words, icon, colour
-    "WAITING": ("Yours waits", ":material/hourglass_empty:", "orange"),
-    "RUNNING": ("Yours runs", ":material/speed:", "green"),
-    "COMPLETE": ("Yours is done", ":material/check_circle:", "green"),
-    "FAIL": ("Yours failed", ":material/error:", "red"),
-    "CANCELLED": ("Yours was cancelled", ":material/cancel:", "gray"),
-}
-
-
-def _entry(entry: Entry, number: int) -> None:
-    if entry.running:
-        st.badge("Measuring", icon=":material/speed:", color="green")
-    else:
-        st.badge(f"Waiting, place {number + 1}", icon=":material/hourglass_empty:", color="orange")
-    st.caption(
-        f"{format.plain(entry.what)}  \n{format.plain(entry.owner)}, since {format.when(entry.since)[11:]}"
-    )
 
 
 # --- the Machine page ---------------------------------------------------------------------------------------

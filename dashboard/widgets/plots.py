@@ -1,4 +1,4 @@
-"""The one way in which a page draws a plot: with a title, and saved as PNG, SVG and CSV; or while it grows.
+"""The one way in which a page draws a finished plot: with a title, and saved as PNG, SVG and CSV.
 
 Plotly's own toolbar offers one format of pictures, so the buttons under a figure ask Plotly in the browser
 for either: what is saved is what is seen, with the page's colour behind it. The table is made here, when it
@@ -81,25 +81,6 @@ def draw(
                 help="Saves every point that is drawn, as a table.",
             )
     return chosen
-
-
-GROWING = "Still growing: the finished plot saves as PNG, SVG and CSV."
-GLIMPSED = "A glimpse is kept nowhere: the plot of a run saves as PNG, SVG and CSV."
-
-
-def draw_growing(option: dict[str, Any], *, key: str, height: int, alt: str, why: str = GROWING) -> None:
-    """Draw a plot of something that still moves, for Apache ECharts, and say why it cannot be saved.
-
-    Args:
-        option: what is drawn.
-        key: of the chart.
-        height: of it in pixels.
-        alt: what a screen reader says.
-        why: in a sentence; empty: another plot beside this one has said it.
-    """
-    st.echarts_chart(option, key=key, height=height, alt=alt)
-    if why:
-        st.caption(f":material/download: {why}")
 
 
 def _text(figure: go.Figure, table: Callable[[], Table] | None) -> str:

@@ -1,4 +1,4 @@
-"""Where submitted work stands, in words: in the queue of this machine, or at which step. No Streamlit."""
+"""Where submitted work stands, in words: in the queue of this machine, or at which step. Plain text."""
 
 from __future__ import annotations
 
@@ -16,22 +16,27 @@ def progress(status: Status, what: str) -> tuple[float, str]:
 def waiting_text(status: Status, what: str) -> str:
     """Who has the machine, and how many jobs are ahead of `what` ("this race"); or what it waits for then."""
     if status.stage == WAITING_QUIET:
-        return f"Waiting for the machine to be quiet: {format.plain(status.text)}"
+        return f"Waiting for the machine to be quiet: {status.text}"
     if not status.holder and status.place <= 0:
         return "Waiting for a turn on this machine"
-    who = f"{format.plain(status.holder)} has the machine" if status.holder else "The machine is taken"
+    who = f"{status.holder} has the machine" if status.holder else "The machine is taken"
     turn = f"{what} is next" if status.place <= 1 else f"{what} is number {status.place} in the queue"
     return f"{who}; {turn}. One measurement at a time keeps the numbers true."
 
 
 def step_text(status: Status) -> str:
     """The present step, how much of it is done, the time so far and the time that is left of it."""
-    parts = [format.plain(status.stage or "starting")]
+    parts = [status.stage or "starting"]
     if status.total:
         parts.append(f"{status.done:,} of {status.total:,}")
     if status.text:
-        parts.append(format.plain(status.text))
-    parts.append(f"{format.duration(status.elapsed_s)} so far")
+        parts.append(status.text)
+    parts.append(f"{whole(status.elapsed_s)} so far")
     if status.eta_s is not None:
-        parts.append(f"about {format.duration(status.eta_s)} left")
+        parts.append(f"about {whole(status.eta_s)} left")
     return " · ".join(parts)
+
+
+def whole(seconds: float) -> str:
+    """Return a duration in whole seconds, "3 s": a finer one would change with every look."""
+    return f"{seconds:.0f} s" if seconds < 60 else format.duration(seconds)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -12,21 +11,19 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected
-from core.run.job import Status
-from core.show import interim, standings, verdict
+from core.show import standings, verdict
 from core.show.sheets import races
 from core.store import PRUNED
 from core.wire.errors import TunerError
-from dashboard import charts, format, state
+from dashboard import charts, format, live_events, state
 from dashboard.charts import compare_charts, duel_charts
-from dashboard.widgets import folded, latency_plots, live_text, plots, results, tables
-from dashboard.widgets.live_text import Field
-from dashboard.widgets.queue_text import waiting_text
+from dashboard.live_events import ACTIVE, Event
+from dashboard.server import live
+from dashboard.widgets import folded, latency_plots, live_text, live_view, plots, results, tables
 
 TABLE = "compare.table"
-ACTIVE = ("WAITING", "RUNNING")
-PICTURE_PX, LIVE_PX = 420, 300  # least height of a forest, finished and running
-LIVE_MOST = 16  # a curve of more points is progress alone while it runs
+PICTURE_PX = 420  # least height of a finished forest
+Follow = Callable[[], Event]
 TRIAL_A, TRIAL_B = "a", "b"  # ?a=&b= of the page that explains a difference
 
 
@@ -38,81 +35,45 @@ def title(comparison: Comparison) -> None:
 # --- while it runs ----------------------------------------------------------------------------------------
 
 
-def live(comparison: Comparison, status: Status | None, field: Field, trials: Sequence[Trial]) -> None:
+def watch(comparison: Comparison, build: Follow, *, key: str, name: str = "") -> None:
     """Draw the running race: how far it is, every interval and p50 so far, and who has failed.
 
     Args:
         comparison: that runs.
-        status: where it stands; None: another process measures it.
-        field: who races.
-        trials: their states of now.
+        build: builds what is shown of it; from `follow`.
+        key: of the view.
+        name: of the stream; empty: the id of the race.
     """
-    if status is None:
-        st.progress(
-            0.0, text=f"Being measured by {format.plain(comparison.owner)}; shown here when it is done."
-        )
-    elif status.state == "WAITING":
-        st.progress(0.0, text=waiting_text(status, "this race"))
-    else:
-        share = min(1.0, status.done / status.total) if status.total else 0.0
-        st.progress(share, text=running_text(status))
-        _live_forest(comparison, status.live or {}, field)
-    for trial in trials:
-        if trial.state == "FAIL" and trial.error:
-            name = field.labels.get(trial.id, trial.id[:8])
-            st.caption(
-                f":material/error: **{format.plain(name)}** failed: {format.plain(trial.error['message'])} "
-                "The others go on."
-            )
+    own = state.is_active(state.status(comparison.id))
+    tick_s = live.TICK_S if own else live.ELSEWHERE_S
+    live_view.watch(name or comparison.id, build, key=key, tick_s=tick_s)
 
 
-def running_text(status: Status) -> str:
-    """Words for a race that runs: its step, rounds made and expected, time."""
-    live = status.live or {}
-    parts = [format.plain(status.stage or "starting")]
-    if status.stage == "rounds" and live.get("predicted_rounds"):
-        parts = [live_text.rounds_text(live, racing=True)]
-    elif status.total:
-        parts.append(f"{status.done:,} of {status.total:,}")
-    if status.text:
-        parts.append(format.plain(status.text))
-    parts.append(f"{format.duration(status.elapsed_s)} so far")
-    return " · ".join(parts)
+def follow(comparison: Comparison, trials: live.Seldom[list[Trial]]) -> Follow:
+    """Return what builds the event of a race that runs here or elsewhere.
+
+    Args:
+        comparison: that runs.
+        trials: reads their states.
+    """
+    field, share = live_text.field_of(comparison, trials()), margin(comparison)
+
+    def event() -> Event:
+        status = state.status(comparison.id)
+        if status is not None and state.is_active(status):
+            left = [one for one in trials() if one.state == "FAIL"]
+            failed = {one.id: one.error["message"] for one in left if one.error is not None}
+            return live_events.of_race(status, comparison, field, margin=share, failed=failed)
+        if state.store().comparison(comparison.id).state not in ACTIVE:
+            return live_events.ENDED
+        return live_events.elsewhere(f"Being measured by {comparison.owner}; shown here when it is done.")
+
+    return event
 
 
-def _live_forest(comparison: Comparison, live: Mapping[str, Any], field: Field) -> None:
-    contrasts = [one for one in live.get("contrasts") or [] if one["candidate"] != comparison.baseline]
-    against = contrasts[0]["baseline"] if contrasts else comparison.baseline
-    contrasts = [one for one in contrasts if one["baseline"] == against and interim.is_known(one)]
-    if not 0 < len(contrasts) <= LIVE_MOST:
-        return
-    named = {trial: _with_p50(name, live, trial, field) for trial, name in field.labels.items()}
-    found = [{**one, "label": named.get(one["candidate"], one.get("label"))} for one in contrasts]
-    info = compare_charts.forest_info(
-        found,
-        field.labels,
-        baseline=against,
-        margin=margin(comparison),
-        per_row=field.per_row,
-        final=False,
-    )
-    plots.draw_growing(
-        compare_charts.live_forest(info, dark=state.is_dark()),
-        key="compare.live_forest",
-        height=max(LIVE_PX, compare_charts.live_height(info)),
-        alt=f"Ratio and interval of {len(contrasts)} configurations after {live.get('rounds', 0)} rounds.",
-    )
-    unit = " per row" if field.per_row else ""
-    st.caption(
-        f"Speed{unit} against **{format.plain(named.get(against, 'the baseline'))}**; 95 % intervals "
-        "change at each interim analysis. The band holds differences that do not matter. Verdicts are given "
-        "at the end."
-    )
-
-
-def _with_p50(name: str, live: Mapping[str, Any], trial: str, field: Field) -> str:
-    text = live_text.p50_text(live, trial, field)
-    return f"{name}, p50 {text}" if text else name
+def trials_of(comparison: Comparison) -> live.Seldom[list[Trial]]:
+    """Return what reads the trials of a race from the store, every few seconds at most."""
+    return live.Seldom(lambda: state.store().trials_of(comparison.id), live.ELSEWHERE_S)
 
 
 def margin(comparison: Comparison) -> float:

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from dashboard import moves
-
 AUTO = "auto"  # the stop at which the field is empty
 FIELD_PX = 104
 
@@ -71,4 +69,4 @@ def _called(auto: str) -> Callable[[str], str]:
 
 def _slid(own: str, key: str) -> None:
     text = st.session_state[own]
-    moves.write(key, None if text == AUTO else int(text))
+    st.session_state[key] = None if text == AUTO else int(text)

@@ -22,7 +22,7 @@ def add_preset(page: Page, name: str) -> None:
 
 
 def is_running(page: Page) -> None:
-    expect(page.locator(".st-key-compare-live canvas").first).to_be_visible(timeout=JOB_MS)
+    expect(page.locator(".st-key-compare-live [data-ortune=picture]").first).to_be_visible(timeout=JOB_MS)
 
 
 def test_a_comparison_is_found_again_and_cancelled_and_a_finished_one_opens_by_its_link(
@@ -53,7 +53,7 @@ def test_a_comparison_is_found_again_and_cancelled_and_a_finished_one_opens_by_i
     visit(page, "Compare")
     is_running(page)
     button(page, "compare.cancel").click()
-    expect(page.locator(".st-key-compare-live canvas")).to_have_count(0)
+    expect(page.locator(".st-key-compare-live [data-ortune=picture]")).to_have_count(0)
     finished(page)
     stored = site.store.comparison(race)
     assert (stored.state, len(stored.contestants)) == ("CANCELLED", entries(page))

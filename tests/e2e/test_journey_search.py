@@ -37,7 +37,7 @@ def ask(page: Page) -> str:
 def test_a_search_is_cancelled_seen_by_another_resumed_and_answered(open_browser: Open, site: Site) -> None:
     page = open_browser("/search")
     study = ask(page)
-    expect(page.locator(".st-key-search-live canvas")).to_have_count(2, timeout=JOB_MS)
+    expect(page.locator(".st-key-search-live [data-ortune=picture]")).to_have_count(2, timeout=JOB_MS)
     button(page, "search.cancel").click()
     expect(button(page, "search.resume")).to_be_visible()
     assert site.store.study(study).state == "CANCELLED"

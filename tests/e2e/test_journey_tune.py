@@ -46,7 +46,7 @@ def p50(page: Page) -> str:
 
 def is_live(page: Page) -> None:
     """Wait for the box of a run that goes on: it stands there from the queue to the last round."""
-    expect(page.locator(".st-key-live").get_by_test_id("stProgress")).to_be_visible(timeout=JOB_MS)
+    expect(page.locator(".st-key-live").get_by_role("progressbar")).to_be_visible(timeout=JOB_MS)
     expect(button(page, "cancel")).to_be_visible()
 
 
@@ -65,8 +65,8 @@ def test_the_keyboard_alone_goes_from_a_live_slider_to_a_verdict_and_its_yaml(
     for wanted in ("2", "4"):
         page.keyboard.press("ArrowRight")
         expect(number(page, "batch_size")).to_have_value(wanted)
-    expect(page.locator(".st-key-glimpse-trail canvas").first).to_be_visible(timeout=JOB_MS)
-    expect(page.locator(".st-key-bar-ratio").get_by_test_id("stMarkdownContainer").first).to_be_visible()
+    expect(page.locator(".st-key-glimpse .ol-picture:not(.ol-wide)")).to_be_visible(timeout=JOB_MS)
+    expect(page.locator(".st-key-bar-ratio .ol-badge")).to_be_visible()
 
     before = named(page.url)
     page.keyboard.press("Control+Enter")

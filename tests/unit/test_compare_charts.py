@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import pytest
 
+from dashboard.charts import live_pictures
 from dashboard.charts.compare_charts import (
     BASELINE,
     REJECTED,
@@ -15,8 +15,6 @@ from dashboard.charts.compare_charts import (
     axis_title,
     forest,
     forest_info,
-    live_forest,
-    live_height,
     ratio_ticks,
 )
 from tests import builders
@@ -128,25 +126,23 @@ def test_what_was_rejected_has_no_colour_of_a_verdict() -> None:
 
 def test_the_running_forest_has_a_bar_for_each_known_interval_and_no_baseline() -> None:
     info = forest_info(FOUND, LABELS, baseline="base", margin=0.02, final=False)
-    option = live_forest(info)
-    json.dumps(option)
-    points, *bars = option["series"]
-    assert [math.exp(x) for x, _ in points["data"]] == pytest.approx([1.42, 1.003, 0.7])
-    assert [bar["data"][0][1] for bar in bars] == [0, 1]
-    assert math.exp(bars[0]["data"][0][0]) == pytest.approx(1.42 / 1.03)
-    assert math.exp(option["xAxis"]["min"]) < 0.7
-    assert not option["animation"]
+    drawn = live_pictures.forest(info, "all")
+    json.dumps(drawn)
+    assert [row["ratio"] for row in drawn["rows"]] == pytest.approx([1.42, 1.003, 0.7])
+    assert [row["low"] is not None for row in drawn["rows"]] == [True, True, False]
+    assert drawn["rows"][0]["low"] == pytest.approx(1.42 / 1.03, rel=1e-4)
+    assert drawn["x"]["range"][0] < 0.7
     few = forest_info(FOUND[:1], LABELS, baseline="base", margin=0.02, final=False)
-    assert live_height(info) > live_height(few)
+    assert drawn["height"] > live_pictures.forest(few, "one")["height"]
 
 
 def test_the_running_forest_has_the_words_and_ticks_of_the_finished_one() -> None:
     info = forest_info(FOUND, LABELS, baseline="base", margin=0.02, final=False)
-    option = live_forest(info)
-    assert option["xAxis"]["name"] == axis_title(info)
-    assert option["yAxis"]["data"][0].endswith("1.42× faster so far")
-    assert option["yAxis"]["data"][2].endswith("measuring… so far")
-    assert live_forest(info, said=True)["yAxis"]["data"][0] == LABELS["a"]
-    ticks = {one["label"]["formatter"]: one["xAxis"] for one in option["series"][0]["markLine"]["data"]}
-    assert ticks["1×"] == 0
-    assert len(option["series"][0]["markLine"]["data"]) == len(info.ticks)
+    drawn = live_pictures.forest(info, "all")
+    assert drawn["x"]["title"] == axis_title(info)
+    assert drawn["rows"][0]["label"] == LABELS["a"]
+    assert drawn["rows"][0]["short"] == "1.42× faster so far"
+    assert drawn["rows"][2]["short"] == "measuring… so far"
+    assert live_pictures.forest(info, "all", said=True)["rows"][0]["short"] == ""
+    assert (1.0, "1×") in drawn["x"]["ticks"]
+    assert len(drawn["x"]["ticks"]) == len(info.ticks)

@@ -1,15 +1,11 @@
-"""A race that runs, in words, and how often a page looks at it."""
+"""A race that runs, in words."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from core.evidence.comparison import ANCHOR_LABEL
-from core.run.job import WAITING_QUIET, Status
-from dashboard import polling
 from dashboard.widgets import live_text
 from dashboard.widgets.live_text import Field
 from tests import builders
@@ -28,7 +24,6 @@ LIVE: dict[str, Any] = {
     "contrasts": [CONTRAST],
     "p50_s": {"a": 0.000812, "b": 0.001064},
 }
-RUNNING = Status(id="x", kind="comparison", state="RUNNING", what="", stage="rounds", elapsed_s=1.0)
 
 
 def said(**changes: Any) -> list[str]:
@@ -88,30 +83,3 @@ def test_who_races_is_known_by_the_specs() -> None:
     race = builders.comparison({"a": "candidate", "b": "anchor"}, state="RUNNING")
     found = live_text.field_of(race, trials)
     assert (found.labels, found.rows) == ({"a": "A", "b": "B"}, {"a": 4, "b": None})
-
-
-# --- when to look again -------------------------------------------------------------------------------------
-
-
-def test_looks_are_quick_until_there_is_a_ratio_and_rare_from_then_on() -> None:
-    assert polling.race_s(RUNNING) == polling.FIRST_S
-    assert polling.race_s(replace(RUNNING, live=LIVE | {"contrasts": []})) == polling.FIRST_S
-    assert polling.race_s(replace(RUNNING, live=LIVE)) == polling.RACE_S
-    assert polling.FIRST_S <= 1.0 < polling.RACE_S
-
-
-@pytest.mark.parametrize(
-    "status",
-    [
-        None,
-        replace(RUNNING, state="WAITING", holder="command line of ada", place=1),
-        replace(RUNNING, state="WAITING", stage=WAITING_QUIET),
-        replace(RUNNING, elapsed_s=60.0),
-    ],
-)
-def test_a_long_wait_is_not_looked_at_all_the_time(status: Status | None) -> None:
-    assert polling.race_s(status) == polling.RACE_S
-
-
-def test_a_race_that_is_next_begins_at_once() -> None:
-    assert polling.race_s(replace(RUNNING, state="WAITING", stage="waiting")) == polling.FIRST_S

@@ -10,7 +10,7 @@ import pytest
 from core.evidence.tried import Look, Tried
 from core.evidence.verdict import Verdict
 from core.spec.question import OBJECTIVES
-from dashboard.charts import search_charts, search_live_charts, search_tried_charts
+from dashboard.charts import live_pictures, search_charts, search_tried_charts
 from tests.views.invented import confirmed_one, gain, search_answer, tried_ones
 
 
@@ -199,17 +199,19 @@ def test_points_lie_over_memory_where_it_is_known_of_all(
         {"label": label, "ratio": ratio, "memory": memory}
         for label, ratio, memory in zip(("a 1", "intra_op_num_threads 1"), (0.5, 1.2), memories, strict=True)
     ]
-    spec = search_live_charts.points_so_far(points, ANSWER["front"])
-    assert spec["xAxis"]["name"] == title
-    others, front = spec["series"]
-    assert front["data"] == [[first, 1.2]]
-    assert others["symbol"] != front["symbol"]
-    assert spec["yAxis"]["min"] <= 0.5 < 1.2 <= spec["yAxis"]["max"]
+    drawn = live_pictures.gains(points, ANSWER["front"])
+    assert drawn["x"]["title"] == title
+    others, front = drawn["series"]
+    assert [one[:2] for one in front["points"]] == [(first, 1.2)]
+    assert others["color"] != front["color"]
+    low, high = drawn["y"]["range"]
+    assert low <= 0.5 < 1.2 <= high
 
 
 def test_before_the_first_look_there_are_axes_around_the_default() -> None:
-    spec = search_live_charts.points_so_far([], [], dark=True)
-    assert [one["data"] for one in spec["series"]] == [[], []]
-    assert spec["yAxis"]["min"] < 1 < spec["yAxis"]["max"]
-    course = search_live_charts.course_so_far(ANSWER["course"])
-    assert course["series"][0]["data"] == [[3.0, 1.25], [50.0, 1.3]]
+    drawn = live_pictures.gains([], [])
+    assert [one["points"] for one in drawn["series"]] == [[], []]
+    low, high = drawn["y"]["range"]
+    assert low < 1 < high
+    course = live_pictures.course(ANSWER["course"])
+    assert course["series"][0]["points"] == [(3.0, 1.25, ""), (50.0, 1.3, "")]

@@ -24,7 +24,8 @@ def texts(at: AppTest) -> str:
     """All that is said, without the escapes of Markdown."""
     boxes = [*at.error, *at.warning, *at.info, *at.success]
     said = [*at.title, *at.header, *at.subheader, *at.markdown, *at.caption, *boxes]
-    parts = [*(str(one.value) for one in said), *(one.proto.title for one in boxes)]
+    streamed = [line for event in watched(at).values() for line in streamed_lines(event)]
+    parts = [*(str(one.value) for one in said), *(one.proto.title for one in boxes), *streamed]
     return "\n".join(parts).replace("\\", "")
 
 
@@ -89,18 +90,6 @@ def choice(at: AppTest, key: str) -> Any:
     return next(one for one in at.selectbox if str(one.key).rpartition(".")[0] == key)
 
 
-def run_late(at: AppTest, *widgets: Any) -> AppTest:
-    """Run the page as a browser asks for it that has not heard of the last run yet.
-
-    Args:
-        at: the page, after that run.
-        widgets: the state of some widgets before it, by `_widget_state`.
-    """
-    sent = at._tree.get_widget_states()
-    sent.widgets.extend(widgets)
-    return at._run(sent)
-
-
 def buttons(at: AppTest, start: str) -> list[str]:
     """Keys of the buttons that begin so."""
     return [str(one.key) for one in at.button if str(one.key).startswith(start)]
@@ -128,6 +117,26 @@ def offers(at: AppTest) -> list[Any]:
 
 def figure(at: AppTest, index: int = 0) -> dict[str, Any]:
     return dict(json.loads(at.get("plotly_chart")[index].proto.spec))
+
+
+def watched(at: AppTest) -> dict[str, dict[str, Any]]:
+    """What the page shows of jobs that run, by the keys of the views; see `dashboard.live_events.Event`."""
+    found = [one for one in at.get("bidi_component") if one.proto.component_name == "ortune_live"]
+    return {str(one.key): json.loads(one.proto.json)["event"] for one in found}
+
+
+def streamed_lines(event: dict[str, Any]) -> list[str]:
+    """The texts of an event, each with its symbol as Streamlit writes one."""
+    marked = [
+        f":material/{one['icon']}: {one['text']}" if one.get("icon") else str(one["text"])
+        for one in [*event.get("lines", []), *event.get("more", [])]
+    ]
+    return [*(str(event[name]) for name in ("text", "caption") if event.get(name)), *marked]
+
+
+def followed(at: AppTest, key: str) -> dict[str, Any]:
+    """What the view of this key shows; nothing where there is none."""
+    return watched(at).get(key, {})
 
 
 def status(job: str = "job", **changes: Any) -> Status:

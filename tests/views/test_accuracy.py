@@ -30,7 +30,7 @@ from dashboard.views.accuracy import threshold as accuracy_threshold
 from dashboard.widgets import dataset
 from tests import tiny_models
 from tests.reading import numbers, tells
-from tests.views.page import Add, Jobs, Open, click, icons, lines, metrics, offers, table, texts
+from tests.views.page import Add, Jobs, Open, click, followed, icons, lines, metrics, offers, table, texts
 from tests.views.page import status as running
 
 EVALUATED_S = 180
@@ -400,7 +400,7 @@ def test_progress_is_shown_and_can_be_cancelled(
     at = open_page("accuracy", model=mlp)
     at.session_state["accuracy.job"] = "job"
     form(at, "path").set_value(data.path).run()
-    assert "32 of 100" in str(at.get("progress")[0].proto.text)
+    assert "32 of 100" in followed(at, "accuracy.watch")["text"]
     assert at.button(key="accuracy.run").disabled
     click(at, "accuracy.cancel")
     assert cancelled == ["job"]

@@ -28,7 +28,7 @@ from tests import builders, tiny_models
 from tests.reading import numbers, tells
 from tests.views import invented, page
 from tests.views.invented import Racer
-from tests.views.page import Add, Jobs, Open, buttons, click, icons, lines, opened, status, texts
+from tests.views.page import Add, Jobs, Open, buttons, click, followed, icons, lines, opened, status, texts
 
 EDGE = PRESETS["edge"][0]
 DETAILS, PAST = "compare.details", "compare.past.box"  # closed groups
@@ -440,7 +440,7 @@ def test_a_finished_race_goes_on_as_another_one_in_the_address(
     at = click(open_page("compare", comparison=race.id), "compare.go_on")
     assert asked == [race.id]
     assert at.query_params["comparison"] != race.id
-    assert at.get("progress")
+    assert followed(at, "compare.watch")
     assert buttons(at, "compare.go_on") == []  # it runs
     exact, _ = put(mlp, machine)
     state.store().update_comparison(exact.id, protocol={**exact.protocol, "runs": 100})
@@ -600,10 +600,13 @@ def test_a_running_race_shows_every_interval_and_can_be_cancelled(
     }
     cancelled = jobs(status(race.id, stage="rounds", done=7, total=40, elapsed_s=4.0, live=live))
     at = open_page("compare", comparison=race.id)
-    assert numbers(at.get("progress")[0].proto.text)[:4] == [2, 7, 40, 4.0]
-    (chart,) = at.get("echarts_chart")
-    assert tells(chart.proto.spec, "intra_op_num_threads 1", "2.000 ms")
-    assert Verdict.FASTER.word in chart.proto.spec
+    shown = followed(at, "compare.watch")
+    assert numbers(shown["text"])[:4] == [2, 7, 40, 4.0]
+    (picture,) = shown["pictures"]
+    first = picture["rows"][0]
+    assert tells(first["label"], "intra_op_num_threads 1", "2.000 ms")
+    assert Verdict.FASTER.word in first["short"]
+    assert (first["ratio"], first["low"], first["high"]) == (1.2, 1.1, 1.3)
     assert lines(at, ANCHOR_LABEL, "2.400 ms")
     assert at.button(key="compare.run").disabled
     click(at, "compare.cancel")
@@ -616,8 +619,9 @@ def test_a_waiting_race_says_its_place(
     race, _ = running(mlp, machine)
     jobs(status(race.id, state="WAITING", place=1, holder="dashboard of ann: race"))
     at = open_page("compare", comparison=race.id)
-    assert tells(at.get("progress")[0].proto.text, "ann")
-    assert numbers(at.get("progress")[0].proto.text) == []  # nobody is before it
+    said = followed(at, "compare.watch")["text"]
+    assert tells(said, "ann")
+    assert numbers(said) == []  # nobody is before it
 
 
 def test_a_race_of_another_process_is_shown_without_a_cancel(
@@ -625,7 +629,7 @@ def test_a_race_of_another_process_is_shown_without_a_cancel(
 ) -> None:
     race, _ = running(mlp, machine, owner="command line of bob")
     at = open_page("compare", comparison=race.id)
-    assert tells(at.get("progress")[0].proto.text, "bob")
+    assert tells(followed(at, "compare.watch")["text"], "bob")
     assert buttons(at, "compare.cancel") == []
 
 

@@ -28,7 +28,7 @@ from tests import builders, tiny_models
 from tests.reading import numbers, tells
 from tests.views import invented
 from tests.views.invented import Racer
-from tests.views.page import Add, Jobs, Open, figure, icons, lines, status, texts
+from tests.views.page import Add, Jobs, Open, figure, followed, icons, lines, status, texts
 
 CPU = "CPUExecutionProvider"
 BOTH = point_name({axes.THREADS: 2, axes.BATCH: 16})
@@ -354,7 +354,7 @@ def test_a_finished_sweep_goes_on_under_its_name(
     at.button(key="curves.go_on").click().run()
     assert asked == [race.id]
     assert at.query_params["study"] == race.study
-    assert at.get("progress")
+    assert followed(at, "curves.watch")
     assert [one.key for one in at.button if one.key == "curves.go_on"] == []
 
 
@@ -449,8 +449,9 @@ def test_a_running_sweep_shows_all_points_together_and_can_be_cancelled(
     live = {"rounds": 9, "predicted_rounds": 40, "elapsed_s": 3.0, "contrasts": contrasts}
     cancelled = jobs(status(race.id, stage="rounds", done=9, total=40, live=live))
     at = open_race(open_page, mlp, race)
-    assert numbers(at.get("progress")[0].proto.text)[:2] == [9, 40]
-    assert "batch 2" in at.get("echarts_chart")[0].proto.spec
+    shown = followed(at, "curves.watch")
+    assert numbers(shown["text"])[:2] == [9, 40]
+    assert tells(str(shown["pictures"]), "batch 2")
     assert at.button(key="curves.run").disabled
     assert "hourglass_top" in icons(at)
     at.button(key="curves.cancel").click().run()
@@ -463,7 +464,7 @@ def test_a_waiting_sweep_says_who_has_the_machine(
     race, _ = running_race(mlp, machine, "WAITING")
     jobs(status(race.id, state="WAITING", place=2, holder="bob: measure"))
     at = open_race(open_page, mlp, race)
-    text = at.get("progress")[0].proto.text.replace("\\", "")
+    text = followed(at, "curves.watch")["text"].replace("\\", "")
     assert tells(text, "bob: measure")
     assert numbers(text) == [2]
 
@@ -638,5 +639,6 @@ def test_a_running_sweep_draws_its_points_so_far(
     )
     at = open_race(open_page, mlp, race)
     assert lines(at, "1 of 2")
-    (drawn,) = [json.loads(one.proto.spec) for one in at.get("echarts_chart")][:1]
-    assert drawn["series"][0]["data"] == [None, 2.0]
+    latency, throughput = followed(at, "curves.watch")["pictures"]
+    assert [one["points"] for one in latency["series"]] == [[[1.0, 2.0, ""]]]
+    assert [one["points"] for one in throughput["series"]] == [[[1.0, 1000.0, ""]]]

@@ -20,7 +20,19 @@ from dashboard.charts import machine_charts
 from tests import builders
 from tests.reading import numbers, tells
 from tests.views import invented
-from tests.views.page import Jobs, Open, click, facts, icons, lines, status, table, texts
+from tests.views.page import (
+    Jobs,
+    Open,
+    click,
+    facts,
+    followed,
+    icons,
+    lines,
+    status,
+    streamed_lines,
+    table,
+    texts,
+)
 
 
 def self_test(**changes: Any) -> dict[str, Any]:
@@ -173,7 +185,7 @@ def test_self_tests_of_another_machine_are_not_shown(open_page: Open) -> None:
 def test_a_running_self_test_is_found_again_by_every_session(open_page: Open, jobs: Jobs) -> None:
     cancelled = jobs(status(kind="self-test", stage="self-test", done=12, total=48, elapsed_s=2.0))
     at = open_page("machine")
-    assert [12, 48, 2.0] in [numbers(one.proto.text) for one in at.get("progress")]
+    assert [12, 48, 2.0] in [numbers(followed(at, "machine.watch")["text"])]
     assert at.button(key="machine.test").disabled
     click(at, "machine.cancel")
     assert cancelled == ["job"]
@@ -181,7 +193,7 @@ def test_a_running_self_test_is_found_again_by_every_session(open_page: Open, jo
 
 def test_a_waiting_self_test_says_who_has_the_machine(open_page: Open, jobs: Jobs) -> None:
     jobs(status(kind="self-test", state="WAITING", place=2, holder="command line of ada: measure vit"))
-    said = " ".join(one.proto.text for one in open_page("machine").get("progress"))
+    said = followed(open_page("machine"), "machine.watch")["text"]
     assert "ada" in said
     assert numbers(said) == [2]
 
@@ -274,7 +286,9 @@ def test_the_two_kinds_differ_by_more_than_colour() -> None:
 
 
 def sidebar(at: AppTest) -> str:
-    return "\n".join(str(one.value) for one in [*at.sidebar.markdown, *at.sidebar.caption])
+    """What this session has started, and then the others."""
+    own, others = followed(at, "queue.own"), followed(at, "queue.others")
+    return "\n".join(streamed_lines({"lines": own.get("lines", []), "more": others["more"]}))
 
 
 def test_the_sidebar_follows_what_this_session_has_started_on_every_page(open_page: Open, jobs: Jobs) -> None:
@@ -284,13 +298,13 @@ def test_the_sidebar_follows_what_this_session_has_started_on_every_page(open_pa
     at.session_state[state.OWN] = {"id": "job", "page": "views/tune/page.py", "query": {"trial": "job"}}
     at.run()
     assert not at.exception
-    assert ":green-badge[:material/speed:" in sidebar(at)
+    assert ":material/speed:" in sidebar(at)
     assert job.what in sidebar(at)
     assert any(numbers(line)[:2] == [3, 9] for line in sidebar(at).splitlines())
     assert "bedtime" not in sidebar(at)
     jobs(replace(job, state="COMPLETE"))
     at.run()
-    assert ":green-badge[:material/check_circle:" in sidebar(at)
+    assert ":material/check_circle:" in sidebar(at)
     assert "bedtime" in sidebar(at)
 
 

@@ -20,7 +20,7 @@ from dashboard.widgets import feeding
 from tests import tiny_models
 from tests.reading import numbers, tells
 from tests.views import invented
-from tests.views.page import Add, Open, choice, facts, icons, keys, lines, texts
+from tests.views.page import Add, Open, choice, facts, followed, icons, keys, lines, texts
 
 
 def library(at: AppTest) -> Any:
@@ -338,7 +338,7 @@ def test_the_form_asks_for_what_it_shows(
     assert (plan["dynamic_batch"], plan["pretrained"]) == (False, False)
     assert Path(plan["output"]).name == "mobilenet_v2.onnx"
     assert at.button(key="export.form.start").disabled
-    assert at.progress[0].value == 50
+    assert followed(at, "export.watch")["share"] == 0.5
 
 
 def test_a_running_export_can_be_cancelled(
@@ -353,7 +353,7 @@ def test_a_running_export_can_be_cancelled(
     assert cancelled == ["job1"]
     stand(monkeypatch, state="CANCELLED")
     at.run()
-    assert not at.progress
+    assert not followed(at, "export.watch")
     assert not at.error
 
 
@@ -388,7 +388,7 @@ def test_an_export_outlives_the_tab_that_started_it(
     stand(monkeypatch)
     at.button(key="export.form.start").click().run()
     other = open_page("models")
-    assert other.progress
+    assert followed(other, "export.watch")
     output = tiny_models.mlp(Path(jobs[0][1]["output"]))
     stand(monkeypatch, state="COMPLETE", result=reply(output, weights="pretrained"))
     other.run()
@@ -445,7 +445,7 @@ def test_a_real_export_ends_in_the_library(open_page: Open, home: Path) -> None:
     at.selectbox(key="export.form.name").set_value("squeezenet1_1")
     at.toggle(key="export.form.pretrained").set_value(False).run()
     at.button(key="export.form.start").click().run()
-    assert at.progress
+    assert followed(at, "export.watch")
     assert state.scheduler().join(280)
     at.run()
     assert not at.exception

@@ -286,6 +286,18 @@ def test_a_token_that_nobody_gave_is_no_presentation(open_page: Open, mlp: objec
     assert state.FOLLOWING not in at.session_state
 
 
+def test_followers_are_told_that_a_measurement_began_and_ended() -> None:
+    found = following.Presentations()
+    token = found.begin("one")
+    versions = []
+    for measuring in (False, True, True, False):
+        found.tell(token, "tune", {}, {}, measuring=measuring)
+        place = found.find(token)
+        assert place is not None
+        versions.append(place.version)
+    assert versions[0] < versions[1] == versions[2] < versions[3]
+
+
 def test_the_oldest_presentation_makes_room() -> None:
     found = following.Presentations()
     tokens = [found.begin("") for _ in range(following.MOST + 1)]

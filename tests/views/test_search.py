@@ -24,10 +24,10 @@ from core.spec.strict_yaml import load_strict
 from core.spec.targets import target_from_dict
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import BudgetError, SpecError
-from dashboard import contestants, fields, format, state
+from dashboard import contestants, fields, format, live_events, state
 from dashboard.views.compare import entry_list
 from dashboard.views.scorecard import targets
-from dashboard.views.search import form, handing, live
+from dashboard.views.search import form, handing
 from dashboard.widgets.protocol import DEFAULT_MINUTES
 from tests import tiny_models
 from tests.reading import numbers, tells
@@ -40,6 +40,7 @@ from tests.views.page import (
     choice,
     click,
     figure,
+    followed,
     icons,
     keys,
     lines,
@@ -345,6 +346,7 @@ def test_a_running_search_shows_the_best_so_far_and_can_be_cancelled(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
     study = put(mlp, machine, "", state="RUNNING")
+    state.store().put_study(study, process=state.scheduler()._process)  # one that lives
     cancelled = jobs(
         status(study.id, kind="search", stage="rounds", done=2, total=5, elapsed_s=12.0, live=live_state())
     )
@@ -352,7 +354,7 @@ def test_a_running_search_shows_the_best_so_far_and_can_be_cancelled(
     assert lines(at, "1.25×", "[1.20, 1.30]")
     assert lines(at, "intra_op_num_threads 1 · ")
     assert lines(at, "3 ", "5 of 8")
-    assert len(at.get("echarts_chart")) == 2
+    assert len(followed(at, "search.watch")["pictures"]) == 2
     assert at.button(key=RUN).disabled
     assert at.query_params["study"] == study.id
     click(at, "search.cancel")
@@ -366,7 +368,7 @@ def test_a_search_that_waits_says_for_whom(
     waiting = status(study.id, kind="search", state="WAITING", holder="somebody: a race", place=1)
     jobs(waiting)
     at = open_page("search", model=mlp, study=study.id)
-    doing = live.progress(waiting, 0.0)[1]
+    doing = live_events.search_progress(waiting, 0.0)[1]
     assert tells(doing, "somebody", "race")
     assert numbers(doing) == []  # nobody is before it
     assert lines(at, question_from_dict(study.question).words)
@@ -391,15 +393,15 @@ def test_the_time_that_is_left(left_s: float, left: list[float]) -> None:
     running = status(
         stage="rounds", done=2, total=5, elapsed_s=12.0, live=live_state(ends_at=1000.0 + left_s)
     )
-    share, text = live.progress(running, 1000.0)
+    share, text = live_events.search_progress(running, 1000.0)
     assert tells(text, live_state()["doing"][1:])
     assert numbers(text) == [6, 2, 5, 12, *left]
     assert share == pytest.approx(0.5 if left_s > 0 else 1.0)
 
 
 def test_before_the_first_look_nothing_is_best() -> None:
-    assert live.best_words(live_state(best=None)) != live.best_words(live_state())
-    assert numbers(live.best_words(live_state(best=None))[0]) == []
+    assert live_events.best_words(live_state(best=None)) != live_events.best_words(live_state())
+    assert numbers(live_events.best_words(live_state(best=None))[0]) == []
 
 
 # --- answers ------------------------------------------------------------------------------------------------

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-import streamlit as st
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
@@ -34,7 +30,7 @@ from core.wire.doors import LIBRARIES_VARIABLE
 from core.wire.errors import SpecError, record_from_error
 from core.wire.guard import ADVICE, MARK
 from core.worker.session.ort_errors import provider_error
-from dashboard import address, fields, format, polling, state
+from dashboard import fields, format, state
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
 from tests.views import invented
@@ -45,12 +41,11 @@ from tests.views.page import (
     buttons,
     card,
     cards,
-    choice,
     click,
+    followed,
     icons,
     keys,
     lines,
-    run_late,
     status,
     table,
     texts,
@@ -498,9 +493,10 @@ def test_the_run_in_progress_shows_stage_share_eta_and_cancel(
     facts: dict[str, Any] = {"done": 25, "total": 100, "elapsed_s": 1.0, "eta_s": 3.0}
     cancelled = jobs(status(trial.id, stage="timed runs", **facts))
     at = open_page(trial=trial.id)  # a reload is a new session with the same address
-    assert at.progress[0].value == 25
-    assert tells(at.progress[0].text, "timed")
-    assert numbers(at.progress[0].text) == [25, 100, 1.0, 3.0]
+    shown = followed(at, "tune.watch")
+    assert (shown["share"], shown["state"], shown["ended"]) == (0.25, "measuring", False)
+    assert tells(shown["text"], "timed")
+    assert numbers(shown["text"]) == [25, 100, 1, 3]
     assert buttons(at, "run") == []  # Cancel stands in its place, here and at the foot of a narrow screen
     assert buttons(at, "cancel") == ["cancel", "cancel.foot"]
     click(at, "cancel")
@@ -514,7 +510,7 @@ def test_a_running_duel_shows_its_interval_before_the_verdict(
     state.store().update_trial(duel.trial.id, state="RUNNING")
     so_far = {"ratio": 1.31, "ratio_low": 1.1, "ratio_high": 1.56, "verdict": "FASTER", "label": "candidate"}
     anchor = next(one.trial for one in duel.comparison.contestants if one.role == "anchor")
-    live = {
+    known = {
         "rounds": 9,
         "predicted_rounds": 32,
         "generation": 3,
@@ -525,40 +521,19 @@ def test_a_running_duel_shows_its_interval_before_the_verdict(
         ],
         "p50_s": {duel.trial.id: 0.000812, duel.baseline.id: 0.00106, anchor: 0.0011},
     }
-    jobs(status(duel.trial.id, stage="rounds", done=9, total=32, live=live))
+    jobs(status(duel.trial.id, stage="rounds", done=9, total=32, live=known))
     at = open_page(model=mlp, trial=duel.trial.id)
-    [said] = lines(at, "0.8120 ms")
+    shown = followed(at, "tune.watch")
+    [said] = [one["text"] for one in shown["lines"]]
     assert tells(said, "0.8120 ms", "1.060 ms", Verdict.FASTER.word)
     assert numbers(said) == [3, 9, 32, 0.812, 1.06, 1.3, 95, 1.1, 1.6]
-    assert "7.7" not in texts(at)
-    assert numbers(at.progress[0].text) == [0.0], "the line below counts the rounds"
-    spec = json.loads(at.get("echarts_chart")[0].proto.spec)
-    assert len(spec["yAxis"]["data"]) == 1, "the sentence above says its ratio"
-    assert len(at.get("echarts_chart")) == 1
+    assert "7.7" not in str(shown)
+    assert numbers(shown["text"]) == [0.0], "the line below counts the rounds"
+    [picture] = shown["pictures"]
+    [row] = picture["rows"]
+    assert (row["ratio"], row["low"], row["high"], row["short"]) == (1.31, 1.1, 1.56, "")
+    assert followed(at, "tune.watch.ratio") == shown, "the bar of the page shows the same stream"
     assert not at.header
-
-
-def test_the_first_looks_are_quick_and_those_after_a_ratio_rare(
-    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    duel = put_duel(mlp)
-    state.store().update_trial(duel.trial.id, state="RUNNING")
-    so_far = {"ratio": 1.31, "ratio_low": 1.28, "ratio_high": 1.34, "verdict": "FASTER"}
-    ratio = {**so_far, "candidate": duel.trial.id, "baseline": duel.baseline.id}
-    loading = status(duel.trial.id, stage="load")
-    racing = replace(loading, stage="rounds", live={"rounds": 1, "contrasts": [ratio]})
-    asked: list[float | None] = []
-
-    def fragment(func: Callable[..., None], *, run_every: float | None = None) -> Callable[..., None]:
-        asked.append(run_every)
-        return func
-
-    monkeypatch.setattr(st, "fragment", fragment)
-    for now in (loading, racing):
-        monkeypatch.setattr(state.scheduler(), "status", lambda _, now=now: now)
-        at = open_page(model=mlp, trial=duel.trial.id)
-    assert asked == [polling.FIRST_S, polling.RACE_S]
-    assert lines(at, "1.31×", Verdict.FASTER.word, ANCHOR_LABEL, "[1.28, 1.34]")
 
 
 def test_a_queued_run_says_who_has_the_machine_and_its_place(
@@ -567,18 +542,19 @@ def test_a_queued_run_says_who_has_the_machine_and_its_place(
     trial = put_complete(mlp, state="WAITING")
     holder = "command line of ada: measure vit"
     jobs(status(trial.id, state="WAITING", place=2, holder=holder))
-    said = open_page(model=mlp, trial=trial.id).progress[0].text.replace("\\", "")
-    assert tells(said, holder)
-    assert numbers(said) == [2]
+    shown = followed(open_page(model=mlp, trial=trial.id), "tune.watch")
+    assert shown["state"] == "waiting"
+    assert tells(shown["text"], holder)
+    assert numbers(shown["text"]) == [2]
 
 
 def test_a_run_of_another_process_is_followed_through_the_store(open_page: Open, mlp: ModelRecord) -> None:
     trial = put_complete(mlp, state="RUNNING", owner="command line of ada")
     at = open_page(model=mlp, trial=trial.id)
-    assert tells(at.progress[0].text, trial.owner)
+    assert tells(followed(at, "tune.watch")["text"], trial.owner)
     state.store().update_trial(trial.id, state="COMPLETE")
     at.run()
-    assert not at.progress
+    assert not followed(at, "tune.watch")
     assert "p50_s" in cards(at)
 
 
@@ -730,48 +706,9 @@ def test_a_finished_race_goes_on_as_another_one_that_the_page_follows(
     [(comparison, wait_quiet_s, more)] = continued
     assert (comparison, wait_quiet_s) == (duel.comparison.id, 0.0)
     assert at.query_params["trial"] == more.trial.id
-    assert at.progress
+    assert followed(at, "tune.watch")
     assert buttons(at, "tune.go_on") == []
     assert buttons(at, "run") == []
-
-
-def test_what_the_browser_asked_for_before_it_knew_the_new_address_does_not_bring_the_old_result_back(
-    open_page: Open,
-    mlp: ModelRecord,
-    continued: list[tuple[str, float, invented.Duel]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = put_duel(mlp).trial
-    at = open_page(model=mlp, trial=before.id)
-    at.button(key="tune.go_on").click().run()
-    [(_, _, more)] = continued
-    for _ in range(2):
-        at.query_params["trial"] = before.id  # sent before the answer to the press had arrived
-        at.run()
-        assert at.query_params["trial"] == more.trial.id
-        assert at.progress
-    later = SimpleNamespace(monotonic=lambda: time.monotonic() + address.LATE_S)
-    monkeypatch.setattr(address, "time", later)
-    at.query_params["trial"] = before.id  # the browser's way back
-    at.run()
-    assert at.query_params["trial"] == before.id
-    assert not at.progress
-
-
-def test_what_the_browser_sent_before_it_knew_the_new_result_does_not_choose_the_old_one(
-    open_page: Open, mlp: ModelRecord, continued: list[tuple[str, float, invented.Duel]]
-) -> None:
-    before, other = put_duel(mlp).trial, put_duel(mlp, latency_s=0.001).trial
-    at = open_page(model=mlp, trial=before.id)
-    assert choice(at, "tune.earlier").value == before.id
-    late = choice(at, "tune.earlier")._widget_state
-    at.button(key="tune.go_on").click().run()
-    [(_, _, more)] = continued
-    run_late(at, late)
-    assert at.query_params["trial"] == more.trial.id
-    assert at.progress
-    choice(at, "tune.earlier").set_value(other.id).run()  # by hand
-    assert at.query_params["trial"] == other.id
 
 
 def test_what_cannot_go_on_is_said(

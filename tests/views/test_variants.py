@@ -33,7 +33,7 @@ from tests.builders import node, passes, side
 from tests.reading import numbers, tells
 from tests.unit.test_node_savings import error, reply
 from tests.views import invented
-from tests.views.page import Add, Jobs, Open, click, icons, lines, texts
+from tests.views.page import Add, Jobs, Open, click, followed, icons, lines, texts
 from tests.views.page import status as running
 
 GOOD: dict[str, Any] = {
@@ -245,8 +245,8 @@ def test_a_running_job_is_found_again_shows_progress_and_can_be_cancelled(
     cancelled = jobs(status())
     at = open_page("variants", model=mlp)
     assert at.button(key="variants.make").disabled
-    assert numbers(at.get("progress")[0].proto.text)[:2] == [3, 10]
-    assert tells(at.get("progress")[0].proto.text, "calibrate")
+    assert numbers(followed(at, "variants.watch.make")["text"])[:2] == [3, 10]
+    assert tells(followed(at, "variants.watch.make")["text"], "calibrate")
     click(at, "variants.cancel.make")
     assert cancelled == ["job"]
 

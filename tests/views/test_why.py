@@ -23,7 +23,7 @@ from tests import builders, tiny_models
 from tests.builders import fused, node, passes, side, unfused
 from tests.reading import numbers, tells
 from tests.views import invented
-from tests.views.page import Add, Jobs, Open, icons, lines, texts
+from tests.views.page import Add, Jobs, Open, followed, icons, lines, texts
 from tests.views.page import status as running
 
 US = builders.US
@@ -383,7 +383,7 @@ def test_a_running_explanation_is_found_again_shows_progress_and_can_be_cancelle
     cancelled = jobs(status(duel))
     at = open_why(open_page, mlp, duel)
     assert at.button(key="why.run").disabled
-    assert numbers(at.get("progress")[0].proto.text)[:2] == [3, 10]
+    assert numbers(followed(at, "why.watch")["text"])[:2] == [3, 10]
     at.button(key="why.cancel").click().run()
     assert cancelled == ["job"]
 

@@ -18,11 +18,10 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import address, contestants, format, state
 from dashboard.contestants import Entry
+from dashboard.live_events import ACTIVE
 from dashboard.views.compare import adders, elsewhere, entry_list, listed
-from dashboard.widgets import controls, drawer, frame, going_on, live_text, race_results, report
-from dashboard.widgets.live_text import Field
+from dashboard.widgets import controls, drawer, frame, going_on, race_results, report
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
-from dashboard.widgets.race_results import ACTIVE
 
 COMPARISON_PARAM = "comparison"  # ?comparison=<id>
 TRIALS_PARAM = "trials"  # ?trials=<id>,<id>
@@ -320,8 +319,7 @@ def _result(shown: Comparison | None, trials: Sequence[Trial]) -> None:
         return
     with st.container(key="compare.race", gap="xsmall"):
         if shown.state in ACTIVE:
-            again_s = state.look_s(state.status(shown.id))
-            st.fragment(_live, run_every=again_s)(shown, live_text.field_of(shown, trials), again_s)
+            _live(shown)
         else:
             race_results.finished(shown, {trial.id: trial for trial in trials})
 
@@ -373,14 +371,11 @@ def _retake(shown: Comparison) -> None:
         state.keep_error(error)
 
 
-def _live(race: Comparison, field: Field, again_s: float) -> None:
-    status = state.status(race.id)
-    ended = not state.is_active(status) and state.store().comparison(race.id).state not in ACTIVE
-    if ended or state.look_s(status) != again_s:
-        st.rerun()  # one full run draws the result and ends the polling, or changes how often to look
+def _live(race: Comparison) -> None:
     with st.container(key="compare.live", gap="xsmall"):
         race_results.title(race)
-        race_results.live(race, status, field, state.store().trials_of(race.id))
+        follow = race_results.follow(race, race_results.trials_of(race))
+        race_results.watch(race, follow, key="compare.watch")
 
 
 page()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,14 +23,13 @@ from core.show.words import counted
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import address, fields, format, state
-from dashboard.charts import curve_charts
+from dashboard import address, fields, format, live_events, state
 from dashboard.charts.curve_charts import Ghost
+from dashboard.live_events import Event
 from dashboard.views.curves import results as curve_results
 from dashboard.views.curves import varied
 from dashboard.views.curves.shown import ACTIVE, Shown
-from dashboard.widgets import controls, earlier, frame, going_on, live_text, plots, race_results, report
-from dashboard.widgets.live_text import Field
+from dashboard.widgets import controls, earlier, frame, going_on, job_box, race_results, report
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
 AGAIN = "curves.again"
@@ -343,61 +343,38 @@ def _follow(more: Comparison) -> None:
 def _live(
     race: Comparison | None, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[Axis]
 ) -> None:
-    """The running race, polled; one full run draws all points when it ends."""
+    """Draw the running race; one full run draws all points when it ends."""
     with st.container(key="curves.live"):
-        if race is not None and race.state in ACTIVE:
-            again_s = state.look_s(state.status(race.id))
-            trials = state.store().trials_of(race.id)
-            field = live_text.field_of(race, trials)
-            st.fragment(_tick, run_every=again_s)(race, field, points, rows, axes, again_s)
-
-
-def _tick(
-    race: Comparison,
-    field: Field,
-    points: Sequence[Point],
-    rows: Sequence[Measured],
-    axes: Sequence[Axis],
-    again_s: float,
-) -> None:
-    status = state.status(race.id)
-    ended = not state.is_active(status) and state.store().comparison(race.id).state not in ACTIVE
-    if ended or state.look_s(status) != again_s:
-        st.rerun()
-    trials = state.store().trials_of(race.id)
-    race_results.live(race, status, field, trials)
-    if status is not None:
-        found = sweep.so_far(points, trials, status.live or {})
-        shown = [old if old.latency else new for old, new in zip(rows, found, strict=True)]  # old: reused
-        _live_points(shown, axes)
-        st.button(
-            "Cancel",
-            key="curves.cancel",
-            icon=":material/stop:",
-            on_click=state.scheduler().cancel,
-            args=(race.id,),
-            help="Ends the race of all points; the rounds until then are kept, and drawn as cancelled.",
-        )
-
-
-def _live_points(rows: Sequence[Measured], axes: Sequence[Axis]) -> None:
-    """What each point shows so far."""
-    known = sum(row.latency is not None for row in rows)
-    if not known:
-        return
-    series = axes[1].name if len(axes) > 1 else ""
-    st.caption(
-        f"{known} of {len(rows)} points so far, by their typical run. Their intervals, and which is best, "
-        "are given at the end."
-    )
-    for column, y in zip(st.columns(2), ("p50_s", "throughput"), strict=True):
-        with column:
-            plots.draw_growing(
-                curve_charts.live_curve(rows, x=axes[0].name, y=y, series=series, dark=state.is_dark()),
-                key=f"curves.live.{y}",
-                height=280,
-                alt=f"{'Throughput' if y == 'throughput' else 'p50'} of {known} points so far.",
+        if race is None or race.state not in ACTIVE:
+            return
+        follow = _follow_points(race, points, rows, [axis.name for axis in axes])
+        asked = repr([axes, [one.values for one in points], [one.trial for one in rows]])  # by this browser
+        name = f"curves-{race.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+        race_results.watch(race, follow, key="curves.watch", name=name)
+        if state.status(race.id) is not None:
+            job_box.cancel(
+                race.id,
+                key="curves.cancel",
+                help="Ends the race of all points; the rounds until then are kept, and drawn as cancelled.",
             )
+
+
+def _follow_points(
+    race: Comparison, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[str]
+) -> race_results.Follow:
+    """Return what builds the event of a sweep: that of its race, and what each point shows so far."""
+    trials = race_results.trials_of(race)
+    follow = race_results.follow(race, trials)
+
+    def event() -> Event:
+        shown, status = follow(), state.status(race.id)
+        if status is None or shown.get("ended"):
+            return shown
+        found = sweep.so_far(points, trials(), status.live or {})
+        merged = [old if old.latency else new for old, new in zip(rows, found, strict=True)]  # old: reused
+        return live_events.add_points(shown, merged, axes)
+
+    return event
 
 
 page()

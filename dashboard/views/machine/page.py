@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -14,8 +15,7 @@ from core.run import kinds
 from core.run.job import Status
 from core.wire.errors import StoreError, TunerError
 from dashboard import state
-from dashboard.widgets import frame, machine_line, peaks
-from dashboard.widgets.queue_text import progress
+from dashboard.widgets import frame, job_box, live_view, machine_line, peaks
 
 OWN = "machine.self_test"  # id of the self-test that this session started, until its end was shown
 KIND = "self-test"
@@ -95,7 +95,7 @@ def _check(action: DeltaGenerator, running: Status | None) -> None:
 def _quiet(fingerprint: str, running: Status | None) -> Mapping[str, Any] | None:
     """Draw the answer of the newest check, and all of them over time; return the newest."""
     if running is not None:
-        st.fragment(_live, run_every=state.look_s(None))(running.id)
+        _live(running.id)
     else:
         _report_end()
     try:
@@ -129,20 +129,9 @@ def test() -> None:
 
 
 def _live(job: str) -> None:
-    status = state.status(job)
-    if status is None or not state.is_active(status):
-        st.rerun()  # one full run draws the answer and ends the polling
     with st.container(border=True, key="machine.live"):
-        share, text = progress(status, "this test")
-        st.progress(share, text=text)
-        st.button(
-            "Cancel",
-            key="machine.cancel",
-            icon=":material/stop_circle:",
-            on_click=state.scheduler().cancel,
-            args=(job,),
-            help="Ends its processes; nothing is kept.",
-        )
+        live_view.watch(job, partial(job_box.event, job, "this test"), key="machine.watch")
+        job_box.cancel(job, key="machine.cancel", help="Ends its processes; nothing is kept.")
 
 
 def _report_end() -> None:

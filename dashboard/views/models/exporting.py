@@ -6,6 +6,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,10 @@ from core.store import ModelRecord, home, library
 from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
 from core.wire.errors import ModelError, TunerError, error_from_record
 from core.wire.guard import MARK, TOLERANCES
-from dashboard import format, polling, state
+from dashboard import format, state
 from dashboard.folders import allowed_path
 from dashboard.server import upload
-from dashboard.widgets import tables
-from dashboard.widgets.queue_text import progress
+from dashboard.widgets import job_box, live_view, tables
 
 PLACE = "export"  # where errors of exports are shown: under the ways to start one
 PT2_PATH = "export.pt2"  # path of the .pt2 file, typed or uploaded
@@ -240,24 +240,16 @@ def watch() -> None:
     state.show_kept_error(PLACE, "Nothing was exported")
     running = [job for job in state.exports() if state.is_active(state.status(job))]
     if running:
-        st.fragment(_live, run_every=polling.POLL_S)(running[0])
+        _live(running[0])
 
 
 def _live(job: str) -> None:
     status = state.status(job)
-    if status is None or not state.is_active(status):
-        st.rerun()
-        return
+    name = status.what if status is not None else ""
     with st.container(border=True, key="export.live"):
-        share, text = progress(status, "this export")
-        st.progress(share, text=f"{format.plain(status.what)}: {text}")
-        st.button(
-            "Cancel the export",
-            key="export.cancel",
-            icon=":material/stop_circle:",
-            on_click=state.scheduler().cancel,
-            args=(job,),
-            help="Stops the worker; nothing is kept.",
+        live_view.watch(job, partial(job_box.event, job, "this export", name), key="export.watch")
+        job_box.cancel(
+            job, key="export.cancel", help="Stops the worker; nothing is kept.", label="Cancel the export"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -14,10 +15,11 @@ from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.store.imported import Imported
 from core.wire.errors import TunerError
-from dashboard import address, fields, format, polling, state
-from dashboard.widgets import bringing, choice, controls, frame, profile_results
+from dashboard import address, fields, format, live_events, state
+from dashboard.live_events import Event
+from dashboard.server import live
+from dashboard.widgets import bringing, choice, controls, frame, job_box, live_view, profile_results
 from dashboard.widgets.profile_results import IMPORTED
-from dashboard.widgets.queue_text import progress
 
 SHOWN = "profile.shown"  # id of the profile that is shown
 LINKED = "profile.linked"  # the ?trial= that was followed
@@ -329,27 +331,24 @@ def _profile_label(trial: Trial) -> str:
 
 
 def _live(shown: Trial | None) -> None:
-    active = shown is not None and shown.state in ACTIVE
-
-    def tick() -> None:
-        if not active or shown is None:
-            return
-        status = state.status(shown.id)
-        if not state.is_active(status) and state.store().trial(shown.id).state not in ACTIVE:
-            st.rerun()
-        elsewhere = 0.0, "Being profiled by another process of this machine; shown here when it is done."
-        share, text = elsewhere if status is None else progress(status, "this profile")
-        st.progress(share, text=text)
-        st.button(
-            "Cancel",
-            key="profile.cancel",
-            icon=":material/stop:",
-            on_click=state.scheduler().cancel,
-            args=(shown.id,),
-        )
-
     with st.container(key="profile.live"):
-        st.fragment(tick, run_every=polling.POLL_S if active else None)()
+        if shown is None or shown.state not in ACTIVE:
+            return
+        tick_s = live.TICK_S if state.is_active(state.status(shown.id)) else live.ELSEWHERE_S
+        live_view.watch(shown.id, partial(_event, shown.id), key="profile.watch", tick_s=tick_s)
+        job_box.cancel(shown.id, key="profile.cancel", help="Ends its worker; nothing is kept.")
+
+
+def _event(trial_id: str) -> Event:
+    """What is shown of a profile that runs; of one of another process the store knows only the end."""
+    status = state.status(trial_id)
+    if state.is_active(status):
+        return live_events.of_job(status, "this profile")
+    if state.store().trial(trial_id).state not in ACTIVE:
+        return live_events.ENDED
+    return live_events.elsewhere(
+        "Being profiled by another process of this machine; shown here when it is done."
+    )
 
 
 # --- the result ---------------------------------------------------------------------------------------

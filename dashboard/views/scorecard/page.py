@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -18,13 +19,13 @@ from core.spec.datasets import DatasetSpec
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import address, contestants, format, state
+from dashboard import address, contestants, format, live_events, state
+from dashboard.live_events import Event
 from dashboard.views.scorecard import form
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
-from dashboard.widgets import controls, dataset, earlier, frame, report
+from dashboard.widgets import controls, dataset, earlier, frame, live_view, report
 from dashboard.widgets.protocol import wait_quiet_s
-from dashboard.widgets.queue_text import progress
 
 # keys of the session
 LINKED = "scorecard.linked"  # the ?trial= that was followed
@@ -272,27 +273,29 @@ def _jobs() -> list[Status]:
 
 
 def _live(active: Sequence[Status]) -> None:
-    def tick() -> None:
+    with st.container(key="scorecard.live"):
         if not active:
             return
-        now = [one for one in _jobs() if state.is_active(one)]
-        if len(now) != len(active):
-            st.rerun()  # one more is done: the whole page shows what it found
-        running = now[0]
-        share, step = progress(running, "this one")
-        left = f" · {len(now) - 1} more to do" if len(now) > 1 else ""
-        st.progress(share, text=f"{format.plain(running.what)}: {step}{left}")
+        ids = [one.id for one in active]
+        name = f"scorecard-{ids[0]}-{len(ids)}"
+        live_view.watch(name, partial(_event, ids), key="scorecard.watch")
         st.button(
             "Cancel",
             key="scorecard.cancel",
             icon=":material/stop_circle:",
             on_click=_cancel,
-            args=([one.id for one in now],),
+            args=(ids,),
             help="Ends all that this page has started. What is measured is kept.",
         )
 
-    with st.container(key="scorecard.live"):
-        st.fragment(tick, run_every=state.look_s(None) if active else None)()
+
+def _event(jobs: Sequence[str]) -> Event:
+    """What is shown of several jobs, of which the first runs; when one more is done, the page shows it."""
+    now = [one for job in jobs if (one := state.status(job)) is not None and state.is_active(one)]
+    if len(now) != len(jobs):
+        return live_events.ENDED
+    left = f" · {len(now) - 1} more to do" if len(now) > 1 else ""
+    return live_events.of_job(now[0], "this one", name=now[0].what, more=left)
 
 
 def _cancel(jobs: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from core.spec.space import Space
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import TunerError
 from dashboard import address, format, state
+from dashboard.live_events import ACTIVE
 from dashboard.views.search import answer, asking, form, handing, listed, live, preview
 from dashboard.views.search.form import Asked
 from dashboard.widgets import controls, drawer, frame
@@ -36,7 +37,7 @@ def page() -> None:
     model = state.current_model()
     if model is not None and (record is None or state.left_behind(SHOWN_OF, model)):
         record = _newest(model)
-    running = record is not None and record.state in live.ACTIVE
+    running = record is not None and record.state in ACTIVE
     bar = frame.bar("Search")
     with bar.model:
         model = controls.model_picker()
@@ -95,7 +96,7 @@ def show(study: str | None) -> None:
 def _newest(model: ModelRecord) -> StudyRecord | None:
     """The search of a model that runs, wherever it was asked for, else its newest; the form stays."""
     found = listed.of_model(model)
-    newest = next((one for one in found if one.state in live.ACTIVE), next(iter(found), None))
+    newest = next((one for one in found if one.state in ACTIVE), next(iter(found), None))
     show(newest.id if newest is not None else None)
     if newest is not None:
         st.session_state[APPLIED], st.session_state[SHOWN_OF] = newest.id, model.content_sha256
@@ -231,7 +232,7 @@ def _further(record: StudyRecord | None) -> None:
     """What can be done with the search that is shown."""
     if record is None:
         return
-    if record.state in live.ACTIVE:
+    if record.state in ACTIVE:
         live.cancel(record)
     else:
         answer.actions(record, partial(go_on, record.id), _delete)
@@ -241,7 +242,7 @@ def _result(model: ModelRecord | None, record: StudyRecord | None) -> None:
     if record is None:
         if model is not None:
             _empty(model)
-    elif record.state in live.ACTIVE:
+    elif record.state in ACTIVE:
         live.watch(record)
     else:
         answer.draw(record, partial(go_on, record.id), _offer_quiet)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -20,7 +19,9 @@ from core.spec import TrialSpec
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import format, state
+from dashboard import format, live_events, state
+from dashboard.live_events import Event
+from dashboard.server import live
 from dashboard.widgets import (
     adding,
     chain,
@@ -31,17 +32,16 @@ from dashboard.widgets import (
     frame,
     glimpse,
     going_on,
+    live_view,
     report,
     results,
     tables,
 )
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
-from dashboard.widgets.queue_text import progress, step_text
 
 PLOT_PX = 440  # the runs of both sides, which the verdict rests on, as large as the screen allows
 DRAWER = "tune.drawer"  # whether a narrow screen shows the settings
-RACING = "rounds"  # stage of a race in which its interval still shrinks
 
 
 def page() -> None:
@@ -311,31 +311,25 @@ def _empty(record: ModelRecord | None) -> None:
 
 
 def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
-    """Draw what stays while a trial runs, and the box that follows it."""
+    """Draw what stays while a trial runs, and the box that follows it, in the bar as well."""
     results.header(trial, live=True)
-    again_s = state.look_s(state.status(trial.id))
-    st.fragment(_live, run_every=again_s)(trial, duel.field_of(trial), _margin(trial), again_s, ratio)
-
-
-def _live(trial: Trial, field: Field, margin: float, again_s: float, ratio: DeltaGenerator) -> None:
-    status = state.status(trial.id)
-    ended = not state.is_active(status) and not _is_active(state.store().trial(trial.id))
-    if ended or state.look_s(status) != again_s:
-        st.rerun()  # one full run draws the result and ends the polling, or changes how often to look
-    duel.live_ratio(ratio, trial.id, status.live if status is not None else None)
+    follow = partial(_event, trial.id, duel.field_of(trial), _margin(trial))
+    tick_s = live.TICK_S if state.is_active(state.status(trial.id)) else live.ELSEWHERE_S
     with st.container(border=True, key="live"):
-        if status is None:
-            st.progress(
-                0.0, text=f"Being measured by {format.plain(trial.owner)}; shown here when it is done."
-            )
-            return
-        share, text = progress(status, "this one")
-        racing = status.stage == RACING
-        if racing and status.live:
-            text = step_text(replace(status, total=0))  # the line below counts the rounds
-        st.progress(share, text=text)
-        if status.live:
-            duel.live(trial.id, status.live, field, margin=margin, racing=racing)
+        live_view.watch(trial.id, follow, key="tune.watch", tick_s=tick_s)
+    with ratio:
+        live_view.watch(trial.id, follow, key="tune.watch.ratio", part="ratio", tick_s=tick_s, rerun=False)
+
+
+def _event(trial_id: str, field: Field, margin: float) -> Event:
+    """What is shown of a trial that runs; of one of another process the store knows only the end."""
+    status = state.status(trial_id)
+    if status is not None and state.is_active(status):
+        return live_events.of_trial(status, field, margin)
+    trial = state.store().trial(trial_id)
+    if not _is_active(trial):
+        return live_events.ENDED
+    return live_events.elsewhere(f"Being measured by {trial.owner}; shown here when it is done.")
 
 
 def _is_active(trial: Trial) -> bool:

@@ -381,9 +381,7 @@ def _live(of: Pair, job: Status | None) -> None:
         st.info("This was cancelled; nothing was kept.", icon=":material/cancel:")
     elif job is not None and job.error is not None:
         state.report_record(job.error)
-    job_box.draw(
-        job, "why", what="this pair", help="Ends its worker; nothing is kept.", poll_s=state.look_s(None)
-    )
+    job_box.draw(job, "why", what="this pair", help="Ends its worker; nothing is kept.")
 
 
 def _remarks(of: Pair) -> None:

@@ -1,0 +1,152 @@
+"""What it costs to look: `python benchmarks/watching.py [--seconds 20]`.
+
+A real dashboard and real browser windows, on this machine, which should do nothing else. Counted is the CPU
+time of the server's process and of the browser's processes, as a share of one core, over windows of so many
+seconds: Tune at rest; a comparison that runs while nobody looks, while one window shows it, and while five
+do; and Live switched on, its slider untouched. Processes that measure do not count, and of the server during
+the comparison only what it takes more than while nobody looks: the comparison itself takes the rest.
+
+Targets: ≤ 1 % at rest, ≤ 4 % watched, ≤ 2 % with Live untouched, and five windows ≤ 3 % more on the server
+than one. Exit code 1: one of them was not met; 3: the comparison ended before the windows did.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+# The scripts' own folder must not be searched: one of them has the name of a module of the standard library.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import psutil  # noqa: E402
+from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
+
+from benchmarks import experiment as lab  # noqa: E402
+from benchmarks.waiting import asked, earlier_trial, opened  # noqa: E402
+from tests.e2e.conftest import ARGUMENTS, _executable, named, set_number  # noqa: E402
+from tests.serving import serving  # noqa: E402
+
+AT_REST, WATCHED, LIVE, FIVE = 1.0, 4.0, 2.0, 3.0  # percent of a core
+SETTLE_S = 6.0  # a page that was just drawn still fetches its plots
+ESTIMATES_S = 12.0  # Live shows its first estimates meanwhile
+VIEWERS = 5
+NEAR = ("--dynamic-block-base", "4")  # so close to the default that the comparison goes on for its whole time
+PUBLISH = 2  # place of the effort that ends late
+
+
+def seconds_of(processes: Iterable[psutil.Process]) -> float:
+    """CPU time of processes so far; of those that are gone, nothing."""
+    total = 0.0
+    for one in processes:
+        try:
+            times = one.cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def browsers() -> list[psutil.Process]:
+    """The processes of the browser that this script has started."""
+    return [one for one in psutil.Process().children(recursive=True) if "chrom" in one.name()]
+
+
+def shares(server: psutil.Process, window_s: float) -> tuple[float, float]:
+    """Percent of a core that the server and the browser take over a window."""
+    seen = browsers()
+    began = time.monotonic()
+    before = seconds_of([server]), seconds_of(seen)
+    time.sleep(window_s)
+    took = time.monotonic() - began
+    return 100 * (seconds_of([server]) - before[0]) / took, 100 * (seconds_of(seen) - before[1]) / took
+
+
+def begun(page: Page, budget_s: float) -> str:
+    """Press Run for a comparison that goes on for so long; the id of its trial."""
+    page.locator(".st-key-protocol-precision").get_by_role("radio").nth(PUBLISH).click()
+    page.wait_for_timeout(1500)
+    set_number(page, "budget_s", round(budget_s))
+    before = page.url
+    page.locator(".st-key-run button").first.click()
+    page.wait_for_function("before => location.href !== before", **asked(before))
+    page.locator(".st-key-live .ol-picture").wait_for(timeout=60_000)  # from here on it only races
+    return str(named(page.url)["trial"][0])
+
+
+def watched(
+    browser: Browser, url: str, server: psutil.Process, first: Page, window_s: float
+) -> dict[str, float]:
+    """A comparison that nobody, one and five windows look at."""
+    trial = begun(first, budget_s=4 * window_s + 12 * SETTLE_S)
+    first.goto("about:blank")
+    time.sleep(SETTLE_S)
+    alone, _ = shares(server, window_s)
+    first.goto(f"{url}/?trial={trial}")
+    first.locator(".st-key-live .ol-picture").wait_for()
+    time.sleep(SETTLE_S)
+    one, drawing = shares(server, window_s)
+    pages = [opened(browser, url, trial) for _ in range(VIEWERS - 1)]
+    time.sleep(SETTLE_S)
+    five, _ = shares(server, window_s)
+    if not first.locator(".st-key-live").count():
+        raise SystemExit(3)
+    for page in pages:
+        page.close()
+    first.locator(".st-key-cancel button").click()
+    return {"alone": alone, "watched": one - alone + drawing, "drawing": drawing, "five": five - one}
+
+
+def live_untouched(page: Page, server: psutil.Process, window_s: float) -> tuple[float, float]:
+    """Live on, and its first estimates shown: what follows."""
+    page.locator(".st-key-tune-live label").first.click()
+    page.locator(".st-key-glimpse").wait_for()
+    time.sleep(ESTIMATES_S)
+    return shares(server, window_s)
+
+
+def told(what: str, server: float, browser: float | None, goal: float) -> bool:
+    """Print a row; whether its target is met."""
+    whole = server + (browser or 0.0)
+    beside = "" if browser is None else f" (server {server:.1f} %, browser {browser:.1f} %)"
+    lab.row(what, "a machine that does nothing else", f"{whole:.1f} % of a core{beside}", f"≤ {goal:g} %")
+    return whole <= goal
+
+
+def main() -> int:
+    """Measure each of them once."""
+    parser = lab.options(__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each window")
+    given = parser.parse_args()
+    lab.head(lab.this_machine())
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        home = Path(folder)
+        trial = earlier_trial("sample_models/digits_cnn.onnx", home, settings=NEAR)
+        with serving(home) as (url, process):
+            server = psutil.Process(process.pid)
+            browser = playwright.chromium.launch(executable_path=_executable(), args=list(ARGUMENTS))
+            page = opened(browser, url, trial)
+            time.sleep(SETTLE_S)
+            met = [told("Tune at rest", *shares(server, given.seconds), AT_REST)]
+            found = watched(browser, url, server, page, given.seconds)
+            base = f"the comparison itself takes {found['alone']:.1f} % on the server"
+            met.append(
+                told(
+                    f"a comparison that is watched; {base}",
+                    found["watched"] - found["drawing"],
+                    found["drawing"],
+                    WATCHED,
+                )
+            )
+            met.append(told("five windows instead of one, server only", found["five"], None, FIVE))
+            page.goto(f"{url}/?trial={trial}")
+            time.sleep(SETTLE_S)
+            met.append(told("Live on and untouched", *live_untouched(page, server, given.seconds), LIVE))
+            browser.close()
+    return 0 if all(met) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

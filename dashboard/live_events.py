@@ -1,0 +1,399 @@
+"""What a page shows of a job while it runs, as one small event: text, progress, intervals so far. Pure.
+
+The server builds an event at most a few times a second, and sends it to all browsers that look on
+(`server.live`); the browser draws it in place (`widgets.live_view`). No Streamlit, no clock, no store here.
+Texts are plain: only code spans in backticks are marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypedDict
+
+from core.evidence.comparison import Comparison
+from core.evidence.tried import best_told
+from core.process.machine_queue import Entry
+from core.run import live
+from core.run.job import Status
+from core.run.sweep import Measured
+from core.show import interim
+from core.spec.space import changes_words
+from dashboard import format
+from dashboard.charts import compare_charts, live_pictures
+from dashboard.charts.live_pictures import Picture
+from dashboard.widgets import live_text
+from dashboard.widgets.live_text import Field
+from dashboard.widgets.queue_text import progress, step_text, waiting_text, whole
+
+ACTIVE = ("WAITING", "RUNNING")
+RACING = "rounds"  # stage of a race in which its intervals still shrink
+LIVE_MOST = 16  # a curve of more points is progress alone while it runs
+
+
+class Line(TypedDict, total=False):
+    """One line of text."""
+
+    text: str
+    icon: str  # name of a Material symbol
+    color: str  # of a badge: "green", "orange", "gray" or "red"; empty: it is no badge
+    strong: bool
+    small: bool
+
+
+class Event(TypedDict, total=False):
+    """What is shown now, as a whole: whoever gets one needs none of those before."""
+
+    ended: bool  # nothing follows: the page draws the result
+    state: Literal["waiting", "measuring", "ended"]
+    share: float | None  # of the progress bar; None: there is no bar
+    text: str  # under the bar
+    lines: list[Line]  # what is known so far
+    ratio: str  # the ratio so far, for the bar of the page
+    more: list[Line]  # for a second place
+    caption: str  # above the pictures
+    pictures: list[Picture]
+
+
+ENDED: Event = {"ended": True, "state": "ended"}
+
+
+def of_job(status: Status | None, what: str, *, name: str = "", more: str = "") -> Event:
+    """Return the event of a job that has no numbers until its end.
+
+    Args:
+        status: where it stands; None: it is known no more.
+        what: the job, in a sentence: "this pair".
+        name: what stands before its step; empty: nothing.
+        more: what stands after it.
+    """
+    if status is None or status.state not in ACTIVE:
+        return ENDED
+    share, text = progress(status, what)
+    return _shown(status, share, f"{name}: {text}{more}" if name else f"{text}{more}")
+
+
+def elsewhere(text: str) -> Event:
+    """Return the event of a job that another process does, of which only the end will be known."""
+    return {"ended": False, "state": "measuring", "share": 0.0, "text": text}
+
+
+def of_trial(status: Status, field: Field, margin: float) -> Event:
+    """Return the event of a trial that races: its latency, and its ratio to each reference so far.
+
+    Args:
+        status: where it stands.
+        field: who races.
+        margin: of equivalence.
+    """
+    share, text = progress(status, "this one")
+    so_far, racing = status.live, status.stage == RACING
+    if racing and so_far:
+        text = step_text(replace(status, total=0))  # the line below counts the rounds
+    event = _shown(status, share, text)
+    if so_far:
+        found = live_text.contrasts_of(so_far, status.id)
+        event["lines"] = [{"text": live_text.words(so_far, status.id, field, racing=racing)}]
+        event["ratio"] = interim.sentence(found[0]) if found else ""
+        event["pictures"] = _intervals(found, field.labels, margin, per_row=field.per_row)
+    return event
+
+
+def _intervals(
+    found: Sequence[Mapping[str, Any]],
+    labels: Mapping[str, str],
+    margin: float,
+    *,
+    per_row: bool,
+    hollow: bool = False,
+) -> list[Picture]:
+    known = [one for one in found if interim.is_known(one)]
+    if not known:
+        return []
+    info = compare_charts.of_one(known, labels, margin=margin, per_row=per_row, final=False)
+    alt = "; ".join(interim.sentence(one, labels.get(one["baseline"], "the baseline")) for one in known)
+    return [live_pictures.forest(info, f"Speed with its 95 % interval: {alt}", hollow=hollow, said=True)]
+
+
+def of_race(
+    status: Status, comparison: Comparison, field: Field, *, margin: float, failed: Mapping[str, str]
+) -> Event:
+    """Return the event of a race: every interval and p50 so far, and who has failed.
+
+    Args:
+        status: where it stands.
+        comparison: that runs.
+        field: who races.
+        margin: of equivalence.
+        failed: trial -> why it left.
+    """
+    if status.state == "WAITING":
+        event = _shown(status, 0.0, waiting_text(status, "this race"))
+    else:
+        share = min(1.0, status.done / status.total) if status.total else 0.0
+        event = _shown(status, share, running_text(status))
+        _add_forest(event, comparison, status.live or {}, field, margin)
+    event["lines"] = [
+        {
+            "icon": "error",
+            "text": f"{field.labels.get(trial, trial[:8])} failed: {why} The others go on.",
+        }
+        for trial, why in failed.items()
+    ]
+    return event
+
+
+def running_text(status: Status) -> str:
+    """Words for a race that runs: its step, rounds made and expected, time."""
+    so_far = status.live or {}
+    if status.stage == RACING and so_far.get("predicted_rounds"):
+        text = live_text.rounds_text(so_far, racing=True)
+        return step_text(replace(status, stage=text, total=0, eta_s=None))
+    return step_text(replace(status, eta_s=None))
+
+
+def _add_forest(
+    event: Event, comparison: Comparison, so_far: Mapping[str, Any], field: Field, margin: float
+) -> None:
+    contrasts = [one for one in so_far.get("contrasts") or [] if one["candidate"] != comparison.baseline]
+    against = contrasts[0]["baseline"] if contrasts else comparison.baseline
+    contrasts = [one for one in contrasts if one["baseline"] == against and interim.is_known(one)]
+    if not 0 < len(contrasts) <= LIVE_MOST:
+        return
+    named = {trial: _with_p50(name, so_far, trial, field) for trial, name in field.labels.items()}
+    found = [{**one, "label": named.get(one["candidate"], one.get("label"))} for one in contrasts]
+    info = compare_charts.forest_info(
+        found, field.labels, baseline=against, margin=margin, per_row=field.per_row, final=False
+    )
+    unit = " per row" if field.per_row else ""
+    event["caption"] = (
+        f"Speed{unit} against {named.get(against, 'the baseline')}; 95 % intervals change at each interim "
+        "analysis. The band holds differences that do not matter. Verdicts are given at the end."
+    )
+    alt = f"Ratio and interval of {len(contrasts)} configurations after {so_far.get('rounds', 0)} rounds"
+    event["pictures"] = [live_pictures.forest(info, alt)]
+
+
+def _with_p50(name: str, so_far: Mapping[str, Any], trial: str, field: Field) -> str:
+    text = live_text.p50_text(so_far, trial, field)
+    return f"{name} · p50 {text}" if text else name
+
+
+def add_points(event: Event, points: Sequence[Measured], axes: Sequence[str]) -> Event:
+    """Add what each point of a sweep shows so far to the event of its race.
+
+    Args:
+        event: of the race.
+        points: of the sweep, with what is known of them.
+        axes: names of its one or two axes.
+    """
+    known = sum(one.latency is not None for one in points)
+    if not known:
+        return event
+    said: Line = {
+        "small": True,
+        "text": f"{known} of {len(points)} points so far, by their typical run. Their intervals, and which "
+        "is best, are given at the end.",
+    }
+    series = axes[1] if len(axes) > 1 else ""
+    curves = [live_pictures.curve(points, x=axes[0], y=y, series=series) for y in ("p50_s", "throughput")]
+    return {
+        **event,
+        "lines": [*event.get("lines", []), said],
+        "pictures": [*event.get("pictures", []), *curves],
+    }
+
+
+# --- a search -----------------------------------------------------------------------------------------------
+
+
+def of_search(status: Status, now: float) -> Event:
+    """Return the event of a search: the best so far, what was tried, the time that is left.
+
+    Args:
+        status: where it stands.
+        now: seconds since the epoch.
+    """
+    share, text = search_progress(status, now)
+    event = _shown(status, share, text)
+    if so_far := status.live:
+        short, rest = best_words(so_far)
+        event["lines"] = [
+            {"text": short, "strong": True},
+            {"text": rest, "small": True},
+            {"text": f"{tried_words(so_far)} · dotted: ONNX Runtime's default", "small": True},
+        ]
+        event["pictures"] = [
+            live_pictures.gains(so_far["points"], so_far["front"]),
+            live_pictures.course(so_far["course"]),
+        ]
+    return event
+
+
+def search_progress(status: Status, now: float) -> tuple[float, str]:
+    """Share of the time that is over, and what is done, in words; `now` in seconds since the epoch."""
+    if status.state == "WAITING":
+        return 0.0, waiting_text(status, "this search")
+    so_far = status.live
+    if so_far is None:
+        return 0.0, f"Starts · {whole(status.elapsed_s)} so far"
+    left_s = max(0.0, so_far["ends_at"] - now)
+    step = status.stage
+    if status.total:
+        step += f" {status.done:,} of {status.total:,}"
+    doing = str(so_far["doing"] or "plans")
+    ends = f"at most {whole(left_s)} left" if left_s else "the time is over; the last race ends"
+    parts = [doing[:1].upper() + doing[1:], step, f"{whole(status.elapsed_s)} so far", ends]
+    share = 1 - left_s / so_far["budget_s"] if so_far["budget_s"] else 0.0
+    return min(1.0, max(0.0, share)), " · ".join(part for part in parts if part)
+
+
+def best_words(so_far: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the best so far and what it rests on; nothing of it is final."""
+    best = so_far["best"]
+    if best is None:
+        return "Nothing tried yet", "The first looks show what a configuration costs."
+    return f"Best so far {best_told(best)}", f"{changes_words(best['changes'])} · final only at the end"
+
+
+def tried_words(so_far: Mapping[str, Any]) -> str:
+    """Return how many were tried and how many are still to try."""
+    tried, distinct = so_far["tried"], so_far["distinct"]
+    return f"{tried:,} tried · {max(0, distinct - tried):,} of {distinct:,} not tried"
+
+
+# --- the machine's queue ------------------------------------------------------------------------------------
+
+_OWN: Mapping[str, Line] = {
+    "WAITING": {"text": "Yours waits", "icon": "hourglass_empty", "color": "orange"},
+    "RUNNING": {"text": "Yours runs", "icon": "speed", "color": "green"},
+    "COMPLETE": {"text": "Yours is done", "icon": "check_circle", "color": "green"},
+    "FAIL": {"text": "Yours failed", "icon": "error", "color": "red"},
+    "CANCELLED": {"text": "Yours was cancelled", "icon": "cancel", "color": "gray"},
+}
+
+
+def of_queue(own: Status | None, entries: Sequence[Entry], starting: Sequence[Status]) -> Event:
+    """Return the event of the whole machine: what this visitor started, and in `more` who else measures.
+
+    Args:
+        own: where the visitor's job stands; None: there is none.
+        entries: of the machine's queue, without the visitor's.
+        starting: jobs of this server, whose ticket may not be written yet.
+    """
+    lines: list[Line] = []
+    active = own is not None and own.state in ACTIVE
+    if own is not None:
+        step = [{"text": progress(own, "yours")[1], "small": True}] if active else []
+        lines = [_OWN[own.state], {"text": own.what, "small": True}, *step]  # type: ignore[list-item]
+    more = [line for number, entry in enumerate(entries) for line in _entry(entry, number)]
+    if not more and not active:
+        more = _idle(starting)
+    return {"ended": False, "state": "waiting", "lines": lines, "more": more}
+
+
+def _entry(entry: Entry, number: int) -> list[Line]:
+    badge: Line = {"text": f"Waiting, place {number + 1}", "icon": "hourglass_empty", "color": "orange"}
+    if entry.running:
+        badge = {"text": "Measuring", "icon": "speed", "color": "green"}
+    return [
+        badge,
+        {"text": entry.what, "small": True},
+        {"text": f"{entry.owner}, since {format.when(entry.since)[11:]}", "small": True},
+    ]
+
+
+def _idle(starting: Sequence[Status]) -> list[Line]:
+    if not starting:
+        return [{"text": "Nothing is being measured", "icon": "bedtime", "color": "gray"}]
+    return [
+        {"text": "Starting", "icon": "hourglass_empty", "color": "orange"},
+        {"text": starting[0].what, "small": True},
+    ]
+
+
+# --- estimates ----------------------------------------------------------------------------------------------
+
+DEFAULT = "ONNX Runtime's default"
+
+
+def of_glimpse(
+    status: Status | None, told: Mapping[str, Any], wanted: str, *, is_default: bool, margin: float
+) -> Event:
+    """Return the event of an estimate of the settings as they stand, and of those before.
+
+    Args:
+        status: of the live race; None: there is none.
+        told: what it tells this visitor.
+        wanted: key of the settings.
+        is_default: they are ONNX Runtime's own, with which every estimate compares.
+        margin: of equivalence.
+    """
+    if status is None or status.state not in ACTIVE:
+        return _rests(status)
+    event: Event = {"ended": False, "state": "measuring", "pictures": []}
+    is_known = told.get("key") == wanted
+    error, contrasts = told.get("error"), told.get("contrasts")
+    if is_default and not error:
+        event["lines"] = [
+            _bolt("These are ONNX Runtime's defaults: nothing to compare. Move a setting.", small=True)
+        ]
+    elif not is_known or not (contrasts or error):
+        behind = f" behind {status.holder}" if status.state == "WAITING" and status.holder else ""
+        event["state"] = "waiting"
+        event["lines"] = [_bolt(f"Glimpse: {'waits' if behind else 'starts'}{behind} …", small=True)]
+    elif error:
+        event["lines"] = [_failure(error)]
+    else:
+        _add_glimpse(event, told, margin)
+    if is_known and contrasts and not error:
+        event["ratio"] = f"glimpse: {interim.sentence(contrasts[0])}"
+    event["pictures"] = [*event["pictures"], *trail_of(told)]
+    return event
+
+
+def _rests(status: Status | None) -> Event:
+    """The race has ended: whoever moves a setting begins another."""
+    line = _bolt("Live rests: the machine is free again. Move a setting to go on.", small=True)
+    if status is not None and status.error is not None and status.state == "FAIL":
+        line = _failure(status.error)
+    return {"ended": True, "state": "ended", "lines": [line], "ratio": "", "pictures": []}
+
+
+def _bolt(text: str, **how: bool) -> Line:
+    return {"icon": "bolt", "text": text, **how}  # type: ignore[typeddict-item] # keys of a line
+
+
+def _failure(error: Mapping[str, Any]) -> Line:
+    return {"icon": "error", "text": " ".join(str(error.get(one) or "") for one in ("message", "hint"))}
+
+
+def _add_glimpse(event: Event, told: Mapping[str, Any], margin: float) -> None:
+    [contrast] = told["contrasts"]
+    said = f"Glimpse: {interim.sentence(contrast, DEFAULT)}"
+    point = next((one for one in told.get("trail") or [] if one["key"] == told["key"]), None)
+    if point is not None:
+        said += f" · p50 about {format.ms(point['p50_s'])} · about {format.rate(point['rows_per_s'])}"
+    launches = told.get("launches") or 0
+    rests_on = f"{launches} launches; outputs are not compared. Run confirms it."
+    if contrast["ratio"] is None:
+        rests_on = f"{launches} of {live.LEAST_LAUNCHES} launches that a first interval takes."
+    event["lines"] = [_bolt(said), {"text": rests_on, "small": True}]
+    labels = {live.WISH: told["label"], live.DEFAULT: DEFAULT}
+    event["pictures"] = _intervals([contrast], labels, margin, per_row=False, hollow=True)
+
+
+def trail_of(told: Mapping[str, Any]) -> list[Picture]:
+    """Return the picture of all estimates so far; none before there are two."""
+    points = told.get("trail") or []
+    return [live_pictures.trail(points, str(told.get("key")))] if len(points) > 1 else []
+
+
+def _shown(status: Status, share: float, text: str) -> Event:
+    waiting = status.state == "WAITING"
+    return {
+        "ended": False,
+        "state": "waiting" if waiting else "measuring",
+        "share": round(share, 3),
+        "text": text,
+    }
