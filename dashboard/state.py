@@ -64,6 +64,7 @@ MODEL = "model"  # content SHA-256 of the current model
 FALLBACK = "model.fallback"  # content SHA-256 of the model that nobody chose
 TRIAL = "trial"  # id of the trial that Tune shows
 TRIAL_OF = "trial.of"  # content SHA-256 of the model that was current when it was shown
+LOADED = "settings.loaded"  # they came with a result, a file or a search: no other result brings its own
 NOTICE = "notice"  # a line to show once after the next rerun
 APPLIED = "applied"  # id of the trial whose settings the widgets already got
 FOLLOWING = "following"  # token of the presentation that this session follows
@@ -327,6 +328,7 @@ def apply_spec(spec: TrialSpec, *, foreign: bool = False) -> None:
         folders.check_spec(spec)
     for stale in fields.stale_keys([str(k) for k in st.session_state], spec):
         del st.session_state[stale]
+    st.session_state[LOADED] = True
     for name, value in fields.values_from_spec(spec).items():
         st.session_state[name] = value
     choose_model(record)

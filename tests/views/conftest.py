@@ -84,6 +84,8 @@ def home(
     monkeypatch.delenv("ORTUNE_MODELS", raising=False)
     monkeypatch.delenv(EXPERT_VARIABLE, raising=False)
     monkeypatch.setenv(FOLDERS_VARIABLE, "")  # the dashboard sets it; it must not outlast the test
+    # No process has the trials that tests invent: a page that looks every few seconds would end them.
+    monkeypatch.setattr(state, "settled", lambda store: None)
     st.cache_resource.clear()
     state.scheduler()._environment = machine
     yield path

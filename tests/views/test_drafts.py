@@ -15,10 +15,11 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.store import ModelRecord
 from dashboard import drafts, fields, state
+from dashboard.views.scorecard import form
 from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import dataset
 from tests.views import invented
-from tests.views.page import Add, Open, choice, icons, keys, texts
+from tests.views.page import Add, Open, choice, icons, keys, opened, texts
 from tests.views.test_history import select
 
 
@@ -57,7 +58,7 @@ def test_typed_targets_and_data_survive_a_reload(open_page: Open, add_model: Add
     at.button(key="scorecard.add").click().run()
     line = at.session_state[scorecard_targets.IDS][-1]
     at.text_input(key=scorecard_targets.key(line, "limit")).set_value("3 ms").run()
-    again = reloaded(at, open_page, "scorecard")
+    again = opened(reloaded(at, open_page, "scorecard"), form.TARGETS)
     assert again.text_input(key=scorecard_targets.key(line, "limit")).value == "3 ms"
     assert "checklist" not in icons(again)
 
@@ -210,7 +211,7 @@ def test_a_link_to_nothing_is_said_and_the_page_works(
 # --- pages open with what is stored
 
 
-def test_tune_opens_with_the_newest_result_of_the_model_and_keeps_the_settings(
+def test_tune_opens_with_the_newest_result_of_the_model_and_its_settings(
     open_page: Open, add_model: Add
 ) -> None:
     record, other = add_model(name="one"), add_model(name="two")
@@ -219,10 +220,10 @@ def test_tune_opens_with_the_newest_result_of_the_model_and_keeps_the_settings(
     assert "first" not in keys(at)
     assert f"`{newer.id[:12]}`" in texts(at)
     assert address(at)["trial"] == newer.id
-    assert at.get_by_key(fields.key("batch_size")).value == 1
+    assert at.get_by_key(fields.key("batch_size")).value == 4
     choice(at, "tune.earlier").set_value(older.id).run()
     assert f"`{older.id[:12]}`" in texts(at)
-    assert (address(at)["trial"], at.get_by_key(fields.key("batch_size")).value) == (older.id, 1)
+    assert (address(at)["trial"], at.get_by_key(fields.key("batch_size")).value) == (older.id, 4)
     assert f"`{older.id[:12]}`" in texts(reloaded(at, open_page, "tune"))
     choice(at, "model.picked").set_value(other.content_sha256).run()
     assert "first" in keys(at)
@@ -342,7 +343,7 @@ def test_the_scorecard_opens_with_the_targets_that_were_measured_last(
     at = open_page("scorecard", model=record)
     assert "checklist" not in icons(at)
     [line] = at.session_state[scorecard_targets.IDS]
-    assert at.text_input(key=scorecard_targets.key(line, "limit")).value == "3 ms"
+    assert opened(at, form.TARGETS).text_input(key=scorecard_targets.key(line, "limit")).value == "3 ms"
 
 
 def test_a_variant_has_an_address_that_brings_its_family(open_page: Open, add_model: Add) -> None:

@@ -325,10 +325,7 @@ def test_wrong_results_are_marked_in_the_table_on_the_trial_and_found(
     assert len(table(at)) == 1
 
 
-def test_results_that_could_not_be_stored_are_named(
-    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(state, "settled", lambda store: None)  # a page may take them back, as long as it can
+def test_results_that_could_not_be_stored_are_named(open_page: Open, mlp: ModelRecord) -> None:
     trial = put(mlp)
     assert not open_page("history").warning
     kept = state.store().rescue(trial)
@@ -412,10 +409,7 @@ def test_ticked_trials_lead_to_the_pages_that_put_them_against_each_other(
     assert "Compare" not in links(select(at, 0))
 
 
-def test_a_running_trial_is_not_deleted(
-    open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(state, "settled", lambda store: None)  # no process has this trial: it would be ended
+def test_a_running_trial_is_not_deleted(open_page: Open, mlp: ModelRecord) -> None:
     put(mlp, 1_000_000.0)
     running = put(mlp, 2_000_000.0, state="RUNNING")
     at = select(open_page("history"), 0, 1)

@@ -18,7 +18,7 @@ from dashboard.widgets.feeding import GUESS
 from tests import tiny_models
 from tests.reading import numbers, tells
 from tests.views import invented
-from tests.views.page import Add, Open, widget
+from tests.views.page import Add, Open, opened, widget
 
 
 def from_torchvision(record: ModelRecord) -> ModelRecord:
@@ -109,8 +109,10 @@ def test_a_size_of_the_last_run_is_proposed_by_every_page(open_page: Open, add_m
     field = at.get_by_key(fields.dim_key(dim))
     assert (field.value, "(last run)" in field.label) == (7, True)
     assert not any("guessed" in one.value for one in at.markdown)
-    for page in ("search", "variants"):
-        assert open_page(page, model=record).get_by_key(fields.dim_key(dim)).value == 7
+    assert (
+        opened(open_page("search", model=record), "search.start").get_by_key(fields.dim_key(dim)).value == 7
+    )
+    assert open_page("variants", model=record).get_by_key(fields.dim_key(dim)).value == 7
 
 
 def test_the_title_of_a_result_names_the_shapes_that_were_fed(add_model: Add) -> None:

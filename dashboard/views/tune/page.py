@@ -86,7 +86,7 @@ def _newest(record: ModelRecord) -> Trial | None:
         return None
     state.own_trial(found[0].id)
     trial = state.store().trial(found[0].id)
-    if not controls.changed_settings():
+    if not (st.session_state.get(state.LOADED) or controls.changed_settings()):
         with contextlib.suppress(TunerError):  # of another version: the result is shown without them
             state.apply_spec(state.trial_spec(trial))
     return trial
