@@ -20,6 +20,7 @@ from dashboard.charts import BAR_WIDTH, MUTED, PALETTE, base_figure, number, pla
 
 MAX_STEPS = 14  # rows of nodes; the smallest others are added up
 ROW_PX = 28
+TICKS = 4  # of the axis of times, whose labels stand upright: so many have room on a narrow screen
 CHARACTER_PX = 7  # of a number beside the plot
 LABEL_LIMIT = 28  # characters of a line of a label
 LEAST_SHARE = 0.005  # below, a number would only say that there is nothing
@@ -126,7 +127,7 @@ def steps(info: Sequence[Step], *, unit: str) -> go.Figure:
         autorange="reversed",
         showgrid=False,
     )
-    figure.update_xaxes(zeroline=True, zerolinecolor=MUTED, zerolinewidth=1)
+    figure.update_xaxes(zeroline=True, zerolinecolor=MUTED, zerolinewidth=1, nticks=TICKS, tickangle=0)
     return figure
 
 
@@ -232,4 +233,5 @@ def sides(difference: Difference, *, limit: int = MAX_STEPS) -> go.Figure:
         autorange="reversed",
         showgrid=False,
     )
+    figure.update_xaxes(nticks=TICKS, tickangle=0)
     return figure
