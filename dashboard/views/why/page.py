@@ -240,12 +240,12 @@ def _pair() -> Pair | None:
 def _results(trials: Mapping[str, Trial]) -> None:
     """Draw the choice of the two results."""
     box = st.popover(
-        "Results",
+        f"{st.session_state[CANDIDATE][:8]} vs {st.session_state[BASELINE][:8]}",
         icon=":material/swap_horiz:",
         key=RESULTS,
         on_change="rerun",
         width="content",
-        help="Which two results are explained.",
+        help="The candidate and the baseline: choose which two results are explained.",
     )
     if not box.open:
         return

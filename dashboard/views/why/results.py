@@ -16,8 +16,8 @@ from dashboard.widgets import plots, tables
 
 VIEW, SEARCH, DETAILS = "why.view", "why.search", "why.details"
 NOTES = (
-    "All parts together are the whole run of each side. A part is clear where the passes agree on the sign of "
-    "its difference; only clear parts are named in the sentence.",
+    "All parts together are the whole run of each side. A part is clear where the passes agree on the sign "
+    "of its difference; only clear parts are named in the sentence.",
     "One row of nodes holds those of both sides that do the same work: a fused node stands against all the "
     "nodes of the model that it replaced.",
 )
@@ -144,7 +144,8 @@ def _nodes(found: Difference) -> None:
         "Search nodes by name, operator or provider",
         key=SEARCH,
         icon=":material/search:",
-        placeholder="all words must occur",
+        placeholder="Search nodes by name, operator or provider",
+        label_visibility="collapsed",
         live="300ms",
     )
     _table(found, sheets.groups(found), "nodes", words=words or "")
