@@ -20,6 +20,7 @@ from dashboard.charts import BAR_WIDTH, MUTED, PALETTE, base_figure, number, pla
 
 MAX_STEPS = 14  # rows of nodes; the smallest others are added up
 ROW_PX = 28
+TICKS = 5  # of the axis of times at most
 CHARACTER_PX = 7  # of a number beside the plot
 LABEL_LIMIT = 28  # characters of a line of a label
 LEAST_SHARE = 0.005  # below, a number would only say that there is nothing
@@ -119,15 +120,22 @@ def steps(info: Sequence[Step], *, unit: str) -> go.Figure:
         if rows:
             _add_steps(figure, series, rows, unit)
     _add_texts(figure, info)
-    figure.update_layout(barmode="overlay", legend_traceorder="normal")
-    figure.update_yaxes(
-        tickvals=list(range(len(info))),
-        ticktext=[_wrapped(step.label) for step in info],
-        autorange="reversed",
-        showgrid=False,
-    )
+    figure.update_layout(barmode="overlay")
+    _lay_out(figure, [step.label for step in info])
     figure.update_xaxes(zeroline=True, zerolinecolor=MUTED, zerolinewidth=1)
     return figure
+
+
+def _lay_out(figure: go.Figure, labels: Sequence[str]) -> None:
+    """Give every label a row, the legend the whole width, and the times few ticks, upright where they fit."""
+    figure.update_layout(legend={"xref": "container", "traceorder": "normal"})
+    figure.update_yaxes(
+        tickvals=list(range(len(labels))),
+        ticktext=[_wrapped(one) for one in labels],
+        range=[len(labels) - 0.5, -0.5],  # downwards
+        showgrid=False,
+    )
+    figure.update_xaxes(nticks=TICKS, autotickangles=[0, 90])
 
 
 def _add_steps(figure: go.Figure, series: str, rows: Sequence[tuple[int, Step]], unit: str) -> None:
@@ -179,7 +187,8 @@ def _add_texts(figure: go.Figure, info: Sequence[Step]) -> None:
 def _text(step: Step) -> str:
     if step.share is None or abs(step.share) < LEAST_SHARE:
         return ""
-    return f"{units.ms(step.ms / 1e3, 3, signed=True)} · {step.share:.0%}".replace("%", " %")
+    time = units.ms(step.ms / 1e3, 3, signed=True).removesuffix(" ms")  # as the axis says
+    return f"{time} · {step.share:.0%}".replace("%", " %")
 
 
 def _hover(step: Step, unit: str) -> str:
@@ -225,11 +234,6 @@ def sides(difference: Difference, *, limit: int = MAX_STEPS) -> go.Figure:
             ],
             hovertemplate="%{hovertext}<extra></extra>",
         )
-    figure.update_layout(barmode="group", bargap=0.25, legend_traceorder="normal")
-    figure.update_yaxes(
-        tickvals=list(range(len(rows))),
-        ticktext=[_wrapped(label(row)) for row in rows],
-        autorange="reversed",
-        showgrid=False,
-    )
+    figure.update_layout(barmode="group", bargap=0.25)
+    _lay_out(figure, [label(row) for row in rows])
     return figure

@@ -173,11 +173,24 @@ def test_without_a_profile_time_says_how_to_get_it(
 
 def test_a_profile_colours_by_time_and_adds_columns(open_page: Open, mlp: ModelRecord) -> None:
     trial = invented.put_profile(state.store(), mlp, invented.spec_for(mlp))
-    at = choose(open_graph(open_page, mlp), "graph.color", "Time")
+    at = open_graph(open_page, mlp)
+    assert at.get_by_key("graph.color").value == "Time"
     assert "graph.profile" not in buttons(at, "graph.")
     recorded = profile_from_dict(trial.facts["profile"])
     found = times(own_graph(state.store(), mlp, run_once).model, recorded)
     assert lines(at, unmatched_words(found))  # the recorded profile is of another model, which is said
+
+
+def test_a_colour_that_was_chosen_stays_and_without_a_profile_the_operator_is_the_first(
+    open_page: Open, mlp: ModelRecord
+) -> None:
+    at = open_graph(open_page, mlp)
+    assert at.get_by_key("graph.color").value == "Operator"
+    choose(at, "graph.color", "Precision")
+    invented.put_profile(state.store(), mlp, invented.spec_for(mlp))
+    at.session_state["graph.source"] = state.store().trials(kind="profile")[0].id
+    at.run()
+    assert at.get_by_key("graph.color").value == "Precision"
 
 
 def test_error_says_where_errors_come_from(open_page: Open, mlp: ModelRecord) -> None:
@@ -195,8 +208,13 @@ def test_what_onnx_runtime_makes_of_it_is_offered_and_then_shown(open_page: Open
     assert not at.exception
     assert len(at.get("plotly_chart")) == 1
     assert "graph.optimize" not in buttons(at, "graph.")
+    count = mlp.info["nodes"]
+    assert lines(at, "ONNX Runtime runs", f" {count}", "fused")
     choose(at, "graph.view", "Side by side")
     assert len(at.get("plotly_chart")) == 2
+    assert lines(at, "ONNX Runtime runs", "fused")
+    choose(at, "graph.view", "Model")
+    assert not lines(at, "ONNX Runtime runs")
 
 
 def test_settings_that_cannot_be_built_are_said(open_page: Open, mlp: ModelRecord, jobs: Jobs) -> None:

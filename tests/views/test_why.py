@@ -23,7 +23,7 @@ from tests import builders, tiny_models
 from tests.builders import fused, node, passes, side, unfused
 from tests.reading import numbers, tells
 from tests.views import invented
-from tests.views.page import Add, Jobs, Open, followed, icons, lines, texts
+from tests.views.page import Add, Jobs, Open, followed, icons, keys, lines, texts
 from tests.views.page import status as running
 
 US = builders.US
@@ -59,10 +59,21 @@ def headline(at: AppTest) -> str:
     return str(next(one.value for one in at.markdown if one.value.startswith("####")))
 
 
-def view(at: AppTest, name: str) -> AppTest:
-    at.get_by_key("why.view").set_value(name).run()
+def unfolded(at: AppTest, key: str, value: object = True) -> AppTest:
+    """The page with a tab, a popover or an expander opened."""
+    at.session_state[key] = value
+    at.run()
     assert not at.exception
     return at
+
+
+def view(at: AppTest, name: str) -> AppTest:
+    return unfolded(at, "why.view", name)
+
+
+def chosen(at: AppTest) -> AppTest:
+    """The page with the choice of the two results opened."""
+    return unfolded(at, "why.results")
 
 
 def status(duel: invented.Duel, **changes: Any) -> Status:
@@ -91,7 +102,7 @@ def test_two_results_can_be_explained(open_page: Open, mlp: ModelRecord, duel: i
 def test_the_newest_result_is_put_against_what_it_raced_with(
     open_page: Open, mlp: ModelRecord, duel: invented.Duel
 ) -> None:
-    at = open_why(open_page, mlp)
+    at = chosen(open_why(open_page, mlp))
     assert at.selectbox(key="why.candidate").value == duel.trial.id
     assert at.selectbox(key="why.baseline").value == duel.baseline.id
 
@@ -103,7 +114,7 @@ def test_a_linked_result_of_another_model_stays_the_baseline(
     mine = [
         invented.put_measured(state.store(), other, invented.spec_for(other), fingerprint="x") for _ in "ab"
     ]
-    at = open_page("why", model=other, a=duel.trial.id, b=mine[0].id)
+    at = chosen(open_page("why", model=other, a=duel.trial.id, b=mine[0].id))
     assert at.selectbox(key="why.baseline").value == duel.trial.id
     assert at.selectbox(key="why.candidate").value == mine[0].id
     assert any(
@@ -116,8 +127,16 @@ def test_results_that_onnx_runtime_did_not_compute_are_not_offered(
 ) -> None:
     spec = invented.spec_for(mlp).model_copy(update={"engine": "torch-eager"})
     other = invented.put_measured(state.store(), mlp, spec, fingerprint="x")
-    at = open_why(open_page, mlp)
+    at = chosen(open_why(open_page, mlp))
     assert not [one for one in at.selectbox(key="why.candidate").options if other.id[:8] in one]
+
+
+def test_the_pair_is_told_before_the_choice_is_opened(
+    open_page: Open, mlp: ModelRecord, duel: invented.Duel
+) -> None:
+    at = open_why(open_page, mlp)
+    assert "why.candidate" not in keys(at)
+    assert lines(at, duel.trial.id[:8], duel.baseline.id[:8], "intra_op_num_threads 1")
 
 
 # --- the explanation
@@ -136,7 +155,6 @@ def test_the_sentence_stands_on_top_and_the_numbers_add_up(
     end = known(state.store(), pair(state.store(), duel.baseline.id, duel.trial.id))
     for column, whole_s in (("Baseline (ms)", end.baseline_s), ("Candidate (ms)", end.candidate_s)):
         assert table[column].sum() == pytest.approx(whole_s * 1e3, abs=1e-3)  # each is rounded for the screen
-    assert lines(at, "- ", units.ms(duel.trial.p50_s))
     assert table["Share"].sum() == pytest.approx(1, abs=1e-3)
     whole, *parts = metrics(at)
     assert len(parts) == 3
@@ -145,6 +163,8 @@ def test_the_sentence_stands_on_top_and_the_numbers_add_up(
     assert sum(map(ms, parts)) == pytest.approx(ms(whole), abs=1.6e-4)  # rounded
     [differs] = [name for name in table if name.startswith("Difference")]
     assert table[differs].sum() == pytest.approx(ms(whole), abs=1e-3)
+    assert not lines(at, "- ", units.ms(duel.trial.p50_s))
+    assert lines(unfolded(at, "why.details"), "- ", units.ms(duel.trial.p50_s))
 
 
 def test_the_table_of_nodes_shows_fusions_and_can_be_searched(
@@ -175,14 +195,14 @@ def test_nodes_that_moved_have_a_view_of_their_own(
     put_passes(duel.baseline, duel.trial, unfused(), side(moved))
     at = view(open_why(open_page, mlp, duel), "Moved (4)")
     assert [one.split(" → ") for one in set(at.dataframe[0].value["Providers"])] == [["CPU", "CUDA"]]
-    assert any(tells(one.value, "CUDA", "TensorRT") for one in at.info)
+    assert lines(unfolded(at, "why.details"), "CUDA", "TensorRT")
 
 
 def test_passes_of_the_other_direction_serve_too(
     open_page: Open, mlp: ModelRecord, duel: invented.Duel
 ) -> None:
     put_passes(duel.baseline, duel.trial)
-    at = open_why(open_page, mlp, duel)
+    at = chosen(open_why(open_page, mlp, duel))
     at.button(key="why.swap").click().run()
     assert not at.exception
     assert at.selectbox(key="why.candidate").value == duel.baseline.id
@@ -224,8 +244,8 @@ def test_a_busy_machine_is_told_once_with_the_difference(open_page: Open, mlp: M
     put_passes(duel.baseline, duel.trial)
     at = open_why(open_page, mlp, duel)
     assert len(lines(at, builders.BUSY)) == 1
-    assert BUSY in str(at.selectbox(key="why.candidate").options)
     assert not at.error
+    assert BUSY in str(chosen(at).selectbox(key="why.candidate").options)
 
 
 def two_alone(mlp: ModelRecord) -> tuple[Any, Any]:
@@ -332,7 +352,7 @@ def test_a_link_names_both_sides_and_brings_their_model(
     put_passes(duel.baseline, duel.trial)
     at = open_why(open_page, add_model(tiny_models.conv), duel)
     assert at.session_state[state.MODEL] == mlp.content_sha256
-    assert at.selectbox(key="why.baseline").value == duel.baseline.id
+    assert chosen(at).selectbox(key="why.baseline").value == duel.baseline.id
     assert at.query_params["b"] == duel.trial.id
 
 
@@ -348,7 +368,7 @@ def test_a_link_to_a_trial_that_failed_says_so(
 
 
 def test_a_result_is_not_explained_by_itself(open_page: Open, mlp: ModelRecord, duel: invented.Duel) -> None:
-    at = open_why(open_page, mlp, duel)
+    at = chosen(open_why(open_page, mlp, duel))
     at.selectbox(key="why.baseline").set_value(duel.trial.id).run()
     assert not at.exception
     assert tells(at.error[0].value, duel.trial.id[:12])

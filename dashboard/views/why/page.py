@@ -49,40 +49,38 @@ LIMIT = 100
 EARLIER = 30
 KINDS = ("measure", "reference")
 EXPLAIN = "Explain"
+RESULTS, RESULTS_PX = "why.results", 560
+SETTINGS_SHOWN = 90  # characters
+ABOUT = (
+    "Both results are profiled in turns, in passes of their own, and their nodes are matched through ONNX "
+    "Runtime's fusions. It explains a difference; it does not measure one."
+)
 
 
 def page() -> None:
-    bar = frame.bar("Why")
-    action = bar.action
-    st.caption(
-        "Both configurations are profiled in turns, in passes of their own, and their nodes are matched "
-        "through ONNX Runtime's fusions. It explains a difference; it does not measure one."
-    )
+    bar = frame.bar("Why", ABOUT)
     state.show_kept_error()
     _follow_link()
-    left, right = st.columns([1, 2], gap="medium")
-    with left:
+    with bar.model:
         record = controls.model_picker()
     if record is None:
         return
     before = _earlier(record)
     _open_newest(record, before)
     trials = _trials(record)
-    with right:
-        of = _pick(trials)
-        _offer(before, of)
+    of = _pick(trials, bar.choice, before)
     if of is None:
         bar.not_yet(EXPLAIN, "Choose two results first.")
         return
     found = _explained(of)
     job = _job(of)
-    with right:
-        _buttons(of, job, found, action)
+    _buttons(of, job, found, bar)
     _live(of, job)
     if found is not None:
-        _remarks(of)
-        why_results.result(found)
+        _rejected(of)
+        why_results.result(found, lambda: _sides(of))
     elif not state.is_active(job):
+        _sides(of)
         _empty()
 
 
@@ -144,6 +142,7 @@ def _offer(before: Mapping[str, tuple[Trial, Trial]], of: Pair | None) -> None:
         key=PICKED,
         take_up=_show_pair,
         help="Pairs of this model that were explained, the newest first.",
+        labelled=False,
     )
 
 
@@ -203,28 +202,65 @@ def _of_other_models(record: ModelRecord, chosen: Set[str | None], own: Sequence
     ]
 
 
-def _pick(trials: Mapping[str, Trial]) -> Pair | None:
+def _pick(
+    trials: Mapping[str, Trial], place: DeltaGenerator, before: Mapping[str, tuple[Trial, Trial]]
+) -> Pair | None:
+    """Draw the choice of both results into `place`; None where there is no pair to explain, which is said."""
     if len(trials) < 2:
+        with place:
+            _offer(before, None)
         with st.container(border=True):
             st.markdown(
                 ":material/troubleshoot: **Two results of this model are needed.** Measure it with other "
-                "settings, or race several configurations."
+                "settings, or compare several configurations."
             )
             with st.container(horizontal=True):
                 st.page_link("views/tune/page.py", label="Tune", icon=":material/tune:")
                 st.page_link("views/compare/page.py", label="Compare", icon=":material/compare_arrows:")
         return None
     _choose_defaults(trials)
-    _picker("Baseline", BASELINE, trials)
-    _picker("Candidate", CANDIDATE, trials)
     address.put(BASELINE_PARAM, st.session_state[BASELINE])
     address.put(CANDIDATE_PARAM, st.session_state[CANDIDATE])
     st.session_state[LINKED] = [st.session_state[BASELINE], st.session_state[CANDIDATE]]
+    of = _pair()
+    with place:
+        _offer(before, of)
+        _results(trials)
+    return of
+
+
+def _pair() -> Pair | None:
     try:
         return pair(state.store(), st.session_state[BASELINE], st.session_state[CANDIDATE])
     except TunerError as error:
         state.report(error)
         return None
+
+
+def _results(trials: Mapping[str, Trial]) -> None:
+    """Draw the choice of the two results."""
+    box = st.popover(
+        f"{st.session_state[CANDIDATE][:8]} vs {st.session_state[BASELINE][:8]}",
+        icon=":material/swap_horiz:",
+        key=RESULTS,
+        on_change="rerun",
+        width="content",
+        help="The candidate and the baseline: choose which two results are explained.",
+    )
+    if not box.open:
+        return
+    with box:
+        with st.container(width=RESULTS_PX):
+            _picker("Baseline", BASELINE, trials)
+            _picker("Candidate", CANDIDATE, trials)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.button("Swap", key="why.swap", icon=":material/swap_vert:", on_click=_swap)
+            st.page_link(
+                "views/graph/page.py",
+                label="Candidate's graph",
+                icon=":material/account_tree:",
+                query_params={state.TRIAL_PARAM: st.session_state[CANDIDATE]},
+            )
 
 
 def _choose_defaults(trials: Mapping[str, Trial]) -> None:
@@ -247,7 +283,6 @@ def _picker(name: str, key: str, trials: Mapping[str, Trial]) -> None:
         persist_state="session",
         format_func=lambda one: _label(trials[one]) if one in trials else str(one),
     )
-    st.caption(format.plain(f"{name}: {_settings(trials[st.session_state[key]])}"))  # the box cuts long ones
 
 
 def _settings(trial: Trial) -> str:
@@ -294,9 +329,9 @@ def _job(of: Pair) -> Status | None:
     return next((one for one in active if one.kind == wire.EXPLAIN and one.what == of.what), None)
 
 
-def _buttons(of: Pair, job: Status | None, found: Difference | None, action: DeltaGenerator) -> None:
+def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: frame.Bar) -> None:
     active, again = state.is_active(job), found is not None
-    action.button(
+    bar.action.button(
         "Explaining" if active else "Explain again" if again else EXPLAIN,
         key="why.run",
         type="secondary" if again else "primary",
@@ -306,17 +341,10 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, action: Del
         args=(of,),
         **state.unless_closed(busy="Wait for the passes, or cancel them." if active else ""),
     )
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.button("Swap", key="why.swap", icon=":material/swap_vert:", on_click=_swap, disabled=active)
+    with bar.more:
+        _offer_to_decide(of)
         if found is not None:
             report.offer(lambda: Why(pair=of, found=found), key="why")
-        _offer_to_decide(of)
-        st.page_link(
-            "views/graph/page.py",
-            label="Candidate's graph",
-            icon=":material/account_tree:",
-            query_params={state.TRIAL_PARAM: of.candidate.id},
-        )
 
 
 def _offer_to_decide(of: Pair) -> None:
@@ -384,8 +412,8 @@ def _live(of: Pair, job: Status | None) -> None:
     job_box.draw(job, "why", what="this pair", help="Ends its worker; nothing is kept.")
 
 
-def _remarks(of: Pair) -> None:
-    """Say what machine the numbers are of, once where the two raced together, and why there is no verdict."""
+def _rejected(of: Pair) -> None:
+    """Say why there is no verdict, where the two were measured together."""
     stored = [one for trial in (of.candidate, of.baseline) for one in trial.facts.get("contrasts") or []]
     names = {of.baseline.id, of.candidate.id}
     found = next((one for one in stored if {one["candidate"], one["baseline"]} == names), None)
@@ -395,6 +423,17 @@ def _remarks(of: Pair) -> None:
             title="Their race gives no verdict",
             icon=":material/block:",
         )
+
+
+def _sides(of: Pair) -> None:
+    """Say which two results these are, and what machine their numbers are of, once where it is the same."""
+    sides = {"Candidate": of.candidate, "Baseline": of.baseline}
+    st.caption(
+        " · ".join(
+            f"**{name}** {one.id[:8]}: {format.plain(format.short(_settings(one), SETTINGS_SHOWN))}"
+            for name, one in sides.items()
+        )
+    )
     told = [one.result for one in (of.baseline, of.candidate)]
     for result in told[:1] if verdict.busy_words(told[0]) == verdict.busy_words(told[1]) else told:
         results.busy_note(result)

@@ -14,31 +14,45 @@ from dashboard import format
 from dashboard.charts import why_charts
 from dashboard.widgets import plots, tables
 
-VIEW, SEARCH = "why.view", "why.search"
-CHART_PX = (
-    440  # narrower, there is no room for bars beside their labels: the charts stand one below the other
+VIEW, SEARCH, DETAILS = "why.view", "why.search", "why.details"
+NOTES = (
+    "All parts together are the whole run of each side. A part is clear where the passes agree on the sign "
+    "of its difference; only clear parts are named in the sentence.",
+    "One row of nodes holds those of both sides that do the same work: a fused node stands against all the "
+    "nodes of the model that it replaced.",
 )
 
 
-def result(found: Difference) -> None:
-    with st.container(border=True, key="why.sentence"):
+def result(found: Difference, sides: Callable[[], None]) -> None:
+    """Draw the answer.
+
+    Args:
+        found: the difference.
+        sides: says which two results these are.
+    """
+    with st.container(key="why.sentence"):
         st.markdown(f"#### {format.icon(found.end.verdict.icon)} {format.plain(sentence(found))}")
     if not found.end.decided:
+        sides()
         return
+    _charts(found)
+    sides()
     _metrics(found)
-    _views(found)
-    st.info(
-        "\n".join(f"- {format.plain(line)}" for line in remarks(found)),
-        icon=":material/info:",
-        title="To know when reading these numbers",
-    )
+    _tables(found)
+    _details(found)
+
+
+def _details(found: Difference) -> None:
+    with st.expander("Details", icon=":material/info:", key=DETAILS, on_change="rerun") as box:
+        if box.open:
+            st.markdown("\n".join(f"- {format.plain(line)}" for line in (*remarks(found), *NOTES)))
 
 
 def _metrics(found: Difference) -> None:
     end, nodes = found.end, found.in_nodes
     outside, unseen = found.rows[-2], found.rows[-1]
     unit = "row" if end.per_row else "run"
-    with st.grid(4, min_column_width=200, border=True):
+    with st.container(border=True), st.grid(4, min_column_width=150):
         st.metric(
             f"Difference per {unit}",
             _signed(found, end.difference_s),
@@ -92,41 +106,37 @@ def _signed(found: Difference, seconds: float) -> str:
 # --- charts and tables ------------------------------------------------------------------------------------
 
 
-def _views(found: Difference) -> None:
+def _charts(found: Difference) -> None:
+    unit = "row" if found.end.per_row else "run"
+    left, right = st.columns([3, 2], gap="small")
+    with left:
+        plots.draw(
+            why_charts.steps(why_charts.steps_info(found), unit=unit),
+            "From one result to the other",
+            key="why.steps",
+            alt="The difference of the two results, part by part; the lines are 95 % intervals.",
+        )
+    with right:
+        plots.draw(
+            why_charts.sides(found),
+            "Time of both results by part",
+            key="why.sides",
+            alt="Time of both results by part.",
+        )
+
+
+def _tables(found: Difference) -> None:
     views: dict[str, Callable[[Difference], None]] = {"Operators": _operators, "Nodes": _nodes}
     if found.moves:
         views[f"Moved ({len(found.moves)})"] = _moves
-    if st.session_state.get(VIEW) not in views:
-        st.session_state[VIEW] = "Operators"
-    view = st.segmented_control(
-        "View", list(views), key=VIEW, required=True, label_visibility="collapsed", persist_state="session"
-    )
-    views[str(view)](found)
+    for tab, draw in zip(st.tabs(list(views), key=VIEW, on_change="rerun"), views.values(), strict=True):
+        if tab.open:
+            with tab:
+                draw(found)
 
 
 def _operators(found: Difference) -> None:
-    unit = "row" if found.end.per_row else "run"
-    info = why_charts.steps_info(found)
-    with st.grid(2, min_column_width=CHART_PX):
-        with st.container(border=True):
-            plots.draw(
-                why_charts.steps(info, unit=unit),
-                "From one result to the other",
-                key="why.steps",
-                alt="The difference of the two results, part by part; the lines are 95 % intervals.",
-            )
-        with st.container(border=True):
-            plots.draw(
-                why_charts.sides(found),
-                "Time of both results by part",
-                key="why.sides",
-                alt="Time of both results by part.",
-            )
     _table(found, sheets.parts(found), "operators")
-    st.caption(
-        "All parts together are the whole run of each side. A part is clear where the passes agree on the "
-        "sign of its difference; only clear parts are named on top."
-    )
 
 
 def _nodes(found: Difference) -> None:
@@ -134,14 +144,11 @@ def _nodes(found: Difference) -> None:
         "Search nodes by name, operator or provider",
         key=SEARCH,
         icon=":material/search:",
-        placeholder="all words must occur",
+        placeholder="Search nodes by name, operator or provider",
+        label_visibility="collapsed",
         live="300ms",
     )
     _table(found, sheets.groups(found), "nodes", words=words or "")
-    st.caption(
-        "One row holds nodes of both sides that do the same work: a fused node stands against all the nodes "
-        "of the model that it replaced."
-    )
 
 
 def _moves(found: Difference) -> None:
