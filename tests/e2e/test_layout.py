@@ -205,9 +205,9 @@ def test_on_a_narrow_screen_the_settings_are_a_drawer_and_run_is_at_the_bottom(
     set_number(page, "intra_op_num_threads", 1)
     button(page, "drawer.open").click()
     expect(settings).to_be_hidden()
-    page.locator(".st-key-run-foot button:visible").click()
-    page.locator(".st-key-cancel-foot button:visible").click()
-    expect(page.locator(".st-key-run-foot button:visible")).to_be_enabled(timeout=JOB_MS)
+    page.locator(".st-key-tune-run-foot button:visible").click()
+    page.locator(".st-key-tune-cancel-foot button:visible").click()
+    expect(page.locator(".st-key-tune-run-foot button:visible")).to_be_enabled(timeout=JOB_MS)
     finished(page)
     [trial] = named(page.url)["trial"]
     cancelled = site.store.trial(trial)

@@ -26,6 +26,7 @@ from dashboard.widgets import (
     adding,
     chain,
     controls,
+    drawer,
     duel,
     earlier,
     feeding,
@@ -41,7 +42,6 @@ from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
 
 PLOT_PX = 440  # the runs of both sides, which the verdict rests on, as large as the screen allows
-DRAWER = "tune.drawer"  # whether a narrow screen shows the settings
 
 
 def page() -> None:
@@ -57,7 +57,8 @@ def page() -> None:
             controls.settings(record)
     with result:
         _result_side(record, trial, ratio)
-    _foot(record, trial)
+    spec, reason = _ready(record, trial)
+    drawer.foot("tune", lambda key: _run_or_cancel(trial, spec, reason, key=key))
 
 
 def _shown() -> Trial | None:
@@ -162,25 +163,6 @@ def _run_or_cancel(trial: Trial | None, spec: TrialSpec | None, reason: str, *, 
         help=reason or f"Compare these settings with {format.plain(_against(spec))} (Ctrl+Enter).",
         on_click=run,
     )
-
-
-def _foot(record: ModelRecord | None, trial: Trial | None) -> None:
-    """Draw what a narrow screen has at its bottom, under the thumb: the drawer of settings, and Run."""
-    is_open = bool(st.session_state.setdefault(DRAWER, False))
-    spec, reason = _ready(record, trial)
-    with st.container(horizontal=True, gap="small", key="foot"):
-        st.button(
-            "Close" if is_open else "Settings",
-            key=f"drawer.{'open' if is_open else 'shut'}",
-            icon=":material/keyboard_arrow_down:" if is_open else ":material/tune:",
-            on_click=_move_drawer,
-            args=(not is_open,),
-        )
-        _run_or_cancel(trial, spec, reason, key="run.foot")
-
-
-def _move_drawer(opens: bool) -> None:
-    st.session_state[DRAWER] = opens  # no toggle: a press may arrive twice
 
 
 def _guessed(record: ModelRecord | None) -> None:
