@@ -221,9 +221,9 @@ def sidebar() -> None:
         )
         return
     st.badge("Presenting", icon=":material/co_present:", color="green")
-    if st.button("Link", key="follow.link", icon=":material/link:", type="tertiary", help="Show it again.") or (
-        st.session_state.pop(BEGUN, False)
-    ):
+    if st.button(
+        "Link", key="follow.link", icon=":material/link:", type="tertiary", help="Show it again."
+    ) or (st.session_state.pop(BEGUN, False)):
         _show_link(token)
     _followers(token)
     st.button(

@@ -106,6 +106,7 @@ def workers(home: Path) -> list[psutil.Process]:
 
 
 def upload(page: Page, path: Path) -> None:
+    button(page, "models.add.open").click()
     page.get_by_role("tab", name="Upload").click()
     page.locator(".st-key-models-upload input[type=file]").set_input_files(path)
 
