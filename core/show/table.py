@@ -91,7 +91,7 @@ class Table:
     rows: Sequence[Sequence[Value]]
     drop: Sequence[str] = ()  # columns that a terminal may leave out for lack of width, the first one first
     solid: Sequence[str] = ()  # columns whose cells a terminal does not wrap
-    cut: bool = False  # a terminal shows each row on one line and cuts what does not fit
+    cut: bool = False  # screens show each row on one line and cut what does not fit
     colors: Sequence[Color | None] = ()  # of the rows; empty: none has one
     inset: bool = False  # it belongs to the facts around it
 

@@ -15,13 +15,14 @@ from core.store import rows
 from core.store.database import BY_GAIN, BY_P50, Connection
 from core.wire.guard import MARK
 
-Order = Literal["newest", "oldest", "p50", "gain"]
+Order = Literal["newest", "oldest", "p50", "gain", "study"]
 
 _ORDERS: dict[Order, str] = {
     "newest": "created_at DESC, rowid DESC",
     "oldest": "created_at, rowid",
     "p50": f"{BY_P50} DESC, rowid DESC",  # of minus p50: what has none comes last
     "gain": f"{BY_GAIN} DESC, rowid DESC",
+    "study": "study = '', study, rowid DESC",
 }
 _JOIN = " || ' ' || "
 _FOUND_IN = _JOIN.join(

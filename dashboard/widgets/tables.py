@@ -15,6 +15,7 @@ from core.show.table import ID_CHARACTERS, Column, Table, Value, column_of
 from dashboard.format import DASH, plain, rounded
 
 CHARACTER_PX, PADDING_PX, LEAST_PX, MOST_PX = 7.2, 20, 90, 300
+LINE_MOST_PX, MOMENT_PX = 320, 135
 ROW_PX, LINE_PX, MOST_LINES = 35, 20, 2
 WRAPPED_PX = 62  # from 4rem on, Streamlit breaks text into lines instead of cutting it
 _BINARY = {"KiB": 1 << 10, "MiB": 1 << 20}
@@ -47,7 +48,8 @@ def draw(
         The ticked rows, where rows can be ticked.
     """
     shown = frame(table, st.context.timezone or "UTC")
-    tall = row_height(table)
+    tall = None if table.cut else row_height(table)
+    widest = LINE_MOST_PX if table.cut else MOST_PX
     state: DataframeState = st.dataframe(
         shown,
         key=key,
@@ -58,7 +60,9 @@ def draw(
         selection_default={"selection": {"rows": list(ticked)}} if ticked else None,
         height="content" if most is None or len(shown) <= most else ROW_PX + (tall or ROW_PX) * most + 3,
         row_height=tall,
-        column_config={title(one): _config(one, table) for one in table.columns if one.is_on("browser")},
+        column_config={
+            title(one): _config(one, table, widest) for one in table.columns if one.is_on("browser")
+        },
         alt=alt,
     )
     return state
@@ -119,15 +123,17 @@ def _cell(column: Column, value: Value, zone: str) -> Any:
     return float(f"{value:.4g}") if abs(value) < _TINY else rounded(float(value))
 
 
-def _config(column: Column, table: Table) -> Any:
+def _config(column: Column, table: Table, widest: int) -> Any:
+    if column.kind == "moment":
+        return st.column_config.DatetimeColumn(
+            format="YYYY-MM-DD HH:mm", width=MOMENT_PX, pinned=column.tells or None, help=column.help or None
+        )
     if column.tells:
-        width = min(MOST_PX, max(LEAST_PX, round(PADDING_PX + CHARACTER_PX * _longest(table, column))))
+        width = min(widest, max(LEAST_PX, round(PADDING_PX + CHARACTER_PX * _longest(table, column))))
         kind = st.column_config.NumberColumn if column.kind == "count" else st.column_config.TextColumn
         return kind(width=width, pinned=True, help=column.help or None)
     told = column.help or None
     match column.kind:
-        case "moment":
-            return st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", width="medium", help=told)
         case "count" if column.bar:
             most = max((one for one in column_of(table, column.name) if isinstance(one, int)), default=1)
             return st.column_config.ProgressColumn(format="localized", min_value=0, max_value=most, help=told)

@@ -72,11 +72,13 @@ def test_star_label_brush_save_and_compare(open_browser: Open, site: Site) -> No
     )
     tick(page, 0)
     finished(page)
+    page.locator(".st-key-history-filters button").click()
     stars = page.locator(".st-key-history-starred label").first
     stars.click()
     until(page, lambda: rows(page) == 1)
     stars.click()
     until(page, lambda: rows(page) == all_rows)
+    page.keyboard.press("Escape")
 
     page.locator(".st-key-history-drawn summary, .st-key-history-drawn button").first.click()
     points = page.locator(".st-key-history-scatter-0 .nsewdrag.drag").first

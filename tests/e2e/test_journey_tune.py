@@ -54,6 +54,8 @@ def test_the_keyboard_alone_goes_from_a_live_slider_to_a_verdict_and_its_yaml(
     open_browser: Open, site: Site, tmp_path: Path
 ) -> None:
     page = open_browser()
+    button(page, "reset.all").click()  # a new visitor sees the newest result with its settings
+    expect(number(page, "batch_size")).to_have_value("1")
     set_number(page, "budget_s", 10)
     tab_to(page, ".st-key-tune-live")
     page.keyboard.press("Space")
@@ -106,6 +108,7 @@ def workers(home: Path) -> list[psutil.Process]:
 
 
 def upload(page: Page, path: Path) -> None:
+    button(page, "models.add.open").click()
     page.get_by_role("tab", name="Upload").click()
     page.locator(".st-key-models-upload input[type=file]").set_input_files(path)
 

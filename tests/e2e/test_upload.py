@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import JOB_MS, Open, at_page, keyed
+from tests.e2e.conftest import JOB_MS, Open, at_page, button, keyed
 
 
 def upload(page: Page, path: Path) -> None:
@@ -20,6 +20,7 @@ def test_a_wrong_model_is_refused_beside_the_area(open_browser: Open, tmp_path: 
     path.write_text("This is no model.")
     page = open_browser("/models")
     at_page(page, "Models")
+    button(page, "models.add.open").click()
     page.get_by_role("tab", name="Upload").click()
     area = keyed(page, "models.upload")
     upload(page, path)

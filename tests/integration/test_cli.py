@@ -346,14 +346,21 @@ def test_bench_prints_one_document_under_the_names_of_the_contract_and_keeps_the
     assert stored.to_dict() == document
 
 
+def test_a_short_yaml_names_no_folder_and_finds_its_model(
+    benched: tuple[CommandLine, Done], mlp: str, tmp_path: Path
+) -> None:
+    cli, first = benched[0], benched[1].document
+    path = tmp_path / "short.yaml"
+    ok(cli.run("emit", first["trial"][:8], "-o", str(path)))
+    assert str(Path(mlp).parent) not in path.read_text()
+    assert spec_from_yaml(path.read_text()).model.sha256 == first["spec"]["model"]["sha256"]
+
+
 def test_a_trial_goes_round_through_yaml_python_history_and_settings(
     benched: tuple[CommandLine, Done], mlp: str, tmp_path: Path
 ) -> None:
     cli, first = benched[0], benched[1].document
     config = tmp_path / "config.yaml"
-    short = ok(cli.run("emit", first["trial"][:8])).out
-    assert str(Path(mlp).parent) not in short
-    assert spec_from_yaml(short).model.sha256 == first["spec"]["model"]["sha256"]
     ok(cli.run("emit", first["trial"][:8], "--format", "yaml", "--all", "-o", str(config)))
     data = yaml.safe_load(config.read_text())
     assert data["measured"]["trial"] == first["trial"]

@@ -456,10 +456,14 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
         (Column("trial", "id", key="trial"), lambda one: Abridged(one.id, one.id[:_ID_IN_A_LINE])),
         (Column("when", "moment", key="when", on="terminal"), lambda one: one.created_at),
         (Column("model", key="model", on="terminal"), lambda one: one.model_name),
+        (Column("when", "moment", on="browser", tells=True), lambda one: one.created_at),
+        (Column("model", on="browser", tells=True), lambda one: one.model_name),
+        (Column("changed", on="browser", tells=True, help=_CHANGED_HELP), _asked),
         (Column("★", on="browser", help=_STAR_HELP), lambda one: _signs(marks_of(own, one.id))),
-        (Column("changed", on="browser", tells=True, help="All that differs from the defaults."), _asked),
         (Column("verdict", on="browser", help=_VERDICT_HELP), lambda one: short_of(one.facts)),
+        (Column("p50", "ms", on="browser"), lambda one: one.p50_s),
         (Column("grade", on="browser", help=_GRADE_HELP), lambda one: _quality_words(one.result)),
+        (Column("study", on="browser"), lambda one: one.study),
         (Column("kind", key="kind"), lambda one: one.kind),
         (Column("state", key="state", on="terminal"), lambda one: one.state),
         (Column("state", on="browser"), state_words),
@@ -472,7 +476,7 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
             lambda one: cells.outputs_words(one.facts),
         ),
         (Column("batch", "count", key="batch_size"), lambda one: one.facts.get("batch_size")),
-        (Column("p50", "ms"), lambda one: one.p50_s),
+        (Column("p50", "ms", on="terminal"), lambda one: one.p50_s),
         (Column("p95", "ms", on="browser"), lambda one: _latency(one.facts, "p95_s")),
         *_latency_in_files(_facts),
         (Column("rows/s", "number", key="rows_per_s"), lambda one: one.facts.get("throughput_per_s")),
@@ -488,9 +492,6 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
         ),
         (Column("labels", on="browser"), lambda one: ", ".join(marks_of(own, one.id).labels)),
         (Column("note", on="browser"), lambda one: marks_of(own, one.id).note),
-        (Column("when", "moment", on="browser"), lambda one: one.created_at),
-        (Column("model", on="browser"), lambda one: one.model_name),
-        (Column("study", on="browser"), lambda one: one.study),
         *_marks_in_files(own),
         *_doubts_in_files(_itself),
         (Column("error", on="browser"), lambda one: one.error["message"] if one.error else ""),
@@ -501,6 +502,7 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
     )
 
 
+_CHANGED_HELP = "All that differs from the defaults. A double-click shows a text that is cut."
 _VERDICT_HELP = "Against the baseline that was pinned then, else against ONNX Runtime's default."
 
 

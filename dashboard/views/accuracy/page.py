@@ -23,6 +23,7 @@ from dashboard import address, fields, format, state
 from dashboard.views.accuracy import results as accuracy_results
 from dashboard.views.accuracy.found import Evaluated, Request, find, offered, out_of_reach, record_name
 from dashboard.widgets import controls, dataset, earlier, frame, job_box
+from dashboard.widgets.fold import fold
 
 # keys of the session
 CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
@@ -34,6 +35,7 @@ PARAM = "accuracy"  # ?accuracy=<id>
 LINKED = "accuracy.linked"  # the ?accuracy= that was followed
 LOOKED = "accuracy.looked"  # content hash of the model whose newest evaluation was looked for
 PICKED = "accuracy.earlier"
+FORM = "accuracy.form"  # whether what is evaluated is open
 JOB = "accuracy.job"  # id of the evaluation that this session started last
 
 KIND = "accuracy"
@@ -43,30 +45,27 @@ MOST_ROWS = 4096  # at once
 
 
 def page() -> None:
-    bar = frame.bar("Accuracy")
-    action = bar.action
-    st.caption(
-        "How often a model is right on labelled data, with 95 % intervals; and whether a variant is worse "
-        "than the original on the very same rows."
+    bar = frame.bar(
+        "Accuracy",
+        "How often a model is right on labelled data, and whether a variant is worse than the original.",
     )
     state.show_kept_error()
     _follow_link()
-    left, right = st.columns([1, 2], gap="medium")
-    with left:
+    with bar.model:
         record = controls.model_picker()
-        if record is not None:
-            _earlier(record)
-        requests = _requests(record) if record is not None else []
-        found = find(requests)
-        _address(record, found)
-        job = _job()
-        if record is not None:
-            with action:
-                _button(requests, found, job)
-            state.show_kept_error(KIND, "Nothing was evaluated")
     if record is None:
         return
-    with right:
+    with bar.choice:
+        _earlier(record)
+    answer = st.container(key="accuracy.answer")
+    requests = _requests(record)
+    found = find(requests)
+    _address(record, found)
+    job = _job()
+    with bar.action:
+        _button(requests, found, job)
+    with answer:
+        state.show_kept_error(KIND, "Nothing was evaluated")
         _live(job)
         if found:
             accuracy_results.result(found)
@@ -123,7 +122,8 @@ def _earlier(record: ModelRecord) -> None:
         shown=address.named(PARAM),
         key=PICKED,
         take_up=_open,
-        help="Newest first. Takes up its data and its settings.",
+        help="Evaluations of this model, newest first. Takes up data and settings.",
+        labelled=False,
     )
 
 
@@ -161,9 +161,14 @@ def _requests(record: ModelRecord) -> list[Request]:
     if reason:
         st.info(format.plain(reason), icon=":material/block:", title="Accuracy is not offered")
         return []
-    chosen = _models(record)
-    data = dataset.form(dataset.LABELLED, outputs=outputs)
-    session = _settings()
+    named = bool(st.session_state.get(dataset.key(dataset.LABELLED, "path")))
+    with fold("Models and data", key=FORM, icon=":material/dataset:", first_open=not named):
+        left, right = st.columns(2, gap="medium")
+        with left:
+            chosen = _models(record)
+            session = _settings()
+        with right:
+            data = dataset.form(dataset.LABELLED, outputs=outputs)
     if data is None or session is None:
         return []
     try:
@@ -334,7 +339,7 @@ def _empty(record: ModelRecord) -> None:
         st.info(told, icon=":material/visibility_off:", title=title)
     with st.container(border=True):
         st.markdown(
-            ":material/fact_check: **Nothing evaluated yet.** Choose labelled data on the left, then press "
+            ":material/fact_check: **Nothing evaluated yet.** Choose labelled data below, then press "
             "**Evaluate**. The sample digits belong to the sample model `digits_cnn`."
         )
         st.page_link("views/variants/page.py", label="Make a variant to compare", icon=":material/science:")

@@ -23,10 +23,10 @@ VIEWS = CLASSES, THRESHOLD, PAIRED = "Classes", "Threshold", "Not worse?"
 
 
 def result(found: Sequence[Evaluated]) -> None:
-    """Draw the numbers of all models, what to know about them, and the views into them."""
-    _cards(found)
+    """Draw the sentence, the numbers of all models, the views into them, and what to know about them."""
+    _seen(found)
+    st.markdown(f"#### {headline(found)}")
     _table(found)
-    _notes(found)
     if st.session_state.get(VIEW) not in VIEWS:
         st.session_state[VIEW] = CLASSES
     view = st.segmented_control(
@@ -45,6 +45,17 @@ def result(found: Sequence[Evaluated]) -> None:
             accuracy_threshold.panel(_into(found), found)
         else:
             _classes(_into(found))
+    _cards(found)
+    _notes(found)
+
+
+def headline(found: Sequence[Evaluated]) -> str:
+    """Say in a sentence how often the best one is right, and of how many."""
+    best = max(found, key=lambda one: one.summary["accuracy"]["value"])
+    share = best.summary["accuracy"]
+    interval = format.interval_share(share["low"], share["high"])
+    of = f", the highest of {len(found)} models" if len(found) > 1 else ""
+    return f"{format.plain(best.name)}: accuracy {format.share(share['value'])} ({interval}){of}."
 
 
 # --- all models ---------------------------------------------------------------------------------------------
@@ -101,7 +112,7 @@ def _area(found: Mapping[str, Any]) -> str | None:
     return None if found["low"] is None else f"{found['low']:.4f} to {found['high']:.4f}"
 
 
-def _notes(found: Sequence[Evaluated]) -> None:
+def _seen(found: Sequence[Evaluated]) -> None:
     for one in found:
         if note := one.summary["calibration_note"]:
             st.warning(
@@ -109,6 +120,9 @@ def _notes(found: Sequence[Evaluated]) -> None:
                 icon=":material/visibility:",
                 title="Scored on rows that it has seen",
             )
+
+
+def _notes(found: Sequence[Evaluated]) -> None:
     lines: dict[str, list[str]] = {}
     for one in found:
         for line in [*one.summary["notes"], *_remarks(one.summary)]:

@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 
 from core.run.accuracy import decision as stored_decision
+from core.run.named_files import open_folders, shortened
 from core.show.sheets import accuracies
 from core.show.table import Column, tabulate
 from core.spec import yaml_from_spec
@@ -183,7 +184,7 @@ def _yaml(one: Evaluated, number: int, threshold: float) -> None:
     }
     note = one.summary["calibration_note"]
     text = yaml_from_spec(
-        one.spec.model_copy(update={"dataset": data.model_copy(update=chosen)}),
+        shortened(one.spec.model_copy(update={"dataset": data.model_copy(update=chosen)}), open_folders()),
         measured={"calibration_note": note} if note else None,
     )
     with st.container(horizontal=True, vertical_alignment="center"):

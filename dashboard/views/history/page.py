@@ -13,31 +13,25 @@ import streamlit as st
 from core.evidence.measurement import Trial
 from core.run.axes import axes_of_study
 from core.show.sheets import races
-from core.show.words import STATE_WORDS, counted
-from core.store import Change, Marks, Order, Query
+from core.show.words import counted
+from core.store import Change, Marks, Query
 from core.wire.errors import TunerError
 from dashboard import address, contestants, format, state
+from dashboard.views.history import filters
 from dashboard.views.history import plots as history_plots
-from dashboard.widgets import duel, results, tables
+from dashboard.widgets import duel, frame, results, tables
 
 PAGE_ROWS = 100  # trials of one page of the table
-ROWS = 10  # of the table; the others are scrolled
+ROWS = 14  # of the table; the others are scrolled
 TABLE = "history.table"
 PAGE = "history.page"
-ALL = "all"
-KIND = "history.kind"
-REFERENCE = "reference"
 WHY_PAGE, CURVES_PAGE = "views/why/page.py", "views/curves/page.py"
-ORDERS: Mapping[Order, str] = {
-    "newest": "newest first",
-    "oldest": "oldest first",
-    "p50": "p50, fastest first",
-    "gain": "gain over the baseline",
-}
 
 
 def page() -> None:
-    st.title("History", anchor=False)
+    bar = frame.bar(
+        "History", "Every trial that was made here. Tick rows to compare, explain, mark or delete."
+    )
     state.settle()
     state.show_kept_error()
     _rescued()
@@ -45,7 +39,7 @@ def page() -> None:
     if not models:
         _empty()
         return
-    query = _filters(models)
+    query = filters.draw(models, bar)
     brushed = history_plots.draw(query, models)
     shown, total = _page(query if brushed is None else Query(**_brush(query, brushed)))
     if not shown:
@@ -78,83 +72,6 @@ def _empty() -> None:
 # --- finding ----------------------------------------------------------------------------------------------
 
 
-def _filters(models: Sequence[str]) -> Query:
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="history.filters"):
-        model = st.selectbox(
-            "Model",
-            [ALL, *models],
-            key="history.model",
-            persist_state="session",
-            width=220,
-            help="Only trials of this model.",
-        )
-        kind = st.selectbox(
-            "Kind",
-            [ALL, "measure", "profile", REFERENCE],
-            key=KIND,
-            persist_state="session",
-            width=140,
-            help="A profile runs with ONNX Runtime's profiler on; its times are not latencies. A reference "
-            "was measured again beside a candidate, to be put against it; `all` leaves these out.",
-        )
-        wanted = st.multiselect(
-            "State",
-            list(results.STATES),
-            key="history.state",
-            persist_state="session",
-            width=220,
-            placeholder="any",
-            format_func=STATE_WORDS.__getitem__,
-            help="Empty: any state.",
-        )
-        labels = st.multiselect(
-            "Labels",
-            state.store().labels(),
-            key="history.labels",
-            persist_state="session",
-            width=220,
-            placeholder="any",
-            help="Only trials that have all of these labels. Tick rows to label them.",
-        )
-        text = st.text_input(
-            "Search",
-            key="history.search",
-            persist_state="session",
-            width=240,
-            placeholder="id, setting, label, note",
-            help="All words must occur in the trial's id, model, settings, providers, owner, study, error, "
-            "labels or note.",
-        )
-        order = st.selectbox(
-            "Order",
-            list(ORDERS),
-            key="history.order",
-            persist_state="session",
-            width=220,
-            format_func=ORDERS.__getitem__,
-            help="Of all trials that match, on all pages. A gain that was rejected is none.",
-        )
-        starred = st.toggle(
-            "Stars only", key="history.starred", persist_state="session", help="Only trials with a star."
-        )
-        archived = st.toggle(
-            "With archived",
-            key="history.archived",
-            persist_state="session",
-            help="Also trials that were archived.",
-        )
-    return Query(
-        model_name=None if model in (ALL, None) else model,
-        kind=None if kind in (ALL, None) else kind,
-        states=tuple(wanted),
-        text=text or "",
-        starred=starred,
-        archived=archived,
-        labels=tuple(labels),
-        order=order,
-    )
-
-
 def _brush(query: Query, ids: Sequence[str]) -> dict[str, Any]:
     """The query of the brushed trials: they have passed the filters."""
     return {"kind": query.kind, "archived": True, "order": query.order, "ids": tuple(ids)}
@@ -185,13 +102,30 @@ def _damaged(query: Query) -> tuple[list[Trial], int]:
 
 def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
     """Draw the table and return the chosen trials: the selected rows, else the linked one."""
+    chosen = tables.draw(
+        races.history(trials, state.store().marks([one.id for one in trials])),
+        key=f"{TABLE}.{_of_rows(trials)}{'.brushed' * brushed}",  # a tick must not move to another trial
+        most=ROWS,
+        on_select="rerun",
+        ticked=range(len(trials)) if brushed else (),
+        alt="Trials with what was changed, the verdict, latency, labels and model",
+    )
+    _under_table(total, brushed=brushed)
+    picked = [trials[i] for i in chosen["selection"]["rows"] if i < len(trials)]
+    _address(picked)
+    return picked or _linked()
+
+
+def _under_table(total: int, *, brushed: bool) -> None:
+    """How many trials there are, how to let go of a brush, and the other pages."""
     pages = math.ceil(total / PAGE_ROWS)
-    what = "brushed in the plot" if brushed else ORDERS[st.session_state.get("history.order") or "newest"]
+    what = (
+        "brushed in the plot"
+        if brushed
+        else filters.ORDERS[st.session_state.get("history.order") or "newest"]
+    )
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        st.caption(
-            f"{total:,} trial{'s' * (total != 1)}, {what}. Tick rows to compare, explain, mark or delete.",
-            width="stretch",
-        )
+        st.caption(f"{total:,} trial{'s' * (total != 1)}, {what}.", width="stretch")
         if brushed:
             st.button(
                 "Let go",
@@ -203,17 +137,6 @@ def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
             )
         if pages > 1:
             st.pagination(pages, key=PAGE)
-    chosen = tables.draw(
-        races.history(trials, state.store().marks([one.id for one in trials])),
-        key=f"{TABLE}.{_of_rows(trials)}{'.brushed' * brushed}",  # a tick must not move to another trial
-        most=ROWS,
-        on_select="rerun",
-        ticked=range(len(trials)) if brushed else (),
-        alt="Trials with what was changed, the verdict, latency, labels and model",
-    )
-    picked = [trials[i] for i in chosen["selection"]["rows"] if i < len(trials)]
-    _address(picked)
-    return picked or _linked()
 
 
 def _address(picked: list[Trial]) -> None:
@@ -297,7 +220,7 @@ def _together(chosen: Sequence[Trial]) -> None:
 
 def _pair(chosen: Sequence[Trial]) -> tuple[str, str] | None:
     """Baseline and candidate of an explanation: the two that are ticked, or one and what it raced against."""
-    if not all(one.state == "COMPLETE" and one.kind in ("measure", REFERENCE) for one in chosen):
+    if not all(one.state == "COMPLETE" and one.kind in ("measure", filters.REFERENCE) for one in chosen):
         return None
     if len(chosen) == 2 and chosen[0].model_name == chosen[1].model_name:
         older, newer = sorted(chosen, key=lambda one: one.created_at)

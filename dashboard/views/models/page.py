@@ -15,10 +15,12 @@ from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.folders import allowed_path
 from dashboard.views.models import exporting
-from dashboard.widgets import adding, controls, tables
+from dashboard.widgets import adding, controls, frame, tables
+from dashboard.widgets.fold import fold
 
 TABLE = "models.table"
-OPERATORS = 5  # that show without scrolling
+MODELS, OPERATORS = 8, 8  # that show without scrolling
+ADD = "models.add"  # whether the ways in are open
 WAYS = "models.ways"  # the way in that is open
 SAMPLE, FOLDER = "sample", "folder"  # sources of a model, and where their errors are shown
 DETAIL = "models.detail"  # content hash of the model that was added last
@@ -27,18 +29,33 @@ PT2 = "models.pt2"  # path of an uploaded .pt2
 
 
 def page() -> None:
-    st.title("Models", anchor=False)
+    bar = frame.bar("Models", "The models that can be measured, and the ways to add one.")
     state.show_kept_error()
     exporting.take_finished(_added)
     state.add_samples()
     records = state.store().models()
+    bar.action.button(
+        "Add model", key="models.add.open", icon=":material/add:", on_click=_open_ways, type="secondary"
+    )
+    chosen = None
     if records:
-        _detail(_table(records))
+        chosen = _table(records)
     else:
         with st.container(border=True):
             st.markdown("#### :material/deployed_code: No models yet")
             st.markdown("Upload an `.onnx` file below, or export a torchvision model.")
-    st.subheader("Add a model", anchor=False)
+    with fold("Add a model", key=ADD, icon=":material/add:", first_open=not records):
+        _ways(records)
+    exporting.watch()
+    _detail(chosen)
+
+
+def _open_ways() -> None:
+    st.session_state[ADD] = True
+
+
+def _ways(records: Sequence[ModelRecord]) -> None:
+    """The ways in for models."""
     sample, uploaded, folder, export = st.tabs(
         ["Samples", "Upload", "From the server", "Export from PyTorch"],
         key=WAYS,
@@ -53,7 +70,6 @@ def page() -> None:
         _server()
     with export:
         exporting.form()
-    exporting.watch()
 
 
 # --- the library ------------------------------------------------------------------------------------------
@@ -66,13 +82,14 @@ def _table(records: Sequence[ModelRecord]) -> ModelRecord | None:
         key=f"{TABLE}.{_names_of(records)}",  # a tick must not move to another model when one comes or goes
         on_select="rerun",
         mode="single-row",
+        most=MODELS,
         alt="The library of models with size, nodes, parameters and where each came from",
     )
     picked = chosen["selection"]["rows"]
     if picked and picked[0] < len(records):
         return records[picked[0]]
-    wanted = st.session_state.get(DETAIL) or st.session_state.get(state.MODEL)
-    st.caption("Tick a row to inspect that model.")
+    current = state.current_model()
+    wanted = st.session_state.get(DETAIL) or (current.content_sha256 if current is not None else None)
     return next((one for one in records if one.content_sha256 == wanted), None)
 
 

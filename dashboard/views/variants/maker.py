@@ -62,12 +62,13 @@ def _checked_on(record: ModelRecord) -> WorkloadSpec:
 # --- the form -----------------------------------------------------------------------------------------------
 
 
-def draw(source: ModelRecord, action: DeltaGenerator) -> None:
+def draw(source: ModelRecord, action: DeltaGenerator, running: DeltaGenerator) -> None:
     """Draw the form that makes a variant of `source`.
 
     Args:
         source: an original, or a variant that the chain shall go on from.
         action: where the button stands that makes it.
+        running: where its progress stands.
     """
     steps = step_controls.builder(source.info)
     reason = _why_not(steps, source)
@@ -96,7 +97,8 @@ def draw(source: ModelRecord, action: DeltaGenerator) -> None:
         on_click=_make,
         args=(source,),
     )
-    variant_job.live(status, "make")
+    with running:
+        variant_job.live(status, "make")
 
 
 def _why_not(steps: Sequence[Step] | None, source: ModelRecord) -> str:

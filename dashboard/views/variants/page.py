@@ -18,37 +18,42 @@ from dashboard.views.variants import maker as variant_maker
 from dashboard.views.variants import race as variant_race
 from dashboard.views.variants import tree as variant_tree
 from dashboard.widgets import controls, frame
+from dashboard.widgets.fold import fold
 
 VIEW = "variants.view"
+NEW = "variants.new"  # whether the form is open
 DONE, ERROR = "What was done", "Where the error comes from"
 
 
 def page() -> None:
-    bar = frame.bar("Variants")
-    action = bar.action
-    st.caption(
-        "Each variant is checked against its original when it is made, and races like any other "
-        "configuration. It is worth its speed only while its answers are right."
+    bar = frame.bar(
+        "Variants",
+        "Other precisions and graphs of a model. ORTune checks the outputs of each one.",
     )
     state.show_kept_error()
     variant_tree.follow_link()
     ended = _take_finished()
-    left, right = st.columns([1, 2], gap="medium")
-    with left:
+    with bar.model:
         source = controls.model_picker()
-        if source is None:
-            return
-        variant_maker.sizes_form(source)
+    if source is None:
+        return
     records = variants.family(state.store(), source)
     made = [one for one in records if variants.variant_of(one) is not None]
-    with right, st.container(border=True, key="variants.maker"):
-        _maker_title(source)
-        variant_maker.draw(source, action)
+    answer, running = st.container(key="variants.answer"), st.container(key="variants.running")
+    with fold("New variant", key=NEW, icon=":material/science:", first_open=not made):
+        left, right = st.columns([1, 2], gap="medium")
+        with left:
+            variant_maker.sizes_form(source)
+        with right, st.container(key="variants.maker"):
+            _maker_title(source)
+            variant_maker.draw(source, bar.action, running)
+    with running:
         variant_job.show_end(variant_job.MAKE, ended.get(variant_job.MAKE))
-    if made:
-        _family(source, records, made, ended.get(variant_job.ERRORS))
-    else:
-        _empty(source)
+    with answer:
+        if made:
+            _family(source, records, made, bar, ended.get(variant_job.ERRORS))
+        else:
+            _empty(source)
 
 
 def _take_finished() -> dict[str, Status]:
@@ -89,21 +94,23 @@ def _maker_title(source: ModelRecord) -> None:
 def _empty(source: ModelRecord) -> None:
     with st.container(border=True):
         st.markdown(
-            f":material/account_tree: **No variant of {format.plain(source.name)} yet.** Add a step above "
+            f":material/account_tree: **No variant of {format.plain(source.name)} yet.** Add a step below "
             "and press **Make**: the result stands here with its size, how far its outputs are from the "
             "original's, and how fast it is after a race."
         )
 
 
 def _family(
-    source: ModelRecord, records: Sequence[ModelRecord], made: Sequence[ModelRecord], ended: Status | None
+    source: ModelRecord,
+    records: Sequence[ModelRecord],
+    made: Sequence[ModelRecord],
+    bar: frame.Bar,
+    ended: Status | None,
 ) -> None:
     root = variants.original(state.store(), source)
     shown = variant_tree.shown(made)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.subheader("Family", anchor=False, width="content")
-        st.space("stretch")
-        if root is not None:
+    if root is not None:
+        with bar.more:
             variant_race.draw(root, made)
     try:
         verdicts = variants.verdicts(state.store(), root.content_sha256) if root is not None else {}

@@ -1,0 +1,120 @@
+"""Which trials the table of History shows, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from core.show.words import STATE_WORDS
+from core.store import Order, Query
+from dashboard import state
+from dashboard.widgets import frame, results
+
+ALL = "all"
+KIND = "history.kind"
+REFERENCE = "reference"
+ORDERS: Mapping[Order, str] = {
+    "newest": "newest first",
+    "oldest": "oldest first",
+    "p50": "p50, fastest first",
+    "gain": "gain over the baseline",
+    "study": "by study",
+}
+
+
+def draw(models: Sequence[str], bar: frame.Bar) -> Query:
+    """Draw what narrows the table down into the bar, and return what it asks for.
+
+    Args:
+        models: names of all models that were measured.
+        bar: of the page.
+    """
+    with bar.model:
+        model = st.selectbox(
+            "Model",
+            [ALL, *models],
+            key="history.model",
+            persist_state="session",
+            format_func=lambda name: "all models" if name == ALL else name,
+            help="Only trials of this model.",
+        )
+    with bar.choice:
+        text = st.text_input(
+            "Search",
+            key="history.search",
+            persist_state="session",
+            placeholder="Search: id, setting, label, note",
+            label_visibility="collapsed",
+            help="All words must occur in the trial's id, model, settings, providers, owner, study, error, "
+            "labels or note.",
+        )
+        order = st.selectbox(
+            "Order",
+            list(ORDERS),
+            key="history.order",
+            persist_state="session",
+            width=190,
+            format_func=ORDERS.__getitem__,
+            help="Of all trials that match, on all pages. A gain that was rejected is none.",
+        )
+        more = _more_filters()
+    return Query(
+        model_name=None if model in (ALL, None) else model,
+        text=text or "",
+        order=order,
+        **more,
+    )
+
+
+FILTERS = ("history.kind", "history.state", "history.labels", "history.starred", "history.archived")
+
+
+def _more_filters() -> dict[str, Any]:
+    """The filters that are used less, and how many of them are set."""
+    used = sum(st.session_state.get(key) not in (None, ALL, False, []) for key in FILTERS)
+    with st.popover(
+        f"Filters ({used})" if used else "Filters", icon=":material/filter_alt:", key="history.filters"
+    ):
+        kind = st.selectbox(
+            "Kind",
+            [ALL, "measure", "profile", REFERENCE],
+            key=KIND,
+            persist_state="session",
+            help="A profile runs with ONNX Runtime's profiler on; its times are not latencies. A reference "
+            "was measured again beside a candidate, to be put against it; `all` leaves these out.",
+        )
+        wanted = st.multiselect(
+            "State",
+            list(results.STATES),
+            key="history.state",
+            persist_state="session",
+            placeholder="any",
+            format_func=STATE_WORDS.__getitem__,
+            help="Empty: any state.",
+        )
+        labels = st.multiselect(
+            "Labels",
+            state.store().labels(),
+            key="history.labels",
+            persist_state="session",
+            placeholder="any",
+            help="Only trials that have all of these labels. Tick rows to label them.",
+        )
+        starred = st.toggle(
+            "Stars only", key="history.starred", persist_state="session", help="Only trials with a star."
+        )
+        archived = st.toggle(
+            "With archived",
+            key="history.archived",
+            persist_state="session",
+            help="Also trials that were archived.",
+        )
+    return {
+        "kind": None if kind in (ALL, None) else kind,
+        "states": tuple(wanted),
+        "starred": starred,
+        "archived": archived,
+        "labels": tuple(labels),
+    }
