@@ -42,6 +42,7 @@ def test_what_is_typed_outlives_a_reload_and_can_be_linked(open_browser: Open, s
     expect(minutes).to_have_value("5")
     visit(page, "Tune")
     expect(minutes).to_have_value("5")
+    button(page, "reset.all").click()  # of the newest result, which came with its settings
     expect(number(page, "batch_size")).to_have_value("1")
 
     type_into(page, "knob-batch_size", "99999999")
