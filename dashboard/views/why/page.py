@@ -226,6 +226,9 @@ def _pick(
     with place:
         _offer(before, of)
         _results(trials)
+        if len(before) < 2:
+            named = (st.session_state[one][:8] for one in (CANDIDATE, BASELINE))
+            st.caption(" vs ".join(named), width="content")
     return of
 
 
@@ -240,7 +243,7 @@ def _pair() -> Pair | None:
 def _results(trials: Mapping[str, Trial]) -> None:
     """Draw the choice of the two results."""
     box = st.popover(
-        f"{st.session_state[CANDIDATE][:8]} vs {st.session_state[BASELINE][:8]}",
+        "Results",  # another label would close it
         icon=":material/swap_horiz:",
         key=RESULTS,
         on_change="rerun",
