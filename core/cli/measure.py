@@ -287,7 +287,7 @@ def sweep(
     line: Annotated[
         str | None,
         typer.Option(
-            help="The latency line in ms: what is over it is marked, and the best is under it.",
+            help="The latency limit in ms: what is over it is marked, and the best is under it.",
             metavar="MS",
             show_default=False,
         ),
@@ -295,7 +295,7 @@ def sweep(
     percentile: Annotated[
         str | None,
         typer.Option(
-            help="What the line applies to. Default: p95 where every point supports one, else p50.",
+            help="What the limit applies to. Default: p95 where every point supports one, else p50.",
             metavar="|".join(_PERCENTILES),
             show_default=False,
         ),

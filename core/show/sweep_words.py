@@ -28,7 +28,7 @@ def rate(point: Measured) -> str:
 def head(stands: Standing) -> str:
     """Return what the best point is."""
     if stands.line_s is not None:
-        return f"Best under the line of {brief(stands.line_s * 1e3)} ms"
+        return f"Best under the limit of {brief(stands.line_s * 1e3)} ms"
     return "Highest measured throughput" if stands.inconclusive else "Highest throughput"
 
 
@@ -62,7 +62,7 @@ def sentence(points: Sequence[Measured], stands: Standing) -> str:
     if stands.best is not None:
         said = f"{head(stands)}: {point_name(stands.best.values)}: {rate(stands.best)}."
     elif stands.line_s is not None and any(one.ranked for one in points):
-        said = f"No point is at or under the line of {brief(stands.line_s * 1e3)} ms."
+        said = f"No point is at or under the limit of {brief(stands.line_s * 1e3)} ms."
     else:
         said = "Its points are not ranked."
     return " ".join(part for part in (said, others(stands), few_processes(points)) if part)

@@ -146,7 +146,7 @@ def curve_info(
         tick_texts=[_tick(texts[tick]) for tick in ticks],
         series=found,
         line=None if line_s is None or throughput else line_s * 1e3,
-        line_label="" if line_s is None else f"latency line {brief(line_s * 1e3)} ms",
+        line_label="" if line_s is None else f"latency limit {brief(line_s * 1e3)} ms",
         best=_best_xy(best, x, names, places),
         lost=_lost(points, x, places) if found else [],
     )
@@ -391,7 +391,7 @@ def _add_best(figure: go.Figure, info: CurveInfo) -> None:
     figure.add_scatter(
         x=[info.best[0]],
         y=[info.best[1]],
-        name="best under the line",
+        name="best under the limit",
         mode="markers",
         marker={"symbol": "circle-open", "size": 20, "color": PALETTE[2], "line": {"width": 3}},
         hoverinfo="skip",

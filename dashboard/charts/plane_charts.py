@@ -89,7 +89,7 @@ def plane_info(points: Sequence[Measured], axes: Sequence[Axis], standing: Stand
         columns=[value_words(one) for one in across.values],
         rows=[value_words(one) for one in up.values],
         cells=[_cell(one, across, up, standing) for one in points],
-        over_label=f"crossed out: {STATISTICS[standing.percentile]} over the line of {line}" if line else "",
+        over_label=f"crossed out: {STATISTICS[standing.percentile]} over the limit of {line}" if line else "",
     )
 
 
@@ -143,8 +143,8 @@ def _hover(point: Measured, standing: Standing, place: str, *, over: bool, is_op
         f"throughput: {_with_interval(point, 'throughput', 'rows/s')}",
         f"{name}: {_with_interval(point, standing.percentile, 'ms')}",
         *([_PLACES[place]] if place else []),
-        *(["over the line"] if over else []),
-        *(["its interval holds the line: which side is not sure"] if is_open else []),
+        *(["over the limit"] if over else []),
+        *(["its interval holds the limit: which side is not sure"] if is_open else []),
         *([f"the same as {point_name(point.same)}: {point.why}"] if point.same is not None else []),
         *(["measured earlier"] if point.reused else []),
         *(["cancelled: the rounds until then"] if point.cut_short else []),
@@ -334,7 +334,7 @@ class Tradeoff:
 
 
 def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], standing: Standing) -> Tradeoff:
-    """Return throughput against the percentile that the line applies to, of the points that have both.
+    """Return throughput against the percentile that the limit applies to, of the points that have both.
 
     Args:
         points: of a sweep; what is the same as another stands once.
@@ -373,7 +373,7 @@ def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], standing: St
         groups=groups,
         front=sorted(front, key=lambda spot: spot.ms),
         line=line,
-        line_label="" if line is None else f"latency line {brief(line)} ms",
+        line_label="" if line is None else f"latency limit {brief(line)} ms",
     )
 
 
@@ -413,7 +413,7 @@ def tradeoff(info: Tradeoff) -> go.Figure:
             x=[one.ms for one in over],
             y=[one.rate for one in over],
             mode="markers",
-            name="crossed out: over the line",
+            name="crossed out: over the limit",
             hoverinfo="skip",
             marker={"symbol": "x-thin", "size": 16, "line": {"width": 2, "color": MUTED}},
         )

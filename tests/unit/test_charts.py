@@ -252,7 +252,7 @@ def test_the_line_and_the_best_point_are_marked_on_the_figure() -> None:
     figure = curve(info)
     assert figure.layout.shapes[0].y0 == pytest.approx(2.5)
     assert "2.5 ms" in figure.to_json()
-    marked = [trace for trace in figure.data if trace.name == "best under the line"]
+    marked = [trace for trace in figure.data if trace.name == "best under the limit"]
     assert marked[0].x == (1,)
     line = next(trace for trace in figure.data if trace.customdata is not None)
     assert list(line.marker.symbol) == ["circle", "circle-open"]

@@ -79,7 +79,7 @@ def test_a_plane_is_drawn_with_a_legend_that_names_its_marks_and_with_something_
     names = [one.name for one in figure.data if one.name and one.showlegend is not False]
     assert names == [
         "hatched: inconclusive against the best",
-        "crossed out: p95 over the line of 5 ms",
+        "crossed out: p95 over the limit of 5 ms",
         "★ best",
         "failed or refused",
     ]
@@ -143,7 +143,7 @@ def test_throughput_against_latency_rings_the_front_and_crosses_what_is_over_the
     assert [one.text for one in spots] == [("1", "8", "32"), ("1", "8")]
     assert spots[0].error_x.array[0] > 0
     assert spots[0].error_y.arrayminus[0] > 0
-    crossed = next(one for one in figure.data if one.name == "crossed out: over the line")
+    crossed = next(one for one in figure.data if one.name == "crossed out: over the limit")
     assert crossed.x == (20.0,)
     assert figure.layout.shapes[0].x0 == 5.0
 

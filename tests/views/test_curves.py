@@ -28,7 +28,7 @@ from tests import builders, tiny_models
 from tests.reading import numbers, tells
 from tests.views import invented
 from tests.views.invented import Racer
-from tests.views.page import Add, Jobs, Open, figure, followed, icons, lines, status, texts
+from tests.views.page import Add, Jobs, Open, figure, followed, icons, lines, opened, status, texts
 
 CPU = "CPUExecutionProvider"
 BOTH = point_name({axes.THREADS: 2, axes.BATCH: 16})
@@ -55,6 +55,11 @@ def against_default(at: AppTest) -> list[str]:
     """The column of verdicts."""
     shown = table(at)
     return list(shown[next(name for name in shown if ANCHOR_LABEL in name)])
+
+
+def sentence(at: AppTest) -> str:
+    """What the page says of the best point, with its symbol."""
+    return str(at.subheader[0].value).replace("\\", "")
 
 
 def predicted(at: AppTest) -> list[float]:
@@ -131,10 +136,16 @@ def test_finished_points_can_be_measured_again_on_request(
 ) -> None:
     invented.batches(state.store(), mlp, [1, 2], fingerprint=machine["fingerprint"])
     at = set_values(open_page("curves", model=mlp), "1, 2")
-    assert at.button(key="curves.run").disabled
-    at.toggle(key="curves.again").set_value(True).run()
-    at.button(key="curves.run").click().run()
+    again = at.button(key="curves.run")
+    assert not again.disabled
+    assert numbers(again.label) == []
+    assert numbers(again.help) == [2]
+    again.click().run()
     assert [len(specs(race)) for race in submitted] == [2]
+    at.toggle(key="curves.again").set_value(True).run()
+    assert numbers(at.button(key="curves.run").label) == [2]
+    at.button(key="curves.run").click().run()
+    assert [len(specs(race)) for race in submitted] == [2, 2]
 
 
 def test_the_best_point_under_a_typed_line_is_named_in_words(
@@ -142,18 +153,15 @@ def test_the_best_point_under_a_typed_line_is_named_in_words(
 ) -> None:
     invented.batches(state.store(), mlp, [1, 8, 32], fingerprint=machine["fingerprint"])
     at = set_values(open_page("curves", model=mlp), "1, 8, 32")
-    assert at.info  # a line would decide
-    assert not at.success
+    assert tells(sentence(at), "batch 32: ")
     at.number_input(key="curves.line.number").set_value(2.0).run()
-    (found,) = [one.value.replace("\\", "") for one in at.success]
-    assert tells(found, "batch 8: ", "2 ms")
+    found = sentence(at)
+    assert tells(found, "check_circle", "batch 8: ", "2 ms")
     assert re.search(r"rows/s \(95 % \w+ [\d,]+ to [\d,]+\)[^.]* p95 1\.4", found)
     assert list(table(at)["Best"]) == ["", "★", ""]
     assert figure(at, 0)["layout"]["shapes"][0]["y0"] == pytest.approx(2.0)
     at.number_input(key="curves.line.number").set_value(0.1).run()
-    [none] = at.warning
-    assert tells(none.value, "p95", "0.1 ms")
-    assert len(at.success) == 0
+    assert tells(sentence(at), "block", "p95", "0.1 ms")
 
 
 def test_the_slider_and_the_number_move_one_line(
@@ -299,7 +307,7 @@ def test_a_raced_sweep_shows_its_grade_its_verdicts_and_its_bands(
     rows = table(at)
     assert against_default(at)[1].startswith("4.3")
     assert tells(against_default(at)[1], Verdict.FASTER.word, "95 % [")
-    assert lines(at, verdict.counted(race.facts))
+    assert lines(opened(at, "curves.confidence"), verdict.counted(race.facts))
     bands = [one for one in figure(at, 0)["data"] if "95 % interval" in one.get("name", "")]
     assert len(bands) == 2
     assert list(rows["State"]) == ["complete"] * 3
@@ -324,7 +332,7 @@ def test_a_sweep_of_an_earlier_version_says_what_its_intervals_know(
 ) -> None:
     race, _ = put_race(mlp, machine, older=True)
     at = open_race(open_page, mlp, race)
-    assert lines(at, verdict.OLDER)
+    assert lines(opened(at, "curves.confidence"), verdict.OLDER)
     assert [one.key for one in at.button if one.key == "curves.go_on"] == []
 
 
@@ -376,12 +384,11 @@ def test_the_point_of_most_rows_is_best_and_a_wide_interval_is_inconclusive(
     state.store().update_comparison(race.id, result={**(race.result or {}), "ranks": ranks})
     widened(trials[2], 0.5)
     at = open_race(open_page, mlp, race)
-    assert [one for one in at.info if tells(one.value, "batch 32: ", "batch 16")]  # which may be as good
+    assert tells(sentence(at), "help", "batch 32: ")
+    assert lines(at, "batch 16")  # which may be as good
     at.number_input(key="curves.line.number").set_value(10.0).run()
     assert list(table(at)["Best"]) == ["", "", "? ★", "★"]
-    (said,) = [one.value for one in at.info if "Best under the line" in one.value]
-    assert "batch 32" in said
-    assert len(at.success) == 0  # green is what is sure
+    assert tells(sentence(at), "help", "10 ms", "batch 32")
 
 
 def test_a_sweep_of_few_launches_says_what_its_intervals_know(

@@ -382,7 +382,7 @@ def points(
 
 
 BEST_HELP = (
-    "By rows/s. ★: the best under the line, or of all; = ★: surely within the margin of the best; ? ★: "
+    "By rows/s. ★: the best under the limit, or of all; = ★: surely within the margin of the best; ? ★: "
     "inconclusive against the best, because the 95 % intervals overlap."
 )
 SAME_HELP = "The point whose numbers these are: a setting has no effect here, so both are one configuration."
@@ -427,7 +427,7 @@ def _ran_on(one: Measured) -> str:
 def _remarks_on_a_point(one: Measured, standing: Standing | None) -> str:
     remarks = _fallback(one.providers if one.fallback else None)
     if standing is not None:
-        remarks += ["over the line"] if standing.is_in(one, standing.over) else []
+        remarks += ["over the limit"] if standing.is_in(one, standing.over) else []
     remarks += [MARK] if one.breach else []
     remarks += ["measured before"] if one.reused else []
     remarks += [f"the same as {_same_as(one)}"] if one.same is not None else []

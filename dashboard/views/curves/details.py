@@ -32,17 +32,28 @@ def draw(shown: Shown, stands: Standing) -> None:
         mode="single-row",
         alt=f"The {len(shown.rows)} points of the sweep over {names}.",
     )
-    with details:
-        _details(shown, stands)
-    st.download_button(
-        "Download CSV",
-        data=csv_text(table),
-        file_name=f"curve_{'_'.join(one.name for one in shown.axes)}.csv",
-        mime="text/csv",
-        key="curves.csv",
-        icon=":material/download:",
-        on_click="ignore",
-    )
+    index = _chosen(shown, stands)
+    if index is not None:
+        with details:
+            _details(shown, stands, index)
+    with st.container(horizontal=True):
+        if index is None:
+            st.button(
+                "Use in Tune",
+                key="curves.use",
+                icon=":material/tune:",
+                disabled=True,
+                help="Click a point or tick a row first.",
+            )
+        st.download_button(
+            "Download CSV",
+            data=csv_text(table),
+            file_name=f"curve_{'_'.join(one.name for one in shown.axes)}.csv",
+            mime="text/csv",
+            key="curves.csv",
+            icon=":material/download:",
+            on_click="ignore",
+        )
 
 
 def _take_row() -> None:
@@ -51,7 +62,7 @@ def _take_row() -> None:
 
 
 def _chosen(shown: Shown, stands: Standing) -> int | None:
-    """The point that was clicked, else the row of the table, else the best under the line."""
+    """The point that was clicked, else the row of the table, else the best under the limit."""
     names = [point_name(one.values) for one in shown.rows]
     if (clicked := st.session_state.get(POINT)) in names:
         return names.index(clicked)
@@ -62,13 +73,8 @@ def _chosen(shown: Shown, stands: Standing) -> int | None:
     return None if best is None else names.index(point_name(best.values))
 
 
-def _details(shown: Shown, stands: Standing) -> None:
+def _details(shown: Shown, stands: Standing, index: int) -> None:
     """All that is known of one point, and the way to Tune."""
-    index = _chosen(shown, stands)
-    if index is None:
-        st.caption("Click a point, or tick a row, to see its details and to take its settings to Tune.")
-        st.button("Use a point in Tune", key="curves.use", icon=":material/tune:", disabled=True)
-        return
     point, row = shown.points[index], shown.rows[index]
     name = point_name(point.values)
     with st.container(border=True):
@@ -83,28 +89,28 @@ def _details(shown: Shown, stands: Standing) -> None:
                 f"Use {name} in Tune",
                 key="curves.use",
                 icon=":material/tune:",
-                type="primary",
                 disabled=point.spec is None,
-                help="Takes these settings to Tune: the point clicked, the row ticked, or the best under the "
-                "line.",
+                help="The point clicked, the row ticked, or the best under the limit.",
             ):
                 _use(point, row)
             value = (row.latency or {}).get(stands.percentile)
             st.button(
-                "Latency line here",
+                "Set as limit",
                 key="curves.line_here",
                 icon=":material/horizontal_rule:",
                 disabled=value is None,
                 on_click=_put_line,
                 args=(value,),
-                help="Puts the line at this point's latency, so that it is just under it.",
+                help="Puts the latency limit just above this point.",
             )
 
 
 def _numbers(row: Measured, stands: Standing) -> None:
     latency = row.latency or {}
     names = list(dict.fromkeys(["p50_s", "p95_s", stands.percentile]))
-    for column, name in zip(st.columns(len(names) + 2), [*names, "rate", "memory"], strict=True):
+    grid = st.grid(len(names) + 2, min_column_width=120)
+    for name in [*names, "rate", "memory"]:
+        column = grid.container(gap=None)
         if name == "rate":
             low, high = row.throughput_interval()
             bounds = span(low, high, "rows/s") if low and high else ""
@@ -127,9 +133,9 @@ def _said_of(row: Measured, stands: Standing) -> list[str]:
     elif row.contrast is not None:
         found.append(f"Median latency per row, against ONNX Runtime's default: {words.verdict(row.contrast)}")
     if stands.is_in(row, stands.over):
-        found.append("Over the latency line.")
+        found.append("Over the latency limit.")
     if stands.is_in(row, stands.open):
-        found.append("The 95 % interval holds the line, so which side it is on is not sure.")
+        found.append("The 95 % interval holds the limit: which side it is on is not sure.")
     if row.same is not None:
         found.append(f"Measured as {point_name(row.same)}: {row.why}")
     if row.cut_short:

@@ -1,4 +1,4 @@
-"""Latency and throughput over one or two settings, all points raced together; the best under a line."""
+"""Latency and throughput over one or two settings, all points raced together; the best under a limit."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.comparison import Comparison, Configuration, line_up
 from core.evidence.measurement import Trial
 from core.run import kinds, prediction, sweep
 from core.run.axes import Axis, Models, axes_of_study, study_name
 from core.run.job import Job
-from core.run.study import Heat, Study, once
+from core.run.study import Heat, Known, Study, once
 from core.run.sweep import Measured, Point
 from core.show import verdict
 from core.show.report.subjects import Curve
@@ -29,7 +28,7 @@ from dashboard.live_events import Event
 from dashboard.views.curves import results as curve_results
 from dashboard.views.curves import varied
 from dashboard.views.curves.shown import ACTIVE, Shown
-from dashboard.widgets import controls, earlier, frame, going_on, job_box, race_results, report
+from dashboard.widgets import choice, controls, drawer, frame, going_on, job_box, race_results, report
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
 AGAIN = "curves.again"
@@ -38,42 +37,37 @@ STUDY_PARAM = "study"  # ?study=<name>
 LOOKED = "curves.looked"  # content hash of the model whose newest sweep was looked for
 PICKED = "curves.earlier"
 RACES = 200  # to look through for sweeps
+SETTINGS_PX = 288
 GHOSTS_MOST = 3  # earlier sweeps that are drawn behind
 APPLIED = "curves.applied"  # the linked sweep whose settings were loaded
 
 
 def page() -> None:
-    bar = frame.bar("Curves")
-    action = bar.action
-    st.caption(
-        "Vary one or two settings, keep the others as they are on Tune, and see where the sweet spot lies. "
-        "All points race in the same rounds, beside ONNX Runtime's default."
-    )
-    state.show_kept_error()
+    bar = frame.bar("Curves", "Latency and throughput over one or two settings, and which value is best.")
     _load_linked()
-    left, right = st.columns([2, 3], gap="medium")
-    with left:
+    with bar.model:
         record = controls.model_picker()
-        if record is not None:
-            _earlier(record)
-        base = _base() if record is not None else None
-    if record is None or base is None:
+    if record is None:
         return
-    named = sweep.models(state.store(), record)
-    with right:
-        axes = varied.draw(record, base, named)
-    if axes is None:
+    with bar.choice:
+        _earlier(record)
+    settings, answer = frame.panes(SETTINGS_PX)
+    with settings:
+        asked = _asked(record)
+    if asked is None:
+        bar.not_yet("Measure", "Correct the settings first.")
+        drawer.foot("curves", lambda key: None)
         return
-    try:
-        points = sweep.expand(base, axes, record.info, named)
-    except TunerError as error:
-        state.report(error)
-        return
-    known = _shown(record, named, points).look(state.store()).known
-    rows = sweep.join(points, known)
-    race = _race()
-    _run_box(record, base, points, rows, action)
-    _live(race, points, rows, axes)
+    base, axes, points, known = asked
+    rows, race = sweep.join(points, known), _race()
+    with settings:
+        limit = st.container(key="curves.limit")
+        _options(record, base, points, rows)
+    run = partial(_run, record, points, rows)
+    with bar.action:
+        run("curves.run")
+    with bar.more:
+        _go_on(axes, race, rows)
     races = [found.race for found in known.values() if found.race is not None]
     shown = Shown(
         axes=axes,
@@ -82,9 +76,33 @@ def page() -> None:
         race=race,
         busy={one.id: verdict.busy_words(one.result) for one in races},
         margin=base.protocol.margin,
-        ghosts=partial(_ghosts, record, named, axes),
+        ghosts=partial(_ghosts, record, sweep.models(state.store(), record), axes),
     )
-    curve_results.results(shown, partial(_go_on, axes, race, rows))
+    with answer:
+        state.show_kept_error()
+        _live(race, points, rows, axes)
+        curve_results.results(shown, limit)
+    drawer.foot("curves", run)
+
+
+Asked = tuple[TrialSpec, Sequence[Axis], Sequence[Point], Known]
+
+
+def _asked(record: ModelRecord) -> Asked | None:
+    """Draw what varies; return it with what was measured of it, or None where it cannot be, which is said."""
+    base = _base()
+    if base is None:
+        return None
+    named = sweep.models(state.store(), record)
+    axes = varied.draw(record, base, named)
+    if axes is None:
+        return None
+    try:
+        points = sweep.expand(base, axes, record.info, named)
+    except TunerError as error:
+        state.report(error)
+        return None
+    return base, axes, points, _shown(record, named, points).look(state.store()).known
 
 
 def _base() -> TrialSpec | None:
@@ -145,13 +163,19 @@ def _earlier(record: ModelRecord) -> None:
     shown = st.session_state.get(STUDY)
     if shown is None or shown in sweeps:
         address.put(STUDY_PARAM, shown)
-    earlier.offer(
-        "Sweeps of this model",
-        {study: _study_label(sweeps[study]) for study in listed},
-        shown=shown,
+    if not listed:
+        return
+    chosen = shown if shown in sweeps else None
+    choice.draw(
+        "Sweep shown",
+        listed,
         key=PICKED,
+        chosen=chosen,
         take_up=_open,
-        help="Newest first. Takes up its settings, the setting that was varied, and the values.",
+        format_func=lambda one: _study_label(sweeps[one]) if one in sweeps else str(one),
+        placeholder="Open an earlier sweep",
+        help="Newest first. Takes up its settings and values.",
+        **({"index": None} if chosen is None else {}),  # with one shown there is nothing to clear
     )
 
 
@@ -218,58 +242,69 @@ def _race() -> Comparison | None:
 # --- run and cancel -----------------------------------------------------------------------------------
 
 
-def _run_box(
-    record: ModelRecord,
-    base: TrialSpec,
-    points: Sequence[Point],
-    rows: Sequence[Measured],
-    action: DeltaGenerator,
-) -> None:
-    active = any(row.state in ACTIVE for row in rows)
-    todo = _todo(points, rows)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        controls.badges(base)
-        st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
-        st.space("stretch")
-        st.toggle(
-            "Measure finished points again",
-            key=AGAIN,
-            persist_state="session",
-            disabled=active or not any(row.state == "COMPLETE" for row in rows),
-            help="Off: points that were measured before with the same settings on this machine are reused.",
-        )
-    action.button(
-        _run_label(len(todo), active=active),
-        key="curves.run",
-        type="primary",
-        icon=":material/play_arrow:",
-        shortcut="Ctrl+Enter",
+def _options(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows: Sequence[Measured]) -> None:
+    """Draw how the points are measured, and how long that takes."""
+    active = _is_active(rows)
+    st.toggle(
+        "Measure finished points again",
+        key=AGAIN,
+        persist_state="session",
+        disabled=active or not any(row.state == "COMPLETE" for row in rows),
+        help="Off: points that were measured before with the same settings on this machine are reused.",
+    )
+    if not active:
+        wait_for_quiet()
+        st.caption(_prediction(record, points, _todo(points, rows, again=_again())))
+    controls.badges(base)
+    st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
+
+
+def _run(record: ModelRecord, points: Sequence[Point], rows: Sequence[Measured], key: str) -> None:
+    """Draw the button that measures, under `key`: what is not measured yet, else all points again."""
+    active, todo = _is_active(rows), _todo(points, rows, again=_again())
+    done = not todo and not active
+    known = _todo(points, rows, again=True) if done else todo
+    st.button(
+        _run_label(len(todo), active=active, done=done),
+        key=key,
+        type="secondary" if done else "primary",
+        icon=":material/replay:" if done else ":material/play_arrow:",
+        shortcut="Ctrl+Enter" if key == "curves.run" and not done else None,
         on_click=_start,
-        args=(record,),
+        args=(record, done),
         **state.unless_closed(
-            "All points in one race.",
-            off=not todo,
+            f"All points are measured. Measures {_counted(len(known))} again."
+            if done
+            else "All in one race.",
+            off=not known,
             busy="Wait for the running sweep, or cancel it." if active else "",
         ),
     )
-    if not active:
-        with st.container(horizontal=True, vertical_alignment="center"):
-            wait_for_quiet()
-            st.space("stretch")
-            st.caption(_prediction(record, points, todo), width="content")
 
 
-def _run_label(count: int, *, active: bool) -> str:
+def _is_active(rows: Sequence[Measured]) -> bool:
+    return any(row.state in ACTIVE for row in rows)
+
+
+def _again() -> bool:
+    return bool(st.session_state.get(AGAIN))
+
+
+def _run_label(count: int, *, active: bool, done: bool) -> str:
     if active:
         return "Measuring"
-    return f"Measure {count} point{'s' * (count != 1)}" if count else "All points are measured"
+    return "Measure again" if done else f"Measure {_counted(count)}"
+
+
+def _counted(points: int) -> str:
+    return f"{points} point{'s' * (points != 1)}"
 
 
 def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Point]) -> str:
     total, alike = len(points), sum(point.same is not None for point in points)
     refused = sum(point.spec is None for point in points)
     reused = total - alike - refused - len(todo)
-    text = f"{total} point{'s' * (total != 1)}"
+    text = _counted(total)
     text += f", {reused} already measured" if reused else ""
     text += f", {alike} the same as others" if alike else ""
     text += f", {refused} refused" if refused else ""
@@ -286,8 +321,13 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
     return f"{text} · {found.late}" if found.late else text
 
 
-def _start(record: ModelRecord) -> None:
-    """Queue what the widgets hold now: a value typed just before the click counts."""
+def _start(record: ModelRecord, again: bool) -> None:
+    """Queue what the widgets hold now: a value typed just before the click counts.
+
+    Args:
+        record: of the model.
+        again: whether finished points are measured again where no other is left.
+    """
     if state.is_busy("curves"):  # the same press, handed over twice
         return
     try:
@@ -295,7 +335,8 @@ def _start(record: ModelRecord) -> None:
         named = sweep.models(state.store(), record)
         points = sweep.expand(state.current_spec(), axes, record.info, named)
         known = _shown(record, named, points).look(state.store()).known
-        wanted = _todo(points, sweep.join(points, known))
+        rows = sweep.join(points, known)
+        wanted = _todo(points, rows, again=_again()) or _todo(points, rows, again=again)
         todo = {one.spec.key() for one in sweep.configurations(wanted)}
         study = study_name(axes, uuid.uuid4().hex[:8])
 
@@ -313,8 +354,7 @@ def _start(record: ModelRecord) -> None:
     address.put(STUDY_PARAM, study)
 
 
-def _todo(points: Sequence[Point], rows: Sequence[Measured]) -> list[Point]:
-    again = bool(st.session_state.get(AGAIN))
+def _todo(points: Sequence[Point], rows: Sequence[Measured], *, again: bool) -> list[Point]:
     return [
         point
         for point, row in zip(points, rows, strict=True)

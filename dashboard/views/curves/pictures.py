@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,37 +21,46 @@ PLANE_CHART, TRADEOFF_CHART = "curves.plane", "curves.tradeoff"
 LINES, PLANE, TRADEOFF = "Lines", "Heat map", "Throughput against latency"
 
 
-def draw(shown: Shown, stands: Standing) -> None:
-    """Draw the points in the way that is chosen; a click chooses a point."""
+def draw(shown: Shown, stands: Standing, beside: Callable[[], None]) -> None:
+    """Draw the points in the way that is chosen; a click chooses a point.
+
+    Args:
+        shown: the sweep.
+        stands: how its points stand.
+        beside: draws what stands in the row of the choice.
+    """
     views = _views(shown.axes)
     key = f"{VIEW}.{len(shown.axes)}"
     if st.session_state.get(key) not in views:
         st.session_state[key] = PLANE if PLANE in views else LINES
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        view = st.segmented_control(
-            "Show",
-            views,
-            key=key,
-            required=True,
-            persist_state="session",
-            help="Lines: latency and throughput over the first setting. Heat map: two settings of numbers, "
-            "colour is rows per second. Throughput against latency: up and to the left is better.",
-        )
-        st.space("stretch")
-        if view == LINES:
-            st.toggle(
-                "Earlier curves",
-                key=GHOSTS,
+    with st.container(gap="xsmall", key="curves.first"):
+        with st.container(horizontal=True, vertical_alignment="center", key="curves.controls"):
+            view = st.segmented_control(
+                "Show",
+                views,
+                key=key,
+                required=True,
                 persist_state="session",
-                help="Draw earlier sweeps of this model over the same settings faintly behind. They were "
-                "measured in other rounds, perhaps with other settings: for the eye, not for a verdict.",
+                label_visibility="collapsed",
+                width="content",
             )
-    if view == PLANE:
-        _plane(shown, stands)
-    elif view == TRADEOFF:
-        _tradeoff(shown, stands)
-    else:
-        _lines(shown, stands)
+            st.space("stretch")
+            if view == LINES:
+                st.toggle(
+                    "Earlier curves",
+                    key=GHOSTS,
+                    persist_state="session",
+                    help="Draws earlier sweeps over the same settings faintly behind. They were measured at "
+                    "other times: no verdict rests on them.",
+                )
+            beside()
+        with st.container(gap="xsmall"):
+            if view == PLANE:
+                _plane(shown, stands)
+            elif view == TRADEOFF:
+                _tradeoff(shown, stands)
+            else:
+                _lines(shown, stands)
 
 
 def _views(axes: Sequence[Axis]) -> list[str]:
@@ -71,7 +80,7 @@ def _lines(shown: Shown, stands: Standing) -> None:
     throughput = curve_charts.curve_info(shown.rows, y="throughput", **about)
     left, right = (st.container(), st.container()) if series else st.columns(2)  # room for the legend
     count = sum(row.latency is not None for row in shown.rows)
-    with left.container(border=True):
+    with left:
         name = f", {curve_charts.STATISTICS[stands.percentile]}" if series else ""
         _chart(
             curve_charts.curve(latency),
@@ -79,31 +88,27 @@ def _lines(shown: Shown, stands: Standing) -> None:
             LATENCY_CHART,
             f"Latency over {x} for {count} measured points.",
         )
-    with right.container(border=True):
+    with right:
         _chart(
             curve_charts.curve(throughput),
             "Throughput",
             RATE_CHART,
             f"Throughput over {x} for {count} points.",
         )
-    st.caption(
-        "Bands: 95 % intervals, with each process as one cluster. Hollow markers: measured in an earlier "
-        "race and reused. ✕: failed or refused. Click a point for its details."
-    )
+    st.caption("Bands: 95 % intervals. Hollow: reused. ✕: failed or refused. Click a point for its details.")
 
 
 def _plane(shown: Shown, stands: Standing) -> None:
     info = plane_charts.plane_info(shown.rows, shown.axes, stands)
-    with st.container(border=True):
-        names = " and ".join(one.name for one in shown.axes)
-        _chart(
-            plane_charts.plane(info),
-            f"Throughput over {names}",
-            PLANE_CHART,
-            f"Rows per second over {names}, {len(info.cells)} cells.",
-        )
+    names = " and ".join(one.name for one in shown.axes)
+    _chart(
+        plane_charts.plane(info),
+        f"Throughput over {names}",
+        PLANE_CHART,
+        f"Rows per second over {names}, {len(info.cells)} cells.",
+    )
     line = (
-        "" if stands.line_s is None else "Crossed out: over the line; ?: its 95 % interval holds the line. "
+        "" if stands.line_s is None else "Crossed out: over the limit; ?: its 95 % interval holds the limit. "
     )
     st.caption(
         "Colour and number: rows per second. ★: the best. =: within the margin of it, with 95 %. Hatched: "
@@ -118,13 +123,12 @@ def _tradeoff(shown: Shown, stands: Standing) -> None:
     if not info.groups:
         st.info(f"No point has a {name}: choose another percentile above.", icon=":material/info:")
         return
-    with st.container(border=True):
-        _chart(
-            plane_charts.tradeoff(info),
-            f"Throughput against {name}",
-            TRADEOFF_CHART,
-            f"Throughput against {name} of {len(shown.rows)} points.",
-        )
+    _chart(
+        plane_charts.tradeoff(info),
+        f"Throughput against {name}",
+        TRADEOFF_CHART,
+        f"Throughput against {name} of {len(shown.rows)} points.",
+    )
     st.caption(
         "Bars: 95 % intervals. Ringed: the front, of points that no other dominates: it would be surely "
         "better in one, its interval apart, and no worse in the other. Click a point for its details."

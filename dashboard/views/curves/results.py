@@ -1,10 +1,12 @@
-"""The results of a sweep on the screen: latency line, verdict in words, charts, table, failures."""
+"""The results of a sweep on the screen: latency limit, verdict in words, charts, table, failures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.comparison import Comparison
 from core.evidence.quality import BUSY, quality
@@ -19,6 +21,7 @@ from dashboard import charts, format, state
 from dashboard.charts import curve_charts
 from dashboard.views.curves import details, pictures
 from dashboard.views.curves.shown import ACTIVE, LINE, Shown
+from dashboard.widgets import folded
 from dashboard.widgets import results as common
 
 LINE_NUMBER, LINE_SLIDER = "curves.line.number", "curves.line.slider"
@@ -26,30 +29,32 @@ STATISTIC = "curves.statistic"
 SLIDER_STEPS = 60
 
 
-def results(shown: Shown, actions: Callable[[], None]) -> None:
+def results(shown: Shown, limit: DeltaGenerator) -> None:
     """Draw what the points showed.
 
     Args:
         shown: the sweep.
-        actions: draws buttons beside the grade.
+        limit: the place of the latency limit.
     """
     rows = shown.rows
-    _failures(rows)
     complete = [row for row in rows if row.latency]
     if not complete:
+        _failures(rows)
         _empty(rows)
         return
-    _trust(shown.race, actions)
-    _remarks(complete, shown.race, shown.busy)
-    left, right = st.columns([1, 3], gap="medium")
-    with left:
+    with limit:
         percentile = _statistic(complete)
-    with right:
         line_s = _line(complete, percentile)
     stands = standing(rows, line_s=line_s, percentile=percentile, margin=shown.margin)
+    _rejected(shown.race)
     _verdict(complete, stands, shown.busy)
-    pictures.draw(shown, stands)
+    if shown.race is not None:
+        common.busy_note(shown.race.result)
+    pictures.draw(shown, stands, partial(_grade, shown.race))
+    _failures(rows)
     details.draw(shown, stands)
+    inside = partial(_details, complete, shown.race, shown.busy)
+    folded.group("Confidence details", inside, key="curves.confidence", icon="fact_check")
 
 
 def _empty(rows: Sequence[Measured]) -> None:
@@ -65,38 +70,36 @@ def _empty(rows: Sequence[Measured]) -> None:
             )
 
 
-def _trust(race: Comparison | None, actions: Callable[[], None]) -> None:
-    """Say how fine the race of this sweep is; a rejected one ranks no point."""
+def _rejected(race: Comparison | None) -> None:
+    """Say that the race of this sweep is rejected: it ranks no point."""
     result = race.facts if race is not None else {}
-    reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
     if is_rejected(result):
+        reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
         st.error(
             f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
             title="Rejected: these points are not ranked",
             icon=":material/block:",
         )
-        actions()
-    elif found := quality(result):
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            common.quality_badge(found, result)
-            st.caption(
-                f"{format.plain(verdict.counted(result))} of all points, "
-                f"{format.duration(result.get('wall_s'))}. "
-                + ("" if found.grade == "A" else f"{reason} {remedy}"),
-                width="content",
-            )
-            actions()
 
 
-def _remarks(complete: Sequence[Measured], race: Comparison | None, busy: Mapping[str, str]) -> None:
-    """What a reader of the points must know of the machine, and of races of earlier versions."""
-    own = race.id if race is not None else ""
-    if race is not None:
-        common.busy_note(race.result)
-    if any(row.cut_short for row in complete):
+def _grade(race: Comparison | None) -> None:
+    result = race.facts if race is not None else {}
+    if (found := quality(result)) and not is_rejected(result):
+        common.quality_badge(found, result)
+
+
+def _details(complete: Sequence[Measured], race: Comparison | None, busy: Mapping[str, str]) -> None:
+    """How the points were measured, and what a reader must know of races of earlier versions."""
+    result = race.facts if race is not None else {}
+    if (found := quality(result)) and not is_rejected(result):
+        reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
         st.caption(
-            ":material/cancel: Points of a cancelled race are drawn by its rounds until then, unranked."
+            f"{format.plain(verdict.counted(result))} of all points, "
+            f"{format.duration(result.get('wall_s'))}. "
+            + ("" if found.grade == "A" else f"{reason} {remedy}")
         )
+    st.caption("Each process counts as one cluster in the 95 % intervals.")
+    own = race.id if race is not None else ""
     if any(busy.get(row.race) for row in complete if row.race != own):
         st.caption(":material/groups: Points that were reused ran on a busy machine: see the table.")
     if any(row.contrast is not None and verdict.is_older(row.contrast) for row in complete):
@@ -141,45 +144,44 @@ def _statistic(complete: Sequence[Measured]) -> str:
         st.session_state[STATISTIC] = default if default in names else names[0]
     return str(
         st.segmented_control(
-            "The line applies to",
+            "Percentile of the limit",
             names,
             key=STATISTIC,
             required=True,
             format_func=lambda name: curve_charts.STATISTICS[name],
             persist_state="session",
-            help="A percentile is offered when the runs of at least one point support it: p95 needs 72 "
-            "independent runs, p99 needs 368.",
+            help="Offered where the runs of a point support it: p95 needs 72, p99 needs 368.",
         )
     )
 
 
 def _line(complete: Sequence[Measured], percentile: str) -> float | None:
-    """Draw the number and the slider, both bound to one value; return the line in seconds."""
+    """Draw the number and the slider, both bound to one value; return the limit in seconds."""
     options = _line_options(complete, percentile)
     current = st.session_state.get(LINE)
     st.session_state[LINE_NUMBER] = current
     st.session_state[LINE_SLIDER] = current
     if current is not None:
         options = sorted({*options, current})  # the slider shows the line as it is, not the nearest step
-    left, right = st.columns([1, 2])
-    left.number_input(
-        "Latency line (ms)",
+    st.number_input(
+        "Latency limit (ms)",
         value=None,
         format="%.6g",
         key=LINE_NUMBER,
         placeholder="none",
         on_change=_line_from,
         args=(LINE_NUMBER,),
-        help="Type it, move the slider, or put it at a point: click the point, then Latency line here.",
+        help="Longest time that a point may take. Type it, move the slider, or click a point and "
+        "press Set as limit.",
     )
-    right.select_slider(
-        "Move the line",
+    st.select_slider(
+        "Latency limit, moved",
         [None, *options],
         key=LINE_SLIDER,
         format_func=lambda one: "none" if one is None else f"{one:g} ms",
         on_change=_line_from,
         args=(LINE_SLIDER,),
-        help="The range of the chart, in even steps of a ratio.",
+        label_visibility="collapsed",
     )
     return None if current is None else current / 1e3
 
@@ -198,40 +200,34 @@ def _line_from(widget: str) -> None:
 
 
 def _verdict(complete: Sequence[Measured], stands: Standing, busy: Mapping[str, str]) -> None:
-    """Name the best point, and against which it is inconclusive."""
+    """Name the best point in one sentence, and in a line what makes it less than sure."""
     best, line_s, percentile = stands.best, stands.line_s, stands.percentile
     name = curve_charts.STATISTICS[percentile]
+    if any(row.cut_short for row in complete):
+        st.caption(":material/cancel: Cancelled: points are drawn by the rounds until then, unranked.")
     if not any(row.ranked for row in complete):
         return
+    unsupported = _unsupported(complete, percentile)
     if best is None:
         line = f" at or under {brief(line_s * 1e3)} ms" if line_s is not None else ""
-        st.warning(
-            _joined(f"No point has a {name}{line}.", [_unsupported(complete, percentile)]),
-            icon=":material/block:",
-        )
+        _said(":material/block:", f"No point has a {name}{line}.", [unsupported])
         return
-    text = f"{sweep_words.head(stands)}: **{_in_words(best, percentile, busy)}**."
-    remarks = [sweep_words.others(stands), sweep_words.few_processes(complete)]
-    if line_s is None:
-        remarks.append("Set a latency line to find the best point that still answers in time.")
-        st.info(_joined(text, remarks), icon=":material/info:")
-        return
-    sure = surely_under(best, line_s, percentile)
-    words = (
-        f"Its whole 95 % interval lies under the line of {brief(line_s * 1e3)} ms."
-        if sure
-        else f"Its {name} is under the line of {brief(line_s * 1e3)} ms, but the 95 % interval reaches above "
-        "it or is not known: measure with more effort before relying on it."
+    sure = line_s is not None and surely_under(best, line_s, percentile)
+    doubt = (
+        "" if sure or line_s is None else f"Its {name} may be over the limit: the interval is not below it."
     )
-    text = _joined(text, [remarks[0], words, remarks[1], _unsupported(complete, percentile)])
-    if sure and not stands.inconclusive:
-        st.success(text, icon=":material/check_circle:")
-    else:
-        st.info(text, icon=":material/help:")
+    decided = (sure or line_s is None) and not stands.inconclusive
+    _said(
+        ":material/check_circle:" if decided else ":material/help:",
+        f"{sweep_words.head(stands)}: {_in_words(best, percentile, busy)}",
+        [sweep_words.others(stands), doubt, sweep_words.few_processes(complete), unsupported],
+    )
 
 
-def _joined(text: str, remarks: Sequence[str]) -> str:
-    return " ".join([text, *(format.plain(one) for one in remarks if one)])
+def _said(icon: str, text: str, remarks: Sequence[str]) -> None:
+    st.subheader(f"{icon} {text}", anchor=False)
+    if said := " ".join(format.plain(one) for one in remarks if one):
+        st.caption(said)
 
 
 def _unsupported(complete: Sequence[Measured], percentile: str) -> str:

@@ -56,8 +56,7 @@ def draw(record: ModelRecord, base: TrialSpec, named: Models) -> list[Axis] | No
         AXIS,
         "Setting to vary",
         names,
-        "What stands on the axis: the batch size, threads, a free dimension of the model, its variants, or "
-        "any setting whose values can be listed.",
+        "Batch size, threads, a free dimension, variants of the model, or a setting whose values are listed.",
         (record, base, named, place),
     )
     others = [NONE, *(name for name in names if name != st.session_state[AXIS])]
@@ -67,8 +66,8 @@ def draw(record: ModelRecord, base: TrialSpec, named: Models) -> list[Axis] | No
         SECOND,
         "Second setting",
         others,
-        "Its values are lines of their own, told apart by colour, marker and dash; two settings of numbers "
-        "make a heat map, too. Every combination is measured.",
+        "Each of its values is a line; two settings of numbers make a heat map, too. Every combination is "
+        "measured.",
         (record, base, named, place),
     )
     if first is None or (second is None and st.session_state[SECOND] != NONE):
@@ -79,12 +78,8 @@ def draw(record: ModelRecord, base: TrialSpec, named: Models) -> list[Axis] | No
 def _axis(
     key: str, label: str, names: Sequence[str], help: str, about: tuple[ModelRecord, TrialSpec, Models, Place]
 ) -> Axis | None:
-    left, right = st.columns([1, 1])
-    name = left.selectbox(label, names, key=key, format_func=label_of, persist_state="session", help=help)
-    if not name:
-        return None
-    with right:
-        return _values(name, *about)
+    name = st.selectbox(label, names, key=key, format_func=label_of, persist_state="session", help=help)
+    return _values(name, *about) if name else None
 
 
 def _values(name: str, record: ModelRecord, base: TrialSpec, named: Models, place: Place) -> Axis | None:
@@ -111,8 +106,7 @@ def _values(name: str, record: ModelRecord, base: TrialSpec, named: Models, plac
         key=key,
         persist_state="session",
         placeholder="1, 2, 4, 8",
-        help=f"Whole numbers with commas; at most {MAX_POINTS} points in all. Empty brings the suggestion "
-        "back.",
+        help=f"Whole numbers with commas, at most {MAX_POINTS} points in all. Empty: the suggestion.",
     )
     return _read(name, text or "")
 
