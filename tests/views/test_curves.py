@@ -640,5 +640,5 @@ def test_a_running_sweep_draws_its_points_so_far(
     at = open_race(open_page, mlp, race)
     assert lines(at, "1 of 2")
     latency, throughput = followed(at, "curves.watch")["pictures"]
-    assert [one["points"] for one in latency["series"]] == [[[1.0, 2.0, ""]]]
-    assert [one["points"] for one in throughput["series"]] == [[[1.0, 1000.0, ""]]]
+    assert [one["points"] for one in latency["series"]] == [[[0.0, None, ""], [1.0, 2.0, ""]]]
+    assert [one["points"] for one in throughput["series"]] == [[[0.0, None, ""], [1.0, 1000.0, ""]]]
