@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -113,6 +114,11 @@ def upload(page: Page, path: Path) -> None:
     page.locator(".st-key-models-upload input[type=file]").set_input_files(path)
 
 
+def hold_events_back(page: Page) -> None:
+    """As a proxy does that buffers: a stream never begins, a question is answered."""
+    page.route(re.compile(r"/ortune/live/[^&]*$"), lambda asked: asked.abort())
+
+
 def test_uploads_are_refused_or_taken_and_a_run_that_others_wait_for_is_found_again_and_cancelled(
     open_browser: Open, site: Site, tmp_path: Path
 ) -> None:
@@ -140,9 +146,10 @@ def test_uploads_are_refused_or_taken_and_a_run_that_others_wait_for_is_found_ag
     is_live(page)
     until(page, lambda: site.store.trial(first).state == "RUNNING")
 
-    other = open_browser()
+    other = open_browser(before=hold_events_back)
     second = started(other, run_button(other))
-    expect(other.locator(".st-key-live")).to_be_visible()
+    expect(other.locator(".st-key-live .ol-how")).to_be_visible()  # that it asks instead
+    expect(other.locator(".st-key-live .ol-live")).to_have_attribute("data-state", "waiting")
     assert site.store.trial(second).state == "WAITING"
     button(other, "cancel").click()
     expect(run_button(other)).to_be_enabled()
