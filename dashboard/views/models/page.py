@@ -15,8 +15,7 @@ from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.folders import allowed_path
 from dashboard.views.models import exporting
-from dashboard.widgets import adding, controls, frame, tables
-from dashboard.widgets.fold import fold
+from dashboard.widgets import adding, controls, folded, frame, tables
 
 TABLE = "models.table"
 MODELS, OPERATORS = 8, 8  # that show without scrolling
@@ -44,7 +43,7 @@ def page() -> None:
         with st.container(border=True):
             st.markdown("#### :material/deployed_code: No models yet")
             st.markdown("Upload an `.onnx` file below, or export a torchvision model.")
-    with fold("Add a model", key=ADD, icon=":material/add:", first_open=not records):
+    with folded.box("Add a model", key=ADD, icon="add", first_open=not records):
         _ways(records)
     exporting.watch()
     _detail(chosen)
