@@ -318,7 +318,13 @@ DEFAULT = "ONNX Runtime's default"
 
 
 def of_glimpse(
-    status: Status | None, told: Mapping[str, Any], wanted: str, *, is_default: bool, margin: float
+    status: Status | None,
+    told: Mapping[str, Any],
+    wanted: str,
+    *,
+    is_default: bool,
+    margin: float,
+    told_at: float = 0.0,
 ) -> Event:
     """Return the event of an estimate of the settings as they stand, and of those before.
 
@@ -328,9 +334,10 @@ def of_glimpse(
         wanted: key of the settings.
         is_default: they are ONNX Runtime's own, with which every estimate compares.
         margin: of equivalence.
+        told_at: when it was told, in seconds since the epoch; it is said of an estimate that is over.
     """
     if status is None or status.state not in ACTIVE:
-        return _rests(status)
+        return _rests(status, told if told.get("key") == wanted else {}, margin, told_at)
     event: Event = {"ended": False, "state": "measuring", "pictures": []}
     is_known = told.get("key") == wanted
     error, contrasts = told.get("error"), told.get("contrasts")
@@ -352,12 +359,20 @@ def of_glimpse(
     return event
 
 
-def _rests(status: Status | None) -> Event:
-    """The race has ended: whoever moves a setting begins another."""
-    line = _bolt("Live rests: the machine is free again. Move a setting to go on.", small=True)
+def _rests(status: Status | None, told: Mapping[str, Any], margin: float, told_at: float) -> Event:
+    """The race has ended: whoever moves a setting begins another. What it told last stays, with its time."""
+    event: Event = {"ended": True, "state": "ended", "ratio": "", "pictures": []}
     if status is not None and status.error is not None and status.state == "FAIL":
-        line = _failure(status.error)
-    return {"ended": True, "state": "ended", "lines": [line], "ratio": "", "pictures": []}
+        return {**event, "lines": [_failure(status.error)]}
+    rests = _bolt("Live rests: the machine is free again. Move a setting to go on.", small=True)
+    if not told.get("contrasts") or told.get("error"):
+        return {**event, "lines": [rests]}
+    _add_glimpse(event, told, margin)
+    first, *others = event["lines"]
+    said = {**first, "text": f"{format.when(told_at)[11:16]} · {first['text']}", "small": True}
+    event["lines"] = [rests, said, *others]  # type: ignore[list-item] # a line with other words
+    event["pictures"] = [*event["pictures"], *trail_of(told)]
+    return event
 
 
 def _bolt(text: str, **how: bool) -> Line:

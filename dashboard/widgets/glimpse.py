@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +30,7 @@ from dashboard.widgets import live_view, results
 
 # keys of the session
 ON = "tune.live"
+MOST_KEPT = 64  # visitors whose last estimate is kept
 VISITOR, WISHED = "tune.live.visitor", "tune.live.wished"
 
 
@@ -67,6 +69,9 @@ class _Shared:
     lock: threading.Lock = field(default_factory=threading.Lock)
     wishes: live.Wishes | None = None
     job: str = ""
+    last: dict[str, tuple[Mapping[str, Any], float]] = field(
+        default_factory=dict
+    )  # visitor -> told, and when
 
 
 @st.cache_resource(show_spinner=False)
@@ -164,10 +169,16 @@ def _told(status: Status | None, visitor: str) -> Mapping[str, Any]:
 
 def _event(visitor: str, wanted: str, margin: float, *, is_default: bool) -> Event:
     """What is shown to a visitor of the settings with the key `wanted`."""
-    status = _status()
-    return live_events.of_glimpse(
-        status, _told(status, visitor), wanted, is_default=is_default, margin=margin
-    )
+    status, shared = _status(), _shared()
+    told, told_at = _told(status, visitor), time.time()
+    if told:
+        shared.last.pop(visitor, None)
+        shared.last[visitor] = told, told_at
+        while len(shared.last) > MOST_KEPT:
+            shared.last.pop(next(iter(shared.last)), None)
+    else:
+        told, told_at = shared.last.get(visitor, ({}, 0.0))
+    return live_events.of_glimpse(status, told, wanted, is_default=is_default, margin=margin, told_at=told_at)
 
 
 def _trail(visitor: str, wanted: str, model: str | None) -> Event:

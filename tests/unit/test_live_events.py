@@ -12,7 +12,7 @@ from core.process.machine_queue import Entry
 from core.run import live
 from core.run.job import WAITING_QUIET, Status
 from core.run.sweep import NEW, Measured
-from dashboard import live_events
+from dashboard import format, live_events
 from dashboard.widgets.live_text import Field
 from tests import builders
 from tests.reading import numbers, tells
@@ -198,3 +198,15 @@ def test_estimates_that_have_ended_say_why() -> None:
     assert tells(failed["lines"][0]["text"], "It crashed.", "Use fewer.")
     assert tells(glimpse(told(error=error))["lines"][0]["text"], "It crashed.")
     assert numbers(glimpse(told(contrasts=[]), is_default=True)["lines"][0]["text"]) == []
+
+
+def test_the_last_estimate_stays_with_its_time_when_live_rests() -> None:
+    ended = running(kind="live", state="COMPLETE")
+    how: dict[str, Any] = {"is_default": False, "margin": 0.02, "told_at": 1_700_000_000.0}
+    rests = live_events.of_glimpse(ended, told(), "k", **how)
+    assert rests["ended"]
+    at = format.when(1_700_000_000.0)[11:16]
+    assert [tells(one["text"], at, "1.31×") for one in rests["lines"]].count(True) == 1
+    assert [one["kind"] for one in rests["pictures"]] == ["forest"]
+    assert rests["ratio"] == ""  # in the bar stands only what is measured
+    assert len(live_events.of_glimpse(ended, told(key="other"), "k", **how)["lines"]) == 1
