@@ -176,12 +176,12 @@ def _move_drawer() -> None:
 
 
 def _guessed(record: ModelRecord | None) -> None:
-    text = feeding.guessed_text(record) if record is not None else ""
-    if text:
+    for source, text in (feeding.told_texts(record) if record is not None else {}).items():
+        is_guess = source == "guess"
         st.badge(
-            f"guessed: {format.plain(text)}",
-            icon=":material/help:",
-            color="orange",
+            format.plain(text),
+            icon=":material/help:" if is_guess else ":material/straighten:",
+            color="orange" if is_guess else "gray",
             help="Sizes that the model leaves free and that nobody gave. Set them under Workload.",
         )
 
