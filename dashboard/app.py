@@ -78,8 +78,8 @@ with st.sidebar:
     access.mend()
 state.show_notice()
 if words := state.recorded():
-    told = f"**Demonstration.** {format.plain(words)} Look around: nothing you do here is kept."
-    st.warning(told, icon=":material/slideshow:")
+    with st.container(key="recorded"):
+        st.caption(f":material/slideshow: **Demonstration.** {format.plain(words)} Nothing you do is kept.")
 page.run()
 if not state.is_following():
     drafts.keep()

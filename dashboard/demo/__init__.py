@@ -11,9 +11,12 @@ import lzma
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from core.evidence.verdict import Grade, Verdict, is_rejected
 from core.run.accuracy import key_of
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store
@@ -41,6 +44,24 @@ def unpack() -> Path:
             hint="Install ORTune again, or free some disk.",
         ) from error
     return home
+
+
+def opening(store: Store) -> str | None:
+    """Return the id of the result that a visitor sees first: the surest gain for the same work."""
+    wins = [
+        (float(one["ratio_low"]), str(one["candidate"]))
+        for race in store.comparisons(state="COMPLETE", limit=1000)
+        for one in (race.result or {}).get("contrasts", [])
+        if _is_clear(one) and store.trial(one["candidate"]).kind == "measure"
+    ]
+    return max(wins)[1] if wins else None
+
+
+def _is_clear(one: Mapping[str, Any]) -> bool:
+    """Whether a contrast is a gain that needs no explanation: for as many samples, with equal outputs."""
+    differs = one["per_row"] or one["outputs_differ"] or one.get("something_else") or one.get("contradicted")
+    is_fine = one.get("grade") in (Grade.A, Grade.B)
+    return one["verdict"] == Verdict.FASTER and is_fine and not differs and not is_rejected(one)
 
 
 def remove(home: Path) -> None:

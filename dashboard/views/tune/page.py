@@ -62,7 +62,7 @@ def page() -> None:
 
 def _shown() -> Trial | None:
     """The trial of the link or of this session; a link to nothing is said and forgotten."""
-    trial_id = state.linked_trial()
+    trial_id = state.linked_trial() or state.opening()
     if trial_id is None:
         return None
     try:
