@@ -132,7 +132,7 @@ _STARTS = frozenset({"cancel", "perform", "submit"})
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:
-    raise SpecError(closed() or "Nothing can be changed here.", hint="Press *Stop following* in the sidebar.")
+    raise SpecError(closed() or "Nothing can be changed here.", hint='Press "Stop following" in the sidebar.')
 
 
 def is_following() -> bool:
@@ -637,6 +637,7 @@ _TITLES: Mapping[str, str] = {
     "ProviderError": "An execution provider is not available",
     "WorkerError": "The worker process failed",
     "StoreError": "The result store has a problem",
+    "MissingError": "This result does not exist here",
     "BudgetError": "The budget is too small for a number",
     "Cancelled": "Cancelled",
 }

@@ -19,11 +19,12 @@ from typing import Any
 from core.evidence.verdict import Grade, Verdict, is_rejected
 from core.run.accuracy import key_of
 from core.spec import spec_from_dict
-from core.store import STORE_NAME, Store
+from core.store import STORE_NAME, ModelRecord, Store
 from core.wire.errors import StoreError, TunerError
 
 RECORDED = Path(__file__).with_name("recorded.tar.xz")
 PREFIX = "ortune-demo-"
+MODELS = "models"  # folder of a home: variants that were made for the recording
 
 
 def unpack() -> Path:
@@ -36,7 +37,9 @@ def unpack() -> Path:
     try:
         with tarfile.open(RECORDED) as archive:
             archive.extractall(home, filter="data")
-        _find_scores_again(Store(home / STORE_NAME))
+        store = Store(home / STORE_NAME)
+        _find_scores_again(store)
+        _find_models_again(store, home)
     except (OSError, EOFError, lzma.LZMAError, tarfile.TarError) as error:
         remove(home)
         raise StoreError(
@@ -67,6 +70,18 @@ def _is_clear(one: Mapping[str, Any]) -> bool:
 def remove(home: Path) -> None:
     """Take the home of a demonstration away."""
     shutil.rmtree(home, ignore_errors=True)
+
+
+def moved(record: ModelRecord, path: str) -> ModelRecord:
+    """Return a model of the library with its file at another place."""
+    return replace(record, path=path, info={**record.info, "path": path})
+
+
+def _find_models_again(store: Store, home: Path) -> None:
+    """Name the files of models as they lie here."""
+    for one in store.models():
+        if not Path(one.path).is_absolute():
+            store.put_model(moved(one, str(home / one.path)))
 
 
 def _find_scores_again(store: Store) -> None:

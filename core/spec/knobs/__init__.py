@@ -37,7 +37,7 @@ from core.spec.knobs.worth import (
 )
 from core.spec.setting import Setting
 from core.wire import engines
-from core.wire.errors import SpecError, nearest
+from core.wire.errors import SpecError, nearest, range_rule
 
 __all__ = [
     "ENTRIES",
@@ -915,7 +915,7 @@ def check_range(setting: Knob, number: float) -> None:
                 hint="Leave it out: one caller is what ORTune measures.",
             )
         raise SpecError(
-            f"`{low} <= {setting.field} <= {high}` must hold, but got {number}.",
+            f"{range_rule(setting.label or f'`{setting.name}`', low, high)}; got {number:,}.",
             hint=_THREADS_HINT if setting.name.endswith("_num_threads") else "Choose a number in that range.",
         )
 
