@@ -885,8 +885,9 @@ def _by_id(db: sqlite3.Connection, table: Table, row_id: str) -> sqlite3.Row:
     if not found:
         raise MissingError(
             f"There is no {noun} `{row_id}` here.",
-            hint="It was deleted, or lies in another store. Choose one that "
-            f"`{'studies' if table == 'studies' else 'history'}` lists.",
+            hint="It was deleted, or lies in another store. "
+            + ("The Search page and `studies` list" if table == "studies" else "History and `history` list")
+            + " what there is.",
         )
     if len(found) > 1:
         raise StoreError(
