@@ -30,8 +30,26 @@ function followScheme() {
   }, 500))
 }
 
+// Streamlit drops what stands behind the point in a field of whole numbers, and does not say so.
+function told(event) {
+  const field = event.target
+  if (event.type === "keydown" && event.key !== "Enter") return
+  if (!field.matches?.('[data-testid="stNumberInput"] input') || !field.value) return
+  if (!(Number(field.step) >= 1) || Number.isInteger(Number(field.value))) return
+  const note = document.querySelector(".ortune-told") || document.body.appendChild(document.createElement("div"))
+  const { left, bottom } = field.getBoundingClientRect()
+  note.className = "ortune-told"
+  note.setAttribute("role", "alert")
+  note.textContent = `Whole numbers only: ${field.value} became ${Number.parseInt(field.value, 10)}.`
+  note.style.left = `${Math.max(8, Math.min(left, innerWidth - 280))}px`
+  note.style.top = `${Math.min(bottom + 4, innerHeight - 48)}px`
+  clearTimeout(window.ortuneTold)
+  window.ortuneTold = setTimeout(() => note.remove(), 8000)
+}
+
 export default function () {
   if (window.ortuneMends) return
+  for (const kind of ["focusout", "keydown"]) document.addEventListener(kind, told, true)
   followScheme()
   window.ortuneMends = new MutationObserver(soon)
   window.ortuneMends.observe(document.body, { childList: true, subtree: true })

@@ -66,6 +66,9 @@ if not state.is_following():
 drafts.carry(page.url_path)
 following.mirror(page.url_path)
 with st.sidebar:
+    if words := state.recorded():
+        with st.container(key="recorded"):
+            st.caption(f":material/slideshow: **Demonstration.** {format.plain(words)} Nothing you do is kept.")
     machine_line.sidebar()
     if not state.is_following():
         drafts.button()
@@ -74,9 +77,6 @@ with st.sidebar:
     login.log_out()
     access.mend()
 state.show_notice()
-if words := state.recorded():
-    told = f"**Demonstration.** {format.plain(words)} Look around: nothing you do here is kept."
-    st.warning(told, icon=":material/slideshow:")
 page.run()
 if not state.is_following():
     drafts.keep()

@@ -16,7 +16,7 @@ from core.run.sizes import Size
 from core.spec import TrialSpec, WorkloadSpec, asked, spec_from_dict
 from core.spec.checks import feed_range
 from core.spec.knobs import ENTRIES, KNOBS, PROVIDER_OPTIONS, Knob, is_whole_number, knob
-from core.wire.errors import SpecError
+from core.wire.errors import SpecError, range_rule
 from core.wire.feeding import STRING
 
 DEFAULT, ON, OFF = "default", "on", "off"
@@ -102,7 +102,7 @@ def in_range(name: str, value: float, low: float, high: float) -> None:
     """
     if not low <= value <= high:
         raise SpecError(
-            f"`{low:g} <= {name} <= {high:g}` must hold, but got {value:g}.",
+            f"{range_rule(name[:1].upper() + name[1:], low, high)}; got {value:,g}.",
             hint="Choose a number in that range.",
         )
 

@@ -52,7 +52,7 @@ from core.wire.errors import (
     record_from_error,
 )
 from core.wire.files import ROOT
-from dashboard import address, contestants, fields, folders
+from dashboard import address, contestants, demo, fields, folders
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -67,6 +67,7 @@ TRIAL_OF = "trial.of"  # content SHA-256 of the model that was current when it w
 LOADED = "settings.loaded"  # they came with a result, a file or a search: no other result brings its own
 NOTICE = "notice"  # a line to show once after the next rerun
 APPLIED = "applied"  # id of the trial whose settings the widgets already got
+OPENED = "opened"  # whether this session saw the result on which a demonstration opens
 FOLLOWING = "following"  # token of the presentation that this session follows
 ERROR = "error"  # an error of a callback, to show in the page
 OWN = "own"  # the job that this session started last, and where it is shown
@@ -131,7 +132,7 @@ _STARTS = frozenset({"cancel", "perform", "submit"})
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:
-    raise SpecError(closed() or "Nothing can be changed here.", hint="Press *Stop following* in the sidebar.")
+    raise SpecError(closed() or "Nothing can be changed here.", hint='Press "Stop following" in the sidebar.')
 
 
 def is_following() -> bool:
@@ -173,6 +174,21 @@ def environment() -> wire.Environment:
 def recorded() -> str:
     """That the results of this server were recorded elsewhere, in a sentence; empty: they are its own."""
     return words_of(store().folder)
+
+
+def opening() -> str | None:
+    """Id of the recorded result on which a demonstration opens, once a session; None: the page decides."""
+    if not recorded() or st.session_state.get(OPENED):
+        return None
+    st.session_state[OPENED] = True
+    nobody_chose = st.session_state.get(MODEL) == st.session_state.get(FALLBACK)
+    return opening_id() if nobody_chose else None
+
+
+@st.cache_resource(show_spinner=False)
+def opening_id() -> str | None:
+    """Id of the clearest gain among recorded results; None: there is none."""
+    return demo.opening(_store())
 
 
 def closed() -> str:
@@ -592,6 +608,7 @@ _TITLES: Mapping[str, str] = {
     "ProviderError": "An execution provider is not available",
     "WorkerError": "The worker process failed",
     "StoreError": "The result store has a problem",
+    "MissingError": "This result does not exist here",
     "BudgetError": "The budget is too small for a number",
     "Cancelled": "Cancelled",
 }

@@ -6,7 +6,7 @@ ONNX Runtime loads it. Weights are seeded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,39 @@ def halved(path: Path, *, times: int = 5) -> Path:
     scales = constant("scales", np.array([1, 1, by, by], np.float32))
     shape = ["batch", 3, "height", "width"]
     return save(path, nodes, [value("image", shape)], [value("y", shape)], [scales])
+
+
+def detector(path: Path, metadata: Mapping[str, str] | None = None) -> Path:
+    """Like an Ultralytics export: images float32 [batch, 3, height, width], features of two strides joined.
+
+    The sides must be multiples of 64; 224 is none. The class names are as Ultralytics writes them.
+    """
+    nodes = [
+        helper.make_node("Conv", ["images", "w8"], ["fine"], "conv8", kernel_shape=[8, 8], strides=[8, 8]),
+        helper.make_node("Conv", ["fine", "w64"], ["rough"], "conv64", kernel_shape=[8, 8], strides=[8, 8]),
+        helper.make_node("Resize", ["rough", "", "scales"], ["large"], "enlarge", mode="nearest"),
+        helper.make_node("Concat", ["fine", "large"], ["y"], "join", axis=1),
+    ]
+    parameters = [
+        weights("w8", [4, 3, 8, 8], 1),
+        weights("w64", [4, 4, 8, 8], 2),
+        constant("scales", np.array([1, 1, 8, 8], np.float32)),
+    ]
+    shape = ["batch", 3, "height", "width"]
+    save(path, nodes, [value("images", shape)], [value("y", ["batch", 8, "h", "w"])], parameters)
+    model = onnx.load(path)
+    helper.set_model_props(model, {**ULTRALYTICS, **(metadata or {})})
+    onnx.save(model, path)
+    return path
+
+
+ULTRALYTICS = {
+    "task": "detect",
+    "stride": "64",
+    "batch": "1",
+    "imgsz": "[128, 192]",
+    "names": "{0: 'person', 1: 'bicycle'}",
+}
 
 
 def image_uint8_nhwc(path: Path, *, size: int = 8) -> Path:

@@ -177,6 +177,8 @@ def with_sizes(
     if not sizes:
         return done, {}
     progress.line(f"sizes: {sizes_words(sizes)}")
+    for note in sorted({one.note for one in sizes.values() if one.note}):
+        progress.line(note)
     return done, {"sizes_from": {dim: one.source for dim, one in sizes.items()}}
 
 

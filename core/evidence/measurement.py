@@ -249,6 +249,6 @@ def doubts(latencies_s: Sequence[float], latency: Mapping[str, Any]) -> list[str
         if half > WIDE_INTERVAL:
             found.append(
                 f"The p50 is only known to ±{half:.0%}: as a time of its own it is rough. "
-                "More generations (`--effort publish`), or a quieter machine, would narrow it."
+                "More launches (effort publish), or a quieter machine, would narrow it."
             )
     return found

@@ -127,4 +127,4 @@ def _enough_for(found: Quality, needs: Sequence[Need]) -> str:
         return "; the test was too short to tell more"
     if not fitting:
         return "; too noisy for every effort"
-    return f"; enough for {'a ranking' if found.grade not in PUBLISHABLE else f'`--effort {fitting[-1]}`'}"
+    return f"; enough for {'a ranking' if found.grade not in PUBLISHABLE else f'effort {fitting[-1]}'}"

@@ -676,9 +676,9 @@ def _notes(ran: Ran, latency: Mapping[str, Any]) -> list[str]:
     found = [*load["notes"], *ran.notes, *(footprint["notes"] if footprint is not None else [])]
     if ran.warm is not None and not ran.warm["steady"]:
         made = len(ran.warm["latencies_ns"]) + 1
-        still = f"the latency still moved after {made} warm-up runs"
-        short = f"{made} warm-up runs are too few to show whether the latency is; the budget held no more"
-        found.append(f"not_steady: {still if made > LEAST_WARM_UP else short}.")
+        still = f"The latency still moved after {made} warm-up runs"
+        short = f"{made} warm-up runs are too few to show a steady latency; the budget held no more"
+        found.append(f"{still if made > LEAST_WARM_UP else short}.")
     typical_s, clock_s = latency["p50_s"] or latency["mean_s"], load["clock_ns"] / 1e9
     if typical_s and clock_s >= CLOCK_WARNING * typical_s:
         found.append(

@@ -127,7 +127,7 @@ def judge(target: TargetSpec, evidence: Evidence) -> Judged:
     )
 
 
-_BUSY_TODO = "Measure it again with *Wait for quiet* (`--wait-quiet 5m`), or on a machine of its own."
+_BUSY_TODO = 'Measure it again with "Wait for quiet" on, or on a machine of its own.'
 
 
 def _why(found: _Reading, state: State, *, busy: bool) -> str:

@@ -15,7 +15,7 @@ from core.spec import ModelRef
 from core.spec.knobs import KNOBS, MAX_BATCH, MAX_THREADS, Knob, Place, Value, check_range
 from core.spec.question import parse_value, setting_named
 from core.spec.space import MODEL
-from core.wire.errors import SpecError
+from core.wire.errors import SpecError, range_rule
 
 BATCH = "batch_size"
 THREADS = "intra_op_num_threads"
@@ -125,7 +125,7 @@ def _check_value(name: str, value: Value | None) -> None:
             check_range(row, value)
     elif isinstance(value, int) and not 0 <= value <= MAX_BATCH:
         raise SpecError(
-            f"`0 <= {name} <= {MAX_BATCH}` must hold, but got {value}.",
+            f"{range_rule(f'`{name}`', 0, MAX_BATCH)}; got {value:,}.",
             hint="Choose a size in that range.",
         )
 

@@ -148,6 +148,6 @@ def refuse(origins: Sequence[Origin], found: Pairs) -> None:
         if verdict.breach is not False:
             raise SpecError(
                 f"{apart_words(names[other], names[against], verdict)}.",
-                hint="Ask for it if that is meant: `compare --different-models`, or the switch *Different "
-                "models* on Compare.",
+                hint="Ask for it if that is meant: `compare --different-models`, or the switch "
+                '"Different models" on Compare.',
             )

@@ -18,7 +18,7 @@ from core import wire
 from core.spec import SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.checks import cpu_list, feed_range
 from core.spec.knobs import KNOBS, PROVIDER_OPTIONS
-from core.spec.sizes import options, suggested
+from core.spec.sizes import ignored, options, suggested
 from core.wire.catalog import (
     BIASES_KEY,
     PT2_SHA256_KEY,
@@ -495,7 +495,7 @@ def _no_size(missing: Sequence[str], info: wire.ModelInfo) -> SpecError:
     what, it = ("dimensions", "them all") if len(missing) > 1 else ("dimension", "it")
     has = "have" if len(missing) > 1 else "has"
     return SpecError(
-        f"The model's free {what} {listed} {has} no size.",
+        " ".join(filter(None, (f"The model's free {what} {listed} {has} no size.", ignored(info)))),
         hint=f"Give {it}, for example `{options(suggested(missing, info))}`.",
     )
 

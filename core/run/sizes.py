@@ -1,4 +1,4 @@
-"""Sizes of free dimensions that nobody gave: those of the model's last run, else what its file says.
+"""Sizes of free dimensions that nobody gave: those of the model's last run, else what the model tells.
 
 The batch is not among them: it is 1 unless somebody gives it.
 """
@@ -6,7 +6,7 @@ The batch is not among them: it is 1 unless somebody gives it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from core.process.runner import Run
@@ -14,12 +14,13 @@ from core.run.plan import missing_dims
 from core.run.trial import looked_at
 from core.run.variants import variant_of
 from core.spec import TrialSpec
-from core.spec.sizes import guess, sides_of_file, sum_of
+from core.spec.sizes import guess, ignored, image_side, sum_of, told_by_file, told_by_names
 from core.store import ModelRecord, Store
 from core.wire.errors import TunerError
 
-# "others": as in another configuration of the same comparison; "sum": the dimension is a sum of known ones
-Source = Literal["others", "sum", "last run", "file", "guess"]
+# "others": as in another configuration of the same comparison; "sum": the dimension is a sum of known ones;
+# "names": what inputs of these names usually take
+Source = Literal["others", "sum", "last run", "file", "names", "guess"]
 
 _LOOKED_AT = 10  # newest trials of a model: one that was fed from a file names no sizes
 
@@ -30,12 +31,14 @@ class Size:
 
     size: int
     source: Source
+    why: str = field(default="", compare=False)  # which entry of the file, or which input
+    note: str = field(default="", compare=False)  # what the file says of it and is ignored
 
 
 def proposed(
     dims: Iterable[str], record: ModelRecord, store: Store, *, given: Mapping[str, int] | None = None
 ) -> dict[str, Size]:
-    """Return a size for each of `dims` of a model: of its last complete run, else its file's, else a guess.
+    """Return a size for each of `dims` of a model: of its last run, else what it tells, else a guess.
 
     A dimension such as `past + 1` follows from its terms where these are known. A variant takes the last run
     of its original where it has none.
@@ -50,20 +53,29 @@ def proposed(
     if not left:
         return {}
     known = dict(given or {})
-    last, named = _last_run(left, record, store), sides_of_file(record.info)
+    last, told, note = _last_run(left, record, store), _told(record), ignored(record.info)
     found: dict[str, Size] = {}
     for dim in left:
         if (total := sum_of(dim, known)) is not None:
             found[dim] = Size(size=total, source="sum")
         elif dim in last:
             found[dim] = Size(size=last[dim], source="last run")
-        elif dim in named:
-            found[dim] = Size(size=named[dim], source="file")
         else:
-            found[dim] = Size(size=guess(dim, record.info), source="guess")
-            continue
-        known[dim] = found[dim].size
+            found[dim] = told.get(dim) or Size(size=guess(dim, record.info), source="guess")
+            if image_side(dim, record.info):
+                found[dim] = replace(found[dim], note=note)
+        if found[dim].source != "guess":
+            known[dim] = found[dim].size
     return found
+
+
+def _told(record: ModelRecord) -> dict[str, Size]:
+    """What the file's metadata say, and what the names of inputs tell."""
+    by_names = told_by_names(record.info).items()
+    by_file = told_by_file(record.info).items()
+    return {dim: Size(size=one.size, source="names", why=one.why) for dim, one in by_names} | {
+        dim: Size(size=one.size, source="file", why=one.why) for dim, one in by_file
+    }
 
 
 def _last_run(dims: Collection[str], record: ModelRecord, store: Store) -> Mapping[str, int]:

@@ -24,7 +24,7 @@ def interval_ms(low: float | None, high: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration for people: `0.4 s`, `12 s`, `3 min 05 s`."""
+    """Return a duration for people: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 05 min`, `1 d 3 h`."""
     if seconds is None:
         return DASH
     if seconds < 10:
@@ -32,14 +32,22 @@ def duration(seconds: float | None) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s"
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if hours < 24:
+        return f"{hours} h {minutes:02d} min" if minutes else f"{hours} h"
+    days, hours = divmod(round(seconds / 3600), 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
 
 
 def about(seconds: float) -> str:
-    """Return a rough duration: `20 s`, `5 min`, `2 h`."""
+    """Return a rough duration: `20 s`, `5 min`, `1.5 h`, `2.0 d`."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 129_600 else f"{seconds / 86_400:.1f} d"
 
 
 def rate(per_second: float | None) -> str:

@@ -162,6 +162,7 @@ def card(comparison: Comparison, contrast: Contrast) -> Card:
 
 def sentence(text: str, *, stop: str = ".") -> str:
     """Return `text` with a capital at its beginning and a full stop at its end."""
+    text = text.removeprefix("not_steady: ")  # as results of before began
     return f"{text[:1].upper()}{text[1:].rstrip('.')}{stop}"
 
 

@@ -54,17 +54,25 @@ _SOURCES: Mapping[Source, str] = {
     "others": "as in the other configuration",
     "sum": "the sum",
     "last run": "as in the last run",
-    "file": "as the file says",
+    "file": "from the model's metadata",
+    "names": "usual for",
     "guess": "a guess",
 }
 
 
 def sizes_words(sizes: Mapping[str, Size]) -> str:
-    """Return sizes and their sources: "seq=128, past=0, as in the last run; side=320, as the file says"."""
-    by_source: dict[Source, list[str]] = {}
+    """Return sizes and their sources: "past=0, as in the last run; seq=128, usual for input_ids"."""
+    by_source: dict[str, list[str]] = {}
     for dim, one in sizes.items():
-        by_source.setdefault(one.source, []).append(f"{dim}={one.size}")
-    return "; ".join(f"{', '.join(found)}, {_SOURCES[source]}" for source, found in by_source.items())
+        by_source.setdefault(source_words(one), []).append(f"{dim}={one.size}")
+    return "; ".join(f"{', '.join(found)}, {source}" for source, found in by_source.items())
+
+
+def source_words(one: Size) -> str:
+    """Return where a size is from: "as in the last run", "from the model's metadata (imgsz 640 × 640)"."""
+    if one.source == "file":
+        return f"{_SOURCES['file']} ({one.why})"
+    return f"{_SOURCES[one.source]} {one.why}".rstrip()
 
 
 STATE_WORDS: Mapping[str, str] = {  # of trials and races

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from core.spec.knobs import is_whole_number
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
 from core.wire.doors import library
-from core.wire.errors import SpecError, nearest
+from core.wire.errors import SpecError, nearest, range_rule
 
 MAX_DIMENSION = 2**31 - 1
 MAX_RANK = 32  # numpy's arrays end at 64 dimensions, ONNX models long before
@@ -167,7 +167,7 @@ def _check_number(provider: str, option: ProviderOption, value: str) -> None:
     low, high, number = option.low, option.high, int(value)
     if (low is not None and number < low) or (high is not None and number > high):
         raise SpecError(
-            f"`{low} <= {option.name} <= {high}` must hold for `{provider}`, but got {value}.",
+            f"{range_rule(f'`{option.name}` of `{provider}`', low, high)}; got {number:,}.",
             hint="Choose a number in that range.",
         )
 

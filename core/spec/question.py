@@ -17,7 +17,7 @@ from core.spec.knobs import KNOBS, Knob, Value, knob
 from core.spec.space import MODEL
 from core.spec.targets import METRICS, TargetSpec, check_targets, target_from_dict
 from core.spec.validation import Spec, validated
-from core.wire.errors import SpecError, nearest
+from core.wire.errors import SpecError, nearest, range_rule
 
 Strategy = Literal["race", "grid", "random", "optuna-tpe"]
 STRATEGIES: Mapping[Strategy, str] = MappingProxyType(
@@ -81,8 +81,8 @@ class Question(Spec):
         _check_contradictions(self)
         if not LEAST_BUDGET_S <= self.budget_s <= MOST_BUDGET_S:
             raise SpecError(
-                f"`{LEAST_BUDGET_S} <= budget <= {MOST_BUDGET_S}` seconds must hold for a search, but got "
-                f"{self.budget_s}.",
+                f"{range_rule('The time of a search in seconds', LEAST_BUDGET_S, MOST_BUDGET_S)}; "
+                f"got {self.budget_s:,}.",
                 hint="Give it 30 s to 5 minutes for a small model.",
             )
         if self.accuracy_drop is not None and not 0 <= self.accuracy_drop < 1:

@@ -1,15 +1,16 @@
-"""Sizes for free dimensions that nobody gave: what the model's file says, and guesses from their names.
+"""Sizes for free dimensions that nobody gave: what a model tells, and guesses from names.
 
-Pure.
+A model tells sizes in two ways: by the metadata of its file (`core.spec.metadata`), and by inputs that bear
+the usual names of a transformer. Pure.
 """
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from core.spec.metadata import SizeOfImage, Told, image_size, longest_text, refused, stride
 from core.wire import ModelInfo
 
 Side = Literal["height", "width", ""]
@@ -20,7 +21,13 @@ DEFAULT_SIZE = 16
 _EMPTY = ("past", "cache")  # what a decoder has read before: nothing, in its first run
 _LENGTHS = ("seq", "len", "token", "time", "text")
 _LENGTH = 128
-MOST_SIDE = 1 << 16  # of what a file says: more is no image
+_TOKENS = {1: _LENGTH}
+_USUAL: Mapping[str, Mapping[int, int]] = {  # input of a transformer -> axis -> size
+    **dict.fromkeys(("input_ids", "attention_mask", "token_type_ids", "position_ids"), _TOKENS),
+    **dict.fromkeys(("decoder_input_ids", "decoder_attention_mask"), _TOKENS),
+    "pixel_values": {1: 3, 2: IMAGE_SIDE, 3: IMAGE_SIDE},
+}
+_CACHE = "past_key_values"  # inputs that begin so hold what a decoder has read before
 
 
 def image_side(dim: str, info: ModelInfo) -> Side:
@@ -45,33 +52,78 @@ def _side_by_layout(dim: str, info: ModelInfo) -> Side:
     return ""
 
 
-def sides_of_file(info: ModelInfo) -> dict[str, int]:
-    """Return the image sides that the file's metadata name, as Ultralytics writes them: `imgsz: [320, 320]`.
+def told_by_file(info: ModelInfo) -> dict[str, Told]:
+    """Return the image sides that the file's metadata name, such as `imgsz: [320, 320]` of Ultralytics.
+
+    A side that is no multiple of the file's `stride` is rounded up to one, as Ultralytics does.
 
     Returns:
-        Free dimension -> size, of those that are image sides; empty where the metadata name none.
+        Free dimension -> its size and where that stands, of those that are image sides.
     """
-    sides = _whole_numbers(info["metadata"].get("imgsz", ""))
-    if not sides:
+    found = image_size(info["metadata"])
+    if found is None:
         return {}
-    of = {"height": sides[0], "width": sides[-1]}
-    return {dim: of[side] for dim in info["free_dims"] if (side := image_side(dim, info))}
+    of = {"height": found.height, "width": found.width}
+    return {
+        dim: _told_side(of[side], found, info) for dim in info["free_dims"] if (side := image_side(dim, info))
+    }
+
+
+def _told_side(side: int, found: SizeOfImage, info: ModelInfo) -> Told:
+    by = stride_of_file(info)
+    rounded = multiple(side, by)
+    why = f"{found.key} {found.height} × {found.width}"
+    return Told(size=rounded, why=why if rounded == side else f"{why}, to a multiple of stride {by}")
+
+
+def told_by_names(info: ModelInfo) -> dict[str, Told]:
+    """Return sizes that inputs with a transformer's usual names take: 128 tokens, an image of 224 × 224.
+
+    A text is no longer than the file's metadata allow; the cache of a decoder is empty.
+    """
+    found: dict[str, Told] = {}
+    for one in info["inputs"]:
+        for axis, dim in enumerate(one["shape"] or []):
+            if not isinstance(dim, str) or dim in found or len(_terms(dim)) > 1:
+                continue
+            size = _usual_size(one["name"], axis, dim, info)
+            if size is not None:
+                found[dim] = Told(size=size, why=one["name"])
+    return found
+
+
+def _usual_size(name: str, axis: int, dim: str, info: ModelInfo) -> int | None:
+    if name.startswith(_CACHE):
+        return 0 if "past" in dim.lower().removeprefix(name.lower()) else None
+    size = _USUAL.get(name, {}).get(axis)
+    if size == _LENGTH:
+        return min(size, longest_text(info["metadata"]))
+    return multiple(size, stride_of_file(info)) if size == IMAGE_SIDE else size
+
+
+def sides_of_file(info: ModelInfo) -> dict[str, int]:
+    """Return the image sides that the file's metadata name; empty: none."""
+    return {dim: one.size for dim, one in told_by_file(info).items()}
 
 
 def stride_of_file(info: ModelInfo) -> int:
     """Return the number that image sides must be multiples of, as the metadata say it (`stride`); else 1."""
-    return max(_whole_numbers(info["metadata"].get("stride", "")), default=1)
+    return stride(info["metadata"])
 
 
-def _whole_numbers(text: str) -> list[int]:
-    """One or several sizes as JSON; nothing where the text is anything else."""
-    try:
-        found = json.loads(text[:200])
-    except (ValueError, RecursionError):
-        return []
-    numbers = found if isinstance(found, list) else [found]
-    is_size = all(type(one) is int and 0 < one <= MOST_SIDE for one in numbers)
-    return numbers if is_size and len(numbers) <= 2 else []
+def ignored(info: ModelInfo) -> str:
+    """Say which sizes in the file's metadata are ignored, as they make no sense; empty: none that matters."""
+    if not any(image_side(dim, info) for dim in info["free_dims"]):
+        return ""
+    entries = [f"`{name}: {text}`" for name, text in refused(info["metadata"]).items()]
+    if not entries:
+        return ""
+    does = (
+        "are ignored: they are no plausible sizes"
+        if len(entries) > 1
+        else "is ignored: it is no plausible size"
+    )
+    return f"{' and '.join(entries)} in the model's metadata {does} of an image."
 
 
 def multiple(size: int, of: int) -> int:
@@ -108,9 +160,9 @@ def _terms(dim: str) -> list[str]:
 
 
 def suggested(dims: Iterable[str], info: ModelInfo) -> dict[str, int]:
-    """Return a size for each of `dims`: the file's own, else a guess."""
-    known = sides_of_file(info)
-    return {dim: known.get(dim, guess(dim, info)) for dim in dims}
+    """Return a size for each of `dims`: what the model tells, else a guess."""
+    known = told_by_names(info) | told_by_file(info)
+    return {dim: known[dim].size if dim in known else guess(dim, info) for dim in dims}
 
 
 def options(sizes: Mapping[str, int]) -> str:

@@ -320,7 +320,7 @@ class TargetSpec(Spec):
             )
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise SpecError(
-                f"`0 <= threshold <= 1` must hold, but got {self.threshold:g}.",
+                f"`threshold` must be 0 to 1; got {self.threshold:g}.",
                 hint="Give the probability from which a row counts as the class.",
             )
 

@@ -36,7 +36,7 @@ from core.store.pruning import Pruned
 from core.store.rows import PRUNED, RAW_FIELDS, Damage, Table
 from core.store.sealing import put_samples, seal, update
 from core.store.studies import StudyRecord
-from core.wire.errors import INTERRUPTED, StoreError
+from core.wire.errors import INTERRUPTED, MissingError, StoreError
 from core.wire.files import expanded
 
 __all__ = [
@@ -883,9 +883,11 @@ def _by_id(db: sqlite3.Connection, table: Table, row_id: str) -> sqlite3.Row:
         found = db.execute(query, (len(row_id), row_id)).fetchall()
     noun = _NOUNS[table]
     if not found:
-        raise StoreError(
-            f"There is no {noun} `{row_id}`.",
-            hint=f"Choose one that `python -m core {'studies' if table == 'studies' else 'history'}` lists.",
+        raise MissingError(
+            f"There is no {noun} `{row_id}` here.",
+            hint="It was deleted, or lies in another store. "
+            + ("The Search page and `studies` list" if table == "studies" else "History and `history` list")
+            + " what there is.",
         )
     if len(found) > 1:
         raise StoreError(

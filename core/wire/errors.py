@@ -6,6 +6,7 @@ TunerError(message, hint)           the base; catch this one at an edge
 ├── ProviderError                   an execution provider is missing, or was silently replaced
 ├── WorkerError                     a worker crashed, hung or answered nonsense
 ├── StoreError                      the result store is unreadable or from a newer version
+│   └── MissingError                what an id or a link names is not in the store
 ├── BudgetError                     a measurement would not give a number within its budget
 └── Cancelled                       the user stopped the job; not a fault, but it ends it
 
@@ -28,6 +29,14 @@ def _legible(text: str) -> str:
     """Cut what no screen shows: some names, of files or inside of models, have 100,000 characters."""
     cut = _LONG_WORD.sub(lambda word: f"{word[0][:200]}…{word[0][-100:]}", text)
     return cut if len(cut) <= _MOST_CHARACTERS else f"{cut[:_MOST_CHARACTERS]}…"
+
+
+def range_rule(what: str, low: float | None, high: float | None) -> str:
+    """Return in words what a number must be: "Batch size must be 1 to 1,048,576"."""
+    if low is None or high is None:
+        least = "" if low is None else f" {low:,} or more"
+        return f"{what} must be{least}" if high is None else f"{what} must be {high:,} or less"
+    return f"{what} must be {low:,} to {high:,}"
 
 
 class TunerError(Exception):
@@ -61,6 +70,10 @@ class StoreError(TunerError):
     """The result store is unreadable or was written by a newer version."""
 
 
+class MissingError(StoreError):
+    """What an id or a link names is not in the result store."""
+
+
 class BudgetError(TunerError):
     """A measurement would not give a number within its budget, so it was not made."""
 
@@ -82,7 +95,10 @@ class ErrorRecord(TypedDict):
 
 _BY_NAME: dict[str, type[TunerError]] = {
     cls.__name__: cls
-    for cls in (SpecError, ModelError, ProviderError, WorkerError, StoreError, BudgetError, Cancelled)
+    for cls in (
+        *(SpecError, ModelError, ProviderError, WorkerError),
+        *(StoreError, MissingError, BudgetError, Cancelled),
+    )
 }
 
 

@@ -11,16 +11,20 @@ import lzma
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from core.evidence.verdict import Grade, Verdict, is_rejected
 from core.run.accuracy import key_of
 from core.spec import spec_from_dict
-from core.store import STORE_NAME, Store
+from core.store import STORE_NAME, ModelRecord, Store
 from core.wire.errors import StoreError, TunerError
 
 RECORDED = Path(__file__).with_name("recorded.tar.xz")
 PREFIX = "ortune-demo-"
+MODELS = "models"  # folder of a home: variants that were made for the recording
 
 
 def unpack() -> Path:
@@ -33,7 +37,9 @@ def unpack() -> Path:
     try:
         with tarfile.open(RECORDED) as archive:
             archive.extractall(home, filter="data")
-        _find_scores_again(Store(home / STORE_NAME))
+        store = Store(home / STORE_NAME)
+        _find_scores_again(store)
+        _find_models_again(store, home)
     except (OSError, EOFError, lzma.LZMAError, tarfile.TarError) as error:
         remove(home)
         raise StoreError(
@@ -43,9 +49,39 @@ def unpack() -> Path:
     return home
 
 
+def opening(store: Store) -> str | None:
+    """Return the id of the result that a visitor sees first: the surest gain for the same work."""
+    wins = [
+        (float(one["ratio_low"]), str(one["candidate"]))
+        for race in store.comparisons(state="COMPLETE", limit=1000)
+        for one in (race.result or {}).get("contrasts", [])
+        if _is_clear(one) and store.trial(one["candidate"]).kind == "measure"
+    ]
+    return max(wins)[1] if wins else None
+
+
+def _is_clear(one: Mapping[str, Any]) -> bool:
+    """Whether a contrast is a gain that needs no explanation: for as many samples, with equal outputs."""
+    differs = one["per_row"] or one["outputs_differ"] or one.get("something_else") or one.get("contradicted")
+    is_fine = one.get("grade") in (Grade.A, Grade.B)
+    return one["verdict"] == Verdict.FASTER and is_fine and not differs and not is_rejected(one)
+
+
 def remove(home: Path) -> None:
     """Take the home of a demonstration away."""
     shutil.rmtree(home, ignore_errors=True)
+
+
+def moved(record: ModelRecord, path: str) -> ModelRecord:
+    """Return a model of the library with its file at another place."""
+    return replace(record, path=path, info={**record.info, "path": path})
+
+
+def _find_models_again(store: Store, home: Path) -> None:
+    """Name the files of models as they lie here."""
+    for one in store.models():
+        if not Path(one.path).is_absolute():
+            store.put_model(moved(one, str(home / one.path)))
 
 
 def _find_scores_again(store: Store) -> None:

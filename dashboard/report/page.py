@@ -11,6 +11,7 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
@@ -89,6 +90,11 @@ def _text(text: str) -> str:
     return html.escape(visible(text), quote=True)
 
 
+def _prose(text: str) -> str:
+    """A sentence as HTML: what stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", _text(text))
+
+
 # --- what stands in it --------------------------------------------------------------------------------------
 
 
@@ -100,7 +106,7 @@ def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iter
     if report.rejected:
         yield (
             '<section class="box red" role="alert"><h2>✕ Rejected: no verdict stands</h2>'
-            f"<p>{_text(report.rejected)}</p></section>"
+            f"<p>{_prose(report.rejected)}</p></section>"
         )
     yield f'<section class="box {report.color}"><p class="verdict">'
     yield f'<span class="sign" aria-hidden="true">{SIGNS[report.color]}</span> {_text(report.verdict)}</p>'
@@ -113,7 +119,7 @@ def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iter
     for section in (*report.result, *([report.cost] if report.cost is not None else [])):
         yield from _section(section)
     if report.caveats:
-        items = "".join(f"<li>{_text(one)}</li>" for one in report.caveats)
+        items = "".join(f"<li>{_prose(one)}</li>" for one in report.caveats)
         yield f"<section><h2>Caveats</h2><ul>{items}</ul></section>"
     for section in report.method:
         yield from _section(section)
@@ -159,13 +165,13 @@ def _parts(parts: Sequence[Part]) -> Iterable[str]:
         if isinstance(part, Table):
             yield from _table(part)
         elif part is not None:
-            yield f'<p class="{part.color or "plain"}">{_text(part.text)}</p>'
+            yield f'<p class="{part.color or "plain"}">{_prose(part.text)}</p>'
 
 
 def _facts(facts: Sequence[Fact]) -> Iterable[str]:
     rows = "".join(
-        f'<tr><th scope="row">{_text(one.name)}</th><td class="{one.color or "plain"}">{_text(one.text)}</td>'
-        "</tr>"
+        f'<tr><th scope="row">{_text(one.name)}</th>'
+        f'<td class="{one.color or "plain"}">{_prose(one.text)}</td></tr>'
         for one in facts
     )
     yield f'<table class="facts">{rows}</table>'

@@ -23,7 +23,7 @@ function send(file, data, onProgress, box) {
       if (xhr.status === 404 || xhr.status === 405) {
         why = "this server takes no uploads; start it with python -m dashboard"
       }
-      try { why = JSON.parse(xhr.responseText).error || why } catch (_) { /* not ours */ }
+      try { why = (JSON.parse(xhr.responseText).error || why).replaceAll("`", "") } catch (_) { /* not ours */ }
       reject(new Error(why))
     }
     xhr.onerror = () => reject(new Error("the connection broke"))

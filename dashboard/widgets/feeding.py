@@ -33,14 +33,16 @@ def dims(record: ModelRecord) -> None:
                 dim_stops(is_image_side=is_side),
                 help=f"{knob('dims').help}\n\nCommand line: `--dim {dim}=N`.",
             )
-    if any(one.source == "guess" for one in proposed.values()):
+    if any(found.source == "guess" for found in proposed.values()):
         st.caption(":material/help: The model leaves these sizes free. Give those that you will feed.")
+    for note in sorted({found.note for found in proposed.values() if found.note}):
+        st.caption(f":material/warning: {format.plain(note)}")
 
 
 GUESS = " (a guess)"  # behind the name of a size that nobody knows
 _FROM: Mapping[Source, str] = {
-    **{"guess": GUESS, "last run": " (last run)", "file": " (from the file)"},
-    **{"sum": " (the sum)", "others": ""},
+    **{"guess": GUESS, "last run": " (last run)", "file": " (from the metadata)"},
+    **{"names": " (usual)", "sum": " (the sum)", "others": ""},
 }
 
 
@@ -56,10 +58,29 @@ def _size_label(dim: str, info: wire.ModelInfo) -> str:
     return f"{side.capitalize()} ({name})" if side and side not in dim.lower() else f"Size of {name}"
 
 
-def guessed_text(record: ModelRecord) -> str:
-    """Say which sizes a run would be fed that are guesses: "height 224 × width 224"; empty: none."""
-    guessed = {dim: one.size for dim, one in _proposed(record).items() if one.source == "guess"}
-    return " × ".join(f"{image_side(dim, record.info) or dim} {size}" for dim, size in guessed.items())
+def told_texts(record: ModelRecord) -> dict[Source, str]:
+    """Say which sizes a run would be fed that nobody gave, by where they are from.
+
+    Returns:
+        "guess": "guessed: height 224 × width 224"; "file": "from the model's metadata: imgsz 640 × 640";
+        "names": "usual: sequence 128"; without those that no size is from.
+    """
+    found = _proposed(record)
+    in_file = list(dict.fromkeys(one.why for one in found.values() if one.source == "file"))
+    texts: dict[Source, str] = {
+        "guess": _sizes_text("guess", found, record),
+        "file": ", ".join(in_file),
+        "names": _sizes_text("names", found, record),
+    }
+    return {source: f"{_SAID[source]}: {text}" for source, text in texts.items() if text}
+
+
+_SAID: Mapping[Source, str] = {"guess": "guessed", "file": "from the model's metadata", "names": "usual"}
+
+
+def _sizes_text(source: Source, found: Mapping[str, Size], record: ModelRecord) -> str:
+    sizes = {dim: one.size for dim, one in found.items() if one.source == source}
+    return " × ".join(f"{image_side(dim, record.info) or dim} {size}" for dim, size in sizes.items())
 
 
 _SOURCES = {fields.RANDOM: "Random", fields.NPZ: ".npz file", fields.IMAGES: "Images"}

@@ -111,7 +111,7 @@ def _cell(column: Column, value: Value, zone: str) -> Any:
     if isinstance(value, str):
         if column.kind == "id":
             return value[:ID_CHARACTERS]
-        return value if column.kind == "text" else None
+        return value.replace("`", "") if column.kind == "text" else None  # a cell shows marks as they are
     if column.kind == "moment":
         return pd.Timestamp(value, unit="s", tz="UTC").tz_convert(zone)
     if column.kind == "ms":

@@ -51,7 +51,7 @@ REASON = (
 NOTES = [
     "The latency moved by -41% from the first third of the runs to the last: the machine changed meanwhile. "
     "What is compared within rounds does not suffer; the times themselves do.",
-    "The p50 is only known to ±17%: as a time of its own it is rough. More generations (`--effort publish`), "
+    "The p50 is only known to ±17%: as a time of its own it is rough. More launches (effort publish), "
     "or a quieter machine, would narrow it.",
 ]
 HEIGHT = """

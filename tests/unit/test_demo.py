@@ -13,10 +13,11 @@ from core.run import kinds
 from core.run.explanation import explanations
 from core.run.scheduler import Scheduler
 from core.spec import spec_from_dict
-from core.store import Store
+from core.store import STORE_NAME, Store
 from core.store.recorded import MARK_FILE, recording
 from core.wire.errors import SpecError, StoreError
 from dashboard import demo
+from tests.builders import model
 from tests.recorded import recorded_store
 
 
@@ -27,10 +28,11 @@ def store() -> Iterator[Store]:
 
 
 def test_the_recording_is_small_and_holds_files_only() -> None:
-    assert demo.RECORDED.stat().st_size <= 1_500_000
+    assert demo.RECORDED.stat().st_size <= 2_500_000
     with tarfile.open(demo.RECORDED) as archive:
         members = archive.getmembers()
-    assert {one.name.split("/")[0] for one in members} == {"ortune.db", MARK_FILE, "artifacts", "accuracies"}
+    parts = {one.name.split("/")[0] for one in members}
+    assert parts - {demo.MODELS} == {"ortune.db", MARK_FILE, "artifacts", "accuracies"}
     assert all(one.isfile() and (one.uid, one.uname) == (0, "") for one in members)
 
 
@@ -40,18 +42,46 @@ def test_every_row_is_sound_and_every_kind_of_result_is_there(store: Store) -> N
     assert "FOUND" in {one.answer["outcome"] for one in store.studies() if one.answer}
     assert store.trials(kind="profile")
     assert {one.study.split()[0] for one in store.comparisons() if one.study} >= {"curve", "scorecard"}
-    paths = {str(one.spec["model"]["path"]) for one in store.trials()}
-    assert paths == {"sample_models/digits_cnn.onnx", "sample_models/tiny_transformer.onnx"}
+    variants = {one.sha256 for one in store.models()}
+    samples = {str(one.spec["model"]["path"]) for one in store.trials() if one.model_sha256 not in variants}
+    assert samples == {"sample_models/digits_cnn.onnx", "sample_models/tiny_transformer.onnx"}
 
 
 def test_no_page_of_it_opens_on_nothing(store: Store) -> None:
-    newest = {one.model_name: one for one in reversed(store.trials(kind="measure"))}.values()
-    assert len(newest) == 2
+    samples = ("digits_cnn", "tiny_transformer")
+    found = {one.model_name: one for one in reversed(store.trials(kind="measure"))}
+    newest = [found[name] for name in samples]
     for one in newest:
         assert [candidate for _, candidate in explanations(store, [one.id])] == [one.id]
     machine = next(iter(newest)).fingerprint
     assert [one["grade"] for one in store.self_tests(machine) if one["when"] == "alone"] != []
     assert store.peaks(machine) is not None
+
+
+def test_it_opens_on_a_sure_gain_for_the_same_work(store: Store) -> None:
+    trial = store.trial(demo.opening(store) or "")
+    [one] = [c for c in trial.facts["contrasts"] if c["candidate"] == trial.id][:1]
+    assert (one["verdict"], one["per_row"], one["outputs_differ"]) == ("FASTER", False, False)
+    assert one["ratio_low"] > 1.1
+
+
+def test_a_variant_that_was_recorded_is_found_where_it_was_unpacked(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Path(demo.MODELS) / "m.onnx"
+    monkeypatch.setattr(demo, "RECORDED", tmp_path / "small.tar.xz")
+    (tmp_path / "home").mkdir()
+    own = Store(tmp_path / "home" / STORE_NAME)
+    own.put_model(model("m", "c" * 64, path=str(file)))
+    own.backup(tmp_path / STORE_NAME)
+    with tarfile.open(demo.RECORDED, "w:xz") as archive:
+        archive.add(tmp_path / STORE_NAME, STORE_NAME)
+    home = demo.unpack()
+    try:
+        [record] = Store(home / STORE_NAME).models()
+        assert record.path == record.info["path"] == str(home / file)
+    finally:
+        demo.remove(home)
 
 
 def test_it_says_when_and_where_it_was_recorded(store: Store) -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard import format
+from core.show.table import Column, tabulate
+from core.show.verdict import sentence
+from core.spec.knobs import check_range, knob
+from core.wire.errors import SpecError, range_rule
+from dashboard import fields, format
+from dashboard.widgets import tables
 
 
 @pytest.mark.parametrize(
@@ -44,7 +49,19 @@ def test_sizes_have_binary_units(count: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.42, "0.4 s"), (12, "12 s"), (119.7, "120 s"), (125, "2 min 05 s"), (None, "–")]
+    ("seconds", "text"),
+    [
+        (0.42, "0.4 s"),
+        (12, "12 s"),
+        (119.7, "120 s"),
+        (125, "2 min 05 s"),
+        (300, "5 min"),
+        (3599.6, "1 h"),
+        (7500, "2 h 05 min"),
+        (86_400, "1 d"),
+        (97_200, "1 d 3 h"),
+        (None, "–"),
+    ],
 )
 def test_durations_are_for_people(seconds: float | None, text: str) -> None:
     assert format.duration(seconds) == text
@@ -103,3 +120,31 @@ def test_a_share_of_rows(fraction: float | None, text: str) -> None:
 def test_an_interval_of_a_share_or_why_there_is_none() -> None:
     assert format.interval_share(0.98, 0.99845) == "98.00 to 99.84 % (95 %)"
     assert format.interval_share(None, None) == "interval unknown: no rows"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (1, 1_048_576, "Batch size must be 1 to 1,048,576"),
+        (0, None, "Batch size must be 0 or more"),
+        (None, 8, "Batch size must be 8 or less"),
+    ],
+)
+def test_a_range_is_said_in_words(low: int | None, high: int | None, text: str) -> None:
+    assert range_rule("Batch size", low, high) == text
+
+
+def test_a_setting_out_of_its_range_is_said_by_its_name_on_the_screen() -> None:
+    with pytest.raises(SpecError, match=r"^Batch size must be 1 to 1,048,576; got 2,000,000\.$"):
+        check_range(knob("batch_size"), 2_000_000)
+    with pytest.raises(SpecError, match=r"^Minutes to wait must be 1 to 120; got 500\.$"):
+        fields.in_range("minutes to wait", 500, 1, 120)
+
+
+def test_what_results_of_before_called_not_steady_is_a_sentence() -> None:
+    assert sentence("not_steady: the latency still moved.") == "The latency still moved."
+
+
+def test_a_cell_shows_no_marks_of_code() -> None:
+    table = tabulate(["Switch `allow_fallback` on."], (Column("what to do"), lambda one: one))
+    assert tables.frame(table)["What to do"].to_list() == ["Switch allow_fallback on."]

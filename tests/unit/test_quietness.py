@@ -49,7 +49,7 @@ def test_a_quiet_machine_may_publish() -> None:
         ({"busy": BUSY}, "not passed (±0.5 %, busy machine)"),
         (
             {"grade": "B", "half_width": 0.02, "sigma_between": 0.025, "sigma": 0.05},
-            "not passed (±2 %; enough for `--effort standard`)",
+            "not passed (±2 %; enough for effort standard)",
         ),
         ({"grade": "C", "half_width": 0.09, "sigma": 0.9}, "not passed (±9 %; too noisy for every effort)"),
         ({"sigma": None}, "not passed (±0.5 %; the test was too short to tell more)"),

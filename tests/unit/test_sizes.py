@@ -16,15 +16,29 @@ from core.store import Store
 from tests.builders import model
 from tests.unit.test_fields import images
 
+NO_SIZES = (
+    *("[1e9]", "[-320, 320]", "[" * 10_000, "[999999999, x]", "99999", "0", "", "null", "true", "640 px"),
+    *("[]", "{}", '{"height": 640}', "[640, 640, 640, 640]", "[[640], 640]", "NaN", "640\x00", "9" * 5000),
+)
+
 
 @pytest.mark.parametrize(
     ("metadata", "found"),
     [
         ({"imgsz": "[320, 640]"}, {"x:2": 320, "x:3": 640}),
         ({"imgsz": "320"}, {"x:2": 320, "x:3": 320}),
-        ({"imgsz": "[1e9]"}, {}),
-        ({"imgsz": "[-320, 320]"}, {}),
-        ({"imgsz": "[" * 10_000}, {}),
+        ({"imgsz": "(480, 640)"}, {"x:2": 480, "x:3": 640}),
+        ({"imgsz": "[500, 640]", "stride": "32"}, {"x:2": 512, "x:3": 640}),
+        ({"image_size": "480x640"}, {"x:2": 480, "x:3": 640}),
+        ({"input_size": "[3, 480, 640]"}, {"x:2": 480, "x:3": 640}),
+        (
+            {"preprocessor_config": '{"size": {"shortest_edge": 256}, "crop_size": 224}'},
+            {"x:2": 224, "x:3": 224},
+        ),
+        ({"preprocessor_config": '{"size": {"height": 384, "width": 512}}'}, {"x:2": 384, "x:3": 512}),
+        ({"imgsz": "[999999999, x]", "image_size": "96"}, {"x:2": 96, "x:3": 96}),
+        ({"imgsz": "[320, 320]", "stride": "65536"}, {"x:2": 320, "x:3": 320}),
+        *(({"imgsz": text}, {}) for text in NO_SIZES),
         ({}, {}),
     ],
 )
@@ -36,6 +50,79 @@ def test_a_file_names_the_sides_of_its_images(metadata: dict[str, str], found: d
 def test_a_stride_rounds_a_guessed_side_up() -> None:
     info: Any = {**images("x:0", 3, "x:2", "x:3"), "metadata": {"stride": "64"}}
     assert sizes.suggested(["x:2"], info) == {"x:2": 256}
+
+
+@pytest.mark.parametrize("text", NO_SIZES)
+def test_what_is_no_size_of_an_image_is_ignored_and_said(text: str) -> None:
+    info: Any = {**images("x:0", 3, "x:2", "x:3"), "metadata": {"imgsz": text}}
+    assert sizes.ignored(info).startswith("`imgsz: ")
+    assert len(sizes.ignored(info)) < 200
+    assert sizes.suggested(["x:2"], info) == {"x:2": 224}
+
+
+def test_nothing_is_said_of_metadata_that_make_sense_or_do_not_matter() -> None:
+    sides: Any = {
+        **images("x:0", 3, "x:2", "x:3"),
+        "metadata": {"imgsz": "320", "stride": "[32]", "names": "{"},
+    }
+    assert sizes.ignored(sides) == ""
+    assert sizes.ignored({**sides, "free_dims": []}) == ""
+    wrong: Any = {**sides, "metadata": {"imgsz": "`a`", "stride": "-1"}}
+    assert sizes.ignored(wrong) == (
+        "`imgsz:  a ` and `stride: -1` in the model's metadata are ignored: "
+        "they are no plausible sizes of an image."
+    )
+
+
+def inputs(metadata: dict[str, str] | None = None, /, **shapes: list[int | str]) -> Any:
+    """A model's inputs by name."""
+    named = [{"name": name, "dtype": "int64", "shape": shape} for name, shape in shapes.items()]
+    free = dict.fromkeys(dim for shape in shapes.values() for dim in shape if isinstance(dim, str))
+    return {"inputs": named, "free_dims": list(free), "batch_dim": "batch", "metadata": metadata or {}}
+
+
+def test_inputs_of_a_transformer_take_their_usual_sizes() -> None:
+    info = inputs(
+        input_ids=["batch", "input_ids:1"],
+        attention_mask=["batch", "past_length + 1"],
+        token_type_ids=["batch", "n"],
+        pixel_values=["batch", "num_channels", "pixel_values:2", "pixel_values:3"],
+        decoder_input_ids=["batch", "decoded"],
+        other=["batch", "free"],
+        **{"past_key_values.0.key": ["batch", 4, "past_length", "past_key_values.0.key:3"]},
+    )
+    told = {dim: (one.size, one.why) for dim, one in sizes.told_by_names(info).items()}
+    assert told == {
+        "input_ids:1": (128, "input_ids"),
+        "n": (128, "token_type_ids"),
+        "num_channels": (3, "pixel_values"),
+        "pixel_values:2": (224, "pixel_values"),
+        "pixel_values:3": (224, "pixel_values"),
+        "decoded": (128, "decoder_input_ids"),
+        "past_length": (0, "past_key_values.0.key"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("metadata", "size"),
+    [
+        ({"max_position_embeddings": "64"}, 64),
+        ({"model_max_length": "512"}, 128),
+        ({"max_length": "-5"}, 128),
+        ({"max_length": "1e30"}, 128),
+    ],
+)
+def test_a_text_is_no_longer_than_the_file_allows(metadata: dict[str, str], size: int) -> None:
+    info = inputs(metadata, input_ids=["batch", "n"])
+    assert sizes.suggested(["n"], info) == {"n": size}
+
+
+def test_an_image_that_a_file_names_counts_before_the_usual_one() -> None:
+    shape: list[int | str] = ["batch", 3, "height", "width"]
+    info = inputs({"imgsz": "[320, 640]"}, pixel_values=shape)
+    assert sizes.suggested(["height", "width"], info) == {"height": 320, "width": 640}
+    info = inputs({"stride": "48"}, pixel_values=shape)
+    assert sizes.suggested(["height"], info) == {"height": 240}
 
 
 @pytest.mark.parametrize(

@@ -109,10 +109,10 @@ def test_a_list_of_values_is_read_in_order_and_each_value_once() -> None:
         ("", BATCH, "No values for `batch_size`"),
         ("1,two", BATCH, "whole numbers, but got `two`"),
         ("1.5", BATCH, "whole numbers, but got `1.5`"),
-        ("0", BATCH, "1 <= batch_size"),
-        ("-3", THREADS, "0 <= intra_op_num_threads"),
+        ("0", BATCH, "Batch size must be 1 to"),
+        ("-3", THREADS, "must be 0 to"),
         ("9" * 40, BATCH, "whole numbers"),
-        ("-1,16", "sequence", "0 <= sequence"),
+        ("-1,16", "sequence", "`sequence` must be 0 to"),
         (",".join(map(str, range(1, 400))), BATCH, f"at most {MAX_POINTS} points"),
     ],
 )

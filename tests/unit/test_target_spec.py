@@ -114,8 +114,14 @@ def test_the_example_of_every_metric_is_a_target(metric: Metric) -> None:
         ({"metric": "accuracy", "at_least": "98 %", "batch_size": 8}, "`batch_size` says nothing"),
         ({"metric": "latency_p99", "at_most": 1, "threshold": 0.5}, "`threshold` says nothing"),
         ({"metric": "accuracy", "at_least": 0.9, "positive_class": 3}, "`positive_class` says nothing"),
-        ({"metric": "latency_p99", "at_most": 1, "batch_size": 0}, "batch_size"),
-        ({"metric": "sensitivity", "at_least": 0.9, "threshold": 1.5}, "0 <= threshold <= 1"),
+        (
+            {"metric": "latency_p99", "at_most": 1, "batch_size": 0},
+            "Batch size must be 1 to 1,048,576; got 0.",
+        ),
+        (
+            {"metric": "sensitivity", "at_least": 0.9, "threshold": 1.5},
+            "`threshold` must be 0 to 1; got 1.5.",
+        ),
         ({"metric": "sensitivity", "at_least": 0.9, "positive_class": -1}, "number from 0"),
         ({"metric": "latency_p99", "at_most": True}, "at_most"),
         ({"metric": "latency_p99", "at_most": 1, "batch": 8}, "Unknown key `batch`"),

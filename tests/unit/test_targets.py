@@ -295,7 +295,7 @@ def test_a_target_that_a_busy_machine_missed_is_not_known(metric: str) -> None:
     assert quiet.state == "MISSED"
     assert (found.state, found.cause) == ("UNKNOWN", "busy")
     assert tells(found.why, WORDS, quiet.why)
-    assert "--wait-quiet" in found.todo
+    assert "Wait for quiet" in found.todo
     assert (found.value, found.low, found.high) == (quiet.value, quiet.low, quiet.high)
 
 

@@ -189,7 +189,7 @@ def test_a_link_of_a_reloaded_form_holds_it_as_well(open_page: Open, add_model: 
 @pytest.mark.parametrize(
     ("page", "query", "words"),
     [
-        ("tune", {"trial": "0123456789abcdef"}, "0123456789abcdef"),
+        ("tune", {"trial": "0123456789abcdef"}, "There is no trial `0123456789abcdef` here"),
         ("compare", {"comparison": "deadbeef"}, "There is no comparison"),
         ("curves", {"study": "curve batch_size=1 #nothere"}, "There is no sweep called"),
         ("profile", {"trial": "nosuchtrial"}, "nosuchtrial"),

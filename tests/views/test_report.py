@@ -144,6 +144,25 @@ def test_a_page_of_the_demonstration_says_that_it_was_recorded_and_no_button_sta
         assert not asked, f"{key} on {page} asks whether to do something"
 
 
+def test_the_demonstration_opens_on_a_clear_gain_with_its_settings(recorded: Path, open_page: Open) -> None:
+    at = open_page()
+    trial = state.store().trial(state.opening_id() or "")
+    [contrast] = state.store().comparison(trial.comparison).result["contrasts"]  # type: ignore[index]
+    assert contrast["verdict"] == "FASTER"
+    assert contrast["ratio_low"] > 1.1
+    assert at.query_params["trial"] == trial.id
+    assert at.session_state[state.MODEL] == trial.model_sha256
+    assert not any("Settings differ" in one.value for one in at.markdown)
+    assert not at.warning
+
+
+def test_what_somebody_chose_stays_chosen_in_the_demonstration(recorded: Path, open_page: Open) -> None:
+    other = next(one for one in Store(recorded / STORE_NAME).trials(kind="measure") if not one.study)
+    at = open_page(trial=other.id)
+    assert at.query_params["trial"] == other.id
+    assert at.session_state[state.MODEL] == other.model_sha256
+
+
 def free(at: AppTest) -> list[str]:
     """Keys of the buttons that can be pressed."""
     return [str(one.key) for one in at.button if not one.disabled and one.key]

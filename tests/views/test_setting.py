@@ -71,7 +71,7 @@ def test_what_the_field_shows_is_what_runs_or_it_does_not_run(
     field = widget(at, name)
     assert (field.min, field.max) == (None, None)  # the browser sends what it shows
     field.set_value(number).run()
-    assert tells(at.error[0].value, str(number))
+    assert number in numbers(at.error[0].value)
     assert widget(at, name).value == number
     assert at.button(key="run").disabled
 

@@ -87,6 +87,14 @@ def break_even(kind: Any) -> str:
 # --- first sight ------------------------------------------------------------------------------------------
 
 
+def test_an_empty_page_says_what_to_do_in_three_lines(open_page: Open, add_model: Add) -> None:
+    at = open_page(model=add_model())
+    [said] = [one.value for one in at.markdown if "Choose a model" in one.value]
+    lines = [line.strip() for line in said.splitlines()]
+    assert [line[:5] for line in lines] == ["**1**", "**2**", "**3**"]
+    assert len(said.split()) < 20
+
+
 def test_a_first_visitor_sees_the_sample_model_and_can_run_at_once(open_page: Open) -> None:
     at = open_page()
     assert state.store().model(at.session_state[state.MODEL]).name == "digits_cnn"  # type: ignore[union-attr]

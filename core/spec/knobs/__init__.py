@@ -37,7 +37,7 @@ from core.spec.knobs.worth import (
 )
 from core.spec.setting import Setting
 from core.wire import engines
-from core.wire.errors import SpecError, nearest
+from core.wire.errors import SpecError, nearest, range_rule
 
 __all__ = [
     "ENTRIES",
@@ -898,7 +898,7 @@ def _check_knob_text(setting: Knob, value: str) -> None:
         check_range(setting, int(value))
 
 
-_THREADS_HINT = "Use 0 to let ONNX Runtime choose."
+_THREADS_HINT = "Set `{}` to 0 to let ONNX Runtime choose."
 
 
 def check_range(setting: Knob, number: float) -> None:
@@ -911,12 +911,14 @@ def check_range(setting: Knob, number: float) -> None:
     if not ((low is None or low <= number) and (high is None or number <= high)):  # NaN is outside, too
         if low == high:
             raise SpecError(
-                f"`{setting.name}` must be {low} for now, but got {number}.",
-                hint="Leave it out: one caller is what ORTune measures.",
+                f"{setting.label or f'`{setting.name}`'} must be {low} for now; got {number:,}.",
+                hint=f"Leave `{setting.name}` out: one caller is what ORTune measures.",
             )
         raise SpecError(
-            f"`{low} <= {setting.field} <= {high}` must hold, but got {number}.",
-            hint=_THREADS_HINT if setting.name.endswith("_num_threads") else "Choose a number in that range.",
+            f"{range_rule(setting.label or f'`{setting.name}`', low, high)}; got {number:,}.",
+            hint=_THREADS_HINT.format(setting.name)
+            if setting.name.endswith("_num_threads")
+            else f"Choose a number in that range for `{setting.name}`.",
         )
 
 

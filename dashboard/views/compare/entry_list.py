@@ -91,7 +91,7 @@ def entry_of(source: str, spec: TrialSpec, record: ModelRecord) -> Entry:
     if model is None:
         raise SpecError(
             f"The configuration ({source}) belongs to another model than `{record.name}` and its variants.",
-            hint="Race configurations of one model and its variants, or switch on *Different models*.",
+            hint='Race configurations of one model and its variants, or switch on "Different models".',
         )
     here = {"path": state.portable(model.path), "sha256": model.sha256}
     spec = spec.model_copy(update={"model": spec.model.model_copy(update=here)})

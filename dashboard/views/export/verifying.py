@@ -141,7 +141,7 @@ def _start() -> None:
         baseline = _baseline()
         measure = bool(st.session_state.get(RACE, True))
         if baseline is not None and not measure:
-            raise SpecError("A baseline is held against a race.", hint="Turn *Race it* on.")
+            raise SpecError("A baseline is held against a race.", hint='Turn "Race it" on.')
         folder = state.store().folder / "cache" / "verify"
         request = Request(
             path=path,

@@ -63,13 +63,13 @@ def page() -> None:
 
 def _shown() -> Trial | None:
     """The trial of the link or of this session; a link to nothing is said and forgotten."""
-    trial_id = state.linked_trial()
+    trial_id = state.linked_trial() or state.opening()
     if trial_id is None:
         return None
     try:
         trial = state.store().trial(trial_id)
     except TunerError as error:
-        state.report(error, "The trial of this address cannot be shown")
+        state.report(error)
         state.show_trial(None)
         return None
     if trial.kind == "profile":  # Tune has nothing to show of it
@@ -166,12 +166,12 @@ def _run_or_cancel(trial: Trial | None, spec: TrialSpec | None, reason: str, *, 
 
 
 def _guessed(record: ModelRecord | None) -> None:
-    text = feeding.guessed_text(record) if record is not None else ""
-    if text:
+    for source, text in (feeding.told_texts(record) if record is not None else {}).items():
+        is_guess = source == "guess"
         st.badge(
-            f"guessed: {format.plain(text)}",
-            icon=":material/help:",
-            color="orange",
+            format.plain(text),
+            icon=":material/help:" if is_guess else ":material/straighten:",
+            color="orange" if is_guess else "gray",
             help="Sizes that the model leaves free and that nobody gave. Set them under Workload.",
         )
 
@@ -274,22 +274,19 @@ PICKED = "tune.earlier"
 
 
 def _empty(record: ModelRecord | None) -> None:
-    """The first thing that anybody sees: what to do, in three steps."""
-    name = format.plain(record.name) if record else "a model"
+    """The first thing that anybody sees: what to do, in three lines, and where else to begin."""
+    chosen = f" {format.plain(record.name)} is chosen." if record else ""
     with st.container(border=True, key="first"):
-        st.markdown("#### :material/rocket_launch: Nothing measured yet")
-        st.markdown(f"**1 · A model.** **{name}** is chosen. Choose another above, or drop yours here.")
+        st.markdown(f"**1** Choose a model.{chosen}  \n**2** Change a setting.  \n**3** Run.")
         if not state.closed():
             adding.area("first", _added)
-        st.page_link("views/models/page.py", label="Other ways in", icon=":material/deployed_code:")
-        st.markdown(
-            "**2 · Better settings.** Let ORTune find the best within your limits, in a minute; or turn on "
-            "**Live** and move the sliders; or change a setting and press **Run** (Ctrl+Enter): it races in "
-            "short turns against ONNX Runtime's default, until the difference is known."
-        )
-        st.page_link("views/search/page.py", label="Find the best", icon=":material/manage_search:")
-        st.markdown("**3 · Take them away** as YAML or a Python script, from any result.")
-        st.page_link("views/history/page.py", label="Or reopen an earlier trial", icon=":material/history:")
+        with st.container(horizontal=True, gap="medium"):
+            for page, label, icon in (
+                ("models", "Add a model", "deployed_code"),
+                ("search", "Find the best settings", "manage_search"),
+                ("history", "Open an earlier result", "history"),
+            ):
+                st.page_link(f"views/{page}/page.py", label=label, icon=f":material/{icon}:")
 
 
 def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
