@@ -68,7 +68,8 @@ following.mirror(page.url_path)
 with st.sidebar:
     if words := state.recorded():
         with st.container(key="recorded"):
-            st.caption(f":material/slideshow: **Demonstration.** {format.plain(words)} Nothing you do is kept.")
+            told = f"**Demonstration.** {format.plain(words)} Nothing you do is kept."
+            st.caption(f":material/slideshow: {told}")
     machine_line.sidebar()
     if not state.is_following():
         drafts.button()

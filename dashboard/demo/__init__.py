@@ -52,7 +52,7 @@ def unpack() -> Path:
 def opening(store: Store) -> str | None:
     """Return the id of the result that a visitor sees first: the surest gain for the same work."""
     wins = [
-        (float(one["ratio_low"]), str(one["candidate"]))
+        (float(one["ratio_low"] or 0.0), str(one["candidate"]))
         for race in store.comparisons(state="COMPLETE", limit=1000)
         for one in (race.result or {}).get("contrasts", [])
         if _is_clear(one) and store.trial(one["candidate"]).kind == "measure"
