@@ -21,7 +21,7 @@ TABLE = "curves.table"
 
 
 def draw(shown: Shown, stands: Standing) -> None:
-    """Draw the details of the point that is chosen, and the table of all."""
+    """Draw the table of all points, and the details of one: over it where somebody picked it."""
     table = races.points(shown.rows, stands, shown.busy)
     details = st.container(key="curves.details")
     names = " and ".join(one.name for one in shown.axes)
@@ -32,7 +32,9 @@ def draw(shown: Shown, stands: Standing) -> None:
         mode="single-row",
         alt=f"The {len(shown.rows)} points of the sweep over {names}.",
     )
-    index = _chosen(shown, stands)
+    index = _picked(shown)
+    if index is None:
+        index, details = _best(shown, stands), st.container()
     if index is not None:
         with details:
             _details(shown, stands, index)
@@ -61,15 +63,19 @@ def _take_row() -> None:
     st.session_state.pop(POINT, None)
 
 
-def _chosen(shown: Shown, stands: Standing) -> int | None:
-    """The point that was clicked, else the row of the table, else the best under the limit."""
+def _picked(shown: Shown) -> int | None:
+    """The point that was clicked, else the row of the table."""
     names = [point_name(one.values) for one in shown.rows]
     if (clicked := st.session_state.get(POINT)) in names:
         return names.index(clicked)
     selected: list[int] = st.session_state[TABLE]["selection"]["rows"]
-    if selected and selected[0] < len(names):
-        return selected[0]
+    return selected[0] if selected and selected[0] < len(names) else None
+
+
+def _best(shown: Shown, stands: Standing) -> int | None:
+    """The best point under the limit, where there is one."""
     best = stands.best if stands.line_s is not None else None
+    names = [point_name(one.values) for one in shown.rows]
     return None if best is None else names.index(point_name(best.values))
 
 
