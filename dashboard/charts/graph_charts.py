@@ -51,7 +51,7 @@ KINDS = {  # in the legend
     "holder": "holds a body (If, Loop, Scan)",
 }
 NAMED, LABELLED = 40, 150  # items that are written with their names, or with their operators
-LEVEL_PX, LEAST_PX, MOST_PX, ABOVE_PX = 34, 560, 900, 120
+LEVEL_PX, LEAST_PX, MOST_PX, ABOVE_PX = 34, 480, 900, 120
 CHARACTER_PX, LABEL_PX = 7.1, 14  # of a label: a character, and a line
 SCALE_PX = 14  # width of a scale of colours
 BESIDE_PX = 110  # a scale of colours and the margins

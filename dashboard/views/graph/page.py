@@ -42,7 +42,7 @@ OWN, AFTER, BOTH = "Model", "After optimization", "Side by side"
 VIEWS = (OWN, AFTER, BOTH)
 CURRENT = ""  # the settings of Tune, without times
 NOT_PROFILED = "the settings of Tune, without times"
-COLOR_PX = 170
+COLOR_PX, CONFIGURATION_PX = 170, 480
 ABOUT = (
     "The nodes of the model, folded by block, and what ONNX Runtime makes of them. Data flow downwards. "
     "Colours: operator (of a block: the one with most time or most nodes), time, provider, the type "
@@ -117,7 +117,7 @@ def _asked(record: ModelRecord) -> Asked:
         st.session_state[SOURCE] = next(iter(known), CURRENT)
     opened = st.popover("Configuration", icon=":material/tune:", key=CONFIGURATION, on_change="rerun")
     if opened.open:
-        with opened:
+        with opened, st.container(width=CONFIGURATION_PX):
             st.selectbox(
                 "Times and configuration of",
                 [*known, CURRENT],
