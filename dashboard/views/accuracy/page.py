@@ -22,8 +22,7 @@ from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_err
 from dashboard import address, fields, format, state
 from dashboard.views.accuracy import results as accuracy_results
 from dashboard.views.accuracy.found import Evaluated, Request, find, offered, out_of_reach, record_name
-from dashboard.widgets import controls, dataset, earlier, frame, job_box
-from dashboard.widgets.fold import fold
+from dashboard.widgets import controls, dataset, earlier, folded, frame, job_box
 
 # keys of the session
 CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
@@ -162,7 +161,7 @@ def _requests(record: ModelRecord) -> list[Request]:
         st.info(format.plain(reason), icon=":material/block:", title="Accuracy is not offered")
         return []
     named = bool(st.session_state.get(dataset.key(dataset.LABELLED, "path")))
-    with fold("Models and data", key=FORM, icon=":material/dataset:", first_open=not named):
+    with folded.box("Models and data", key=FORM, icon="dataset", first_open=not named):
         left, right = st.columns(2, gap="medium")
         with left:
             chosen = _models(record)

@@ -17,8 +17,7 @@ from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import maker as variant_maker
 from dashboard.views.variants import race as variant_race
 from dashboard.views.variants import tree as variant_tree
-from dashboard.widgets import controls, frame
-from dashboard.widgets.fold import fold
+from dashboard.widgets import controls, folded, frame
 
 VIEW = "variants.view"
 NEW = "variants.new"  # whether the form is open
@@ -40,7 +39,7 @@ def page() -> None:
     records = variants.family(state.store(), source)
     made = [one for one in records if variants.variant_of(one) is not None]
     answer, running = st.container(key="variants.answer"), st.container(key="variants.running")
-    with fold("New variant", key=NEW, icon=":material/science:", first_open=not made):
+    with folded.box("New variant", key=NEW, icon="science", first_open=not made):
         left, right = st.columns([1, 2], gap="medium")
         with left:
             variant_maker.sizes_form(source)
