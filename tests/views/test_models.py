@@ -125,16 +125,12 @@ def test_deleting_a_model_asks_first_and_keeps_its_trials(open_page: Open, add_m
     assert state.store().model(mlp.content_sha256) is not None
 
     def script(sha: str) -> None:
-        import runpy
-        from pathlib import Path
-
-        import dashboard
         from dashboard import state
+        from dashboard.views.models.removal import remove
 
-        page = runpy.run_path(str(Path(dashboard.__file__).parent / "views" / "models" / "page.py"))
         record = state.store().model(sha)
         assert record is not None
-        page["remove"](record)
+        remove(record)
 
     assert not AppTest.from_function(script, args=(mlp.content_sha256,), default_timeout=60).run().exception
     assert state.store().model(mlp.content_sha256) is None

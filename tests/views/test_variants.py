@@ -271,10 +271,8 @@ def test_a_job_that_came_to_nothing_says_why(
     at.session_state[variant_job.job_key(variant_job.MAKE)] = "job"
     at.run()
     assert not at.exception
-    boxes = [one for column in at.columns for one in [*column.error, *column.info]]
-    assert any(
-        said in f"{one.value} {one.icon}" for one in boxes
-    )  # in the column of the form that makes variants
+    place = at.get_by_key("variants.running")  # above the form, which may be closed
+    assert any(said in f"{one.value} {one.icon}" for one in [*place.error, *place.info])
     at.run()
     assert not [one for one in [*at.error, *at.info] if said in f"{one.value} {one.icon}"]  # once
 

@@ -14,7 +14,7 @@ from core.store import ModelRecord, home, library
 from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.folders import allowed_path
-from dashboard.views.models import exporting
+from dashboard.views.models import exporting, removal
 from dashboard.widgets import adding, controls, folded, frame, tables
 
 TABLE = "models.table"
@@ -22,7 +22,6 @@ MODELS, OPERATORS = 8, 8  # that show without scrolling
 ADD = "models.add"  # whether the ways in are open
 WAYS = "models.ways"  # the way in that is open
 SAMPLE, FOLDER = "sample", "folder"  # sources of a model, and where their errors are shown
-DETAIL = "models.detail"  # content hash of the model that was added last
 LOADS = "models.loads"  # content hash, and libraries of operators -> what loading it said
 PT2 = "models.pt2"  # path of an uploaded .pt2
 
@@ -88,7 +87,7 @@ def _table(records: Sequence[ModelRecord]) -> ModelRecord | None:
     if picked and picked[0] < len(records):
         return records[picked[0]]
     current = state.current_model()
-    wanted = st.session_state.get(DETAIL) or (current.content_sha256 if current is not None else None)
+    wanted = st.session_state.get(removal.DETAIL) or (current.content_sha256 if current is not None else None)
     return next((one for one in records if one.content_sha256 == wanted), None)
 
 
@@ -140,22 +139,13 @@ def _confirm(record: ModelRecord) -> None:
     with st.container(horizontal=True):
         if st.button("Delete", key="models.confirm", type="primary", icon=":material/delete:"):
             try:
-                remove(record)
+                removal.remove(record)
             except TunerError as error:  # in use, or the original of variants
                 state.report(error)
             else:
                 st.rerun()
         if st.button("Keep", key="models.keep"):
             st.rerun()
-
-
-def remove(record: ModelRecord) -> None:
-    """Take `record` out of the library and out of this session."""
-    library.remove_model(state.store(), record.content_sha256)
-    for name in (state.MODEL, DETAIL):
-        if st.session_state.get(name) == record.content_sha256:
-            del st.session_state[name]
-    state.notify(f"Deleted {record.name}.")
 
 
 def _facts(record: ModelRecord) -> None:
@@ -213,7 +203,7 @@ def _loading(record: ModelRecord) -> None:
 
 
 def _added(record: ModelRecord, new: bool = True) -> None:
-    st.session_state[DETAIL] = record.content_sha256
+    st.session_state[removal.DETAIL] = record.content_sha256
     if new:
         state.notify(f"Added {record.name}.")
     else:
