@@ -21,7 +21,7 @@ from dashboard.charts.curve_charts import STATISTICS, value_of
 from dashboard.charts.curve_charts import axis_title as setting_title
 from dashboard.charts.search_charts import COSTS, MIB
 
-FOREST_PX, ROW_PX = 74, 42  # what axes and margins of a forest take, and each interval; as the finished one
+FOREST_PX, ROW_PX = 58, 42  # what axes and margins of a forest take, and each interval; as the finished one
 PLOT_PX = 280
 MOST_TICKS = 7
 MUTED, FIRST, SECOND = -1, 0, 1  # colours: grey, then those of a plot in order
