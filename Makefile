@@ -64,7 +64,7 @@ e2e: $(VENV)/.dev ## Browser tests alone
 test-faults: $(VENV)/.dev ## Campaigns of faults: kills, damaged models and stores, full disks, hostile input (12 to 30 minutes)
 	@$(BIN)/pytest tests/faults -n 2 --dist loadgroup
 
-screenshots: $(VENV)/.dev ## Take the screenshot that README shows, from a real run
+screenshots: $(VENV)/.dev ## Take README's pictures: recorded results, and a film of Live
 	@$(BIN)/python docs/screenshots.py
 
 clean: ## Remove the environment and caches; results in the data folder stay
