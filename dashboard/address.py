@@ -1,4 +1,7 @@
-"""What the address of a page names: the one place that reads and writes the address of results."""
+"""What the address of a page names: the one place that reads and writes the address of results.
+
+Writing what stands there already would be a step in the browser's history, hence `put`.
+"""
 
 from __future__ import annotations
 
