@@ -1,6 +1,6 @@
 """What the address of a page names: the one place that reads and writes the address of results.
 
-Writing what stands there already would be a step in the browser's history, hence `put`.
+A name is taken away with None, and what stands there already is not written again.
 """
 
 from __future__ import annotations
