@@ -1,4 +1,7 @@
-"""What the address of a page names: the one place that reads and writes the address of results."""
+"""What the address of a page names: the one place that reads and writes the address of results.
+
+A name is taken away with None, and what stands there already is not written again.
+"""
 
 from __future__ import annotations
 

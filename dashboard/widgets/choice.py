@@ -1,4 +1,8 @@
-"""A list whose choice the page changes too: what was started here, a link or another list may come first."""
+"""A list whose choice the page changes too: what was started here, a link or another list may come first.
+
+The model, earlier results and profiles are chosen so. It stands here because all three need the same: what is
+shown by now goes into the widget before it is drawn, and only what a person chose is taken up.
+"""
 
 from __future__ import annotations
 
