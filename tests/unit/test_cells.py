@@ -75,7 +75,7 @@ def test_numbers_measured_once_say_so_and_stand_beside_the_baselines() -> None:
     memory = shown[cells.PEAK_MEMORY]
     assert (memory.value, tells(memory.beside, "1.00 MiB")) == ("2.00 MiB", True)
     with_process = by_name(result(peak_rss_bytes=2 << 20, baseline_rss_bytes=60 << 20))[cells.PEAK_MEMORY]
-    assert tells(with_process.note, "62.0 MiB")
+    assert tells(with_process.help, "62.0 MiB")
     for label in ("cpu_s_per_inference", "session_creation_s", "first_run_s"):
         assert shown[label].note == shown["session_creation_s"].note != ""
         assert (shown[label].change, shown[label].color) == ("", "off")

@@ -214,8 +214,8 @@ def test_a_question_is_what_its_plain_data_says() -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        ({"budget_s": 4}, "5 <= budget <= 86400"),
-        ({"budget_s": 90_000}, "5 <= budget <= 86400"),
+        ({"budget_s": 4}, "5 to 86,400"),
+        ({"budget_s": 90_000}, "5 to 86,400"),
         ({"accuracy_drop": 1.0}, "0 to 100 %"),
         ({"accuracy_drop": 0.1, **parse_limits(["accuracy>=98%"])}, "two limits on the accuracy"),
         ({"objective": {}}, "add up to 1"),

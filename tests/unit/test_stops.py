@@ -6,7 +6,6 @@ import pytest
 
 from core.spec.knobs import KNOBS, Place, knob
 from core.spec.knobs.stops import dim_stops
-from dashboard.charts import glimpse_charts
 
 PLACES = [Place(threads=n) for n in (1, 2, 6, 8, 12, 64)]
 SLIDERS = [one.name for one in KNOBS if one.stops(one, PLACES[0])]
@@ -44,19 +43,3 @@ def test_threads_stop_at_what_may_be_used_and_beyond(place: Place) -> None:
 def test_image_sides_and_lengths_have_stops_of_their_own() -> None:
     assert {224, 384} <= set(dim_stops(is_image_side=True))
     assert {1, 128, 4096} <= set(dim_stops(is_image_side=False))
-
-
-def test_a_trail_is_hollow_and_marks_where_it_stands() -> None:
-    points = [
-        {"key": "a", "label": "1 thread", "p50_s": 1e-3, "rows_per_s": 1000.0},
-        {"key": "b", "label": "2 threads", "p50_s": 5e-4, "rows_per_s": 2000.0},
-    ]
-    [line] = glimpse_charts.trail(points, "b")["series"]
-    assert [one["value"] for one in line["data"]] == [[1.0, 1000.0], [0.5, 2000.0]]
-    assert all(one["itemStyle"]["color"] == "transparent" for one in line["data"])
-    sizes = [one["symbolSize"] for one in line["data"]]
-    assert sizes[1] > sizes[0]
-    light, dark = (
-        glimpse_charts.trail(points, "b", dark=one)["xAxis"]["axisLabel"]["color"] for one in (False, True)
-    )
-    assert light != dark
