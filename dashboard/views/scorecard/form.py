@@ -221,5 +221,5 @@ def how() -> None:
 
 def chosen_effort() -> str:
     """The effort of this session."""
-    found = st.session_state.get(PRECISION)
+    found = str(st.session_state.get(PRECISION))
     return found if found in EFFORTS else QUICK
