@@ -175,7 +175,7 @@ def test_a_bad_option_is_refused(
 def test_a_missing_free_dimension_is_named_with_the_option_that_sets_it(
     line: CommandLine, tmp_path: Path
 ) -> None:
-    path = tiny_models.tokens(tmp_path / "tokens.onnx")
+    path = tiny_models.sum_free(tmp_path / "free.onnx")
     refused(line, "bench", str(path), "--quiet", words="--dim")
 
 

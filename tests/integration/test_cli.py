@@ -571,7 +571,7 @@ def test_inspect_shows_dimensions_and_operators(cli: CommandLine, tmp_path: Path
         assert word in text
     proposed = ok(cli.run("inspect", path, "--suggest")).out
     assert proposed == f"{info['suggested']}\n" == "--batch-size 1 --dim sequence=128\n"
-    assert info["suggested_from"] == {"sequence": "guess"}
+    assert info["suggested_from"] == {"sequence": "names"}
 
 
 def test_inspect_says_with_the_words_of_bench_that_an_input_cannot_be_fed(

@@ -268,7 +268,7 @@ def test_what_is_fixed_stays_whether_it_would_vary_or_not(line: CommandLine, mlp
     [
         (("--vary", "intra_op_num_thread=1"), "`intra_op_num_threads`?"),
         (("--vary", "graph_optimization_level=ORT_ENABLE_AL"), "ORT_ENABLE_AL"),
-        (("--vary", "intra_op_num_threads=2000"), "2000"),
+        (("--vary", "intra_op_num_threads=2000"), "2,000"),
         (("--vary", "intra_op_num_threads=two"), "two"),
         (("--vary", "use_io_binding"), "use_io_binding"),
         (("--vary", "budget_s=1,2"), "budget_s"),

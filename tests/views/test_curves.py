@@ -220,7 +220,7 @@ def test_a_percentile_that_some_runs_do_not_support_is_said(
     assert lines(at, "p95", "batch 2.")
 
 
-@pytest.mark.parametrize(("text", "rule"), [("1, x", "`x`"), ("0", "1 <= batch"), ("-1", "1 <= batch")])
+@pytest.mark.parametrize(("text", "rule"), [("1, x", "`x`"), ("0", "got 0."), ("-1", "got -1.")])
 def test_values_that_cannot_be_measured_give_a_red_box_and_no_run(
     open_page: Open, mlp: ModelRecord, text: str, rule: str
 ) -> None:
