@@ -11,7 +11,7 @@ import streamlit as st
 from core import spec as specs
 from core.evidence.statistics import PERCENTILES, runs_needed
 from core.run.plan import thread_warning
-from core.show.settings import chips
+from core.show.settings import chips, summary
 from core.spec import TrialSpec
 from core.spec.knobs import ENTRIES, KNOBS, Knob, knob
 from core.spec.presets import PRESETS, preset
@@ -295,6 +295,39 @@ def changed_settings() -> list[str]:
         if str(key).startswith(("option.", "options."))
     )
     return names + ([_OPTIONS] if options else [])
+
+
+def bring(spec: TrialSpec) -> None:
+    """Load the settings of the result that is shown, unless somebody has chosen or loaded others.
+
+    Raises:
+        TunerError: as `state.apply_spec`.
+    """
+    if not untouched():
+        return
+    if summary(spec) != summary(state.current_spec()):
+        state.apply_spec(spec)
+    came_by_themselves()
+
+
+def came_by_themselves() -> None:
+    """Take note that the settings as they stand came with a result that nobody asked for."""
+    st.session_state[state.LOADED] = False
+    st.session_state[state.BY_ITSELF] = _chosen(state.current_spec())
+
+
+def _chosen(spec: TrialSpec) -> list[str]:
+    """The settings without sizes, which are proposed where nobody gives them."""
+    return [line for line in summary(spec) if not line.startswith("dims ")]
+
+
+def untouched() -> bool:
+    """Whether nobody has chosen a setting yet; once somebody has, that stays so."""
+    came = st.session_state.get(state.BY_ITSELF, [])
+    spec, _ = _try_spec()
+    if spec is None or _chosen(spec) != came:
+        st.session_state[state.LOADED] = True
+    return not st.session_state.get(state.LOADED)
 
 
 def badges(spec: TrialSpec, model: str = "") -> None:

@@ -21,6 +21,7 @@ from tests.e2e.conftest import (
     until,
     visit,
 )
+from tests.e2e.test_journey_scorecard import unfold
 
 
 def is_kept(home: Path, page: Page, batch_size: int) -> bool:
@@ -52,6 +53,8 @@ def test_what_is_typed_outlives_a_reload_and_can_be_linked(open_browser: Open, s
 
     visit(page, "Scorecard")
     lines = page.locator('[class*="st-key-scorecard-line-"]')
+    unfold(page, "what")
+    expect(lines).not_to_have_count(0)
     finished(page)
     before = lines.count()
     button(page, "scorecard.add").click()
@@ -72,6 +75,8 @@ def test_what_is_typed_outlives_a_reload_and_can_be_linked(open_browser: Open, s
     page.reload()
     expect(number(page, "batch_size")).to_have_value("9")
     visit(page, "Scorecard")
+    if not limit_of(page).count():
+        unfold(page, "what")
     expect(limit_of(page)).to_have_value("3 ms")
     other = open_browser("/" + link.split("://")[1].partition("/")[2])
     expect(number(other, "batch_size")).to_have_value("7")

@@ -36,6 +36,7 @@ def test_targets_are_typed_taken_away_survive_a_reload_and_come_back_from_their_
     expect(lines(page)).to_have_count(0)  # the answer comes first
     unfold(page, "what")
     expect(lines(page)).not_to_have_count(0)
+    finished(page)
     before = lines(page).count()
     button(page, "scorecard.add").click()
     expect(lines(page)).to_have_count(before + 1)

@@ -89,7 +89,7 @@ def test_the_tolerance_of_outputs_is_a_share() -> None:
     assert spec(tolerance="5%").protocol.tolerance == 0.05
     assert spec().protocol.tolerance is None
     for text in ("0", "-1", "3", "nan"):
-        with pytest.raises(SpecError, match="(?i)tolerance"):
+        with pytest.raises(SpecError, match=r"(?i)tolerance"):
             spec(tolerance=text)
 
 

@@ -223,7 +223,7 @@ def test_tune_opens_with_the_newest_result_of_the_model_and_its_settings(
     assert at.get_by_key(fields.key("batch_size")).value == 4
     choice(at, "tune.earlier").set_value(older.id).run()
     assert f"`{older.id[:12]}`" in texts(at)
-    assert (address(at)["trial"], at.get_by_key(fields.key("batch_size")).value) == (older.id, 4)
+    assert (address(at)["trial"], at.get_by_key(fields.key("batch_size")).value) == (older.id, 2)
     assert f"`{older.id[:12]}`" in texts(reloaded(at, open_page, "tune"))
     choice(at, "model.picked").set_value(other.content_sha256).run()
     assert "first" in keys(at)

@@ -50,6 +50,9 @@ def page() -> None:
     record = state.current_model()
     if record is not None and (trial is None or state.left_behind(state.TRIAL_OF, record)):
         trial = _newest(record)
+    if record is not None and trial is not None and trial.state == "COMPLETE":
+        with contextlib.suppress(TunerError):  # of another version: the result is shown without them
+            controls.bring(state.trial_spec(trial))
     ratio = _run_bar(record, trial)
     settings, result = frame.panes()
     if record is not None:
@@ -80,17 +83,13 @@ def _shown() -> Trial | None:
 
 
 def _newest(record: ModelRecord) -> Trial | None:
-    """The newest measurement of a model that was just chosen, with its settings where none is changed yet."""
+    """The newest measurement of a model that was just chosen."""
     found = state.measured(record, limit=1)
     if not found:
         state.show_trial(None)
         return None
     state.own_trial(found[0].id)
-    trial = state.store().trial(found[0].id)
-    if not (st.session_state.get(state.LOADED) or controls.changed_settings()):
-        with contextlib.suppress(TunerError):  # of another version: the result is shown without them
-            state.apply_spec(state.trial_spec(trial))
-    return trial
+    return state.store().trial(found[0].id)
 
 
 def _load_linked(trial: Trial | None) -> None:
