@@ -21,7 +21,7 @@ from tests.e2e.conftest import (
     until,
     visit,
 )
-from tests.e2e.test_journey_scorecard import unfold
+from tests.e2e.test_journey_scorecard import lines, open_targets, unfold
 
 
 def is_kept(home: Path, page: Page, batch_size: int) -> bool:
@@ -52,13 +52,10 @@ def test_what_is_typed_outlives_a_reload_and_can_be_linked(open_browser: Open, s
     expect(run_button(page)).to_be_enabled()
 
     visit(page, "Scorecard")
-    lines = page.locator('[class*="st-key-scorecard-line-"]')
-    unfold(page, "what")
-    expect(lines).not_to_have_count(0)
-    finished(page)
-    before = lines.count()
+    open_targets(page)
+    before = lines(page).count()
     button(page, "scorecard.add").click()
-    expect(lines).to_have_count(before + 1)
+    expect(lines(page)).to_have_count(before + 1)
     limit_of(page).fill("3 ms")
     limit_of(page).press("Enter")
     finished(page)

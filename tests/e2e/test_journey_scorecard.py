@@ -20,6 +20,12 @@ def lines(page: Page) -> Locator:
     return page.locator('[class*="st-key-scorecard-line-"]')
 
 
+def open_targets(page: Page) -> None:
+    unfold(page, "what")
+    expect(lines(page)).not_to_have_count(0)
+    finished(page)
+
+
 def limit_of_newest(page: Page) -> Locator:
     return page.locator('[class*="st-key-scorecard-target-"][class*="-limit"] input').last
 
@@ -34,9 +40,7 @@ def test_targets_are_typed_taken_away_survive_a_reload_and_come_back_from_their_
     expect(result).to_be_visible()
     finished(page)
     expect(lines(page)).to_have_count(0)  # the answer comes first
-    unfold(page, "what")
-    expect(lines(page)).not_to_have_count(0)
-    finished(page)
+    open_targets(page)
     before = lines(page).count()
     button(page, "scorecard.add").click()
     expect(lines(page)).to_have_count(before + 1)
