@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from tests.e2e.conftest import Open, at_page
 
 
-def test_a_field_of_whole_numbers_says_what_it_made_of_one_and_a_half(look: Open) -> None:
+def test_a_whole_number_that_was_none_is_told_and_a_hash_has_room_beside_free_space(look: Open) -> None:
     page = look()
     at_page(page, "Tune")
     field = page.get_by_role("spinbutton", name="Batch size, exactly")
@@ -19,8 +19,6 @@ def test_a_field_of_whole_numbers_says_what_it_made_of_one_and_a_half(look: Open
     field.press("Enter")
     expect(field).to_have_value("4")
 
-
-def test_a_hash_is_not_cut_beside_free_space(look: Open) -> None:
     page = look("models")
     at_page(page, "Models")
     box = page.locator('[data-testid="stDataFrame"]').first.bounding_box()
