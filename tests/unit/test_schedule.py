@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.evidence.record import RaceRecord
@@ -26,6 +26,7 @@ from core.run.race.schedule import (
     check_starts,
     generations_left,
     interval_budget_s,
+    least_of_another,
     rounds_for_p50,
     rounds_of_generation,
 )
@@ -247,7 +248,7 @@ def raced(costs: Costs, budget_s: float, ratio: float | None = None) -> Told:
                 break
             now, made, done = now + costs.round_s, made + 1, done + 1
         generations += 1
-        least = LEAST_OF_TWO if generations < MIN_LAUNCHES else None
+        least = least_of_another(costs, made, generations)
         left = generations_left(costs, budget_s - now - costs.after_s, done, least=least)
         if generations >= LOOKS or left <= 0:
             return Told(seconds=now + costs.after_s, rounds=made, generations=generations)
@@ -262,7 +263,12 @@ COSTS = st.builds(
 )
 
 
+# two rounds of three that a p50 takes, and no room for two more rounds in another process
+SHORT = Costs(start_s=5.0, round_s=30.0, after_s=16.0, runs=2)
+
+
 @settings(max_examples=400)
+@example(SHORT, 120.0, None)
 @given(COSTS, st.sampled_from([5.0, 30.0, 120.0, 600.0]), st.none() | st.floats(0.01, 1e4))
 def test_a_race_keeps_its_budget_or_is_refused(costs: Costs, budget_s: float, ratio: float | None) -> None:
     try:

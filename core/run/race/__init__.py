@@ -28,7 +28,6 @@ from core.evidence.documents import Outcome
 from core.evidence.neighbours import between
 from core.evidence.record import Block, Discarded, Entry, Key, RaceRecord, Ran, Settings
 from core.evidence.standing import Standing, told
-from core.evidence.verdict import MIN_LAUNCHES
 from core.process import scratch
 from core.process.cpu_use import snapshot
 from core.process.runner import Progress
@@ -47,12 +46,12 @@ from core.run.race.passes import (
 from core.run.race.schedule import (
     EXACT_GENERATIONS,
     EXACT_GENERATIONS_DEAR,
-    LEAST_OF_TWO,
     Costs,
     check_budget,
     check_starts,
     generations_left,
     interval_budget_s,
+    least_of_another,
     rounds_for_p50,
     rounds_of_a_look,
     rounds_of_generation,
@@ -339,7 +338,8 @@ class _Race:
         spending = self._spending()
         left_s = deadline - time.monotonic() - spending.after_s
         last = self.record.generations[-1].rounds
-        least = LEAST_OF_TWO if generations < MIN_LAUNCHES else None
+        made = rounds_for_p50(spending) if self.stage else self._made_here()  # a look needs no p50
+        least = least_of_another(spending, made, generations)
         return self.standing.stop(
             racing,
             racing,

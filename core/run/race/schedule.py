@@ -96,6 +96,19 @@ def generations_left(costs: Costs, left_s: float, rounds: int, *, least: int | N
     return 0 if left_s < costs.start_s + shorter * costs.round_s else max(1, math.floor(left_s / whole))
 
 
+def least_of_another(costs: Costs, made: int, generations: int) -> int | None:
+    """Return the fewest rounds for which another generation is worth its start; None: half of the last one's.
+
+    Args:
+        costs: as far as they are known.
+        made: rounds so far: below those of a p50 every round counts.
+        generations: that were made.
+    """
+    if made < rounds_for_p50(costs):
+        return 1
+    return LEAST_OF_TWO if generations < MIN_LAUNCHES else None
+
+
 def interval_budget_s(costs: Costs, spent_s: float) -> int:
     """Return the budget that holds an interval: two generations, and the runs of a p50.
 
