@@ -33,6 +33,8 @@ def draw(
     """
     own = f"{key}.list"
     st.session_state[own] = chosen
+    if chosen is None:  # with one shown there is nothing to clear
+        more.setdefault("index", None)
 
     def choose() -> None:
         if picked := st.session_state[own]:

@@ -13,23 +13,10 @@ from core.run import live
 from core.run.job import WAITING_QUIET, Status
 from core.run.sweep import NEW, Measured
 from dashboard import format, live_events
-from dashboard.widgets.live_text import Field
 from tests import builders
 from tests.reading import numbers, tells
+from tests.unit.test_live_text import CONTRAST, FIELD, LIVE
 
-FIELD = Field(labels={"a": "threads 1", "b": "ORT default"}, rows={"a": 1, "b": 1})
-CONTRAST: dict[str, Any] = {
-    "candidate": "a", "baseline": "b", "ratio": 1.31, "ratio_low": 1.28, "ratio_high": 1.34,
-    "verdict": "FASTER",
-}  # fmt: skip
-LIVE: dict[str, Any] = {
-    "rounds": 9,
-    "predicted_rounds": 32,
-    "generation": 3,
-    "elapsed_s": 2.0,
-    "contrasts": [CONTRAST],
-    "p50_s": {"a": 0.000812, "b": 0.001064},
-}
 RACE = builders.comparison({"a": "candidate", "b": "anchor"}, state="RUNNING")
 
 

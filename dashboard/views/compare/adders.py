@@ -13,10 +13,11 @@ from core.spec.presets import PRESETS
 from core.store import ModelRecord
 from core.wire.doors import expert_allowed
 from core.wire.engines import ENGINES
-from core.wire.errors import SpecError, TunerError
+from core.wire.errors import TunerError
 from dashboard import contestants, format, state
 from dashboard.folders import check_spec
 from dashboard.views.compare import entry_list
+from dashboard.widgets import yaml_source
 
 # keys of the session
 PICKED, PASTED, FILE = "compare.picked", "compare.pasted", "compare.file"
@@ -239,7 +240,7 @@ def _yaml(record: ModelRecord) -> None:
 
 def _add_yaml(record: ModelRecord) -> None:
     try:
-        name, text = _yaml_text()
+        name, text = yaml_source.text_of(FILE, PASTED, to="add")
         spec = spec_from_yaml(text, expert=expert_allowed())
         check_spec(spec)
         if not spec.model.sha256:  # without a hash, the path or the name must be this model's
@@ -249,18 +250,3 @@ def _add_yaml(record: ModelRecord) -> None:
         entry_list.add(record, entry_list.entry_of(name, spec, record))
     except TunerError as error:
         state.keep_error(error, entry_list.PLACE)
-
-
-def _yaml_text() -> tuple[str, str]:
-    uploaded = st.session_state.get(FILE)
-    if uploaded is None:
-        text = st.session_state.get(PASTED) or ""
-        if not text.strip():
-            raise SpecError("There is no YAML to add.", hint="Choose a file or paste its text.")
-        return "pasted YAML", text
-    try:
-        return uploaded.name, str(uploaded.getvalue(), "utf-8")
-    except UnicodeDecodeError:
-        raise SpecError(
-            "The file is not text in UTF-8.", hint="Choose a YAML file that ORTune exported."
-        ) from None

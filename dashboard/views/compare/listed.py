@@ -43,7 +43,6 @@ def pick(record: ModelRecord, shown: Comparison | None, show: Show) -> None:
         take_up=show,
         format_func=lambda one: _name(kept[one]) if one in kept else str(one),
         placeholder="Open an earlier comparison",
-        **({"index": None} if shown is None else {}),  # with one shown there is nothing to clear
     )
 
 

@@ -24,10 +24,10 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import address, fields, format, live_events, state
 from dashboard.charts.curve_charts import Ghost
-from dashboard.live_events import Event
+from dashboard.live_events import ACTIVE, Event
 from dashboard.views.curves import results as curve_results
 from dashboard.views.curves import varied
-from dashboard.views.curves.shown import ACTIVE, Shown
+from dashboard.views.curves.shown import Shown
 from dashboard.widgets import choice, controls, drawer, frame, going_on, job_box, race_results, report
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
@@ -176,7 +176,6 @@ def _earlier(record: ModelRecord) -> None:
         format_func=lambda one: _study_label(sweeps[one]) if one in sweeps else str(one),
         placeholder="Open an earlier sweep",
         help="Newest first. Takes up its settings and values.",
-        **({"index": None} if chosen is None else {}),  # with one shown there is nothing to clear
     )
 
 

@@ -19,8 +19,9 @@ from core.wire.guard import MARK, WARNING
 from core.wire.units import brief
 from dashboard import charts, format, state
 from dashboard.charts import curve_charts
+from dashboard.live_events import ACTIVE
 from dashboard.views.curves import details, pictures
-from dashboard.views.curves.shown import ACTIVE, LINE, Shown
+from dashboard.views.curves.shown import LINE, Shown
 from dashboard.widgets import folded
 from dashboard.widgets import results as common
 

@@ -12,7 +12,6 @@ from dashboard.charts.curve_charts import Ghost
 
 LINE = "curves.line_ms"  # the one truth behind the number and the slider
 POINT = "curves.point"  # name of the point that was clicked; not kept
-ACTIVE = ("WAITING", "RUNNING")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from core.wire.guard import MARK, WARNING, breach
 from core.wire.units import size
 from dashboard import address, format, state
 from dashboard.views.export import bundling, verifying
-from dashboard.widgets import frame, results
+from dashboard.widgets import frame, results, yaml_source
 
 CURRENT = "current"
 SOURCE = "export.source"
@@ -272,7 +272,8 @@ def _bring_back() -> None:
             type=["yaml", "yml"],
             key=FILE,
             max_upload_size=1,
-            on_change=_file_chosen,
+            on_change=yaml_source.file_chosen,
+            args=(FILE, PASTED),
             help="One that ORTune exported. Nothing in it is executed; its model is found by its hash.",
         )
         st.text_area(
@@ -293,12 +294,6 @@ def _bring_back() -> None:
         state.show_kept_error(PLACE, "Nothing was loaded")
 
 
-def _file_chosen() -> None:
-    """What was pasted before makes room for the file: it must not come back when the file is removed."""
-    if st.session_state.get(FILE) is not None:
-        st.session_state[PASTED] = ""
-
-
 def _loaded() -> None:
     if st.session_state.get(LOADED):
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -316,7 +311,9 @@ LOADED = "export.loaded"
 def load() -> None:
     """Read the chosen or pasted YAML into the widgets."""
     try:
-        spec = placed(spec_from_yaml(_text(), expert=expert_allowed()))
+        spec = placed(
+            spec_from_yaml(yaml_source.text_of(FILE, PASTED, to="load")[1], expert=expert_allowed())
+        )
         state.apply_spec(spec, foreign=True)
     except TunerError as error:
         state.keep_error(error, PLACE)
@@ -326,21 +323,6 @@ def load() -> None:
     st.session_state[LOADED] = (
         f"Changed from default: {'; '.join(changed)}." if changed else "All settings at their defaults."
     )
-
-
-def _text() -> str:
-    uploaded = st.session_state.get(FILE)
-    if uploaded is None:
-        text = st.session_state.get(PASTED) or ""
-        if not text.strip():
-            raise SpecError("There is no YAML to load.", hint="Choose a file or paste its text.")
-        return text
-    try:
-        return str(uploaded.getvalue(), "utf-8")
-    except UnicodeDecodeError:
-        raise SpecError(
-            "The file is not text in UTF-8.", hint="Choose a YAML file that ORTune exported."
-        ) from None
 
 
 page()

@@ -16,7 +16,7 @@ from core.store import ModelRecord
 from core.store.imported import Imported
 from core.wire.errors import TunerError
 from dashboard import address, fields, format, live_events, state
-from dashboard.live_events import Event
+from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
 from dashboard.widgets import bringing, choice, controls, frame, job_box, live_view, profile_results
 from dashboard.widgets.profile_results import IMPORTED
@@ -29,7 +29,6 @@ DEFAULT_RUNS = 20
 MAX_RUNS = 1_000
 BROUGHT = "profile.brought"  # what was imported in the last run of the page, to be shown
 IMPORTED_PARAM = "imported"  # ?imported=<id>
-ACTIVE = ("WAITING", "RUNNING")
 
 
 def page() -> None:

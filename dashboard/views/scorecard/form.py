@@ -17,7 +17,7 @@ from core.wire.errors import SpecError, TunerError
 from core.wire.files import ROOT
 from dashboard import contestants, state
 from dashboard.views.scorecard import targets as scorecard_targets
-from dashboard.widgets import dataset, folded
+from dashboard.widgets import dataset, folded, yaml_source
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet
 
 # keys of the session
@@ -119,7 +119,14 @@ def load(spec: TrialSpec, *, foreign: bool = False) -> None:
 
 
 def _yaml() -> None:
-    st.file_uploader("File", type=["yaml", "yml"], key=FILE, max_upload_size=1, on_change=_file_chosen)
+    st.file_uploader(
+        "File",
+        type=["yaml", "yml"],
+        key=FILE,
+        max_upload_size=1,
+        on_change=yaml_source.file_chosen,
+        args=(FILE, PASTED),
+    )
     st.text_area(
         "or its text",
         key=PASTED,
@@ -130,32 +137,14 @@ def _yaml() -> None:
     st.button("Load", key="scorecard.load", icon=":material/upload:", on_click=_load_yaml)
 
 
-def _file_chosen() -> None:
-    """What was pasted before makes room for the file: it must not come back when the file is removed."""
-    if st.session_state.get(FILE) is not None:
-        st.session_state[PASTED] = ""
-
-
 def _load_yaml() -> None:
     try:
-        load(placed(spec_from_yaml(_yaml_text(), expert=expert_allowed())), foreign=True)
+        load(
+            placed(spec_from_yaml(yaml_source.text_of(FILE, PASTED, to="load")[1], expert=expert_allowed())),
+            foreign=True,
+        )
     except TunerError as error:
         state.keep_error(error, LOAD)
-
-
-def _yaml_text() -> str:
-    uploaded = st.session_state.get(FILE)
-    if uploaded is None:
-        text = str(st.session_state.get(PASTED) or "")
-        if not text.strip():
-            raise SpecError("There is no YAML to load.", hint="Choose a file or paste its text.")
-        return text
-    try:
-        return str(uploaded.getvalue(), "utf-8")
-    except UnicodeDecodeError:
-        raise SpecError(
-            "The file is not text in UTF-8.", hint="Choose a YAML file that ORTune exported."
-        ) from None
 
 
 # --- configurations, and how they are measured --------------------------------------------------------------

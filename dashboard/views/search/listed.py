@@ -40,7 +40,6 @@ def pick(found: Sequence[StudyRecord], shown: StudyRecord | None, take_up: TakeU
         take_up=lambda study: _try(take_up, kept[study]),
         format_func=lambda one: _name(kept[one]) if one in kept else str(one),
         placeholder="Open an earlier search",
-        **({"index": None} if shown is None else {}),  # with one shown there is nothing to clear
     )
 
 

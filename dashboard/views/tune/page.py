@@ -20,7 +20,7 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, live_events, state
-from dashboard.live_events import Event
+from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
 from dashboard.widgets import (
     adding,
@@ -53,14 +53,16 @@ def page() -> None:
     if record is not None and trial is not None and trial.state == "COMPLETE":
         with contextlib.suppress(TunerError):  # of another version: the result is shown without them
             controls.bring(state.trial_spec(trial))
-    ratio = _run_bar(record, trial)
+    if record is not None:
+        state.seed(record)
+    spec, reason = _ready(record, trial)
+    ratio = _run_bar(record, trial, spec, reason)
     settings, result = frame.panes()
     if record is not None:
         with settings:
             controls.settings(record)
     with result:
-        _result_side(record, trial, ratio)
-    spec, reason = _ready(record, trial)
+        _result_side(record, trial, spec, ratio)
     drawer.foot("tune", lambda key: _run_or_cancel(trial, spec, reason, key=key))
 
 
@@ -109,11 +111,10 @@ def _load_linked(trial: Trial | None) -> None:
 # --- running ----------------------------------------------------------------------------------------------
 
 
-def _run_bar(record: ModelRecord | None, trial: Trial | None) -> DeltaGenerator:
+def _run_bar(
+    record: ModelRecord | None, trial: Trial | None, spec: TrialSpec | None, reason: str
+) -> DeltaGenerator:
     """Draw the bar that stays: model, result, Run or Cancel; return the place of the ratio so far."""
-    if record is not None:
-        state.seed(record)
-    spec, reason = _ready(record, trial)
     bar = frame.bar("Tune")
     with bar.model:
         controls.model_picker()
@@ -228,10 +229,11 @@ def run() -> None:
 # --- the result side --------------------------------------------------------------------------------------
 
 
-def _result_side(record: ModelRecord | None, trial: Trial | None, ratio: DeltaGenerator) -> None:
+def _result_side(
+    record: ModelRecord | None, trial: Trial | None, spec: TrialSpec | None, ratio: DeltaGenerator
+) -> None:
     state.show_kept_error()
     if record is not None:
-        spec, _ = _ready(record, None)
         glimpse.draw(record, spec, busy=trial is not None and _is_active(trial), ratio=ratio)
     if trial is None:
         _empty(record)
@@ -311,7 +313,7 @@ def _event(trial_id: str, field: Field, margin: float) -> Event:
 
 
 def _is_active(trial: Trial) -> bool:
-    return trial.state in ("WAITING", "RUNNING")
+    return trial.state in ACTIVE
 
 
 def _margin(trial: Trial) -> float:
