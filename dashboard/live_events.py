@@ -95,7 +95,10 @@ def of_trial(status: Status, field: Field, margin: float) -> Event:
         found = live_text.contrasts_of(so_far, status.id)
         event["lines"] = [{"text": live_text.words(so_far, status.id, field, racing=racing)}]
         event["ratio"] = interim.sentence(found[0]) if found else ""
-        event["pictures"] = _intervals(found, field.labels, margin, per_row=field.per_row)
+        event["pictures"] = [
+            *_intervals(found, field.labels, margin, per_row=field.per_row),
+            *_courses(so_far, field, [status.id]),
+        ]
     return event
 
 
@@ -113,6 +116,16 @@ def _intervals(
     info = compare_charts.of_one(known, labels, margin=margin, per_row=per_row, final=False)
     alt = "; ".join(interim.sentence(one, labels.get(one["baseline"], "the baseline")) for one in known)
     return [live_pictures.forest(info, f"Speed with its 95 % interval: {alt}", hollow=hollow, said=True)]
+
+
+def _courses(so_far: Mapping[str, Any], field: Field, trials: Sequence[str]) -> list[Picture]:
+    """The picture of how the ratios of these trials went; none before one of them has changed."""
+    told = so_far.get("course") or {}
+    known = {field.labels.get(one, "this trial"): told[one] for one in trials if told.get(one)}
+    if max((len(steps) for steps in known.values()), default=0) < 2:
+        return []
+    against = next(one["baseline"] for one in so_far["contrasts"])
+    return [live_pictures.ratios(known, field.labels.get(against, "the baseline"))]
 
 
 def of_race(
@@ -171,7 +184,10 @@ def _add_forest(
         "analysis. The band holds differences that do not matter. Verdicts are given at the end."
     )
     alt = f"Ratio and interval of {len(contrasts)} configurations after {so_far.get('rounds', 0)} rounds"
-    event["pictures"] = [live_pictures.forest(info, alt)]
+    event["pictures"] = [
+        live_pictures.forest(info, alt),
+        *_courses(so_far, field, [one["candidate"] for one in contrasts]),
+    ]
 
 
 def _with_p50(name: str, so_far: Mapping[str, Any], trial: str, field: Field) -> str:

@@ -2,8 +2,9 @@
 
     python docs/demo.py [HOME]
 
-With HOME, a folder in which the commands ran already, it only packs. What the machine did meanwhile stays in
-the recording: busy remarks, undecided verdicts and A/A pairs that came apart are part of what is shown.
+With HOME, a folder in which the commands ran already, it only packs. What three of them told while they ran
+is kept, too: the demonstration plays it back. What the machine did meanwhile stays in the recording: busy
+remarks, undecided verdicts and A/A pairs that came apart are part of what is shown.
 """
 
 from __future__ import annotations
@@ -16,22 +17,32 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from core import cli
+from core.cli import watch
+from core.run.job import Status
+from core.run.scheduler import Scheduler
 from core.store import PRUNED, RAW_FIELDS, STORE_NAME, Store
 from core.store.recorded import MARK_FILE
 from dashboard.demo import MODELS, RECORDED, moved
+from dashboard.widgets import playback
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS, TRANSFORMER = "sample_models/digits_cnn.onnx", "sample_models/tiny_transformer.onnx"
 QUANTIZED = "tiny_transformer_int8"
 SHAPE = ["--dim", "sequence=128", "--batch-size", "1"]
 PRESETS = [part for name in ("latency", "throughput") for part in ("--candidate", f"preset:cpu-{name}")]
+# What these tell while they run is recorded.
+COMPARED = ["compare", DIGITS, *PRESETS, "--candidate", "preset:edge"]
+SEARCHED = ["search", TRANSFORMER, *SHAPE, "--budget", "90s"]
+FIRST = ["bench", TRANSFORMER, *SHAPE, "--graph-optimization-level", "ORT_DISABLE_ALL"]  # what a visitor sees
 COMMANDS: Sequence[Sequence[str]] = (
     ["machine", "--self-test"],
     ["machine", "--peaks"],
-    ["compare", DIGITS, *PRESETS, "--candidate", "preset:edge"],
+    COMPARED,
     ["sweep", DIGITS, "--batch-size", "1,2,4,8,16,32"],
     ["check", "sample_models/digits_scorecard.yaml"],
     ["profile", DIGITS],
@@ -42,10 +53,11 @@ COMMANDS: Sequence[Sequence[str]] = (
     ["compare", TRANSFORMER, *SHAPE, *PRESETS],
     ["transform", TRANSFORMER, "--int8-dynamic", "--dim", "sequence=128", "--name", QUANTIZED],
     ["compare", TRANSFORMER, *SHAPE, "--candidate", f"variant:{QUANTIZED}", "--effort", "standard"],
-    ["search", TRANSFORMER, *SHAPE, "--budget", "90s"],
-    ["bench", TRANSFORMER, *SHAPE, "--graph-optimization-level", "ORT_DISABLE_ALL"],
+    SEARCHED,
+    FIRST,
 )
 MOST_BYTES = 2_500_000  # 0.7 MB of it the quantized model
+FRAME_S = 0.25  # between two that are kept
 OWNER = "the recording"
 
 
@@ -63,7 +75,9 @@ def record(home: Path) -> None:
     """Run the commands, and explain the newest result of each model by what it raced against."""
     for command in COMMANDS:
         print("$ python -m core", *command, flush=True)
-        _core(home, *command, *([] if command[0] == "transform" else ["--quiet"]))
+        quiet = [] if command[0] == "transform" else ["--quiet"]
+        run = _played if command in (COMPARED, SEARCHED, FIRST) else _core
+        run(home, *command, *quiet)
     for model in (DIGITS, TRANSFORMER):
         asked = ("history", "--model", Path(model).stem, "--limit", "1", "--json")
         newest = json.loads(_core(home, *asked))["trials"][0]
@@ -81,6 +95,37 @@ def _core(home: Path, *command: str) -> str:
     return done.stdout
 
 
+class _Told(Scheduler):
+    """A scheduler that keeps what it tells of the job that a command follows."""
+
+    told: ClassVar[list[tuple[float, Status]]] = []
+
+    def status(self, job_id: str) -> Status | None:
+        found = super().status(job_id)
+        if found is not None and found.state == "RUNNING":
+            self.told.append((time.time(), found))
+        return found
+
+
+def _played(home: Path, *command: str) -> None:
+    """Run a command in this process, and keep what was told of its job, to be played back."""
+    os.environ["ORTUNE_HOME"] = str(home)
+    _Told.told.clear()
+    watch.Scheduler = _Told  # type: ignore[misc]
+    if (code := cli.run(command)) not in (0, 3):
+        sys.exit(f"{command[0]} ended with {code}.")
+    rows: list[dict[str, Any]] = []
+    began = _Told.told[0][0]
+    for now, status in _Told.told:
+        if not rows or now - began - rows[-1]["at_s"] >= FRAME_S:
+            told = {one.name: getattr(status, one.name) for one in fields(status)}
+            rows.append({"at_s": round(now - began, 2), "now": now, "status": told})
+    folder = home / playback.FOLDER
+    folder.mkdir(exist_ok=True)
+    name = f"{_Told.told[0][1].id}.json"
+    (folder / name).write_text(json.dumps(rows, separators=(",", ":")), encoding="utf-8")
+
+
 def pack(home: Path) -> None:
     """Write the recording: a copy of the store without the samples of a search's looks, and the mark."""
     store = Store(home / STORE_NAME)
@@ -96,7 +141,7 @@ def pack(home: Path) -> None:
         with tarfile.open(RECORDED, "w:xz", preset=9) as archive:
             for path in (small, mark):
                 archive.add(path, path.name, filter=_nobody)
-            for part in ("artifacts", "accuracies", MODELS):
+            for part in ("artifacts", "accuracies", MODELS, playback.FOLDER):
                 for path in sorted((home / part).rglob("*")):
                     if path.is_file():
                         archive.add(path, str(path.relative_to(home)), filter=_nobody)

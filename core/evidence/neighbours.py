@@ -17,9 +17,11 @@ from core.evidence.interference import SURE, TICK_S
 
 SERVER = "ORTune itself"  # this process, which serves the pages or is the command line; not its workers
 KERNEL = "the kernel"  # all threads of it
+PAGE = "ORTune's page (server and browser)"
 OTHERS = "others"
 OUTSIDE = "programs outside this container"
 LISTED_SHARE = 0.05  # of what all neighbours used: below that a program is not worth its name
+LEAST_PAGE_CORES = 0.005  # what is told with two digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,7 @@ class Snapshot:
     pressure_s: float | None  # in which some task waited for a CPU
     whole: bool  # False: only the processes of this container are seen
     server: int  # pid of the process that looked
+    viewers: frozenset[int] = frozenset()  # pids of this machine that are connected to it, as a browser is
 
 
 # -- what lies between -------------------------------------------------------------------------------------
@@ -78,9 +81,12 @@ class Neighbours:
     programs: tuple[Program, ...]  # all that were seen, largest first
     unnamed_cores: float  # what no process that was seen explains; 0 within the counters' steps
     unnamed: str  # what to call that
+    page_cores: float = (
+        0.0  # of all: the process that looked, and browsers of this machine that show its pages
+    )
 
     def words(self, cores: float | None = None, *, verb: str = "used") -> str:
-        """Return who used how much: "chromium and 2 others used 1.6 cores".
+        """Return who used how much: "chromium and 2 others used 1.6 cores, of which ORTune's page 0.1 cores".
 
         Args:
             cores: what they used together, where that is known better than from the processes.
@@ -88,7 +94,10 @@ class Neighbours:
         """
         who, several = self._who()
         form = "uses" if verb == "use" and not several else verb
-        return f"{who} {form} {counted_cores(self.cores if cores is None else cores)}"
+        told = self.cores if cores is None else cores
+        page = told * self.page_cores / self.cores if self.cores else 0.0
+        of_it = f", of which {PAGE} {counted_cores(page)}" if page >= LEAST_PAGE_CORES else ""
+        return f"{who} {form} {counted_cores(told)}{of_it}"
 
     def to_dict(self) -> Presence:
         """Plain JSON data: all cores, and the programs that count, largest first; the rest comes last."""
@@ -133,15 +142,18 @@ def between(before: Snapshot, after: Snapshot, *, own: Collection[int]) -> Neigh
             belong to them, and so does what the process that looked has waited for.
     """
     seconds = max(after.at_s - before.at_s, 1e-9)
-    mine = _family(own, [*before.processes, *after.processes])
+    seen = [*before.processes, *after.processes]
+    mine = _family(own, seen)
+    page = {after.server, *_programs_of(before.viewers | after.viewers, seen)}
     used: dict[str, float] = defaultdict(float)
-    known_s = 0.0
+    known_s = page_s = 0.0
     for one, cpu_s, reaped_s in _increases(before, after):
         known_s += cpu_s + reaped_s
-        if one.pid == after.server and one.pid not in mine:
-            used[SERVER] += cpu_s  # whom it has waited for were its workers
-        elif one.pid not in mine:
-            used[one.name] += cpu_s + reaped_s
+        if one.pid in mine:
+            continue
+        own_s = cpu_s if one.pid == after.server else cpu_s + reaped_s  # whom it waited for were its workers
+        used[SERVER if one.pid == after.server else one.name] += own_s
+        page_s += own_s if one.pid in page else 0.0
     unnamed_s = _unexplained_s(before.machine, after.machine, known_s, programs=len(used))
     programs = [Program(name=name, cores=cpu_s / seconds) for name, cpu_s in used.items() if cpu_s > 0]
     return Neighbours(
@@ -150,7 +162,23 @@ def between(before: Snapshot, after: Snapshot, *, own: Collection[int]) -> Neigh
         programs=tuple(sorted(programs, key=lambda one: (-one.cores, one.name))),
         unnamed_cores=unnamed_s / seconds,
         unnamed=OTHERS if after.whole else OUTSIDE,
+        page_cores=page_s / seconds,
     )
+
+
+def _programs_of(pids: Collection[int], processes: Sequence[Process]) -> set[int]:
+    """All processes of the programs that `pids` belong to: a browser has one of many for its connections."""
+    known = {one.pid: one for one in processes}
+    return _family([_first(known[pid], known) for pid in pids if pid in known], processes)
+
+
+def _first(one: Process, known: Mapping[int, Process]) -> int:
+    """The outermost ancestor that is of the same program."""
+    seen: set[int] = set()  # a reused pid could close a circle
+    while one.pid not in seen and one.parent in known and known[one.parent].name == one.name:
+        seen.add(one.pid)
+        one = known[one.parent]
+    return one.pid
 
 
 def _family(pids: Collection[int], processes: Sequence[Process]) -> set[int]:

@@ -17,6 +17,7 @@ from core.evidence import continuation
 from core.evidence.comparison import Comparison, Contestant, same_request
 from core.evidence.record import Entry, RaceRecord, Reference, Settings
 from core.evidence.result import Entrant, Evidence, self_test_result
+from core.evidence.verdict import ratio_is_known
 from core.run.different_models import Origin, hold_apart, refuse
 from core.run.job import Ending, Outcome, Service
 from core.run.plan import contestant_plan, reference_plan, shape_feeds, torch_source
@@ -257,6 +258,9 @@ def _warnings(comparison: Comparison, failed: Mapping[str, Ending]) -> list[str]
 # --- the race -----------------------------------------------------------------------------------------------
 
 
+CourseStep = tuple[float, float, float, float]  # seconds since the start, ratio, and its interval then
+
+
 def _race(
     comparison: Comparison,
     ready: Sequence[_Ready],
@@ -284,16 +288,20 @@ def _race(
         prior_at=at_least(prior_of(service.store, machine), protocol.get("prior")),
     )
 
+    course: dict[str, list[CourseStep]] = {}
+
     def on_live(live: dict[str, Any]) -> None:
         contrasts = [
             {**one, "candidate": trials[one["candidate"]], "baseline": trials[one["baseline"]]}
             for one in live["contrasts"]
         ]
+        _go_along(course, contrasts, live["elapsed_s"])
         by_trial = {
             name: {trials[index]: value for index, value in live[name].items()}
             for name in ("p50_s", "rows_fed")
         }
-        service.on_live({**live, "contrasts": contrasts, **by_trial})
+        steps = {trial: list(told) for trial, told in course.items()}
+        service.on_live({**live, "contrasts": contrasts, "course": steps, **by_trial})
 
     record = race(
         [one.entry for one in ready],
@@ -315,6 +323,17 @@ def _race(
         environment=machine,
         usual_s=_usual_s(comparison, ready[anchor].resolved, service, machine),
     )
+
+
+def _go_along(
+    course: dict[str, list[CourseStep]], contrasts: Sequence[Mapping[str, Any]], elapsed_s: float
+) -> None:
+    """Add every interval that is known, and another one than before, to the course of its candidate."""
+    for one in contrasts:
+        ratio, low, high = one["ratio"], one["ratio_low"], one["ratio_high"]
+        told = course.setdefault(one["candidate"], [])
+        if ratio_is_known(low, high) and (not told or told[-1][1:] != (ratio, low, high)):
+            told.append((elapsed_s, ratio, low, high))
 
 
 def _usual_s(

@@ -106,7 +106,8 @@ class Status:
     result: dict[str, Any] | None = None  # of a job; a trial's and a comparison's are in the store
     error: ErrorRecord | None = None
     comparison: str = ""  # that it is part of, or that it is
-    # of a race, while it runs: rounds, predicted_rounds, elapsed_s, contrasts (of trials, so far)
+    # of a race, while it runs: rounds, predicted_rounds, elapsed_s, contrasts (of trials, so far), and the
+    # course of each candidate's: (elapsed_s, ratio, low, high)
     live: dict[str, Any] | None = None
 
 

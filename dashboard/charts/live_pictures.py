@@ -22,7 +22,8 @@ from dashboard.charts.curve_charts import axis_title as setting_title
 from dashboard.charts.search_charts import COSTS, MIB
 
 FOREST_PX, ROW_PX = 58, 42  # what axes and margins of a forest take, and each interval; as the finished one
-PLOT_PX = 280
+PLOT_PX, COURSE_PX = 280, 420
+BOUNDS = {"95 % interval, lower bound": 2, "95 % interval, upper bound": 3}  # name -> place in a step
 MOST_TICKS = 7
 MUTED, FIRST, SECOND = -1, 0, 1  # colours: grey, then those of a plot in order
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)  # between two ticks, times a power of ten
@@ -83,6 +84,7 @@ class Plot(TypedDict):
     y: Axis
     level: float | None  # a dotted line across
     legend: bool
+    wide: bool  # it takes the whole width
     series: list[Series]
 
 
@@ -156,6 +158,7 @@ def curve(points: Sequence[Measured], *, x: str, y: str, series: str = "") -> Pl
         "y": linear("rows/s by the p50 so far" if y == "throughput" else "p50 per run so far (ms)", heights),
         "level": None,
         "legend": bool(series),
+        "wide": False,
         "series": [
             _series(name, color, drawn, line=("solid", "dash", "dot")[color % 3])
             for color, (name, drawn) in enumerate(groups.items())
@@ -185,6 +188,7 @@ def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> P
         "y": linear("Gain", [0.99, 1.01, *ratios]),
         "level": 1.0,
         "legend": True,
+        "wide": False,
         "series": [
             _series("tried", MUTED, [one for one in placed if one[2] not in best], size=7, hollow=False),
             _series("front so far", FIRST, [one for one in placed if one[2] in best], size=11, hollow=False),
@@ -204,7 +208,46 @@ def course(points: Sequence[CoursePoint]) -> Plot:
         "y": linear("Best so far", [0.99, 1.01, *(ratio for _, ratio in known)]),
         "level": 1.0,
         "legend": False,
+        "wide": False,
         "series": [_series("best so far", FIRST, drawn, line="step", size=8, hollow=False)],
+    }
+
+
+def ratios(courses: Mapping[str, Sequence[Sequence[float]]], against: str) -> Plot:
+    """Return how the ratios of a race went so far; of a single one its interval, too, which narrows.
+
+    Args:
+        courses: name of a candidate -> (seconds, ratio, low, high) at each change, in order.
+        against: name of the baseline.
+    """
+    last = [steps[-1] for steps in courses.values()]
+    low, high = min(1.0, *(one[2] for one in last)), max(1.0, *(one[3] for one in last))
+    around = low - (high - low), high + (high - low)  # the first intervals may be much wider
+
+    def drawn(steps: Sequence[Sequence[float]], part: int) -> list[Point]:
+        return [(_short(one[0]), _short(min(around[1], max(around[0], one[part]))), "") for one in steps]
+
+    series = [
+        _series(name, color, drawn(steps, 1), line="solid", size=7)
+        for color, (name, steps) in enumerate(courses.items())
+    ]
+    if len(series) == 1:
+        [steps] = courses.values()
+        series = [
+            *(_series(name, MUTED, drawn(steps, at), line="step", size=2) for name, at in BOUNDS.items()),
+            *series,
+        ]
+    seen = [at for one in series for _, at, _ in one["points"] if at is not None]
+    return {
+        "kind": "plot",
+        "alt": f"Ratio to {against} over the time since the start, {len(courses)} configurations",
+        "height": COURSE_PX,
+        "x": linear("Time (s)", [0.0, *(one[0] for one in last)]),
+        "y": linear(f"Speed against {against} so far (above 1: faster)", [*seen, 1.0]),
+        "level": 1.0,
+        "legend": len(courses) > 1,
+        "wide": True,
+        "series": series,
     }
 
 
@@ -225,6 +268,7 @@ def trail(points: Sequence[Mapping[str, Any]], current: str) -> Plot:
         "y": linear("Rows per second", rates),
         "level": None,
         "legend": False,
+        "wide": False,
         "series": [
             _series("so far", FIRST, [one for _, one in placed], line="dot"),
             _series("shown", SECOND, [one for key, one in placed if key == current], size=16),

@@ -119,7 +119,7 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
         name = f"glimpse-{_visitor()}-{spec.key()}"
         live_view.watch(name, follow, key="glimpse.watch", rerun=False)
     with ratio:
-        live_view.watch(name, follow, key="glimpse.watch.ratio", part="ratio", rerun=False)
+        live_view.watch(name, follow, key="glimpse.watch.ratio", part="ratio")
 
 
 def _known(record: ModelRecord, spec: TrialSpec) -> Trial | None:

@@ -322,7 +322,7 @@ class View {
       box.said = said
       box.dataset.width = width
       box.dataset.ortune = "picture"
-      box.className = one.kind === "forest" ? "ol-picture ol-wide" : "ol-picture"
+      box.className = one.kind === "forest" || one.wide ? "ol-picture ol-wide" : "ol-picture"
       box.setAttribute("role", "img")
       picture(box, one, this.event.state)
     })

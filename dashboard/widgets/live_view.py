@@ -41,7 +41,7 @@ def watch(
         part: "ratio" or "more": only this of a stream that another widget shows as a whole.
         tick_s: seconds between two events.
         ask_s: the browser asks so often instead of listening; 0: it listens.
-        rerun: the page runs once when it ends.
+        rerun: the page runs once when it ends; never for a part.
     """
     stream = live.STREAMS.offer(name, build, every_s=tick_s)
     _component(
@@ -51,7 +51,7 @@ def watch(
             "event": json.loads(stream.newest),
             "part": part,
             "every_s": ask_s,
-            "rerun": rerun,
+            "rerun": rerun and not part,
         },
         on_ended_change=_redrawn,
         width="content" if part == "ratio" else "stretch",

@@ -19,7 +19,7 @@ from dashboard import charts, format, live_events, state
 from dashboard.charts import compare_charts, duel_charts
 from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
-from dashboard.widgets import folded, latency_plots, live_text, live_view, plots, results, tables
+from dashboard.widgets import folded, latency_plots, live_text, live_view, playback, plots, results, tables
 
 TABLE = "compare.table"
 PICTURE_PX = 420  # least height of a finished forest
@@ -45,8 +45,17 @@ def watch(comparison: Comparison, build: Follow, *, key: str, name: str = "") ->
         name: of the stream; empty: the id of the race.
     """
     own = state.is_active(state.status(comparison.id))
-    tick_s = live.TICK_S if own else live.ELSEWHERE_S
+    tick_s = live.TICK_S if own or comparison.state not in ACTIVE else live.ELSEWHERE_S
     live_view.watch(name or comparison.id, build, key=key, tick_s=tick_s)
+
+
+def played(comparison: Comparison) -> tuple[str, Follow]:
+    """Return the stream of a race that is played back: its name, and what builds its events."""
+    field, share = live_text.field_of(comparison, trials_of(comparison)()), margin(comparison)
+    return playback.stream(
+        comparison.id,
+        lambda status, _: live_events.of_race(status, comparison, field, margin=share, failed={}),
+    )
 
 
 def follow(comparison: Comparison, trials: live.Seldom[list[Trial]]) -> Follow:

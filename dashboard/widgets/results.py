@@ -78,7 +78,7 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
 
     Args:
         trial: to be shown.
-        live: it runs, and a box of its own says how far it is.
+        live: it runs, or is played back: a box of its own says how far it is, and nothing is judged.
         judged: a card follows that has the remarks on its race.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -87,7 +87,7 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
         st.subheader(format.plain(name), anchor=False, width="content")
         if not live:
             state_badge(trial.state)
-        result = trial.facts
+        result: Mapping[str, Any] = {} if live else trial.facts
         if not judged:
             breach_badge(result)
             quality_badge(quality(result), result)
@@ -105,11 +105,13 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
             st.badge(f"ran on {ran}", icon=":material/memory:", color="gray")
         wrong = None
         try:
-            controls.asked_for(state.trial_spec(trial), model_words(trial.result))
+            controls.asked_for(state.trial_spec(trial), model_words(None if live else trial.result))
         except TunerError as error:
             wrong = error
     if wrong is not None:
         state.report(wrong)
+    if live:
+        return
     facts = [f"Trial `{trial.id[:12]}`", format.when(trial.finished_at or trial.created_at)]
     facts.append(format.plain(trial.owner))
     if result:

@@ -408,17 +408,18 @@ class FakeRace:
         self.settings, self.labels = settings, [one.label for one in entries]
         on_progress(Progress(stage="rounds", done=3, total=8))
         contrast = {"candidate": 0, "baseline": settings.baseline, "label": entries[0].label, "ratio": 1.5}
-        on_live(
-            {
-                "rounds": 3,
-                "generation": 1,
-                "predicted_rounds": 8,
-                "elapsed_s": 0.1,
-                "contrasts": [contrast],
-                "p50_s": {0: 0.002, settings.baseline: 0.003},
-                "rows_fed": {0: 4, settings.baseline: 4},
-            }
-        )
+        for elapsed_s, low, high in ((0.1, None, None), (0.2, 1.2, 1.8), (0.3, 1.2, 1.8), (0.4, 1.4, 1.6)):
+            on_live(
+                {
+                    "rounds": 3,
+                    "generation": 1,
+                    "predicted_rounds": 8,
+                    "elapsed_s": elapsed_s,
+                    "contrasts": [{**contrast, "ratio_low": low, "ratio_high": high}],
+                    "p50_s": {0: 0.002, settings.baseline: 0.003},
+                    "rows_fed": {0: 4, settings.baseline: 4},
+                }
+            )
         self.running.set()
         while not self.go.wait(0.01):
             if cancel.is_set():
@@ -456,6 +457,8 @@ def test_a_duel_is_one_job_with_its_references(schedulers, square, monkeypatch):
     (live,) = status.live["contrasts"]
     assert (live["candidate"], live["baseline"]) == (trial, reference.trial)
     assert status.live["p50_s"] == {trial: 0.002, reference.trial: 0.003}
+    # each interval once, when it was known first
+    assert status.live["course"] == {trial: [(0.2, 1.5, 1.2, 1.8), (0.4, 1.5, 1.4, 1.6)]}
     assert (status.live["generation"], status.live["rounds"]) == (1, 3)
     assert one.status(race.id).kind == "comparison"
     assert [entry.id for entry in one.active()] == [race.id]

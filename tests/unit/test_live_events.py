@@ -56,6 +56,15 @@ def test_a_job_that_waits_says_for_whom() -> None:
 # --- comparisons --------------------------------------------------------------------------------------------
 
 
+def test_a_trial_shows_how_its_ratio_went_once_it_has_changed() -> None:
+    course = [(1.0, 1.3, 1.1, 1.5), (2.0, 1.31, 1.28, 1.34)]
+    for known, pictures in ((course[:1], 1), (course, 2)):
+        event = live_events.of_trial(running(live=LIVE | {"course": {"a": known}}), FIELD, 0.02)
+        assert len(event["pictures"]) == pictures
+    assert event["pictures"][1]["wide"]
+    assert tells(event["pictures"][1]["alt"], "ORT default")
+
+
 def test_a_trial_shows_its_ratio_in_words_and_as_an_interval() -> None:
     event = live_events.of_trial(running(), FIELD, 0.02)
     assert event["ratio"] == "1.31× faster so far, 95 % [1.28, 1.34]"

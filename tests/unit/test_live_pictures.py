@@ -38,3 +38,26 @@ def test_the_trail_joins_all_estimates_and_marks_the_one_that_is_shown() -> None
     assert shown["size"] > trail["size"]
     assert all(one["hollow"] for one in drawn["series"])
     json.dumps(drawn)
+
+
+def test_the_course_of_one_ratio_has_its_interval_that_narrows_and_wild_beginnings_are_cut() -> None:
+    steps = [(0.5, 3.0, 0.1, 40.0), (1.0, 1.2, 1.0, 1.5), (2.5, 1.21, 1.15, 1.25)]
+    drawn = live_pictures.ratios({"threads 1": steps}, "ORT default")
+    lower, upper, ratio = drawn["series"]
+    assert [one["points"][-1] for one in (lower, upper, ratio)] == [
+        (2.5, 1.15, ""),
+        (2.5, 1.25, ""),
+        (2.5, 1.21, ""),
+    ]
+    low, high = drawn["y"]["range"]
+    assert 0 < low <= 1.0 < 1.25 <= high < 2  # of the first interval only what has room
+    assert all(low <= (at or 0) <= high for one in drawn["series"] for _, at, _ in one["points"])
+    assert (drawn["level"], drawn["wide"], drawn["legend"]) == (1.0, True, False)
+    json.dumps(drawn)
+
+
+def test_of_several_ratios_each_has_a_line_with_its_name() -> None:
+    step = (1.0, 1.1, 1.0, 1.2)
+    drawn = live_pictures.ratios({"a": [step, step], "b": [step]}, "ORT default")
+    assert [(one["name"], len(one["points"])) for one in drawn["series"]] == [("a", 2), ("b", 1)]
+    assert drawn["legend"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -14,6 +17,7 @@ from core.evidence.neighbours import (
     KERNEL,
     OTHERS,
     OUTSIDE,
+    PAGE,
     SERVER,
     CpuTime,
     Neighbours,
@@ -24,7 +28,7 @@ from core.evidence.neighbours import (
     counted_cores,
 )
 from core.process import cpu_use
-from core.process.cpu_use import parse_cpu_time, parse_process, program, snapshot
+from core.process.cpu_use import parse_cpu_time, parse_process, program, snapshot, viewers
 from core.run.quiet_wait import QUIET_WINDOWS, WINDOW_S, Waited, seen, usable_cpus, wait_until_quiet
 from core.wire import limits
 from core.wire.errors import Cancelled
@@ -133,6 +137,41 @@ def test_the_process_that_looks_is_a_neighbour_without_its_workers() -> None:
     after = look(10.0, process(SERVER_PID, 4.0, "python", reaped_s=5.0), process(5, 2.0, "python"))
     assert cores(between(before, after, own=())) == {SERVER: 0.3, "python": 0.1}
     assert between(before, after, own=[SERVER_PID]).words().startswith("python ")
+
+
+def test_the_page_is_told_apart_server_and_the_whole_browser_that_shows_it() -> None:
+    browser = [process(5, 0.0, "chromium"), process(6, 0.0, "chromium", parent=5)]
+    before = look(0.0, process(SERVER_PID, 0.0, "python"), process(4, 0.0, "bash"), *browser)
+    after = look(
+        10.0,
+        process(SERVER_PID, 1.0, "python"),
+        process(4, 1.0, "bash"),
+        process(5, 1.0, "chromium", parent=4),
+        process(6, 1.0, "chromium", parent=5),  # holds the connection
+        process(7, 2.0, "chromium", parent=5),  # draws
+        process(8, 4.0, "chromium"),  # another browser of the same make
+        viewers=frozenset({6}),
+    )
+    found = between(before, after, own=())
+    assert found.page_cores == pytest.approx(0.5)
+    assert found.cores == pytest.approx(1.0)
+    assert PAGE in found.words()
+    assert numbers(found.words())[-2:] == [1.0, 0.5]
+    assert numbers(found.words(0.6))[-2:] == [0.6, 0.3]  # the same share of what is known better
+    unseen = between(before, replace(after, viewers=frozenset()), own=())
+    assert unseen.page_cores == pytest.approx(0.1)
+    assert PAGE not in replace(found, page_cores=0.0).words()
+
+
+def test_who_is_connected_to_this_process_is_found_by_its_connection() -> None:
+    connect = "import socket, sys; held = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); input()"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert viewers() == frozenset()
+        port = str(server.getsockname()[1])
+        with subprocess.Popen([sys.executable, "-c", connect, port], stdin=subprocess.PIPE) as other:
+            with server.accept()[0]:
+                assert viewers() == snapshot().viewers == {other.pid}
+            other.communicate()
 
 
 def test_the_rest_is_what_the_machine_did_beyond_all_that_is_known() -> None:

@@ -20,7 +20,7 @@ from dashboard import address, contestants, format, state
 from dashboard.contestants import Entry
 from dashboard.live_events import ACTIVE
 from dashboard.views.compare import adders, elsewhere, entry_list, listed
-from dashboard.widgets import controls, drawer, frame, going_on, race_results, report
+from dashboard.widgets import controls, drawer, frame, going_on, playback, race_results, report
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
 
 COMPARISON_PARAM = "comparison"  # ?comparison=<id>
@@ -44,7 +44,7 @@ def page() -> None:
     if record is not None and (shown is None or state.left_behind(SHOWN_OF, record)):
         shown = _newest(record)
     active = shown is not None and shown.state in ACTIVE
-    run = partial(_run, record, _why_not(record, active=active), active)
+    run = partial(_run, record, shown, _why_not(record, active=active))
     bar = frame.bar("Compare")
     with bar.model:
         controls.model_picker()
@@ -253,8 +253,11 @@ def _prediction_text(found: Mapping[str, Prediction], count: int) -> str:
 # --- running ----------------------------------------------------------------------------------------------
 
 
-def _run(record: ModelRecord | None, reason: str, active: bool, key: str) -> None:
-    """Draw the button that starts a comparison, under `key`; `reason`: why it cannot."""
+def _run(record: ModelRecord | None, shown: Comparison | None, reason: str, key: str) -> None:
+    """Draw the button that starts a comparison, or plays the recorded one back; `reason`: why it cannot."""
+    if shown is not None and playback.button(shown.id, key=key):
+        return
+    active = shown is not None and shown.state in ACTIVE
     count = len(entry_list.entries(record)) if record is not None else 0
     st.button(
         "Comparing" if active else f"Compare {count}" if count > 1 else "Compare",
@@ -318,7 +321,7 @@ def _result(shown: Comparison | None, trials: Sequence[Trial]) -> None:
         _empty()
         return
     with st.container(key="compare.race", gap="xsmall"):
-        if shown.state in ACTIVE:
+        if shown.state in ACTIVE or playback.playing(shown.id):
             _live(shown)
         else:
             race_results.finished(shown, {trial.id: trial for trial in trials})
@@ -374,8 +377,10 @@ def _retake(shown: Comparison) -> None:
 def _live(race: Comparison) -> None:
     with st.container(key="compare.live", gap="xsmall"):
         race_results.title(race)
-        follow = race_results.follow(race, race_results.trials_of(race))
-        race_results.watch(race, follow, key="compare.watch")
+        name, follow = race.id, race_results.follow(race, race_results.trials_of(race))
+        if playback.playing(race.id):
+            name, follow = race_results.played(race)
+        race_results.watch(race, follow, key="compare.watch", name=name)
 
 
 page()

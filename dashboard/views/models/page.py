@@ -112,7 +112,14 @@ def _detail(record: ModelRecord | None) -> None:
                 query_params={state.MODEL_PARAM: record.content_sha256},
             )
             if st.button("Use in Tune", key="models.use", icon=":material/tune:", type="primary"):
-                _use(record)
+                _use(record, "tune")
+            if st.button(
+                "Find the best settings",
+                key="models.search",
+                icon=":material/manage_search:",
+                help="Opens Search with this model.",
+            ):
+                _use(record, "search")
             if st.button(
                 "Delete",
                 key="models.delete",
@@ -125,10 +132,10 @@ def _detail(record: ModelRecord | None) -> None:
             exporting.card(record.details)
 
 
-def _use(record: ModelRecord) -> None:
+def _use(record: ModelRecord, page: str) -> None:
     state.choose_model(record)
     state.show_trial(None)
-    st.switch_page("views/tune/page.py")
+    st.switch_page(f"views/{page}/page.py")
 
 
 @st.dialog("Delete the model?", icon=":material/delete:")

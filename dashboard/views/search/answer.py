@@ -149,6 +149,12 @@ def actions(record: StudyRecord, go_on: Callable[[int | None], None], delete: Ca
             args=(record, taken["trial"]),
             help="Sets every setting on Tune as this configuration has it.",
         )
+        st.page_link(
+            "views/export/page.py",
+            label="Export",
+            icon=":material/file_export:",
+            query_params={state.TRIAL_PARAM: taken["trial"]},
+        )
     report.offer(lambda: of_search(state.store(), record), key="search")
     with st.popover("More", icon=":material/more_horiz:", key="search.more"):
         if answer is not None and answer["winner"] is not None:
@@ -167,12 +173,6 @@ def _taken(answer: SearchResult | None) -> Confirmed | None:
 
 def _winner(record: StudyRecord, winner: Confirmed, default: Confirmed | None) -> None:
     trial = winner["trial"]
-    st.page_link(
-        "views/export/page.py",
-        label="Export YAML",
-        icon=":material/file_export:",
-        query_params={state.TRIAL_PARAM: trial},
-    )
     if default is not None:
         st.page_link(
             "views/why/page.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
@@ -12,7 +13,7 @@ from core.store import StudyRecord
 from dashboard import format, live_events, state
 from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live
-from dashboard.widgets import job_box, live_view
+from dashboard.widgets import job_box, live_view, playback
 
 
 def watch(record: StudyRecord) -> None:
@@ -22,9 +23,14 @@ def watch(record: StudyRecord) -> None:
         st.markdown(f"#### Searching: {format.plain(question.words)}")
         if question.limit_words:
             st.caption(f":material/rule: {format.plain(', '.join(question.limit_words))}")
-        own = state.is_active(state.status(record.id))
-        tick_s = live.TICK_S if own else live.ELSEWHERE_S
-        live_view.watch(record.id, partial(_event, record.id), key="search.watch", tick_s=tick_s)
+        name, tick_s = record.id, live.ELSEWHERE_S
+        follow: Callable[[], Event] = partial(_event, record.id)
+        if playback.playing(record.id):
+            name, follow = playback.stream(record.id, live_events.of_search)
+            tick_s = live.TICK_S
+        elif state.is_active(state.status(record.id)):
+            tick_s = live.TICK_S
+        live_view.watch(name, follow, key="search.watch", tick_s=tick_s)
 
 
 def cancel(record: StudyRecord) -> None:

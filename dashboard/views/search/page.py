@@ -17,7 +17,7 @@ from dashboard import address, format, state
 from dashboard.live_events import ACTIVE
 from dashboard.views.search import answer, asking, form, handing, listed, live, preview
 from dashboard.views.search.form import Asked
-from dashboard.widgets import controls, drawer, frame
+from dashboard.widgets import controls, drawer, frame, playback
 from dashboard.widgets.protocol import WAIT, wait_quiet_s
 
 STUDY_PARAM = "study"  # ?study=<id>
@@ -48,7 +48,7 @@ def page() -> None:
     short = preview.refusal(model, asked, space) if model and asked and space else ""
     if running:
         reason = "A search is running; wait for it or cancel it."
-    start_button = partial(_run, reason or why_not or short)
+    start_button = partial(_run, record, reason or why_not or short)
     found = listed.of_model(model) if model is not None else []
     with bar.choice:
         listed.pick(found, record, _take_up)
@@ -166,8 +166,10 @@ def _space(asked: Asked | None) -> tuple[Space | None, str]:
         return None, f"{error.message} {error.hint}"
 
 
-def _run(reason: str, key: str) -> None:
-    """Draw the button that starts a search, under `key`; `reason`: why it cannot."""
+def _run(record: StudyRecord | None, reason: str, key: str) -> None:
+    """Draw the button that starts a search, or plays the recorded one back; `reason`: why it cannot."""
+    if record is not None and playback.button(record.id, key=key):
+        return
     st.button(
         "Search",
         key=key,
@@ -242,7 +244,7 @@ def _result(model: ModelRecord | None, record: StudyRecord | None) -> None:
     if record is None:
         if model is not None:
             _empty(model)
-    elif record.state in ACTIVE:
+    elif record.state in ACTIVE or playback.playing(record.id):
         live.watch(record)
     else:
         answer.draw(record, partial(go_on, record.id), _offer_quiet)

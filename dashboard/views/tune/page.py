@@ -34,6 +34,7 @@ from dashboard.widgets import (
     glimpse,
     going_on,
     live_view,
+    playback,
     report,
     results,
     tables,
@@ -152,6 +153,8 @@ def _run_or_cancel(trial: Trial | None, spec: TrialSpec | None, reason: str, *, 
             help="Stops the worker process; the trial is kept as cancelled.",
         )
         return
+    if trial is not None and playback.button(trial.id, key=key):
+        return
     reason = state.closed() or reason
     st.button(
         "Run",
@@ -238,7 +241,7 @@ def _result_side(
     if trial is None:
         _empty(record)
         return
-    if _is_active(trial):
+    if _is_active(trial) or playback.playing(trial.id):
         _watch(trial, ratio)
         return
     if trial.state == "COMPLETE" and trial.result:
@@ -293,12 +296,20 @@ def _empty(record: ModelRecord | None) -> None:
 def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
     """Draw what stays while a trial runs, and the box that follows it, in the bar as well."""
     results.header(trial, live=True)
-    follow = partial(_event, trial.id, duel.field_of(trial), _margin(trial))
-    tick_s = live.TICK_S if state.is_active(state.status(trial.id)) else live.ELSEWHERE_S
+    field, margin = duel.field_of(trial), _margin(trial)
+    name, tick_s = trial.id, live.ELSEWHERE_S
+    follow: Callable[[], Event] = partial(_event, trial.id, field, margin)
+    if playback.playing(trial.id):
+        name, follow = playback.stream(
+            trial.id, lambda status, _: live_events.of_trial(status, field, margin)
+        )
+        tick_s = live.TICK_S
+    elif state.is_active(state.status(trial.id)):
+        tick_s = live.TICK_S
     with st.container(border=True, key="live"):
-        live_view.watch(trial.id, follow, key="tune.watch", tick_s=tick_s)
+        live_view.watch(name, follow, key="tune.watch", tick_s=tick_s)
     with ratio:
-        live_view.watch(trial.id, follow, key="tune.watch.ratio", part="ratio", tick_s=tick_s, rerun=False)
+        live_view.watch(name, follow, key="tune.watch.ratio", part="ratio", tick_s=tick_s)
 
 
 def _event(trial_id: str, field: Field, margin: float) -> Event:

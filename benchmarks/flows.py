@@ -1,0 +1,217 @@
+"""Five things that people come for, clicked through: `python benchmarks/flows.py`.
+
+A real dashboard and a real browser window on this machine, with an empty store. Told are the clicks of each
+flow and the time it takes: of the page alone, without what is measured or made in between, and in all. Typing
+a value counts as typing, not as a click; a slider that is moved is an action, as a click is. What stands on
+the page at the end is checked: a flow that does not arrive fails.
+
+(a) A model that was uploaded → its best settings under a latency limit → their YAML: at most 4 clicks.
+(b) A slider moved → whether it helped → confirmed: 2 actions, with Live on.
+(c) A batch curve with a latency limit → that batch on Tune: 3 clicks.
+(d) Why is it faster: 1 click from a result.
+(e) INT8 of a model, its outputs against the original's, and its speed: at most 5 clicks.
+
+Exit code 1: a flow took more clicks than that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+# The scripts' own folder must not be searched: one of them has the name of a module of the standard library.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from playwright.sync_api import Locator, Page, expect, sync_playwright  # noqa: E402
+
+from benchmarks import experiment as lab  # noqa: E402
+from core.spec import spec_from_yaml  # noqa: E402
+from tests.e2e.conftest import (  # noqa: E402
+    ARGUMENTS,
+    VIEWPORT,
+    _executable,
+    at_page,
+    button,
+    finished,
+    keyed,
+    raced,
+    saved,
+    type_into,
+    visit,
+)
+from tests.serving import serving  # noqa: E402
+
+DIGITS, TRANSFORMER = Path("sample_models/digits_cnn.onnx"), Path("sample_models/tiny_transformer.onnx")
+JOB_MS = 300_000.0
+
+
+class Hand:
+    """Clicks, counted; and the time of the page alone, without jobs."""
+
+    def __init__(self, page: Page, folder: Path) -> None:
+        """Begin with none."""
+        self.page, self.folder = page, folder
+        self.clicks = 0
+        self.waited_s = 0.0
+        self.began = time.monotonic()
+
+    def click(self, what: Locator) -> None:
+        """Press something as soon as it can be pressed."""
+        expect(what).to_be_enabled()
+        what.click()
+        self.clicks += 1
+
+    @contextlib.contextmanager
+    def job(self) -> Iterator[None]:
+        """What is waited for in here is measured or made, not drawn."""
+        began = time.monotonic()
+        yield
+        self.waited_s += time.monotonic() - began
+
+
+def best_settings(hand: Hand) -> None:
+    """(a): after the upload."""
+    page = hand.page
+    hand.click(button(page, "models.search"))
+    at_page(page, "Search")
+    limit = page.locator(".st-key-search-limits textarea")
+    limit.fill("p99<=5ms")
+    limit.press("Control+Enter")
+    finished(page)
+    hand.click(button(page, "search.run"))
+    with hand.job():
+        page.locator(".st-key-search-answer").wait_for(timeout=JOB_MS)
+    finished(page)
+    hand.click(keyed(page, "bar.more").locator('a[href*="export"]'))
+    at_page(page, "Export")
+    path = saved(page, button(page, "export.download"), hand.folder)
+    hand.clicks += 1
+    assert spec_from_yaml(path.read_text()).model.path
+
+
+def a_slider(hand: Hand) -> None:
+    """(b): with Live on."""
+    page = hand.page
+    slider = page.locator(".st-key-slide-knob-intra_op_num_threads input[type=range]")
+    slider.focus()
+    slider.press("ArrowRight")
+    hand.clicks += 1
+    with hand.job():
+        page.locator(".st-key-glimpse .ol-picture:not(.ol-wide)").wait_for(timeout=JOB_MS)
+    hand.click(button(page, "run"))
+    with hand.job():
+        page.locator(".st-key-live").wait_for()
+        raced(page)
+    expect(page.locator(".st-key-verdict h2")).to_be_visible()
+
+
+def a_batch(hand: Hand) -> None:
+    """(c)."""
+    page = hand.page
+    hand.click(button(page, "curves.run"))
+    with hand.job():
+        page.locator(".st-key-curves-live .ol-live").wait_for()
+        page.locator(".st-key-curves-latency .main-svg").first.wait_for(timeout=JOB_MS)
+    finished(page)
+    type_into(page, "curves.line.number", "1")
+    hand.clicks += 1  # into the field
+    hand.click(button(page, "curves.use"))
+    at_page(page, "Tune")
+
+
+def why(hand: Hand) -> None:
+    """(d): from the result that is shown."""
+    hand.click(hand.page.locator('.st-key-pane-result a[href*="why"]').first)
+    at_page(hand.page, "Why")
+
+
+def int8(hand: Hand) -> None:
+    """(e)."""
+    page = hand.page
+    hand.click(button(page, "step.add"))
+    hand.click(button(page, "step.add.int8_dynamic"))
+    page.keyboard.press("Escape")
+    finished(page)
+    hand.click(button(page, "variants.make"))
+    with hand.job():
+        page.locator(".st-key-variants-detail").wait_for(timeout=JOB_MS)
+    finished(page)
+    hand.click(button(page, "variants.race"))
+    hand.click(button(page, "variants.race.start"))
+    at_page(page, "Compare")
+    with hand.job():
+        page.locator(".st-key-compare-race h2").wait_for(timeout=JOB_MS)
+
+
+def upload(page: Page) -> None:
+    """Bring a model: what (a) begins with."""
+    visit(page, "Models")
+    button(page, "models.add.open").click()
+    page.get_by_role("tab", name="Upload").click()
+    page.locator(".st-key-models-upload input[type=file]").set_input_files(DIGITS)
+    expect(button(page, "models.search")).to_be_visible()
+
+
+def live_on(page: Page) -> None:
+    """Switch Live on: what (b) begins with."""
+    visit(page, "Tune")
+    page.locator(".st-key-tune-live label").first.click()
+    page.locator(".st-key-glimpse").wait_for()
+    finished(page)
+
+
+def transformer(page: Page) -> None:
+    """Choose the other sample: what (e) begins with."""
+    visit(page, "Models")
+    button(page, "models.add.open").click()
+    page.get_by_role("tab", name="Upload").click()
+    page.locator(".st-key-models-upload input[type=file]").set_input_files(TRANSFORMER)
+    button(page, "models.use").click()
+    at_page(page, "Tune")
+    visit(page, "Variants")
+
+
+# Name -> what it is, what it begins with, the flow, its clicks at most.
+FLOWS: dict[str, tuple[str, Callable[[Page], None], Callable[[Hand], None], int]] = {
+    "a": ("my model → best settings under a latency limit → YAML", upload, best_settings, 4),
+    "b": ("a slider → whether it helped → confirmed", live_on, a_slider, 2),
+    "c": ("a batch curve with a latency limit → that batch", lambda page: visit(page, "Curves"), a_batch, 3),
+    "d": ("why is it faster", lambda page: visit(page, "Tune"), why, 1),
+    "e": ("INT8 of a model, its outputs and its speed", transformer, int8, 5),
+}
+
+
+def main() -> int:
+    """Click through each flow once."""
+    lab.options(__doc__).parse_args()
+    lab.head(lab.this_machine())
+    met = True
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        home = Path(folder) / "home"
+        home.mkdir()
+        with serving(home) as (url, _):
+            browser = playwright.chromium.launch(executable_path=_executable(), args=list(ARGUMENTS))
+            page = browser.new_page(viewport=VIEWPORT, accept_downloads=True)
+            page.set_default_timeout(60_000)
+            page.goto(url)
+            at_page(page, "Tune")
+            for name, (what, begin, flow, most) in FLOWS.items():
+                begin(page)
+                hand = Hand(page, Path(folder))
+                flow(hand)
+                whole = time.monotonic() - hand.began
+                said = (
+                    f"{hand.clicks} clicks, {whole - hand.waited_s:.1f} s and {hand.waited_s:.0f} s of work"
+                )
+                lab.row(f"({name}) {what}", "a person with a watch", said, f"≤ {most} clicks")
+                met &= hand.clicks <= most
+            browser.close()
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

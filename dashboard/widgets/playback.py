@@ -1,0 +1,135 @@
+"""A recorded measurement that plays back as it happened. It draws what was told then, and measures nothing.
+
+Beside a store may lie a folder with a file per job: where the job stood, again and again, with the second
+at which that was told (`docs/demo.py` records them). Whoever looks gets the events that were sent then.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from core.run.job import Status
+from dashboard import format, live_events, state
+from dashboard.live_events import Event
+
+FOLDER = "playback"  # of a home
+PLAYING = "playback.playing"  # key of the session
+Build = Callable[[Status, float], Event]  # of where the job stood, and of the time then, since the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was told of a job."""
+
+    at_s: float  # since it began
+    now: float  # seconds since the epoch
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class _Playing:
+    job: str
+    name: str  # of the stream: every visitor has an own one
+    began: float  # monotonic
+
+
+def button(job: str, *, key: str) -> bool:
+    """Draw the button that plays back how this job went, or ends that; return whether there is such a button.
+
+    Args:
+        job: whose result is shown.
+        key: of the widget.
+    """
+    told = _recorded(job)
+    if not told:
+        return False
+    if playing(job):
+        st.button(
+            "Stop",
+            key=key,
+            icon=":material/stop_circle:",
+            on_click=_stop,
+            help="Ends the playback and shows the result.",
+        )
+        return True
+    st.button(
+        "Play back",
+        key=key,
+        type="primary",
+        icon=":material/replay:",
+        on_click=_play,
+        args=(job,),
+        help=f"Shows how this was measured, as it was told then: {format.about(told[-1].at_s)}.",
+    )
+    return True
+
+
+def playing(job: str) -> bool:
+    """Return whether the playback of this job is on the screen of this session."""
+    now = st.session_state.get(PLAYING)
+    if now is None or now.job != job:
+        return False
+    told = _recorded(job)
+    return bool(told) and time.monotonic() - now.began < told[-1].at_s
+
+
+def stream(job: str, build: Build) -> tuple[str, Callable[[], Event]]:
+    """Return the name of the stream of what is played back, and what builds its events; `playing` says so.
+
+    Args:
+        job: that is played back.
+        build: builds what was shown.
+    """
+    now, told = st.session_state[PLAYING], _recorded(job)
+    return now.name, lambda: event(told, build, time.monotonic() - now.began)
+
+
+def event(told: Sequence[Told], build: Build, at_s: float) -> Event:
+    """Return what was shown at that second of a job, and the end after the last one.
+
+    Args:
+        told: all that was told of it, in order.
+        build: builds what was shown.
+        at_s: since it began.
+    """
+    if at_s >= told[-1].at_s:
+        return live_events.ENDED
+    one = told[max(0, bisect_right(told, at_s, key=lambda one: one.at_s) - 1)]
+    shown = build(one.status, one.now)
+    return {**shown, "text": f"Playback · {shown.get('text', '')}"}
+
+
+def read(path: Path) -> tuple[Told, ...]:
+    """Return what a file tells of a job; nothing where it cannot be read."""
+    try:
+        rows: Any = json.loads(path.read_text(encoding="utf-8"))
+        return tuple(Told(float(one["at_s"]), float(one["now"]), Status(**one["status"])) for one in rows)
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+_read_once = lru_cache(maxsize=8)(read)
+
+
+def _recorded(job: str) -> tuple[Told, ...]:
+    folder = state.store().folder / FOLDER
+    return _read_once(folder / f"{job}.json") if folder.is_dir() and job.isalnum() else ()
+
+
+def _play(job: str) -> None:
+    name = f"playback-{job}-{secrets.token_hex(4)}"
+    st.session_state[PLAYING] = _Playing(job, name, time.monotonic())
+
+
+def _stop() -> None:
+    st.session_state.pop(PLAYING, None)
