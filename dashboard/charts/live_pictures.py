@@ -22,7 +22,8 @@ from dashboard.charts.curve_charts import axis_title as setting_title
 from dashboard.charts.search_charts import COSTS, MIB
 
 FOREST_PX, ROW_PX = 58, 42  # what axes and margins of a forest take, and each interval; as the finished one
-PLOT_PX, COURSE_PX = 280, 420
+PLOT_PX, COURSE_PX = 280, 500
+SEARCH_PX = 560  # two of them stand side by side
 BOUNDS = {"95 % interval, lower bound": 2, "95 % interval, upper bound": 3}  # name -> place in a step
 MOST_TICKS = 7
 MUTED, FIRST, SECOND = -1, 0, 1  # colours: grey, then those of a plot in order
@@ -183,7 +184,7 @@ def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> P
     return {
         "kind": "plot",
         "alt": f"Gain of {len(points)} configurations tried so far, over their memory where known",
-        "height": PLOT_PX,
+        "height": SEARCH_PX,
         "x": linear(COSTS["peak_rss"][0] if by_memory else "Order of trying", [at for at, _, _ in placed]),
         "y": linear("Gain", [0.99, 1.01, *ratios]),
         "level": 1.0,
@@ -203,7 +204,7 @@ def course(points: Sequence[CoursePoint]) -> Plot:
     return {
         "kind": "plot",
         "alt": "The best gain over the time since the search began",
-        "height": PLOT_PX,
+        "height": SEARCH_PX,
         "x": linear("Time (s)", [0.0, *(at for at, _ in known)]),
         "y": linear("Best so far", [0.99, 1.01, *(ratio for _, ratio in known)]),
         "level": 1.0,

@@ -137,6 +137,25 @@ FIRST_SCREEN = """
 # What a first screen has at least, and at most; the share and the place are those of pictures and tables.
 LEAST_SHARE, LOWEST_PX, MOST_WORDS, MOST_CONTROLS = 0.35, 300, 130, 45
 
+# Of a phone's screen: where the first picture begins, and which controls beside the bar's stand above it.
+ABOVE_THE_PICTURE = """
+() => {
+  const PICTURES = '.js-plotly-plot, [data-testid="stDataFrame"], [data-testid="stTable"], ' +
+    '[data-ortune="picture"]'
+  const main = document.querySelector('[data-testid="stMain"]')
+  const seen = one => one.getBoundingClientRect().height > 1
+    && one.checkVisibility({ visibilityProperty: true, opacityProperty: true })
+  const top = one => one.getBoundingClientRect().top
+  const first = Math.min(...[...main.querySelectorAll(PICTURES)].filter(seen).map(top))
+  const fields = 'button, input:not([type=hidden]), textarea, select, a[href], [role=slider]'
+  const BESIDE = '.st-key-bar, h1, h2, h3, h4, [data-testid="stElementToolbar"]'  // a heading has its link
+  return [...main.querySelectorAll(fields)]
+    .filter(one => seen(one) && one.tabIndex >= 0 && !one.closest(BESIDE) && top(one) < first)
+    .map(one => one.closest('[class*=st-key-]')?.className ?? one.outerHTML)
+    .concat(first <= LOWEST_PX ? [] : [`the first picture begins at ${first} px`])
+}
+"""
+
 READ_OUT = """
 () => [...document.querySelectorAll('[aria-label]')].map(one => one.getAttribute('aria-label'))
 """
@@ -160,6 +179,11 @@ def first_screen(page: Page, *, pictures: bool = True) -> list[str]:
     if found["controls"] > MOST_CONTROLS:
         wrong.append(f"{found['controls']} controls on the first screen")
     return wrong
+
+
+def first_on_a_phone(page: Page) -> list[str]:
+    """What stands between the bar and the first picture of a phone's screen, a line each."""
+    return in_the_end(page, ABOVE_THE_PICTURE.replace("LOWEST_PX", str(LOWEST_PX)))
 
 
 def grave(page: Page) -> list[str]:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-from playwright.sync_api import Page, ViewportSize
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
+import pytest
+from playwright.sync_api import Browser, Page, ViewportSize, expect
+
+from core.run.job import Status
+from dashboard.widgets import playback
 from tests.e2e import reading
-from tests.e2e.conftest import VIEWPORT, Open, visit
+from tests.e2e.conftest import VIEWPORT, Open, Site, button, recorded, visit, visitors
+from tests.serving import serving
 
 # Page -> how many plots its recorded result has at least.
 PLOTS = {
@@ -39,6 +47,44 @@ HAVE_ACTION = (
 )
 
 
+def told(home: Path, job: str, kind: str, **live: Any) -> None:
+    """Make a job one that plays back: it stands, for as long as the test takes, where it is said to stand."""
+    status = Status(id=job, kind=kind, state="RUNNING", what="a job", stage="rounds", done=9, total=32)
+    rows = [
+        {"at_s": at_s, "now": 100.0, "status": {**asdict(status), "elapsed_s": 12.0, "live": live}}
+        for at_s in (0.0, 3600.0)
+    ]
+    (home / playback.FOLDER).mkdir(exist_ok=True)
+    (home / playback.FOLDER / f"{job}.json").write_text(json.dumps(rows))
+
+
+def under_way(site: Site) -> dict[str, tuple[str, str]]:
+    """Page -> the address of a result that is measured again on it, by playback, and its button's key."""
+    results = recorded(site.store)
+    race = site.store.comparison(results.slower.comparison)
+    for one, job in ((race, results.slower.id), (results.comparison, results.comparison.id)):
+        contrasts = [{**each, "label": each["candidate"]} for each in (one.result or {})["contrasts"]]
+        course = {
+            each["candidate"]: [(1.0, each["ratio"], 0.5, 2.0), (2.0, *(each[name] for name in INTERVAL))]
+            for each in contrasts
+        }
+        told(site.home, job, "measure", rounds=9, generation=3, predicted_rounds=32, contrasts=contrasts,
+             course=course, p50_s={})  # fmt: skip
+    answer = results.search.answer or {}
+    points = [{"label": str(number), "ratio": 1.0 + number / 9, "memory": 8e6} for number in range(5)]
+    told(site.home, results.search.id, "search", tried=5, distinct=8, doing="looks", spent_s=12.0,
+         ends_at=130.0, budget_s=60.0, best=None, points=points, front=answer["front"],
+         course=answer["course"])  # fmt: skip
+    return {
+        "Tune": (f"/?trial={results.slower.id}", "run"),
+        "Compare": (f"/compare?comparison={results.comparison.id}", "compare.run"),
+        "Search": (f"/search?study={results.search.id}", "search.run"),
+    }
+
+
+INTERVAL = ("ratio", "ratio_low", "ratio_high")
+
+
 def pages(page: Page) -> list[str]:
     """Names of all pages, as the navigation has them."""
     links = page.get_by_test_id("stSidebarNav").get_by_role("link")
@@ -54,6 +100,7 @@ def go_to(page: Page, name: str) -> None:
 LOW: ViewportSize = {"width": 1280, "height": 720}
 WITHOUT_PICTURES = ("Variants", "Accuracy", "Export")  # nothing is recorded of two; Export shows its code
 
+PHONE: ViewportSize = {"width": 390, "height": 844}
 # Widths of a small screen and of a phone; no scheme makes a page wider, so each is tried in one.
 WIDTHS = {"light": 900, "dark": 400}
 
@@ -81,5 +128,34 @@ def test_every_page_is_accessible_fits_and_its_plots_can_be_read(look: Open, sch
         wrong[f"{name} at {width} px"] = reading.in_the_end(page, reading.BEYOND)
         if width == 900:  # on a phone a plot is scrolled
             wrong[f"plots of {name} at {width} px"] = reading.bad_plots(page)
+        elif name not in WITHOUT_PICTURES:
+            page.set_viewport_size(PHONE)
+            wrong[f"{name} on a phone"] = reading.first_on_a_phone(page)
     assert {name: lines for name, lines in wrong.items() if lines} == {}
     assert len(set(places.values())) == 1, places
+
+
+def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(
+    browser: Browser, open_browser: Open, site: Site, tmp_path: Path
+) -> None:
+    wrong: dict[str, list[str]] = {}
+
+    def look_at(page: Page, name: str, *, pictures: bool) -> None:
+        for high in (VIEWPORT, LOW):
+            page.set_viewport_size(high)
+            wrong[f"{name}, {high['height']} px high"] = reading.first_screen(page, pictures=pictures)
+
+    for scheme in WIDTHS:
+        for name, (path, key) in under_way(site).items():
+            page = open_browser(path, scheme=scheme)
+            button(page, key).click()
+            expect(page.locator('.ol-picture[role="img"]')).to_have_count(2)
+            look_at(page, f"{name} while it is measured, {scheme}", pictures=True)
+            page.close()
+    with serving(tmp_path) as (url, _), visitors(browser, Site(url, tmp_path)) as open_it:
+        page = open_it()
+        for name in PLOTS:
+            page.set_viewport_size(VIEWPORT)
+            visit(page, name)
+            look_at(page, f"{name}, empty", pictures=False)
+    assert {name: lines for name, lines in wrong.items() if lines} == {}

@@ -27,7 +27,7 @@ from core.wire.errors import BudgetError, SpecError
 from dashboard import contestants, fields, format, live_events, state
 from dashboard.views.compare import entry_list
 from dashboard.views.scorecard import targets
-from dashboard.views.search import form, handing
+from dashboard.views.search import form, handing, preview
 from dashboard.widgets.protocol import DEFAULT_MINUTES
 from tests import tiny_models
 from tests.reading import numbers, tells
@@ -98,7 +98,8 @@ def test_without_a_search_the_page_says_what_to_do_and_what_there_is_to_try(
 ) -> None:
     at = open_page("search", model=mlp)
     assert "manage_search" in icons(at)
-    assert "search.space.open" in keys(at)
+    assert preview.SPACE in keys(at)
+    at = opened(at, preview.SPACE)
     budget = format.duration(form.DEFAULTS[form.BUDGET])
     [bought] = lines(at, f"{budget}:")
     assert numbers(bought) == numbers(budget)  # how many can be tried is not known

@@ -57,8 +57,8 @@ def page() -> None:
     with bar.more:
         _further(record)
     if model is not None and asked is not None:
-        with settings if record is not None else result:
-            preview.draw(model, asked, space, why_not, folded=record is not None)
+        with settings:
+            preview.draw(model, asked, space, why_not)
     with result:
         state.show_kept_error()
         _result(model, record)

@@ -12,31 +12,26 @@ from core.spec.space import Space
 from core.store import ModelRecord, StudyRecord
 from dashboard import format, state
 from dashboard.views.search.form import Asked
-from dashboard.widgets.folded import group
+from dashboard.widgets import folded
 
+SPACE = "search.space"  # whether it is open
 MOST_REASONS = 12
 
 
-def draw(model: ModelRecord, asked: Asked, space: Space | None, why_not: str, *, folded: bool) -> None:
-    """Draw what there is to try.
+def draw(model: ModelRecord, asked: Asked, space: Space | None, why_not: str) -> None:
+    """Draw what there is to try, closed at first.
 
     Args:
         model: that is searched on.
         asked: what the form asks for.
         space: what differs; None: nothing does.
         why_not: why there is no space.
-        folded: the page has an answer: this is closed at first.
     """
     if space is None:
         st.warning(format.plain(why_not), icon=":material/warning:", title="There is nothing to search")
         return
-    title = f"{len(space.choices):,} distinct configurations"
     inside = partial(_space, model, asked, space)
-    if folded:
-        group(title, inside, key="search.space.closed", icon="grid_view")
-        return
-    with st.expander(title, icon=":material/grid_view:", expanded=True, key="search.space.open"):
-        inside()
+    folded.group(f"{len(space.choices):,} distinct configurations", inside, key=SPACE, icon="grid_view")
 
 
 def _space(model: ModelRecord, asked: Asked, space: Space) -> None:

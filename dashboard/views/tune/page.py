@@ -306,7 +306,7 @@ def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
         tick_s = live.TICK_S
     elif state.is_active(state.status(trial.id)):
         tick_s = live.TICK_S
-    with st.container(border=True, key="live"):
+    with st.container(key="live"):
         live_view.watch(name, follow, key="tune.watch", tick_s=tick_s)
     with ratio:
         live_view.watch(name, follow, key="tune.watch.ratio", part="ratio", tick_s=tick_s)
