@@ -144,7 +144,8 @@ def int8(hand: Hand) -> None:
     hand.click(button(page, "variants.race.start"))
     at_page(page, "Compare")
     with hand.job():
-        page.locator(".st-key-compare-race h2").wait_for(timeout=JOB_MS)
+        expect(page.locator(".st-key-compare-live")).to_have_count(0, timeout=JOB_MS)
+    expect(page.locator(".st-key-compare-race .js-plotly-plot").first).to_be_visible()
 
 
 def upload(page: Page) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 TICK_S = 0.25  # between two events
+CALM_S = 1.0  # the same of what goes on for seconds and minutes: drawing it takes CPU from what is measured
 ELSEWHERE_S = 2.0  # between two looks into the store, at what another process measures
 ALIVE_S = 10.0  # a browser is told so often that the connection stands
 RETRY_MS = 1000  # after which a browser comes back to a broken connection

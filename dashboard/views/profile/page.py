@@ -333,7 +333,7 @@ def _live(shown: Trial | None) -> None:
     with st.container(key="profile.live"):
         if shown is None or shown.state not in ACTIVE:
             return
-        tick_s = live.TICK_S if state.is_active(state.status(shown.id)) else live.ELSEWHERE_S
+        tick_s = live.CALM_S if state.is_active(state.status(shown.id)) else live.ELSEWHERE_S
         live_view.watch(shown.id, partial(_event, shown.id), key="profile.watch", tick_s=tick_s)
         job_box.cancel(shown.id, key="profile.cancel", help="Ends its worker; nothing is kept.")
 

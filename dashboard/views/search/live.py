@@ -27,9 +27,9 @@ def watch(record: StudyRecord) -> None:
         follow: Callable[[], Event] = partial(_event, record.id)
         if playback.playing(record.id):
             name, follow = playback.stream(record.id, live_events.of_search)
-            tick_s = live.TICK_S
+            tick_s = live.CALM_S
         elif state.is_active(state.status(record.id)):
-            tick_s = live.TICK_S
+            tick_s = live.CALM_S
         live_view.watch(name, follow, key="search.watch", tick_s=tick_s)
 
 

@@ -303,9 +303,9 @@ def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
         name, follow = playback.stream(
             trial.id, lambda status, _: live_events.of_trial(status, field, margin)
         )
-        tick_s = live.TICK_S
+        tick_s = live.CALM_S
     elif state.is_active(state.status(trial.id)):
-        tick_s = live.TICK_S
+        tick_s = live.CALM_S
     with st.container(key="live"):
         live_view.watch(name, follow, key="tune.watch", tick_s=tick_s)
     with ratio:
