@@ -1,7 +1,7 @@
 """A recorded measurement that plays back as it happened. It draws what was told then, and measures nothing.
 
-Beside a store may lie a folder with a file per job: where the job stood, again and again, with the second
-at which that was told (`docs/demo.py` records them). Whoever looks gets the events that were sent then.
+Beside a store of recorded results may lie a folder with a file per job: where the job stood, again and again,
+with the second at which that was told (`docs/demo.py` records them). Whoever looks gets the events of then.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ _read_once = lru_cache(maxsize=8)(read)
 
 def _recorded(job: str) -> tuple[Told, ...]:
     folder = state.store().folder / FOLDER
-    return _read_once(folder / f"{job}.json") if folder.is_dir() and job.isalnum() else ()
+    is_there = bool(state.recorded()) and folder.is_dir() and job.isalnum()  # elsewhere one measures again
+    return _read_once(folder / f"{job}.json") if is_there else ()
 
 
 def _play(job: str) -> None:

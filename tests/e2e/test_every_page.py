@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from core.run.job import Status
+from dashboard import demo
 from dashboard.widgets import playback
 from tests.e2e import reading
 from tests.e2e.conftest import VIEWPORT, Open, Site, button, recorded, visit, visitors
@@ -135,8 +138,18 @@ def test_every_page_is_accessible_fits_and_its_plots_can_be_read(look: Open, sch
     assert len(set(places.values())) == 1, places
 
 
+@pytest.fixture
+def demonstration() -> Iterator[Path]:
+    """The recording as it is, in which nothing is measured."""
+    folder = demo.unpack()
+    try:
+        yield folder
+    finally:
+        demo.remove(folder)
+
+
 def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(
-    browser: Browser, open_browser: Open, site: Site, tmp_path: Path
+    browser: Browser, demonstration: Path, tmp_path: Path
 ) -> None:
     wrong: dict[str, list[str]] = {}
 
@@ -145,13 +158,17 @@ def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(
             page.set_viewport_size(high)
             wrong[f"{name}, {high['height']} px high"] = reading.first_screen(page, pictures=pictures)
 
-    for scheme in WIDTHS:
-        for name, (path, key) in under_way(site).items():
-            page = open_browser(path, scheme=scheme)
-            button(page, key).click()
-            expect(page.locator('.ol-picture[role="img"]')).to_have_count(2)
-            look_at(page, f"{name} while it is measured, {scheme}", pictures=True)
-            page.close()
+    with serving(demonstration) as (url, _):
+        site = Site(url, demonstration)
+        with visitors(browser, site) as open_it:
+            for scheme, (name, (path, key)) in itertools.product(WIDTHS, under_way(site).items()):
+                page = open_it(path, scheme=scheme)
+                button(page, key).click()
+                expect(page.locator('.ol-picture[role="img"]')).to_have_count(2)
+                look_at(page, f"{name} while it is measured, {scheme}", pictures=True)
+                button(page, key).click()
+                expect(page.locator(".st-key-pane-result .ol-live")).to_have_count(0)  # the result again
+                page.close()
     with serving(tmp_path) as (url, _), visitors(browser, Site(url, tmp_path)) as open_it:
         page = open_it()
         for name in PLOTS:

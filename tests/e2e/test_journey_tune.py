@@ -17,6 +17,7 @@ from tests.e2e.conftest import (
     Site,
     at_page,
     button,
+    finished,
     keyed,
     named,
     number,
@@ -188,6 +189,7 @@ def test_a_result_survives_reload_link_and_back_and_leads_to_why(open_browser: O
     visit(page, "History")
     while urlsplit(page.url).path != "/":  # the form of a page has an entry of its own
         page.go_back()
+        finished(page)
     at_page(page, "Tune")
     expect(p50(page)).to_have_text(value)
 
