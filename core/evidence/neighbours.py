@@ -81,9 +81,7 @@ class Neighbours:
     programs: tuple[Program, ...]  # all that were seen, largest first
     unnamed_cores: float  # what no process that was seen explains; 0 within the counters' steps
     unnamed: str  # what to call that
-    page_cores: float = (
-        0.0  # of all: the process that looked, and browsers of this machine that show its pages
-    )
+    page_cores: float = 0.0  # of all: browsers here that show its pages, and the server; 0: there are none
 
     def words(self, cores: float | None = None, *, verb: str = "used") -> str:
         """Return who used how much: "chromium and 2 others used 1.6 cores, of which ORTune's page 0.1 cores".
@@ -144,7 +142,8 @@ def between(before: Snapshot, after: Snapshot, *, own: Collection[int]) -> Neigh
     seconds = max(after.at_s - before.at_s, 1e-9)
     seen = [*before.processes, *after.processes]
     mine = _family(own, seen)
-    page = {after.server, *_programs_of(before.viewers | after.viewers, seen)}
+    browsers = _programs_of(before.viewers | after.viewers, seen)
+    page = {after.server, *browsers} if browsers else set()  # a command line has no page
     used: dict[str, float] = defaultdict(float)
     known_s = page_s = 0.0
     for one, cpu_s, reaped_s in _increases(before, after):
