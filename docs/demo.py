@@ -118,7 +118,9 @@ def _played(home: Path, *command: str) -> None:
     began = _Told.told[0][0]
     for now, status in _Told.told:
         if not rows or now - began - rows[-1]["at_s"] >= FRAME_S:
-            told = {one.name: getattr(status, one.name) for one in fields(status)}
+            told = {
+                one.name: getattr(status, one.name) for one in fields(status)
+            }  # some values cannot be copied
             rows.append({"at_s": round(now - began, 2), "now": now, "status": told})
     folder = home / playback.FOLDER
     folder.mkdir(exist_ok=True)

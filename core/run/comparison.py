@@ -295,7 +295,7 @@ def _race(
             {**one, "candidate": trials[one["candidate"]], "baseline": trials[one["baseline"]]}
             for one in live["contrasts"]
         ]
-        _go_along(course, contrasts, live["elapsed_s"])
+        _extend(course, contrasts, live["elapsed_s"])
         by_trial = {
             name: {trials[index]: value for index, value in live[name].items()}
             for name in ("p50_s", "rows_fed")
@@ -325,7 +325,7 @@ def _race(
     )
 
 
-def _go_along(
+def _extend(
     course: dict[str, list[CourseStep]], contrasts: Sequence[Mapping[str, Any]], elapsed_s: float
 ) -> None:
     """Add every interval that is known, and another one than before, to the course of its candidate."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from core.evidence.documents import CoursePoint, FrontPoint
 from core.evidence.verdict import tick
@@ -85,7 +85,7 @@ class Plot(TypedDict):
     y: Axis
     level: float | None  # a dotted line across
     legend: bool
-    wide: bool  # it takes the whole width
+    wide: NotRequired[bool]  # it takes the whole width
     series: list[Series]
 
 
@@ -159,7 +159,6 @@ def curve(points: Sequence[Measured], *, x: str, y: str, series: str = "") -> Pl
         "y": linear("rows/s by the p50 so far" if y == "throughput" else "p50 per run so far (ms)", heights),
         "level": None,
         "legend": bool(series),
-        "wide": False,
         "series": [
             _series(name, color, drawn, line=("solid", "dash", "dot")[color % 3])
             for color, (name, drawn) in enumerate(groups.items())
@@ -189,7 +188,6 @@ def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> P
         "y": linear("Gain", [0.99, 1.01, *ratios]),
         "level": 1.0,
         "legend": True,
-        "wide": False,
         "series": [
             _series("tried", MUTED, [one for one in placed if one[2] not in best], size=7, hollow=False),
             _series("front so far", FIRST, [one for one in placed if one[2] in best], size=11, hollow=False),
@@ -209,7 +207,6 @@ def course(points: Sequence[CoursePoint]) -> Plot:
         "y": linear("Best so far", [0.99, 1.01, *(ratio for _, ratio in known)]),
         "level": 1.0,
         "legend": False,
-        "wide": False,
         "series": [_series("best so far", FIRST, drawn, line="step", size=8, hollow=False)],
     }
 
@@ -269,7 +266,6 @@ def trail(points: Sequence[Mapping[str, Any]], current: str) -> Plot:
         "y": linear("Rows per second", rates),
         "level": None,
         "legend": False,
-        "wide": False,
         "series": [
             _series("so far", FIRST, [one for _, one in placed], line="dot"),
             _series("shown", SECOND, [one for key, one in placed if key == current], size=16),

@@ -9,7 +9,8 @@ from typing import Literal
 
 import streamlit as st
 
-from dashboard.live_events import Event
+from dashboard import state
+from dashboard.live_events import ACTIVE, Event
 from dashboard.server import live, upload
 
 _HERE = Path(__file__).parent
@@ -56,6 +57,19 @@ def watch(
         on_ended_change=_redrawn,
         width="content" if part == "ratio" else "stretch",
     )
+
+
+def pace(job: str, job_state: str) -> float:
+    """Return the seconds between two events of a job: more where another process measures it.
+
+    Each event is read from the disk then.
+
+    Args:
+        job: its id.
+        job_state: as it stands in the store.
+    """
+    is_elsewhere = job_state in ACTIVE and not state.is_active(state.status(job))
+    return live.ELSEWHERE_S if is_elsewhere else live.CALM_S
 
 
 def _redrawn() -> None:

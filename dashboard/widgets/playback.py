@@ -12,7 +12,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def playing(job: str) -> bool:
     return bool(told) and time.monotonic() - now.began < told[-1].at_s
 
 
-def stream(job: str, build: Build) -> tuple[str, Callable[[], Event]]:
+def stream(job: str, build: Build) -> tuple[str, partial[Event]]:
     """Return the name of the stream of what is played back, and what builds its events; `playing` says so.
 
     Args:
@@ -91,7 +91,11 @@ def stream(job: str, build: Build) -> tuple[str, Callable[[], Event]]:
         build: builds what was shown.
     """
     now, told = st.session_state[PLAYING], _recorded(job)
-    return now.name, lambda: event(told, build, time.monotonic() - now.began)
+    return now.name, partial(_event, told, build, now.began)
+
+
+def _event(told: Sequence[Told], build: Build, began: float) -> Event:
+    return event(told, build, time.monotonic() - began)
 
 
 def event(told: Sequence[Told], build: Build, at_s: float) -> Event:

@@ -44,8 +44,7 @@ def watch(comparison: Comparison, build: Follow, *, key: str, name: str = "") ->
         key: of the view.
         name: of the stream; empty: the id of the race.
     """
-    own = state.is_active(state.status(comparison.id))
-    tick_s = live.CALM_S if own or comparison.state not in ACTIVE else live.ELSEWHERE_S
+    tick_s = live_view.pace(comparison.id, comparison.state)
     live_view.watch(name or comparison.id, build, key=key, tick_s=tick_s)
 
 

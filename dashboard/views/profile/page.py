@@ -17,7 +17,6 @@ from core.store.imported import Imported
 from core.wire.errors import TunerError
 from dashboard import address, fields, format, live_events, state
 from dashboard.live_events import ACTIVE, Event
-from dashboard.server import live
 from dashboard.widgets import bringing, choice, controls, frame, job_box, live_view, profile_results
 from dashboard.widgets.profile_results import IMPORTED
 
@@ -333,7 +332,7 @@ def _live(shown: Trial | None) -> None:
     with st.container(key="profile.live"):
         if shown is None or shown.state not in ACTIVE:
             return
-        tick_s = live.CALM_S if state.is_active(state.status(shown.id)) else live.ELSEWHERE_S
+        tick_s = live_view.pace(shown.id, shown.state)
         live_view.watch(shown.id, partial(_event, shown.id), key="profile.watch", tick_s=tick_s)
         job_box.cancel(shown.id, key="profile.cancel", help="Ends its worker; nothing is kept.")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
@@ -12,7 +11,6 @@ from core.spec.question import question_from_dict
 from core.store import StudyRecord
 from dashboard import format, live_events, state
 from dashboard.live_events import ACTIVE, Event
-from dashboard.server import live
 from dashboard.widgets import job_box, live_view, playback
 
 
@@ -23,13 +21,9 @@ def watch(record: StudyRecord) -> None:
         st.markdown(f"#### Searching: {format.plain(question.words)}")
         if question.limit_words:
             st.caption(f":material/rule: {format.plain(', '.join(question.limit_words))}")
-        name, tick_s = record.id, live.ELSEWHERE_S
-        follow: Callable[[], Event] = partial(_event, record.id)
+        name, follow, tick_s = record.id, partial(_event, record.id), live_view.pace(record.id, record.state)
         if playback.playing(record.id):
             name, follow = playback.stream(record.id, live_events.of_search)
-            tick_s = live.CALM_S
-        elif state.is_active(state.status(record.id)):
-            tick_s = live.CALM_S
         live_view.watch(name, follow, key="search.watch", tick_s=tick_s)
 
 

@@ -21,7 +21,6 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, live_events, state
 from dashboard.live_events import ACTIVE, Event
-from dashboard.server import live
 from dashboard.widgets import (
     adding,
     chain,
@@ -297,15 +296,15 @@ def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
     """Draw what stays while a trial runs, and the box that follows it, in the bar as well."""
     results.header(trial, live=True)
     field, margin = duel.field_of(trial), _margin(trial)
-    name, tick_s = trial.id, live.ELSEWHERE_S
-    follow: Callable[[], Event] = partial(_event, trial.id, field, margin)
+    name, follow, tick_s = (
+        trial.id,
+        partial(_event, trial.id, field, margin),
+        live_view.pace(trial.id, trial.state),
+    )
     if playback.playing(trial.id):
         name, follow = playback.stream(
             trial.id, lambda status, _: live_events.of_trial(status, field, margin)
         )
-        tick_s = live.CALM_S
-    elif state.is_active(state.status(trial.id)):
-        tick_s = live.CALM_S
     with st.container(key="live"):
         live_view.watch(name, follow, key="tune.watch", tick_s=tick_s)
     with ratio:
