@@ -41,6 +41,7 @@ from tests.e2e.conftest import (  # noqa: E402
     raced,
     saved,
     type_into,
+    upload,
     visit,
 )
 from tests.serving import serving  # noqa: E402
@@ -148,12 +149,10 @@ def int8(hand: Hand) -> None:
     expect(page.locator(".st-key-compare-race .js-plotly-plot").first).to_be_visible()
 
 
-def upload(page: Page) -> None:
-    """Bring a model: what (a) begins with."""
+def bring(page: Page) -> None:
+    """Upload a model: what (a) begins with."""
     visit(page, "Models")
-    button(page, "models.add.open").click()
-    page.get_by_role("tab", name="Upload").click()
-    page.locator(".st-key-models-upload input[type=file]").set_input_files(DIGITS)
+    upload(page, DIGITS)
     expect(button(page, "models.search")).to_be_visible()
 
 
@@ -168,9 +167,7 @@ def live_on(page: Page) -> None:
 def transformer(page: Page) -> None:
     """Choose the other sample: what (e) begins with."""
     visit(page, "Models")
-    button(page, "models.add.open").click()
-    page.get_by_role("tab", name="Upload").click()
-    page.locator(".st-key-models-upload input[type=file]").set_input_files(TRANSFORMER)
+    upload(page, TRANSFORMER)
     button(page, "models.use").click()
     at_page(page, "Tune")
     visit(page, "Variants")
@@ -178,7 +175,7 @@ def transformer(page: Page) -> None:
 
 # Name -> what it is, what it begins with, the flow, its clicks at most.
 FLOWS: dict[str, tuple[str, Callable[[Page], None], Callable[[Hand], None], int]] = {
-    "a": ("my model → best settings under a latency limit → YAML", upload, best_settings, 4),
+    "a": ("my model → best settings under a latency limit → YAML", bring, best_settings, 4),
     "b": ("a slider → whether it helped → confirmed", live_on, a_slider, 2),
     "c": ("a batch curve with a latency limit → that batch", lambda page: visit(page, "Curves"), a_batch, 3),
     "d": ("why is it faster", lambda page: visit(page, "Tune"), why, 1),

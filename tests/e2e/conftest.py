@@ -289,6 +289,13 @@ def saved(page: Page, press: Locator, target: Path) -> Path:
     return path
 
 
+def upload(page: Page, path: Path) -> None:
+    """Bring a model, on Models."""
+    button(page, "models.add.open").click()
+    page.get_by_role("tab", name="Upload").click()
+    page.locator(".st-key-models-upload input[type=file]").set_input_files(path)
+
+
 def run_button(page: Page) -> Locator:
     """The one primary button of Tune; other buttons have "run" in their names too."""
     return button(page, "run")

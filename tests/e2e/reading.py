@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from typing import Any
@@ -94,8 +95,21 @@ BEYOND = """
   .filter(px => px > 0)
 """
 
+# What counts as a picture, and as a control, on a screen.
+PICTURES = (
+    '.js-plotly-plot, [data-testid="stDataFrame"], [data-testid="stTable"], [data-testid="stEChartsChart"], '
+    '[data-ortune="picture"]'
+)
+FIELDS = "button, input:not([type=hidden]), textarea, select, a[href], [role=slider]"
+
+
+def _with_selectors(script: str) -> str:
+    names = f"const PICTURES = {json.dumps(PICTURES)}, FIELDS = {json.dumps(FIELDS)};"
+    return f"() => {{ {names} return ({script.strip()})() }}"
+
+
 # What the first screen is spent on: share of pictures and tables, top of the first one, words, controls.
-FIRST_SCREEN = """
+FIRST_SCREEN = _with_selectors("""
 () => {
   const seen = one => {
     let { left, right, top, bottom } = one.getBoundingClientRect()
@@ -111,8 +125,6 @@ FIRST_SCREEN = """
     if (!drawn || right - left <= 1 || bottom - top <= 1) return null
     return { top, area: (right - left) * (bottom - top) }
   }
-  const PICTURES = '.js-plotly-plot, [data-testid="stDataFrame"], [data-testid="stTable"], ' +
-    '[data-testid="stEChartsChart"], [data-ortune="picture"]'
   const UNSAID = 'style, script, [data-testid="stIconMaterial"], [role="img"]'
   const main = document.querySelector('[data-testid="stMain"]')
   const all = selector => [...main.querySelectorAll(selector)]
@@ -124,37 +136,33 @@ FIRST_SCREEN = """
     if (!said || one.closest(PICTURES) || one.closest(UNSAID)) continue
     if (seen(one)) words += said.split(/\\s+/).length
   }
-  const fields = 'button, input:not([type=hidden]), textarea, select, a[href], [role=slider]'
-  const controls = all(fields).filter(one => !one.closest(PICTURES) && one.tabIndex >= 0 && seen(one)).length
+  const controls = all(FIELDS).filter(one => !one.closest(PICTURES) && one.tabIndex >= 0 && seen(one)).length
   return {
     share: pictures.reduce((sum, one) => sum + one.area, 0) / (innerWidth * innerHeight),
     first: pictures.length ? Math.min(...pictures.map(one => one.top)) : null,
     words, controls,
   }
 }
-"""
+""")
 
 # What a first screen has at least, and at most; the share and the place are those of pictures and tables.
 LEAST_SHARE, LOWEST_PX, MOST_WORDS, MOST_CONTROLS = 0.35, 300, 130, 45
 
 # Of a phone's screen: where the first picture begins, and which controls beside the bar's stand above it.
-ABOVE_THE_PICTURE = """
+ABOVE_THE_PICTURE = _with_selectors("""
 () => {
-  const PICTURES = '.js-plotly-plot, [data-testid="stDataFrame"], [data-testid="stTable"], ' +
-    '[data-ortune="picture"]'
   const main = document.querySelector('[data-testid="stMain"]')
   const seen = one => one.getBoundingClientRect().height > 1
     && one.checkVisibility({ visibilityProperty: true, opacityProperty: true })
   const top = one => one.getBoundingClientRect().top
   const first = Math.min(...[...main.querySelectorAll(PICTURES)].filter(seen).map(top))
-  const fields = 'button, input:not([type=hidden]), textarea, select, a[href], [role=slider]'
   const BESIDE = '.st-key-bar, h1, h2, h3, h4, [data-testid="stElementToolbar"]'  // a heading has its link
-  return [...main.querySelectorAll(fields)]
+  return [...main.querySelectorAll(FIELDS)]
     .filter(one => seen(one) && one.tabIndex >= 0 && !one.closest(BESIDE) && top(one) < first)
     .map(one => one.closest('[class*=st-key-]')?.className ?? one.outerHTML)
     .concat(first <= LOWEST_PX ? [] : [`the first picture begins at ${first} px`])
 }
-"""
+""")
 
 READ_OUT = """
 () => [...document.querySelectorAll('[aria-label]')].map(one => one.getAttribute('aria-label'))

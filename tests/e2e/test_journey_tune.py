@@ -28,6 +28,7 @@ from tests.e2e.conftest import (
     show,
     started,
     until,
+    upload,
     visit,
 )
 
@@ -109,12 +110,6 @@ def workers(home: Path) -> list[psutil.Process]:
             except psutil.Error:
                 continue
     return found
-
-
-def upload(page: Page, path: Path) -> None:
-    button(page, "models.add.open").click()
-    page.get_by_role("tab", name="Upload").click()
-    page.locator(".st-key-models-upload input[type=file]").set_input_files(path)
 
 
 def hold_events_back(page: Page) -> None:
