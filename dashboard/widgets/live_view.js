@@ -171,7 +171,8 @@ const SHAPES = [
 ]
 
 function mark(svg, series, x, y, r) {
-  const shape = SHAPES[Math.max(0, series.color) % SHAPES.length](r)
+  const number = Math.max(0, series.color)
+  const shape = SHAPES[(number + Math.floor(number / 12)) % SHAPES.length](r)  // 24 pairs before one comes again
   const name = `ol-mark ol-c${series.color < 0 ? "m" : series.color % COLORS}${series.hollow ? " ol-hollow" : ""}`
   return draw(svg, "path", { d: shape, transform: `translate(${x} ${y})`, class: name })
 }

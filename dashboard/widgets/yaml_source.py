@@ -1,4 +1,4 @@
-"""A YAML file that is chosen, or its text that is pasted: two fields of which the file counts."""
+"""A YAML file that is chosen, or its text that is pasted: two fields, of which the file counts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,35 @@ import streamlit as st
 from core.wire.errors import SpecError
 
 
-def file_chosen(file: str, pasted: str) -> None:
-    """Let what was pasted before make room for the file: it must not come back when the file is removed.
+def fields(file: str, pasted: str, *, begins: str) -> None:
+    """Draw the two fields.
 
     Args:
         file: key of the uploader.
         pasted: key of the text area.
+        begins: what such a YAML begins with, shown where nothing is pasted.
     """
+    st.file_uploader(
+        "YAML file",
+        type=["yaml", "yml"],
+        key=file,
+        max_upload_size=1,
+        on_change=_file_chosen,
+        args=(file, pasted),
+        help="One that ORTune exported. Nothing in it is executed; its model is found by its hash.",
+    )
+    st.text_area(
+        "or paste it",
+        key=pasted,
+        height=180,
+        placeholder=begins,
+        disabled=st.session_state.get(file) is not None,
+        help="Used when no file is chosen.",
+    )
+
+
+def _file_chosen(file: str, pasted: str) -> None:
+    """What was pasted before must not come back when the file is removed."""
     if st.session_state.get(file) is not None:
         st.session_state[pasted] = ""
 

@@ -29,7 +29,7 @@ def test_a_model_is_evaluated_and_its_threshold_chosen_and_taken_away(
     slider.focus()
     for _ in range(20):  # steps of 0.005
         slider.press("ArrowRight")
-    expect(curves).to_contain_text("0.6")
+    expect(button(page, "accuracy.yaml")).to_contain_text("0.600")
     chosen = spec_from_yaml(saved(page, button(page, "accuracy.yaml"), tmp_path).read_text()).dataset
     assert chosen is not None
     assert (chosen.path, chosen.positive_class) == ("sample_models/digits_test.npz", "8")

@@ -189,7 +189,7 @@ def _yaml(one: Evaluated, number: int, threshold: float) -> None:
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.download_button(
-            "YAML with data and threshold",
+            f"YAML with threshold {threshold:.3f}",
             text,
             file_name=f"{one.accuracy.model_name}.yaml",
             mime="application/yaml",

@@ -233,8 +233,7 @@ def _add_picked(record: ModelRecord) -> None:
 
 
 def _yaml(record: ModelRecord) -> None:
-    st.file_uploader("File", type=["yaml", "yml"], key=FILE, max_upload_size=1)
-    st.text_area("or its text", key=PASTED, height=120, placeholder="schema: 1\nmodel: …")
+    yaml_source.fields(FILE, PASTED, begins="schema: 1\nmodel: …")
     st.button("Add", key="compare.add.yaml", icon=":material/add:", on_click=_add_yaml, args=(record,))
 
 

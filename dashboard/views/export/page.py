@@ -267,23 +267,7 @@ def _bring_back() -> None:
         icon=":material/upload_file:",
         key="export.bring",
     ):
-        st.file_uploader(
-            "YAML file",
-            type=["yaml", "yml"],
-            key=FILE,
-            max_upload_size=1,
-            on_change=yaml_source.file_chosen,
-            args=(FILE, PASTED),
-            help="One that ORTune exported. Nothing in it is executed; its model is found by its hash.",
-        )
-        st.text_area(
-            "or paste it",
-            key=PASTED,
-            height=180,
-            placeholder="schema: 1\nmodel: …",
-            disabled=st.session_state.get(FILE) is not None,
-            help="Used when no file is chosen.",
-        )
+        yaml_source.fields(FILE, PASTED, begins="schema: 1\nmodel: …")
         st.button(
             "Load into the settings",
             key="export.load",

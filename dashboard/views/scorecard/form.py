@@ -119,21 +119,7 @@ def load(spec: TrialSpec, *, foreign: bool = False) -> None:
 
 
 def _yaml() -> None:
-    st.file_uploader(
-        "File",
-        type=["yaml", "yml"],
-        key=FILE,
-        max_upload_size=1,
-        on_change=yaml_source.file_chosen,
-        args=(FILE, PASTED),
-    )
-    st.text_area(
-        "or its text",
-        key=PASTED,
-        height=120,
-        placeholder="schema: 1\ntargets: …",
-        disabled=st.session_state.get(FILE) is not None,
-    )
+    yaml_source.fields(FILE, PASTED, begins="schema: 1\ntargets: …")
     st.button("Load", key="scorecard.load", icon=":material/upload:", on_click=_load_yaml)
 
 
