@@ -27,8 +27,7 @@ from core.run.job import Status
 from core.run.scheduler import Scheduler
 from core.store import PRUNED, RAW_FIELDS, STORE_NAME, Store
 from core.store.recorded import MARK_FILE
-from dashboard.demo import MODELS, RECORDED, moved
-from dashboard.widgets import playback
+from dashboard.demo import MODELS, PLAYBACK, RECORDED, moved
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS, TRANSFORMER = "sample_models/digits_cnn.onnx", "sample_models/tiny_transformer.onnx"
@@ -36,13 +35,13 @@ QUANTIZED = "tiny_transformer_int8"
 SHAPE = ["--dim", "sequence=128", "--batch-size", "1"]
 PRESETS = [part for name in ("latency", "throughput") for part in ("--candidate", f"preset:cpu-{name}")]
 # What these tell while they run is recorded.
-COMPARED = ["compare", DIGITS, *PRESETS, "--candidate", "preset:edge"]
+COMPARED = ["compare", TRANSFORMER, *SHAPE, "--candidate", f"variant:{QUANTIZED}", *PRESETS]
 SEARCHED = ["search", TRANSFORMER, *SHAPE, "--budget", "90s"]
-FIRST = ["bench", TRANSFORMER, *SHAPE, "--graph-optimization-level", "ORT_DISABLE_ALL"]  # what a visitor sees
+FIRST = ["bench", QUANTIZED, *SHAPE, "--baseline", f"model:{Path(TRANSFORMER).stem}", "--effort", "standard"]
 COMMANDS: Sequence[Sequence[str]] = (
     ["machine", "--self-test"],
     ["machine", "--peaks"],
-    COMPARED,
+    ["compare", DIGITS, *PRESETS, "--candidate", "preset:edge"],
     ["sweep", DIGITS, "--batch-size", "1,2,4,8,16,32"],
     ["check", "sample_models/digits_scorecard.yaml"],
     ["profile", DIGITS],
@@ -50,14 +49,13 @@ COMMANDS: Sequence[Sequence[str]] = (
     ["search", DIGITS, "--budget", "60s", "--batch-size", "8"],
     ["bench", TRANSFORMER, *SHAPE, "--intra-op-num-threads", "2"],
     ["sweep", TRANSFORMER, "--dim", "sequence=128", "--batch-size", "1,2,4,8,16,32"],
-    ["compare", TRANSFORMER, *SHAPE, *PRESETS],
     ["transform", TRANSFORMER, "--int8-dynamic", "--dim", "sequence=128", "--name", QUANTIZED],
-    ["compare", TRANSFORMER, *SHAPE, "--candidate", f"variant:{QUANTIZED}", "--effort", "standard"],
+    COMPARED,
     SEARCHED,
     FIRST,
 )
 MOST_BYTES = 2_500_000  # 0.7 MB of it the quantized model
-FRAME_S = 0.25  # between two that are kept
+FRAME_S = 0.5  # between two that are kept
 OWNER = "the recording"
 
 
@@ -78,8 +76,8 @@ def record(home: Path) -> None:
         quiet = [] if command[0] == "transform" else ["--quiet"]
         run = _played if command in (COMPARED, SEARCHED, FIRST) else _core
         run(home, *command, *quiet)
-    for model in (DIGITS, TRANSFORMER):
-        asked = ("history", "--model", Path(model).stem, "--limit", "1", "--json")
+    for model in (Path(DIGITS).stem, Path(TRANSFORMER).stem, QUANTIZED):
+        asked = ("history", "--model", model, "--limit", "1", "--json")
         newest = json.loads(_core(home, *asked))["trials"][0]
         _core(home, "why", newest["contrasts"][0]["baseline"], newest["trial"], "--quiet")
 
@@ -122,7 +120,7 @@ def _played(home: Path, *command: str) -> None:
                 one.name: getattr(status, one.name) for one in fields(status)
             }  # some values cannot be copied
             rows.append({"at_s": round(now - began, 2), "now": now, "status": told})
-    folder = home / playback.FOLDER
+    folder = home / PLAYBACK
     folder.mkdir(exist_ok=True)
     name = f"{_Told.told[0][1].id}.json"
     (folder / name).write_text(json.dumps(rows, separators=(",", ":")), encoding="utf-8")
@@ -143,7 +141,7 @@ def pack(home: Path) -> None:
         with tarfile.open(RECORDED, "w:xz", preset=9) as archive:
             for path in (small, mark):
                 archive.add(path, path.name, filter=_nobody)
-            for part in ("artifacts", "accuracies", MODELS, playback.FOLDER):
+            for part in ("artifacts", "accuracies", MODELS, PLAYBACK):
                 for path in sorted((home / part).rglob("*")):
                     if path.is_file():
                         archive.add(path, str(path.relative_to(home)), filter=_nobody)

@@ -20,9 +20,9 @@ import streamlit as st
 
 from core.run.job import Status
 from dashboard import format, live_events, state
+from dashboard.demo import PLAYBACK
 from dashboard.live_events import Event
 
-FOLDER = "playback"  # of a home
 PLAYING = "playback.playing"  # key of the session
 Build = Callable[[Status, float], Event]  # of where the job stood, and of the time then, since the epoch
 
@@ -126,7 +126,7 @@ _read_once = lru_cache(maxsize=8)(read)
 
 
 def _recorded(job: str) -> tuple[Told, ...]:
-    folder = state.store().folder / FOLDER
+    folder = state.store().folder / PLAYBACK
     is_there = bool(state.recorded()) and folder.is_dir() and job.isalnum()  # elsewhere one measures again
     return _read_once(folder / f"{job}.json") if is_there else ()
 

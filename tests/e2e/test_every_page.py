@@ -14,7 +14,6 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from core.run.job import Status
 from dashboard import demo
-from dashboard.widgets import playback
 from tests.e2e import reading
 from tests.e2e.conftest import VIEWPORT, Open, Site, button, recorded, visit, visitors
 from tests.serving import serving
@@ -57,8 +56,8 @@ def told(home: Path, job: str, kind: str, **live: Any) -> None:
         {"at_s": at_s, "now": 100.0, "status": {**asdict(status), "elapsed_s": 12.0, "live": live}}
         for at_s in (0.0, 3600.0)
     ]
-    (home / playback.FOLDER).mkdir(exist_ok=True)
-    (home / playback.FOLDER / f"{job}.json").write_text(json.dumps(rows))
+    (home / demo.PLAYBACK).mkdir(exist_ok=True)
+    (home / demo.PLAYBACK / f"{job}.json").write_text(json.dumps(rows))
 
 
 def under_way(site: Site) -> dict[str, tuple[str, str]]:

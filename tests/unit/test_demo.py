@@ -17,7 +17,6 @@ from core.store import STORE_NAME, Store
 from core.store.recorded import MARK_FILE, recording
 from core.wire.errors import SpecError, StoreError
 from dashboard import demo
-from dashboard.widgets import playback
 from tests.builders import model
 from tests.recorded import recorded_store
 
@@ -33,7 +32,7 @@ def test_the_recording_is_small_and_holds_files_only() -> None:
     with tarfile.open(demo.RECORDED) as archive:
         members = archive.getmembers()
     parts = {one.name.split("/")[0] for one in members}
-    assert parts - {demo.MODELS, playback.FOLDER} == {"ortune.db", MARK_FILE, "artifacts", "accuracies"}
+    assert parts - {demo.MODELS, demo.PLAYBACK} == {"ortune.db", MARK_FILE, "artifacts", "accuracies"}
     assert all(one.isfile() and (one.uid, one.uname) == (0, "") for one in members)
 
 
