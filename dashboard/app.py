@@ -63,6 +63,7 @@ page = st.navigation(
 )
 if not state.is_following():
     drafts.keep()  # before the page: what was just typed survives a reload of a slow one
+state.take_recorded(page.title.lower())
 drafts.carry(page.url_path)
 following.mirror(page.url_path)
 with st.sidebar:

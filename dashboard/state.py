@@ -182,8 +182,30 @@ def opening() -> str | None:
     if not recorded() or st.session_state.get(OPENED):
         return None
     st.session_state[OPENED] = True
-    nobody_chose = st.session_state.get(MODEL) == st.session_state.get(FALLBACK)
-    return opening_id() if nobody_chose else None
+    return opening_id() if _nobody_chose() else None
+
+
+def _nobody_chose() -> bool:
+    return st.session_state.get(MODEL) == st.session_state.get(FALLBACK)
+
+
+def take_recorded(page: str) -> None:
+    """Let each page of a demonstration open on a model that it has something of, until somebody chooses one.
+
+    Args:
+        page: title of the page, in small letters.
+    """
+    if not recorded() or not _nobody_chose():
+        return
+    add_samples()
+    seen = _seen_on(page)
+    if seen and st.session_state.get(MODEL) not in seen:
+        st.session_state[MODEL] = st.session_state[FALLBACK] = seen[0]
+
+
+@st.cache_resource(show_spinner=False)
+def _seen_on(page: str) -> list[str]:
+    return demo.seen_on(_store(), page)
 
 
 @st.cache_resource(show_spinner=False)

@@ -128,7 +128,7 @@ def _anchor_label(first: Configuration, asked: Sequence[Configuration]) -> str:
     if several_models([one.spec for one in asked]):
         label += f" ({first.model or Path(first.spec.model.path).stem})"
     if any(one.role == "baseline" and one.spec.workload.use_io_binding != binding for one in asked):
-        label += f", use_io_binding {'on' if binding else 'off'}"
+        label += f", io_binding {'on' if binding else 'off'}"
     return label
 
 

@@ -9,8 +9,8 @@ from core.evidence.measurement import Trial, model_words
 from core.show import format
 from core.show.words import OTHER_VERSION
 from core.spec import TrialSpec, asked, changed, differing, is_provider_option, spec_from_dict
-from core.spec.knobs import KNOBS, Knob, Value, knob
-from core.spec.space import MODEL
+from core.spec.knobs import Knob, Value, knob, short, short_value
+from core.spec.space import MODEL, changes_words
 from core.wire.engines import ENGINES
 from core.wire.errors import SpecError
 from core.wire.units import provider as short_provider
@@ -37,6 +37,14 @@ def chips(spec: TrialSpec) -> list[tuple[str, str]]:
         name, _, value = line.partition(" ")
         found.append((line if name == "provider_options" else f"{short(name)} {value}", line))
     return found
+
+
+def chips_of(changes: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the same for a configuration of a search: what it sets otherwise than ONNX Runtime's default."""
+    return [
+        (changes_words({name: value}), f"{name} {'default' if value is None else format.value(value)}")
+        for name, value in changes.items()
+    ]
 
 
 def asked_for(trial: Trial) -> list[str]:
@@ -90,21 +98,12 @@ def short_changes(trial: Trial) -> str:
     return short_words(changes | options)
 
 
-def short(name: str) -> str:
-    """Return the short name of a setting or of a provider's option, also of an earlier version."""
-    row = _ROWS.get(name)
-    return name.replace("ExecutionProvider.", ".").removeprefix("session.") if row is None else row.short
-
-
 def _short(name: str, value: Any) -> list[str]:
     if isinstance(value, dict):
         begin = "" if name == "dims" else f"{short(name)} "
         return [f"{begin}{key}={one}" for key, one in value.items()]
     told = "default" if value is None else format.value(value)
-    return [told if name == MODEL else f"{short(name)}={told.removeprefix('ORT_').removeprefix('ENABLE_')}"]
-
-
-_ROWS: Mapping[str, Knob] = {one.name: one for one in KNOBS}
+    return [told if name == MODEL else f"{short(name)}={short_value(told)}"]
 
 
 def text(name: str, value: Value | None) -> str:

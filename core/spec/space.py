@@ -25,14 +25,13 @@ from core.spec import (
     setting,
     without_effect_where,
 )
-from core.spec.knobs import KNOBS, Place, ProviderOption, Value, knob
+from core.spec.knobs import KNOBS, Place, ProviderOption, Value, knob, short, short_value
 from core.spec.knobs.provider_options import NEEDS_BINDING, worth_options
 from core.wire.errors import SpecError, nearest
 
 MODEL = "model"  # the axis of variants; its values are their names, None the model itself
 MOST_DISTINCT = 200_000
 DEFAULT_WORDS = "ONNX Runtime's default"
-SAYS_ITSELF = ("graph_optimization_level", "execution_mode", MODEL)  # settings whose values name them
 
 Choice = tuple[int, ...]  # of each axis the index of its value
 
@@ -102,16 +101,15 @@ class Space:
 
 
 def changes_words(changes: Mapping[str, Any]) -> str:
-    """Return settings with their values in one line; that it is the default where there is none."""
+    """Return settings with their values in one line, short; that it is the default where there is none."""
     parts = []
     for name, value in changes.items():
-        short = name.removeprefix("session.")
         if isinstance(value, bool):
-            parts.append(f"{short} {'on' if value else 'off'}")
+            parts.append(f"{short(name)} {'on' if value else 'off'}")
         elif isinstance(value, tuple | list):
-            parts.append(f"{short} {'+'.join(map(str, value))}")
+            parts.append(f"{short(name)} {'+'.join(map(str, value))}")
         else:
-            parts.append(str(value) if name in SAYS_ITSELF else f"{short} {value}")
+            parts.append(str(value) if name == MODEL else f"{short(name)} {short_value(value)}")
     return ", ".join(parts) or DEFAULT_WORDS
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from core.evidence.verdict import Grade, Verdict, is_rejected
 from core.run.accuracy import key_of
+from core.run.variants import variant_of
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, ModelRecord, Store
 from core.wire.errors import StoreError, TunerError
@@ -63,6 +64,37 @@ def opening(store: Store) -> str | None:
         if _is_clear(one) and store.trial(one["candidate"]).kind == "measure"
     ]
     return max(wins)[2] if wins else None
+
+
+def seen_on(store: Store, page: str) -> list[str]:
+    """Return the content hashes of models that a page has something recorded of, the best to open with first.
+
+    Args:
+        store: the recorded results.
+        page: title of the page, in small letters.
+
+    Returns:
+        Hashes; none where a page shows something of every model.
+    """
+    match page:
+        case "tune":
+            first = opening(store)
+            return [store.trial(first).model_sha256] if first else []
+        case "search":
+            found = sorted(store.studies(), key=lambda one: (one.answer or {}).get("outcome") != "FOUND")
+            return [one.model_sha256 for one in found]
+        case "profile":
+            return [one.model_sha256 for one in store.trials(kind="profile")]
+        case "accuracy":
+            return [one.model_sha256 for one in store.accuracies()]
+        case "variants":
+            return [one.content_sha256 for one in store.models() if variant_of(one) is not None]
+        case "compare" | "curves" | "scorecard":
+            study = {"compare": "", "curves": "curve", "scorecard": "scorecard"}[page]
+            return [
+                one.model_sha256 for one in store.comparisons() if (one.study or " ").split(" ")[0] == study
+            ]
+    return []
 
 
 def _is_clear(one: Mapping[str, Any]) -> bool:

@@ -6,6 +6,8 @@ need to show what is set use `summary`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from core import spec as specs
@@ -348,5 +350,10 @@ def asked_for(spec: TrialSpec, model: str = "") -> None:
         st.badge(format.plain(format.short(model, 48)), color="violet", help=format.plain(model))
     if not found:
         st.badge("ORT default", icon=":material/check:", color="gray", help="No setting is changed.")
+    each(found)
+
+
+def each(found: Sequence[tuple[str, str]]) -> None:
+    """Draw a badge for each setting, `(short words, full name with value)`, into the row that is open."""
     for words, line in found:
         st.badge(format.plain(format.short(words, 40)), color="blue", help=f"`{line}`")

@@ -694,5 +694,5 @@ def test_the_default_says_when_it_is_bound_and_the_baseline_is_not() -> None:
         return Configuration(spec=asked, label=role, role=role)
 
     plain = one("baseline", bound=False)
-    assert line_up([one("candidate", bound=True), plain])[-1].label == "ORT default, use_io_binding on"
+    assert line_up([one("candidate", bound=True), plain])[-1].label == "ORT default, io_binding on"
     assert not any("binding" in each.label for each in line_up([one("candidate", bound=False), plain]))

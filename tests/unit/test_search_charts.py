@@ -10,6 +10,7 @@ import pytest
 from core.evidence.tried import Look, Tried
 from core.evidence.verdict import Verdict
 from core.spec.question import OBJECTIVES
+from core.spec.space import changes_words
 from dashboard.charts import live_pictures, search_charts, search_tried_charts
 from tests.views.invented import confirmed_one, gain, search_answer, tried_ones
 
@@ -195,9 +196,10 @@ def test_names_and_values_of_settings_are_drawn_as_text() -> None:
 def test_points_lie_over_memory_where_it_is_known_of_all(
     memories: list[int | None], title: str, first: float
 ) -> None:
+    labels = ("a 1", changes_words({"intra_op_num_threads": 1}))
     points = [
         {"label": label, "ratio": ratio, "memory": memory}
-        for label, ratio, memory in zip(("a 1", "intra_op_num_threads 1"), (0.5, 1.2), memories, strict=True)
+        for label, ratio, memory in zip(labels, (0.5, 1.2), memories, strict=True)
     ]
     drawn = live_pictures.gains(points, ANSWER["front"])
     assert drawn["x"]["title"] == title

@@ -21,7 +21,8 @@ START = builders.spec(
 )
 WINNER = {"use_io_binding": False}  # what it changes of the start
 WHOLE = {"graph_optimization_level": "ORT_ENABLE_BASIC", "intra_op_num_threads": 1}
-WORDS = "ORT_ENABLE_BASIC, intra_op_num_threads 1"
+WORDS = "graph BASIC, threads 1"
+FULL = "graph_optimization_level ORT_ENABLE_BASIC, intra_op_num_threads 1, use_io_binding"
 
 
 def look(**how: Any) -> Look:
@@ -66,8 +67,8 @@ def test_terminal_markdown_and_json_say_the_same_settings() -> None:
     facts = {one.name: one.text for one in answered(record()).parts if hasattr(one, "name")}
     assert facts["changed"] == WORDS
     table = md_text(searches.tried(record()))
-    assert f"{WORDS}, use_io_binding on" in table
-    assert "use_io_binding off" not in table
+    assert f"{FULL} on" in table
+    assert f"{FULL} off" not in table
     document = searches_document(record())
     assert document["winner"]["changes"] == WHOLE
     assert [one["changes"] for one in document["trials"]] == [WHOLE | {"use_io_binding": True}, WHOLE]
@@ -109,7 +110,7 @@ def test_failures_are_counted_by_reason_with_what_explains_them() -> None:
         {"count": 1, "reason": "It ran out of memory.", "settings": {}},
     ]
     assert [searches.failure_words(one) for one in found] == [
-        "3 failed: Invalid rank for output: y Got: 1 Expected: 2, all with use_io_binding on",
+        "3 failed: Invalid rank for output: y Got: 1 Expected: 2, all with io_binding on",
         "1 failed: It ran out of memory",
     ]
 
@@ -117,7 +118,7 @@ def test_failures_are_counted_by_reason_with_what_explains_them() -> None:
 def test_the_reasons_stand_in_the_first_lines_and_in_json() -> None:
     failed = tried({"use_io_binding": True, "enable_mem_reuse": False}, error="Invalid rank for output.")
     one = record(tried=[failed.to_dict(), tried(WINNER).to_dict()])
-    said = "1 failed: Invalid rank for output, with enable_mem_reuse off, use_io_binding on"
+    said = "1 failed: Invalid rank for output, with mem_reuse off, io_binding on"
     notes = [part.text for part in answered(one).parts[:3] if hasattr(part, "text")]
     assert said in notes
     assert searches_document(one)["failures"][0]["count"] == 1

@@ -323,7 +323,7 @@ def test_a_setting_that_models_fail_with_is_tried_alone_first_and_dropped_by_nam
     (found,) = dropped(run.known())
     assert (
         dropped_words(found, axes)
-        == "`use_io_binding on` was not tried again: it failed once, alone (It failed)."
+        == "`io_binding on` was not tried again: it failed once, alone (It failed)."
     )
 
 

@@ -163,6 +163,16 @@ def test_what_somebody_chose_stays_chosen_in_the_demonstration(recorded: Path, o
     assert at.session_state[state.MODEL] == other.model_sha256
 
 
+@pytest.mark.parametrize("page", ["search", "accuracy", "scorecard"])
+def test_a_page_of_the_demonstration_takes_a_model_that_it_has_something_of_until_somebody_chooses(
+    page: str, recorded: Path, open_page: Open
+) -> None:
+    seen = demo.seen_on(Store(recorded / STORE_NAME), page)
+    assert open_page(page).session_state[state.MODEL] == seen[0]
+    chosen = next(one for one in state.store().models() if one.content_sha256 not in seen)
+    assert open_page(page, model=chosen).session_state[state.MODEL] == chosen.content_sha256
+
+
 def free(at: AppTest) -> list[str]:
     """Keys of the buttons that can be pressed."""
     return [str(one.key) for one in at.button if not one.disabled and one.key]

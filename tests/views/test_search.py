@@ -15,11 +15,12 @@ from core.run import search
 from core.run.prediction import Past, Seen
 from core.run.search.reading import answer_of
 from core.show.emit import emit_yaml
+from core.show.settings import chips_of
 from core.show.sheets import searches
 from core.spec import TrialSpec, differing, setting, spec_from_dict, spec_from_yaml
 from core.spec.knobs import KNOBS
 from core.spec.question import PRESETS, question_from_dict
-from core.spec.space import reference
+from core.spec.space import changes_words, reference
 from core.spec.strict_yaml import load_strict
 from core.spec.targets import target_from_dict
 from core.store import ModelRecord, StudyRecord
@@ -353,7 +354,7 @@ def test_a_running_search_shows_the_best_so_far_and_can_be_cancelled(
     )
     at = open_page("search", model=mlp)  # without a link: it is found by its model
     assert lines(at, "1.25×", "[1.20, 1.30]")
-    assert lines(at, "intra_op_num_threads 1 · ")
+    assert lines(at, f"{changes_words({'intra_op_num_threads': 1})} · ")
     assert lines(at, "3 ", "5 of 8")
     assert len(followed(at, "search.watch")["pictures"]) == 2
     assert at.button(key=RUN).disabled
@@ -701,8 +702,9 @@ def test_sentence_tune_compare_history_and_yaml_hold_one_configuration(
         return same_request(spec, resolved)
 
     at = open_page("search", model=mlp)
-    words = "ORT_ENABLE_BASIC, intra_op_num_threads 1"
-    assert f"**{words}**".replace("_", "") in texts(at).replace("\\", "").replace("_", "")
+    chips = [words for words, _ in chips_of(found["winner"]["changes"])]
+    assert len(chips) == 2
+    assert all(f"-badge[{format.plain(words)}]" in texts(at) for words in chips)
     yaml = emit_yaml(
         state.store().trial(trial), found=search.found_by(state.store(), state.store().trial(trial))
     )

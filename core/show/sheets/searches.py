@@ -25,6 +25,7 @@ from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Abridged, Column, Table, tabulate
 from core.show.verdict import busy_words
 from core.show.words import counted, state_words
+from core.spec import knobs
 from core.spec.question import OBJECTIVES, question_from_dict
 from core.spec.space import DEFAULT_WORDS, changes_words
 from core.store import StudyRecord
@@ -153,7 +154,7 @@ def first_lines(answer: SearchResult | Mapping[str, Any]) -> list[str]:
 
 
 def failure_words(one: FailureGroup) -> str:
-    """Return how many failed, why, and with what: `11 failed: Invalid rank, all with use_io_binding on`."""
+    """Return how many failed, why, and with what: `11 failed: Invalid rank, all with io_binding on`."""
     reason = short(" ".join(one["reason"].split()).rstrip("."), REASON_LIMIT)
     shared = (
         f", {'all ' * (one['count'] > 1)}with {changes_words(one['settings'])}" if one["settings"] else ""
@@ -354,11 +355,12 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
 
 
 def _configuration(one: Tried) -> str:
-    return Abridged(changes_words(one.changes), settings.short_words(one.changes) or DEFAULT_WORDS)
+    full = ", ".join(line for _, line in settings.chips_of(one.changes))
+    return Abridged(full or DEFAULT_WORDS, settings.short_words(one.changes) or DEFAULT_WORDS)
 
 
 def _setting(name: str) -> str:
-    return Abridged(name.removeprefix("session."), settings.short(name))
+    return Abridged(name.removeprefix("session."), knobs.short(name))
 
 
 def _state(one: Tried, confirmed: Mapping[str, Confirmed]) -> str:

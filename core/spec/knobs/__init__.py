@@ -780,6 +780,17 @@ def knob(name: str) -> Knob:
         ) from None
 
 
+def short(name: str) -> str:
+    """Return the short name of a setting or of a provider's option, also of an earlier version."""
+    row = _BY_NAME.get(name)
+    return name.replace("ExecutionProvider.", ".").removeprefix("session.") if row is None else row.short
+
+
+def short_value(value: Any) -> str:
+    """Return a value of ONNX Runtime's without what all of its kind begin with: BASIC, PARALLEL."""
+    return str(value).removeprefix("ORT_").removeprefix("ENABLE_")
+
+
 # --- session config entries ---
 
 

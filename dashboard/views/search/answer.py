@@ -13,15 +13,15 @@ from core.evidence.quality import quality_of_search
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
 from core.run.search.reading import answer_of, tried_of
 from core.show.report.subjects import of_search
+from core.show.settings import chips_of
 from core.show.sheets import searches
 from core.show.table import Column
 from core.show.verdict import quality_details
 from core.show.words import state_words
-from core.spec.space import changes_words
 from core.store import StudyRecord
 from dashboard import format, state
 from dashboard.views.search import form, grounds, handing
-from dashboard.widgets import duel, folded, report, results, tables
+from dashboard.widgets import controls, duel, folded, report, results, tables
 
 MORE = "search.more_s"
 
@@ -80,11 +80,12 @@ def _sentence(answer: SearchResult) -> None:
     st.markdown(f"#### :{color}[{icon}] {format.plain(searches.sentence(answer))}")
     if shown is None:
         return
-    lead = "" if answer["winner"] is not None else "Best evaluated: "
     rows = (shown["spec"].get("workload") or {}).get("batch_size")
-    batch = f" · batch {rows}" if rows and "batch_size" not in shown["changes"] else ""
-    words = format.plain(changes_words(shown["changes"]))
-    st.markdown(f":small[:material/tune: {lead}**{words}**{batch}]")
+    batch = {"batch_size": rows} if rows and "batch_size" not in shown["changes"] else {}
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="search.settings"):
+        if answer["winner"] is None:
+            st.markdown(":small[Best evaluated]", width="content")
+        controls.each(chips_of({**shown["changes"], **batch}))
     if shown["error"]:
         st.markdown(f":orange[:material/warning: {format.plain(shown['error'])}]")
 
