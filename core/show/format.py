@@ -112,7 +112,7 @@ def share(fraction: float | None, digits: int = 2) -> str:
 
 
 def interval_share(low: float | None, high: float | None, digits: int = 2) -> str:
-    """Return a 95 % interval of a share, `98.00 to 99.80 % (95 %)`."""
+    """Return a 95 % interval of a share, `95 % [98.00 %, 99.80 %]`."""
     if low is None or high is None:
         return "interval unknown: no rows"
-    return f"{low * 100:.{digits}f} to {high * 100:.{digits}f} % (95 %)"
+    return f"95 % [{share(low, digits)}, {share(high, digits)}]"

@@ -35,7 +35,7 @@ def chips(spec: TrialSpec) -> list[tuple[str, str]]:
     found = []
     for line in summary(spec):
         name, _, value = line.partition(" ")
-        found.append((line if name == "provider_options" else f"{short(name)} {value}", line))
+        found.append((line if name == "provider_options" else f"{short(name)} {short_value(value)}", line))
     return found
 
 
@@ -47,14 +47,14 @@ def chips_of(changes: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def asked_for(trial: Trial) -> list[str]:
-    """Return what sets a trial apart: what its model is where it is no FP32 original, then `summary`.
-
-    Raises:
-        SpecError: the stored spec is not one this version understands.
-    """
+def words(trial: Trial) -> str:
+    """Return what sets a trial apart, short: what its model is if no FP32 original, then its chips."""
+    try:
+        settings = [text for text, _ in chips(spec_from_dict(trial.spec))]
+    except SpecError:
+        settings = [OTHER_VERSION]
     told = model_words(trial.result)
-    return [*([told] if told else []), *summary(spec_from_dict(trial.spec))]
+    return ", ".join([*([told] if told else []), *settings]) or "defaults"
 
 
 def differences(spec: TrialSpec, other: TrialSpec) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Literal
 
+from core.spec.knobs import KNOBS
 from core.store import rows
 from core.store.database import BY_GAIN, BY_P50, Connection
 from core.wire.guard import MARK
@@ -41,6 +42,7 @@ _FOUND_IN_RESULT = (  # looked at only where the rest does not hold the word: it
     f" || iif(json_extract(result, '$.guard.breach'), '{MARK}', ''), '')"
 )
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # what SQLite's `lower` does, and no more
+_STORED = {one.short: one.field for one in KNOBS if one.short not in one.field}  # as shown -> as stored
 _LABELS = "SELECT value FROM json_each(iif(json_valid(labels), labels, '[]'))"
 _WITH = "id IN (SELECT id FROM marks WHERE {})"
 
@@ -107,7 +109,7 @@ def _where(query: Query) -> tuple[str, dict[str, Any]]:
     for number, label in enumerate(query.labels):
         parts.append(_WITH.format(f":label{number} IN ({_LABELS})"))
         bound[f"label{number}"] = label
-    words = query.text.translate(_LOWER).split()
+    words = [_STORED.get(word, word) for word in query.text.translate(_LOWER).split()]
     parts += [
         f"(instr(lower({_FOUND_IN}), :word{number}) OR instr(lower({_FOUND_IN_RESULT}), :word{number}))"
         for number in range(len(words))

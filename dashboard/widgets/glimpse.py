@@ -144,7 +144,7 @@ def _wish(record: ModelRecord, spec: TrialSpec) -> None:
     if st.session_state.get(WISHED) == key and state.is_active(_status()):
         return
     state.check_before(spec)
-    words = ", ".join(settings.summary(spec)) or "ONNX Runtime's defaults"
+    words = ", ".join(text for text, _ in settings.chips(spec)) or "ONNX Runtime's defaults"
     wish = live.Wish(visitor=_visitor(), spec=spec, label=format.short(words, 60))
     shared = _shared()
     with shared.lock:

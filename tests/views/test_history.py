@@ -68,7 +68,7 @@ def test_all_trials_are_listed_newest_first_with_what_ran(open_page: Open, mlp: 
     assert rows["Ran on"][1] != rows["Ran on"][2]  # it fell back
     assert rows["Error"].tolist() == [(bad.error or {})["message"], "", ""]
     assert rows["Batch"].tolist()[2] == 4
-    assert rows["Changed"].tolist() == ["defaults", "defaults", "batch_size 4"]
+    assert rows["Changed"].tolist() == ["defaults", "defaults", "batch 4"]
     assert rows["p50 (ms)"][2] == pytest.approx(old.result["latency"]["p50_s"] * 1e3)  # type: ignore[index]
 
 
@@ -94,7 +94,8 @@ def test_damaged_trial_is_shown_as_damaged_beside_the_others(open_page: Open, ml
 def test_filters_narrow_the_list(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:
     conv = add_model(tiny_models.conv)
     put(mlp, intra_op_num_threads=1)
-    put(conv)
+    spins = invented.spec_for(conv, **{"session.intra_op.spin_duration_us": 100})
+    invented.put_measured(state.store(), conv, spins, fingerprint="f", rows=1)
     failed = invented.put_failed(state.store(), mlp, invented.spec_for(mlp), message="Out of memory.")
     invented.put_profile(state.store(), mlp, invented.spec_for(mlp))
     at = open_page("history")
@@ -109,7 +110,9 @@ def test_filters_narrow_the_list(open_page: Open, mlp: ModelRecord, add_model: A
     assert table(at)["State"].tolist() == ["failed"]
     at.multiselect(key="history.state").set_value([])
     at.text_input(key="history.search").set_value("MLP intra_op_num_threads").run()
-    assert table(at)["Changed"].tolist() == ["intra_op_num_threads 1"]
+    assert table(at)["Changed"].tolist() == ["threads 1"]
+    at.text_input(key="history.search").set_value("spin_us").run()  # as the table writes it
+    assert table(at)["Changed"].tolist() == ["spin_us 100"]
     at.text_input(key="history.search").set_value("memory").run()
     assert table(at)["Error"].tolist() == [(failed.error or {})["message"]]
     at.text_input(key="history.search").set_value("nothing like it").run()

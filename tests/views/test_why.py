@@ -136,7 +136,7 @@ def test_the_pair_is_told_before_the_choice_is_opened(
 ) -> None:
     at = open_why(open_page, mlp)
     assert "why.candidate" not in keys(at)
-    assert lines(at, duel.trial.id[:8], duel.baseline.id[:8], "intra_op_num_threads 1")
+    assert lines(at, duel.trial.id[:8], duel.baseline.id[:8], "threads 1")
 
 
 # --- the explanation

@@ -525,12 +525,7 @@ def _itself(trial: Trial) -> Trial:
 
 
 def _asked(trial: Trial) -> str:
-    if trial.state == "DAMAGED":
-        return ""
-    try:
-        return "; ".join(settings.asked_for(trial)) or "defaults"
-    except TunerError as error:
-        return error.message
+    return "" if trial.state == "DAMAGED" else settings.words(trial)
 
 
 def marks_of(marks: Mapping[str, Marks], trial_id: str) -> Marks:

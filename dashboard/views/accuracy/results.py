@@ -55,7 +55,7 @@ def headline(found: Sequence[Evaluated]) -> str:
     share = best.summary["accuracy"]
     interval = format.interval_share(share["low"], share["high"])
     of = f", the highest of {len(found)} models" if len(found) > 1 else ""
-    return f"{format.plain(best.name)}: accuracy {format.share(share['value'])} ({interval}){of}."
+    return f"{format.plain(best.name)}: accuracy {format.share(share['value'])}, {interval}{of}."
 
 
 # --- all models ---------------------------------------------------------------------------------------------

@@ -212,12 +212,8 @@ def _history(record: ModelRecord) -> None:
 
 def _trial_label(trial: Trial) -> str:
     p50 = trial.p50_s
-    try:
-        asked = "; ".join(settings.asked_for(trial)) or "defaults"
-    except TunerError:
-        asked = "settings of another version"
-    busy = verdict.busy_mark(trial.result)
-    return f"{asked} · p50 {format.ms(p50)}{busy} · {format.when(trial.created_at)} · {trial.id[:8]}"
+    told = f"p50 {format.ms(p50)}{verdict.busy_mark(trial.result)}"
+    return f"{settings.words(trial)} · {told} · {format.when(trial.created_at)} · {trial.id[:8]}"
 
 
 def _add_picked(record: ModelRecord) -> None:

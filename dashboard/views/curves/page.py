@@ -149,7 +149,7 @@ def _load(study: str, found: Sequence[Axis], trial: Trial) -> None:
 
 
 def _earlier(record: ModelRecord) -> None:
-    """Open the newest sweep of the model, where nobody has chosen a setting; offer them all."""
+    """Open the newest sweep of the model, where nobody has chosen a setting to measure; offer them all."""
     found = state.store().comparisons(model_sha256=record.content_sha256, limit=RACES)
     sweeps = {one.study: one for one in reversed(found) if axes_of_study(one.study)}
     listed = list(reversed(sweeps))
@@ -158,7 +158,8 @@ def _earlier(record: ModelRecord) -> None:
         st.session_state[LOOKED] = record.content_sha256
         if before is not None and st.session_state.get(STUDY) not in sweeps:  # of the model before
             st.session_state[STUDY] = None
-        if listed and st.session_state.get(STUDY) is None and controls.untouched():
+        may = controls.untouched() or state.recorded()  # where nobody measures, settings are nobody's
+        if listed and st.session_state.get(STUDY) is None and may:
             _open(listed[0])
             controls.came_by_themselves()
     shown = st.session_state.get(STUDY)

@@ -120,9 +120,8 @@ def _label(trial: Trial | None) -> str:
     if trial is None:
         return "The current settings, not measured"
     p50 = trial.p50_s
-    asked = "; ".join(settings.asked_for(trial)) or "defaults"
     p50_text = f"p50 {format.ms(p50)}{verdict.busy_mark(trial.result)}"
-    parts = [trial.model_name, asked, p50_text, format.when(trial.created_at), trial.id[:8]]
+    parts = [trial.model_name, settings.words(trial), p50_text, format.when(trial.created_at), trial.id[:8]]
     if breach(trial.result):
         parts.append(f"{WARNING} {MARK}")
     if doubt := emit.caution(trial):
@@ -303,9 +302,9 @@ def load() -> None:
         state.keep_error(error, PLACE)
         return
     state.show_trial(None)
-    changed = settings.summary(spec)
+    changed = [text for text, _ in settings.chips(spec)]
     st.session_state[LOADED] = (
-        f"Changed from default: {'; '.join(changed)}." if changed else "All settings at their defaults."
+        f"Changed from default: {', '.join(changed)}." if changed else "All settings at their defaults."
     )
 
 

@@ -155,11 +155,7 @@ def _trials(record: ModelRecord) -> dict[str, Trial]:
 
 def _label(trial: Trial) -> str:
     """Never changes for a trial: Streamlit finds the chosen option again by its label."""
-    try:
-        lines = settings.asked_for(trial)
-    except TunerError:
-        lines = ["settings of another version"]
-    told = format.short(", ".join(lines), 60) if lines else "ONNX Runtime's defaults"
+    told = format.short(settings.words(trial), 60)
     what = "profile" if trial.kind == "profile" else "trial, without times of nodes:"
     return f"{what} {trial.id[:8]} · {format.when(trial.created_at)} · {told}"
 

@@ -164,7 +164,7 @@ def _pick_trial(measured: Mapping[str, Trial]) -> None:
 def _measured_label(trial: Trial) -> str:
     p50 = format.ms(trial.p50_s)
     busy = verdict.busy_mark(trial.result)
-    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {_asked_for(trial)}"
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {_settings(trial)}"
 
 
 # --- run, cancel, choose ------------------------------------------------------------------------------
@@ -315,17 +315,13 @@ def _take_up(chosen: str) -> None:
     _address(chosen)
 
 
-def _asked_for(trial: Trial) -> str:
-    try:
-        lines = settings.asked_for(trial)
-    except TunerError:
-        return "settings of another version"
-    return format.short(", ".join(lines), 90) if lines else "ONNX Runtime's defaults"
+def _settings(trial: Trial) -> str:
+    return format.short(settings.words(trial), 90)
 
 
 def _profile_label(trial: Trial) -> str:
     """Never changes for a trial: Streamlit finds the chosen option again by its label."""
-    return f"{format.when(trial.created_at)} · {trial.id[:8]} · {_asked_for(trial)}"
+    return f"{format.when(trial.created_at)} · {trial.id[:8]} · {_settings(trial)}"
 
 
 def _live(shown: Trial | None) -> None:

@@ -151,11 +151,7 @@ def _pair_label(baseline: Trial, candidate: Trial) -> str:
 
 
 def _short_label(trial: Trial) -> str:
-    try:
-        lines: Sequence[str] = settings.summary(state.trial_spec(trial))
-    except TunerError:
-        lines = ["settings of another version"]
-    return f"{trial.id[:8]} ({format.short(', '.join(lines), 60) if lines else 'defaults'})"
+    return f"{trial.id[:8]} ({format.short(settings.words(trial), 60)})"
 
 
 def _complete(record: ModelRecord, kind: str) -> list[Trial]:
@@ -288,17 +284,10 @@ def _picker(name: str, key: str, trials: Mapping[str, Trial]) -> None:
     )
 
 
-def _settings(trial: Trial) -> str:
-    try:
-        return ", ".join(settings.asked_for(trial)) or "ONNX Runtime's defaults"
-    except TunerError:
-        return "settings of another version"
-
-
 def _label(trial: Trial) -> str:
     """Never changes for a trial: Streamlit finds the chosen option again by its label."""
     p50 = format.ms(trial.p50_s)
-    asked = format.short(_settings(trial), 90)
+    asked = format.short(settings.words(trial), 90)
     beside = " · raced beside another" if trial.kind == "reference" else ""
     differ = f" · {MARK}" if breach(trial.result) else ""
     busy = verdict.busy_mark(trial.result)
@@ -433,7 +422,7 @@ def _sides(of: Pair) -> None:
     sides = {"Candidate": of.candidate, "Baseline": of.baseline}
     st.caption(
         " · ".join(
-            f"**{name}** {one.id[:8]}: {format.plain(format.short(_settings(one), SETTINGS_SHOWN))}"
+            f"**{name}** {one.id[:8]}: {format.plain(format.short(settings.words(one), SETTINGS_SHOWN))}"
             for name, one in sides.items()
         )
     )
