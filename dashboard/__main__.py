@@ -89,6 +89,9 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     """
     import streamlit as st  # after the environment is set: its import reads configuration
     from starlette.middleware import Middleware
+    from starlette.requests import Request
+    from starlette.responses import RedirectResponse, Response
+    from starlette.routing import Route
 
     from dashboard import state
     from dashboard.server import live, upload
@@ -97,6 +100,10 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     stay_inside()
     upload.keep_clean()
 
+    async def start(request: Request) -> Response:
+        """Streamlit knows its first page by no name, and says "Page not found" to it."""
+        return RedirectResponse(f"/?{request.url.query}")
+
     def close() -> None:
         live.STREAMS.close()
         state.close()
@@ -104,7 +111,7 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     ending = Ending(close)
     app = st.App(
         Path(__file__).with_name("app.py"),
-        routes=[*upload.ROUTES, *live.ROUTES],
+        routes=[*upload.ROUTES, *live.ROUTES, Route("/tune", start)],
         middleware=[Middleware(Gate, hosts=hosts, token=token)],
         lifespan=ending.lifespan,
         on_script_error=state.report_unexpected,

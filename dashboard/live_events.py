@@ -300,8 +300,9 @@ def of_queue(own: Status | None, entries: Sequence[Entry], starting: Sequence[St
     lines: list[Line] = []
     active = own is not None and own.state in ACTIVE
     if own is not None:
-        step = [{"text": progress(own, "yours")[1], "small": True}] if active else []
-        lines = [_OWN[own.state], {"text": own.what, "small": True}, *step]  # type: ignore[list-item]
+        share = 10 * round(10 * progress(own, "yours")[0])  # the page that shows it says more, and sooner
+        step: list[Line] = [{"text": f"{share} % done", "small": True}] if active and share else []
+        lines = [_OWN[own.state], {"text": own.what, "small": True}, *step]
     more = [line for number, entry in enumerate(entries) for line in _entry(entry, number)]
     if not more and not active:
         more = _idle(starting)

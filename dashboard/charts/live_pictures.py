@@ -22,8 +22,8 @@ from dashboard.charts.curve_charts import axis_title as setting_title
 from dashboard.charts.search_charts import COSTS, MIB
 
 FOREST_PX, ROW_PX = 58, 42  # what axes and margins of a forest take, and each interval; as the finished one
-PLOT_PX, COURSE_PX = 280, 500
-SEARCH_PX = 560  # two of them stand side by side
+TRAIL_PX, COURSE_PX = 220, 500
+HALF_PX = 560  # two of them stand side by side
 BOUNDS = {"95 % interval, lower bound": 2, "95 % interval, upper bound": 3}  # name -> place in a step
 MOST_TICKS = 7
 MUTED, FIRST, SECOND = -1, 0, 1  # colours: grey, then those of a plot in order
@@ -149,7 +149,7 @@ def curve(points: Sequence[Measured], *, x: str, y: str, series: str = "") -> Pl
     return {
         "kind": "plot",
         "alt": f"{'Throughput' if y == 'throughput' else 'p50'} of {len(heights)} points so far",
-        "height": PLOT_PX,
+        "height": HALF_PX,
         "x": {
             "title": setting_title(x),
             "range": (-0.5, len(values) - 0.5),
@@ -183,7 +183,7 @@ def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> P
     return {
         "kind": "plot",
         "alt": f"Gain of {len(points)} configurations tried so far, over their memory where known",
-        "height": SEARCH_PX,
+        "height": HALF_PX,
         "x": linear(COSTS["peak_rss"][0] if by_memory else "Order of trying", [at for at, _, _ in placed]),
         "y": linear("Gain", [0.99, 1.01, *ratios]),
         "level": 1.0,
@@ -202,7 +202,7 @@ def course(points: Sequence[CoursePoint]) -> Plot:
     return {
         "kind": "plot",
         "alt": "The best gain over the time since the search began",
-        "height": SEARCH_PX,
+        "height": HALF_PX,
         "x": linear("Time (s)", [0.0, *(at for at, _ in known)]),
         "y": linear("Best so far", [0.99, 1.01, *(ratio for _, ratio in known)]),
         "level": 1.0,
@@ -261,7 +261,7 @@ def trail(points: Sequence[Mapping[str, Any]], current: str) -> Plot:
     return {
         "kind": "plot",
         "alt": "Throughput over latency of the estimates so far, joined in their order",
-        "height": PLOT_PX - 60,
+        "height": TRAIL_PX,
         "x": linear("p50 of a run (ms)", times),
         "y": linear("Rows per second", rates),
         "level": None,

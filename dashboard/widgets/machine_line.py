@@ -23,7 +23,7 @@ from dashboard.live_events import Event
 from dashboard.widgets import live_view, plots, results, tables
 
 REFRESH_S = 10.0  # between two questions of a browser; others measure too, and a look into a folder is cheap
-OWN_REFRESH_S = 5.0  # while a job of this session runs; the page that shows it listens
+OWN_REFRESH_S = 1.0  # while a job of this session runs: as the page that shows it
 
 
 def sidebar() -> None:

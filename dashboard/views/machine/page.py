@@ -123,7 +123,8 @@ def _running() -> Status | None:
 def test() -> None:
     """Start a self-test."""
     try:
-        st.session_state[OWN] = state.submit(kinds.self_test())
+        job = st.session_state[OWN] = state.submit(kinds.self_test())
+        state.follow(job, "machine")
     except TunerError as error:
         state.keep_error(error)
 
