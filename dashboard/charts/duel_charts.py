@@ -253,7 +253,8 @@ _NAMES = {
 
 _GAP = 0.1  # of the height of the axes, between runs and strip
 _STRIP_ROW_PX = 17  # of a family, so that its name is read
-_AROUND_PX = 140  # that legend, titles and ticks take of the height, in the middle
+_AROUND_PX = 140  # that legend, titles and ticks take of the height, in the middle, with two sides
+_SIDE_PX = 20  # that a further side takes of it in the legend of a narrow screen
 _HEIGHT = 430
 
 
@@ -268,7 +269,7 @@ def timeline(info: Timeline, *, height: int = 0) -> go.Figure:
     figure = base_figure(
         x_title=f"Time since the first block (s){note}",
         y_title=info.y_title,
-        height=height or (_HEIGHT if info.strip else HEIGHT),
+        height=height or (_HEIGHT + _more_px(info) if info.strip else HEIGHT),
     )
     for draw in (_add_runs, _add_medians):  # the medians of all lie on top
         for index, one in enumerate(info.sides):
@@ -279,7 +280,7 @@ def timeline(info: Timeline, *, height: int = 0) -> go.Figure:
     if info.cap_ms is not None:
         _clip(figure, info, info.cap_ms)
     if info.strip is not None:
-        _add_strip(figure, info.strip)
+        _add_strip(figure, info.strip, _AROUND_PX + _more_px(info))
     return figure
 
 
@@ -355,9 +356,13 @@ def _clip(figure: go.Figure, info: Timeline, cap: float) -> None:
     note_beyond(figure, f"▲ {clipped_words(info.above, END, cap, info.top_ms)}")
 
 
-def _add_strip(figure: go.Figure, strip: Strip) -> None:
+def _more_px(info: Timeline) -> int:
+    return _SIDE_PX * max(0, len(info.sides) - 2)
+
+
+def _add_strip(figure: go.Figure, strip: Strip, around_px: int) -> None:
     families = list(FAMILIES)
-    share = len(families) * _STRIP_ROW_PX / (figure.layout.height - _AROUND_PX)
+    share = len(families) * _STRIP_ROW_PX / (figure.layout.height - around_px)
     figure.add_heatmap(
         x=strip.edges_s,
         y=families,

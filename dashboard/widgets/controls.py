@@ -25,6 +25,7 @@ from dashboard.widgets import chain, choice, feeding
 from dashboard.widgets import protocol as race
 from dashboard.widgets.setting import DEFAULTS, is_changed, one
 
+MOST_BADGES = 5
 GROUPS: tuple[tuple[str, str, bool], ...] = (
     # group of the table -> icon, open at first
     ("Workload", ":material/input:", True),
@@ -347,13 +348,20 @@ def asked_for(spec: TrialSpec, model: str = "") -> None:
     """Draw the badges of `badges` into the row that is open."""
     found = chips(spec)
     if model:
-        st.badge(format.plain(format.short(model, 48)), color="violet", help=format.plain(model))
+        made = model.partition("`: ")[2] or model  # of which variant: on hover
+        st.badge(format.plain(format.short(made, 48)), color="violet", help=format.plain(model))
     if not found:
         st.badge("ORT default", icon=":material/check:", color="gray", help="No setting is changed.")
     each(found)
 
 
 def each(found: Sequence[tuple[str, str]]) -> None:
-    """Draw a badge for each setting, `(short words, full name with value)`, into the row that is open."""
-    for words, line in found:
+    """Draw a badge for each setting, `(short words, full name with value)`, into the row that is open.
+
+    Of many, the last ones share a badge that names them on hover.
+    """
+    shown = found if len(found) <= MOST_BADGES else found[: MOST_BADGES - 1]
+    for words, line in shown:
         st.badge(format.plain(format.short(words, 40)), color="blue", help=f"`{line}`")
+    if rest := found[len(shown) :]:
+        st.badge(f"+ {len(rest)}", color="blue", help="  \n".join(f"`{line}`" for _, line in rest))

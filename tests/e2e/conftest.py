@@ -215,7 +215,7 @@ def recorded(store: Store) -> Recorded:
         explained=next(one for one in trials if list(explanations(store, [one.id]))),
         comparison=max((one for one in races if not one.study), key=lambda one: len(one.contestants)),
         curve=next(one for one in races if one.study.startswith("curve")),
-        profile=store.trials(kind="profile")[0],
+        profile=next(one for one in store.trials(kind="profile") if one.model_name == "digits_cnn"),
         search=store.study(search.id),
     )
 

@@ -65,7 +65,10 @@ def under_way(site: Site) -> dict[str, tuple[str, str]]:
     results = recorded(site.store)
     race = site.store.comparison(results.slower.comparison)
     for one, job in ((race, results.slower.id), (results.comparison, results.comparison.id)):
-        contrasts = [{**each, "label": each["candidate"]} for each in (one.result or {})["contrasts"]]
+        contrasts = [
+            {**each, "label": each["candidate"], "ratio_low": 0.9, "ratio": 1.0, "ratio_high": 1.1}
+            for each in (one.result or {})["contrasts"]
+        ]
         course = {
             each["candidate"]: [(1.0, each["ratio"], 0.5, 2.0), (2.0, *(each[name] for name in INTERVAL))]
             for each in contrasts

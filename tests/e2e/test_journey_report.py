@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from dashboard import demo, following
-from tests.e2e.conftest import PATIENCE_MS, Open, button, finished, presented, run_button, saved, visit
+from tests.e2e.conftest import PATIENCE_MS, Open, button, finished, keyed, presented, saved, visit
 from tests.serving import serving
 
 pytestmark = pytest.mark.e2e
@@ -49,7 +49,8 @@ def test_a_report_of_a_result_opens_without_a_network(
     demo_url: str, visitor: Page, browser: Browser, tmp_path: Path
 ) -> None:
     arrive(visitor, demo_url)
-    expect(run_button(visitor)).to_be_disabled()  # it was recorded: nothing is measured
+    expect(keyed(visitor, "recorded")).to_be_visible()
+    expect(keyed(visitor, "tune.live").locator("input")).to_be_disabled()  # nothing is measured
     heading = visitor.locator(".st-key-verdict h2").inner_text()
     said = re.sub(r"^[a-z_]+\s+", "", heading).strip()  # without the name of its icon
     visitor.locator('.st-key-pane-result [class*="-report"] button').first.click()

@@ -144,7 +144,16 @@ def _same_rows(one: Accuracy, data: DatasetSpec) -> bool:
     except (TunerError, OSError):  # gone since
         return False
     have["path"] = want["path"]
-    return paths[0] == paths[1] and have == want and own.output == data.output and written_s <= one.created_at
+    alike = paths[0] == paths[1] and have == want and own.output == data.output
+    return alike and (written_s <= one.created_at or _is_as_it_was(one))
+
+
+def _is_as_it_was(one: Accuracy) -> bool:
+    """Whether data have the names, sizes and times of then, though their folder was written to since."""
+    try:
+        return accuracy_run.key_of(spec_from_dict(one.spec), one.model_sha256) == one.key
+    except TunerError:
+        return False
 
 
 # --- numbers, computed once ---------------------------------------------------------------------------------

@@ -69,11 +69,11 @@ def _cards(found: Sequence[Evaluated]) -> None:
                 st.metric(
                     format.plain(one.name),
                     format.share(share["value"]),
-                    help="Share of the rows whose highest score is that of their class.",
                 )
                 st.caption(
                     f"{format.interval_share(share['low'], share['high'])} · "
-                    f"{share['count']:,} of {share['total']:,} rows right"
+                    f"{share['count']:,} of {share['total']:,} rows right",
+                    help="Share of the rows whose highest score is that of their class.",
                 )
 
 

@@ -74,7 +74,7 @@ def draw(record: StudyRecord, go_on: Callable[[int | None], None], quiet: Callab
 def _sentence(answer: SearchResult) -> None:
     """The answer, of what, and what changes how it must be read."""
     for line in answer.get("remarks", ()):
-        st.markdown(f":orange[:material/warning:] {format.plain(line)}")
+        st.markdown(f":orange[:material/warning:] {format.plain(_halves(line)[0])}")
     outcome, shown = answer["outcome"], grounds.shown_of(answer)
     color, icon = searches.COLORS[outcome], format.icon(ICONS[outcome])
     st.markdown(f"#### :{color}[{icon}] {format.plain(searches.sentence(answer))}")
@@ -88,6 +88,12 @@ def _sentence(answer: SearchResult) -> None:
         controls.each(chips_of({**shown["changes"], **batch}))
     if shown["error"]:
         st.markdown(f":orange[:material/warning: {format.plain(shown['error'])}]")
+
+
+def _halves(remark: str) -> tuple[str, str]:
+    """Return what is said before the answer, its first sentence, and what the details say."""
+    first, stop, rest = remark.partition(". ")
+    return first + stop.strip(), rest
 
 
 def _numbers(answer: SearchResult) -> None:
@@ -117,7 +123,10 @@ def _advice(answer: SearchResult, go_on: Callable[[int | None], None]) -> None:
 
 
 def _details(record: StudyRecord, answer: SearchResult) -> None:
-    for line in quality_details(answer):
+    for line in (
+        *filter(None, (_halves(one)[1] for one in answer.get("remarks", ()))),
+        *quality_details(answer),
+    ):
         st.caption(format.plain(line))
     results.busy_note(answer)
     grounds.went(answer)

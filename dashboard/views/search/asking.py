@@ -51,13 +51,13 @@ def goal() -> None:
             help="The rest is the weight of the second: of the logarithms of both gains.",
         )
     st.text_area(
-        "Constraints, one per line",
+        "Constraints",
         key=form.LIMITS,
         height=96,
         placeholder="p99<=3ms\nmemory<=100MiB\naccuracy>=-0.5%",
         persist_state="session",
-        help="What an answer must keep: `p50`, `p95`, `p99`, `throughput`, `memory`, `cpu`, `size`, "
-        "`output_error`, `accuracy`, `sensitivity@0.6` and others of the scorecard, with a unit. "
+        help="What an answer must keep, one a line: `p50`, `p95`, `p99`, `throughput`, `memory`, `cpu`, "
+        "`size`, `output_error`, `accuracy`, `sensitivity@0.6` and others of the scorecard, with a unit. "
         "`accuracy>=-0.5%` is against the original's. Leave it empty for none.",
     )
     try:
@@ -141,7 +141,7 @@ def time_and_effort() -> None:
         persist_state="session",
         help="Takes longer where the time could not confirm anything. Otherwise such a search is refused.",
     )
-    effort(form.EFFORT, "Effort of the confirmation")
+    effort(form.EFFORT, "Effort")
 
 
 def batch(record: ModelRecord, axes: Sequence[Axis]) -> None:

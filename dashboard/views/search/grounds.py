@@ -129,8 +129,8 @@ def _front(record: StudyRecord, answer: SearchResult) -> None:
                     format_func=lambda one: search_charts.COSTS[one][0].partition(" (")[0],
                     label_visibility="collapsed",
                 )
-            beyond = f" Double-click to see {info.beyond} more below." if info.beyond else ""
-            st.caption(f"Click a point to load it.{beyond}", width="content")
+            beyond = f"Double-click to see {info.beyond} more below." if info.beyond else None
+            st.caption("Click a point to load it.", help=beyond, width="content")
 
 
 def _picked(record: StudyRecord, info: search_charts.Front, chosen: Any) -> None:
