@@ -16,7 +16,16 @@ from pathlib import Path
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Error, Locator, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    Error,
+    FloatRect,
+    Locator,
+    Page,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
@@ -107,7 +116,12 @@ def recorded_home() -> Iterator[Path]:
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """The home of a test's own server: recorded results; with the mark `empty`, nothing."""
+    if request.node.get_closest_marker("empty"):
+        (tmp_path / "home").mkdir()
+        yield tmp_path / "home"
+        return
     with recorded_home() as folder:
         yield folder
 
@@ -247,6 +261,18 @@ def finished(page: Page) -> None:
     """Wait until the page is drawn to its end, and styled: what opens before is closed by what comes."""
     page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
     expect(page.locator(":root")).to_have_css("--styled", "1")
+
+
+def at_rest(page: Page, one: Locator) -> None:
+    """Wait until an element stays where it is: a press on what still moves may be lost."""
+    before: FloatRect | None = None
+    for _ in range(int(PATIENCE_MS / 250)):
+        box = one.bounding_box()
+        if box is not None and box == before:
+            return
+        before = box
+        page.wait_for_timeout(250)
+    raise AssertionError("It never rested.")
 
 
 def until(page: Page, holds: Callable[[], bool]) -> None:

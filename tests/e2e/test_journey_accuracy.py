@@ -11,14 +11,7 @@ from core.spec import spec_from_yaml
 from tests.e2e.conftest import JOB_MS, Open, button, keyed, saved
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """Nothing was evaluated before."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    return folder
-
-
+@pytest.mark.empty
 def test_a_model_is_evaluated_and_its_threshold_chosen_and_taken_away(
     open_browser: Open, tmp_path: Path
 ) -> None:

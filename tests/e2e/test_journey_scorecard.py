@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect
 
 from core.spec import spec_from_yaml
-from tests.e2e.conftest import Open, button, finished, saved
+from tests.e2e.conftest import Open, at_rest, button, finished, saved
 
 
 def unfold(page: Page, group: str) -> None:
@@ -24,6 +24,7 @@ def open_targets(page: Page) -> None:
     unfold(page, "what")
     expect(lines(page)).not_to_have_count(0)
     finished(page)
+    at_rest(page, button(page, "scorecard.add"))
 
 
 def limit_of_newest(page: Page) -> Locator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import JOB_MS, Open, at_page, button, keyed, visit
@@ -13,6 +14,7 @@ def upload(page: Page, path: Path) -> None:
     keyed(page, "models.upload").locator("input[type=file]").set_input_files(path)
 
 
+@pytest.mark.empty
 def test_wrong_files_are_refused_beside_the_area_of_another_kind_before_they_are_sent(
     open_browser: Open, tmp_path: Path
 ) -> None:
