@@ -10,7 +10,7 @@ from typing import Any
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.e2e.conftest import PATIENCE_MS
+from tests.e2e.conftest import PATIENCE_MS, finished
 
 GRAVE = ("serious", "critical")
 AXE = {"resultTypes": ["violations"], "preload": False}  # what is right is not described node by node
@@ -197,7 +197,8 @@ def first_on_a_phone(page: Page) -> list[str]:
 
 
 def grave(page: Page) -> list[str]:
-    """What axe-core finds on a page as it stands, a line each."""
+    """What axe-core finds on a page, a line each; not while it is drawn, when Streamlit shows *Stop*."""
+    finished(page)
     found = Axe().run(page, options=AXE).response["violations"]
     return [
         f"{one['id']}: {node['html'][:120]} {(node['any'] or [{'message': ''}])[0]['message'][:160]}"
