@@ -300,8 +300,8 @@ def of_queue(own: Status | None, entries: Sequence[Entry], starting: Sequence[St
     lines: list[Line] = []
     active = own is not None and own.state in ACTIVE
     if own is not None:
-        share = 10 * round(10 * progress(own, "yours")[0])  # the page that shows it says more, and sooner
-        step: list[Line] = [{"text": f"{share} % done", "small": True}] if active and share else []
+        percent = 10 * round(10 * progress(own, "yours")[0])  # the page that shows it says more, and sooner
+        step: list[Line] = [{"text": f"{percent} % done", "small": True}] if active and percent else []
         lines = [_OWN[own.state], {"text": own.what, "small": True}, *step]
     more = [line for number, entry in enumerate(entries) for line in _entry(entry, number)]
     if not more and not active:

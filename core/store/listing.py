@@ -41,8 +41,11 @@ _FOUND_IN_RESULT = (  # looked at only where the rest does not hold the word: it
     " || coalesce(json_extract(result, '$.model'), '') || ' '"
     f" || iif(json_extract(result, '$.guard.breach'), '{MARK}', ''), '')"
 )
+_LOOKED_IN = (_FOUND_IN, _FOUND_IN_RESULT)
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # what SQLite's `lower` does, and no more
-_STORED = {one.short: one.field for one in KNOBS if one.short not in one.field}  # as shown -> as stored
+_STORED = {
+    one.short: one.field for one in KNOBS if one.short not in one.field
+}  # short name -> the setting's, in small letters
 _LABELS = "SELECT value FROM json_each(iif(json_valid(labels), labels, '[]'))"
 _WITH = "id IN (SELECT id FROM marks WHERE {})"
 
@@ -109,9 +112,11 @@ def _where(query: Query) -> tuple[str, dict[str, Any]]:
     for number, label in enumerate(query.labels):
         parts.append(_WITH.format(f":label{number} IN ({_LABELS})"))
         bound[f"label{number}"] = label
-    words = [_STORED.get(word, word) for word in query.text.translate(_LOWER).split()]
-    parts += [
-        f"(instr(lower({_FOUND_IN}), :word{number}) OR instr(lower({_FOUND_IN_RESULT}), :word{number}))"
-        for number in range(len(words))
-    ]
-    return " AND ".join(parts), bound | {f"word{number}": word for number, word in enumerate(words)}
+    for number, word in enumerate(query.text.translate(_LOWER).split()):
+        spellings = {f"word{number}": word}
+        if word in _STORED:  # a note, a label or an error may hold the word itself
+            spellings[f"stored{number}"] = _STORED[word]
+        found = (f"instr(lower({where}), :{name})" for where in _LOOKED_IN for name in spellings)
+        parts.append(f"({' OR '.join(found)})")
+        bound |= spellings
+    return " AND ".join(parts), bound

@@ -91,9 +91,7 @@ def seen_on(store: Store, page: str) -> list[str]:
             return [one.content_sha256 for one in store.models() if variant_of(one) is not None]
         case "compare" | "curves" | "scorecard":
             study = {"compare": "", "curves": "curve", "scorecard": "scorecard"}[page]
-            return [
-                one.model_sha256 for one in store.comparisons() if (one.study or " ").split(" ")[0] == study
-            ]
+            return [one.model_sha256 for one in store.comparisons() if one.study.split(" ")[0] == study]
     return []
 
 

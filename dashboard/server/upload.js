@@ -52,6 +52,7 @@ export default function (component) {
   if (waiting && waiting.batch !== data.batch) {  // the server has it: what it thinks of it stands below
     clearTimeout(waiting.timer)
     sent.delete(box)
+    box.ariaBusy = "false"
     say(data.wrong ? "" : waiting.said)
   }
   if (data.wrong) requestAnimationFrame(() => box.scrollIntoView({ block: "center" }))
@@ -73,6 +74,7 @@ export default function (component) {
     }
     const total = files.reduce((sum, f) => sum + f.size, 0)
     let before = 0
+    box.ariaBusy = "true"  // until the server has it
     bar.hidden = false; stop.hidden = false; bar.value = 0
     try {
       for (const file of files) {
@@ -84,10 +86,14 @@ export default function (component) {
       }
       const said = `Sent ${files.length} file${files.length > 1 ? "s" : ""}, ${text(total)}.`
       say(`${said} Reading…`)
-      const timer = setTimeout(() => say("The server does not answer. Reload the page.", true), PATIENCE_MS)
+      const timer = setTimeout(() => {
+        box.ariaBusy = "false"
+        say("The server does not answer. Reload the page.", true)
+      }, PATIENCE_MS)
       sent.set(box, { batch: data.batch, said, timer })
       setTriggerValue("uploaded", { batch: data.batch, names: files.map(f => f.name) })
     } catch (error) {
+      box.ariaBusy = "false"
       say(`Upload failed: ${error.message}.`, true)
     } finally {
       running.delete(box); bar.hidden = true; stop.hidden = true; input.value = ""

@@ -350,16 +350,16 @@ def asked_for(spec: TrialSpec, model: str = "") -> None:
     if model:
         made = model.partition("`: ")[2] or model  # of which variant: on hover
         st.badge(format.plain(format.short(made, 48)), color="violet", help=format.plain(model))
-    if not found:
-        st.badge("ORT default", icon=":material/check:", color="gray", help="No setting is changed.")
-    each(found)
+    setting_badges(found)
 
 
-def each(found: Sequence[tuple[str, str]]) -> None:
+def setting_badges(found: Sequence[tuple[str, str]]) -> None:
     """Draw a badge for each setting, `(short words, full name with value)`, into the row that is open.
 
-    Of many, the last ones share a badge that names them on hover.
+    Of many, the last ones share a badge that names them on hover; without any, one says so.
     """
+    if not found:
+        st.badge("ORT default", icon=":material/check:", color="gray", help="No setting is changed.")
     shown = found if len(found) <= MOST_BADGES else found[: MOST_BADGES - 1]
     for words, line in shown:
         st.badge(format.plain(format.short(words, 40)), color="blue", help=f"`{line}`")

@@ -33,10 +33,11 @@ def running() -> Status | None:
     return next((one for one in state.scheduler().active() if one.kind == KIND), None)
 
 
-def measure(threads: int = 0) -> None:
-    """Start one; a callback. `threads`: measured beside the usual numbers of them."""
+def measure(page: str, threads: int = 0) -> None:
+    """Start one from `page`; a callback. `threads`: measured beside the usual numbers of them."""
     try:
-        st.session_state[OWN] = state.submit(kinds.peaks(threads))
+        job = st.session_state[OWN] = state.submit(kinds.peaks(threads))
+        state.follow(job, page)
     except TunerError as error:
         state.keep_error(error)
 
@@ -57,7 +58,7 @@ def button(page: str, *, again: bool, threads: int = 0, primary: bool = True) ->
         type="primary" if primary and not again else "secondary",
         icon=":material/speed:",
         on_click=measure,
-        args=(threads,),
+        args=(page, threads),
         **state.unless_closed(
             "Measures matrix products and memory copies for some seconds."
             if active is None

@@ -265,14 +265,13 @@ def finished(page: Page) -> None:
 
 def at_rest(page: Page, one: Locator) -> None:
     """Wait until an element stays where it is: a press on what still moves may be lost."""
-    before: FloatRect | None = None
-    for _ in range(int(PATIENCE_MS / 250)):
-        box = one.bounding_box()
-        if box is not None and box == before:
-            return
-        before = box
-        page.wait_for_timeout(250)
-    raise AssertionError("It never rested.")
+    boxes: list[FloatRect | None] = []
+
+    def rests() -> bool:
+        boxes.append(one.bounding_box())
+        return boxes[-1] is not None and boxes[-3:].count(boxes[-1]) == 3  # 200 ms
+
+    until(page, rests)
 
 
 def until(page: Page, holds: Callable[[], bool]) -> None:
@@ -316,10 +315,12 @@ def saved(page: Page, press: Locator, target: Path) -> Path:
 
 
 def upload(page: Page, path: Path) -> None:
-    """Bring a model, on Models."""
+    """Bring a model, on Models, and wait until the server has said what became of it."""
     button(page, "models.add.open").click()
     page.get_by_role("tab", name="Upload").click()
     page.locator(".st-key-models-upload input[type=file]").set_input_files(path)
+    page.wait_for_selector('.drop[aria-busy="false"]')  # it has none before the first file
+    finished(page)
 
 
 def run_button(page: Page) -> Locator:

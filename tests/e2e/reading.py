@@ -147,7 +147,6 @@ FIRST_SCREEN = _with_selectors("""
 """)
 
 # What a first screen has at least, and at most; the share and the place are those of pictures and tables.
-PHONE_PX = 422  # half the height of a phone
 LEAST_SHARE, LOWEST_PX, MOST_WORDS, MOST_CONTROLS = 0.35, 300, 130, 45
 
 # Of a phone's screen: where the first picture begins, and which controls beside the bar's stand above it.
@@ -193,7 +192,7 @@ def first_screen(page: Page, *, pictures: bool = True) -> list[str]:
 
 def first_on_a_phone(page: Page) -> list[str]:
     """What stands between the bar and the first picture of a phone's screen, a line each."""
-    return in_the_end(page, ABOVE_THE_PICTURE.replace("LOWEST_PX", str(PHONE_PX)))
+    return in_the_end(page, ABOVE_THE_PICTURE.replace("LOWEST_PX", str(LOWEST_PX)))
 
 
 def grave(page: Page) -> list[str]:

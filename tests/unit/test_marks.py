@@ -105,6 +105,12 @@ def test_lists_are_filtered_by_marks_and_texts(store: Store) -> None:
     assert store.model_names() == ["m", "other"]
 
 
+@pytest.mark.parametrize("word", ["without", "effort", "operators"])
+def test_a_word_of_a_note_that_is_also_the_short_name_of_a_setting_is_found(store: Store, word: str) -> None:
+    store.mark([TWO], Change(note=f"once more {word} it"))
+    assert ids(store, text=word) == [2]
+
+
 @pytest.mark.parametrize("word", ["Ärger", "Übung", "Größe", "größe"])
 def test_words_beyond_plain_letters_are_found(tmp_path: Path, word: str) -> None:
     store = Store(tmp_path / "ortune.db")

@@ -85,7 +85,7 @@ def _sentence(answer: SearchResult) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="search.settings"):
         if answer["winner"] is None:
             st.markdown(":small[Best evaluated]", width="content")
-        controls.each(chips_of({**shown["changes"], **batch}))
+        controls.setting_badges(chips_of({**shown["changes"], **batch}))
     if shown["error"]:
         st.markdown(f":orange[:material/warning: {format.plain(shown['error'])}]")
 
@@ -123,10 +123,8 @@ def _advice(answer: SearchResult, go_on: Callable[[int | None], None]) -> None:
 
 
 def _details(record: StudyRecord, answer: SearchResult) -> None:
-    for line in (
-        *filter(None, (_halves(one)[1] for one in answer.get("remarks", ()))),
-        *quality_details(answer),
-    ):
+    remarks = [_halves(one)[1] for one in answer.get("remarks", ())]
+    for line in (*filter(None, remarks), *quality_details(answer)):
         st.caption(format.plain(line))
     results.busy_note(answer)
     grounds.went(answer)
