@@ -247,7 +247,7 @@ def _told(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool
     """What is said of a node, without a full stop."""
     found = works(profile)[key_of(node)]
     point = _point(node, found, peak)
-    takes = f"takes {_percent(node.share)} of the time in nodes"
+    takes = f"takes {_percent(node.share)} of it"
     if point is None:
         why = found.why or ("it only moves data" if found.operations == 0 else "its bytes are not known")
         return Advice(sentence=f"{takes}; how near to a peak it comes is not known: {why}")
@@ -255,8 +255,7 @@ def _told(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool
         return Advice(sentence=f"{takes}; {_no_roof(point, peak, is_imported)}")
     if not point.is_clear:
         return Advice(
-            sentence=f"{takes}, but a call of it is so short that the profiler's own 5 to 8 µs hide how near "
-            "to the peak it comes",
+            sentence=f"{takes}, but the profiler's 5 to 8 µs a call hide how near to its peak it comes",
             remedy="Profile with a larger batch to see more of the operator itself.",
         )
     return _reached(point)

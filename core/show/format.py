@@ -13,14 +13,14 @@ from core.evidence.verdict import NOT_KNOWN as NOT_KNOWN
 from core.evidence.verdict import precision_is_known as precision_is_known
 from core.evidence.verdict import precision_text as precision_text
 from core.evidence.verdict import ratio_is_known as ratio_is_known
-from core.wire.units import DASH, provider, significant, span, span_ms
+from core.wire.units import DASH, interval, provider, significant
 
 
 def interval_ms(low: float | None, high: float | None) -> str:
     """Return a 95 % interval in milliseconds; an open side is said in words."""
     if low is None and high is None:
         return "interval unknown: too few runs"
-    return f"{span_ms(low, high)} (95 %)"
+    return interval((low or 0.0) * 1e3, None if high is None else high * 1e3, "ms")
 
 
 def duration(seconds: float | None) -> str:
@@ -59,7 +59,7 @@ def interval_rate(low: float | None, high: float | None) -> str:
     """Return a 95 % interval of rows per second; an open side is said in words."""
     if low is None and high is None:
         return "interval unknown: too few runs"
-    return f"{span(low, high, 'rows/s')} (95 %)"
+    return interval(low, high, "rows/s")
 
 
 def count(number: int | None) -> str:

@@ -11,7 +11,7 @@ from core.evidence.statistics import MIN_BLOCKS
 from core.run.axes import point_name
 from core.run.sweep import Measured
 from core.run.sweet_spot import Standing, has_few_processes
-from core.wire.units import DASH, brief, significant, span
+from core.wire.units import DASH, brief, interval, significant
 
 NAMED = 6  # points in one sentence
 
@@ -21,7 +21,7 @@ def rate(point: Measured) -> str:
     if point.throughput_per_s is None:
         return DASH
     low, high = point.throughput_interval()
-    known = f"95 % CI {span(low, high)}" if low or high else "no interval"
+    known = interval(low, high) if low or high else "no interval"
     return f"{significant(point.throughput_per_s, 4)} rows/s ({known})"
 
 

@@ -56,6 +56,14 @@ def span(low: float | None, high: float | None, unit: str = "", digits: int = 4)
     return f"{text} {unit}".rstrip() + open_end
 
 
+def interval(low: float | None, high: float | None, unit: str = "") -> str:
+    """Return a 95 % interval in a sentence: `95 % [2.200 to 2.500] ms`, or `95 %: 2.200 ms or more`."""
+    said = span(low, high)
+    if " to " not in said:
+        return f"95 %: {span(low, high, unit)}"
+    return f"95 % [{said}] {unit}".rstrip()
+
+
 def ms_number(seconds: float | None, digits: int = 4) -> str:
     """Return a time in milliseconds without the unit, for a column that names it."""
     return DASH if seconds is None else significant(seconds * 1e3, digits)

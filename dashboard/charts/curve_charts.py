@@ -17,7 +17,7 @@ from core.run.axes import THREADS, point_name, row_of, value_words
 from core.run.sweep import Measured
 from core.spec.knobs import Value
 from core.wire.guard import MARK
-from core.wire.units import brief, provider, span
+from core.wire.units import brief, interval, provider
 from dashboard.charts import (
     MUTED,
     PALETTE,
@@ -261,7 +261,7 @@ def hover(point: Measured, name: str, value: tuple[float, float | None, float | 
     """
     unit, what = ("rows/s", "throughput") if name == "throughput" else ("ms", STATISTICS[name])
     low, high = value[1], value[2]
-    known = f"95 %: {span(low, high, unit)}" if low or high else "no interval"
+    known = interval(low, high, unit) if low or high else "no interval"
     parts = [
         *(f"{axis_title(axis)}: {value_words(held)}" for axis, held in point.values.items()),
         f"{what}: {number(value[0])} {unit}",

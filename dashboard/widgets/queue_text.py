@@ -21,7 +21,7 @@ def waiting_text(status: Status, what: str) -> str:
         return "Waiting for a turn on this machine"
     who = f"{status.holder} has the machine" if status.holder else "The machine is taken"
     turn = f"{what} is next" if status.place <= 1 else f"{what} is number {status.place} in the queue"
-    return f"{who}; {turn}. One measurement at a time keeps the numbers true."
+    return f"{who}; {turn}."
 
 
 def step_text(status: Status) -> str:

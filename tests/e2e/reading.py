@@ -177,7 +177,7 @@ def first_screen(page: Page, *, pictures: bool = True) -> list[str]:
         page: as it stands, at its top.
         pictures: it has something to show.
     """
-    found = page.evaluate(FIRST_SCREEN)
+    found = settled(page, FIRST_SCREEN)
     wrong = []
     if pictures and found["share"] < LEAST_SHARE:
         wrong.append(f"pictures and tables take {found['share']:.0%} of the first screen")

@@ -28,8 +28,8 @@ def test_times_are_milliseconds_with_four_digits(seconds: float | None, text: st
 
 
 def test_an_interval_says_which_side_is_open() -> None:
-    assert format.interval_ms(0.001, 0.002) == "1.000 to 2.000 ms (95 %)"
-    assert format.interval_ms(0.001, None) == "1.000 ms or more (95 %)"
+    assert format.interval_ms(0.001, 0.002) == "95 % [1.000 to 2.000] ms"
+    assert format.interval_ms(0.001, None) == "95 %: 1.000 ms or more"
     assert format.interval_ms(None, None) == "interval unknown: too few runs"
 
 

@@ -296,6 +296,21 @@ def test_a_running_profile_shows_progress_and_can_be_cancelled(
     assert cancelled == [running.id]
 
 
+def test_while_one_is_made_the_profile_before_stays_on_the_screen(
+    open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
+) -> None:
+    before = put(recording="loop")
+    running = invented.put_failed(
+        state.store(), mlp, invented.spec_for(mlp), message="", kind="profile", state="WAITING"
+    )
+    at = open_page("profile", model=mlp, trial=running.id)
+    assert followed(at, "profile.watch")["state"] == "measuring"
+    assert "Loop" in set(at.dataframe[0].value["Operator"])
+    state.store().delete_trials([before.id])
+    at.run()
+    assert not at.dataframe
+
+
 def test_the_settings_of_a_profile_go_back_to_tune_but_not_its_number_of_runs(
     open_page: Open, mlp: ModelRecord
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from core.evidence.roofline import advice
 from core.evidence.statistics import percentile_estimate
+from core.show import format
 from core.show.sheets import Fact, Line, Note, Sheet, trials
 from core.show.table import Column, Table, tabulate
 from core.show.words import when
@@ -144,7 +145,7 @@ def summary(label: str, found: Mapping[str, Any], *, at: float) -> Sheet:
 def _sure(one: Told) -> str:
     if one.low_s is None and one.high_s is None:
         return "" if one.computed else ", as the file says"
-    return f", 95 % {span_ms(one.low_s, one.high_s)}"
+    return f", {format.interval_ms(one.low_s, one.high_s)}"
 
 
 def profiled(label: str, profile: Profile, *, top: int, format_: str, at: float) -> Sheet:

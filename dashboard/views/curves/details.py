@@ -11,7 +11,7 @@ from core.show import words
 from core.show.sheets import races
 from core.show.table import csv_text
 from core.wire.guard import MARK, WARNING
-from core.wire.units import DASH, size, span
+from core.wire.units import DASH, interval, size
 from dashboard import format, state
 from dashboard.charts import curve_charts
 from dashboard.views.curves.shown import LINE, POINT, Shown
@@ -119,7 +119,7 @@ def _numbers(row: Measured, stands: Standing) -> None:
         column = grid.container(gap=None)
         if name == "rate":
             low, high = row.throughput_interval()
-            bounds = span(low, high, "rows/s") if low and high else ""
+            bounds = interval(low, high, "rows/s") if low and high else ""
             column.metric("Throughput", format.rate(row.throughput_per_s))
         elif name == "memory":
             bounds = ""
@@ -127,9 +127,9 @@ def _numbers(row: Measured, stands: Standing) -> None:
             column.metric("Peak memory added by the session", memory)
         else:
             low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
-            bounds = span(low * 1e3, high * 1e3, "ms") if low and high else ""
+            bounds = interval(low * 1e3, high * 1e3, "ms") if low and high else ""
             column.metric(curve_charts.STATISTICS[name], format.ms(latency.get(name)))
-        column.caption(f"95 %: {bounds}" if bounds else "no interval")
+        column.caption(bounds or "no interval")
 
 
 def _said_of(row: Measured, stands: Standing) -> list[str]:

@@ -385,19 +385,21 @@ def _live(
     race: Comparison | None, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[Axis]
 ) -> None:
     """Draw the running race; one full run draws all points when it ends."""
-    with st.container(key="curves.live"):
+    with st.container(key="curves.live", gap="xsmall"):
         if race is None or race.state not in ACTIVE:
             return
         follow = _follow_points(race, points, rows, [axis.name for axis in axes])
         asked = repr([axes, [one.values for one in points], [one.trial for one in rows]])  # by this browser
         name = f"curves-{race.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
         race_results.watch(race, follow, key="curves.watch", name=name)
-        if state.status(race.id) is not None:
-            job_box.cancel(
-                race.id,
-                key="curves.cancel",
-                help="Ends the race of all points; the rounds until then are kept, and drawn as cancelled.",
-            )
+        with st.container(horizontal=True, vertical_alignment="center"):
+            if state.status(race.id) is not None:
+                job_box.cancel(
+                    race.id,
+                    key="curves.cancel",
+                    help="Ends the race of all points; the rounds until then are kept, drawn as cancelled.",
+                )
+            st.caption(":material/hourglass_top: Points appear as they are measured; intervals come last.")
 
 
 def _follow_points(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -41,7 +42,7 @@ def results(shown: Shown, limit: DeltaGenerator) -> None:
     complete = [row for row in rows if row.latency]
     if not complete:
         _failures(rows)
-        _empty(rows)
+        _before(shown) if any(row.state in ACTIVE for row in rows) else _empty()
         return
     with limit:
         percentile = _statistic(complete)
@@ -58,17 +59,26 @@ def results(shown: Shown, limit: DeltaGenerator) -> None:
     folded.group("Confidence details", inside, key="curves.confidence", icon="fact_check")
 
 
-def _empty(rows: Sequence[Measured]) -> None:
+def _empty() -> None:
     with st.container(border=True):
-        if any(row.state in ACTIVE for row in rows):
-            st.markdown(
-                ":material/hourglass_top: Points appear above while they are measured; intervals come last."
-            )
-        else:
-            st.markdown(
-                ":material/show_chart: **No points yet.** Choose a setting and its values, then press "
-                "**Measure**: latency and throughput are drawn here, with their intervals."
-            )
+        st.markdown(
+            ":material/show_chart: **No points yet.** Choose a setting and its values, then press "
+            "**Measure**: latency and throughput are drawn here, with their intervals."
+        )
+
+
+def _before(shown: Shown) -> None:
+    """Draw the newest earlier sweep over the same settings, while the points of this one come above it."""
+    for earlier in shown.ghosts()[:1]:
+        rows = earlier.points
+        stands = standing(rows, line_s=None, percentile=supported_percentile(rows), margin=shown.margin)
+        before = replace(shown, rows=rows, race=None)
+        pictures.draw(before, stands, partial(_marked, earlier.name))
+        details.draw(before, stands)
+
+
+def _marked(name: str) -> None:
+    st.badge(name, icon=":material/history:", color="gray")
 
 
 def _rejected(race: Comparison | None) -> None:

@@ -56,8 +56,11 @@ def page() -> None:
         if imported is not None:
             _remove(imported)
         menu = _more()
-    _live(shown)
-    others = {key: label for key, label in labels.items() if key != st.session_state.get(SHOWN)}
+    done = _until_then(shown, profiles)
+    _live(shown, done)
+    shown = done or shown
+    drawn = shown.id if shown is not None else st.session_state.get(SHOWN)
+    others = {key: label for key, label in labels.items() if key != drawn}
     if imported is not None:
         profile_results.imported(imported, others)
     else:
@@ -324,13 +327,17 @@ def _profile_label(trial: Trial) -> str:
     return f"{format.when(trial.created_at)} · {trial.id[:8]} · {_settings(trial)}"
 
 
-def _live(shown: Trial | None) -> None:
-    with st.container(key="profile.live"):
+def _live(shown: Trial | None, done: Trial | None) -> None:
+    """Draw the progress of a profile; `done` stands below it until then."""
+    with st.container(key="profile.live", gap="xsmall"):
         if shown is None or shown.state not in ACTIVE:
             return
         tick_s = live_view.pace(shown.id, shown.state)
         live_view.watch(shown.id, partial(_event, shown.id), key="profile.watch", tick_s=tick_s)
-        job_box.cancel(shown.id, key="profile.cancel", help="Ends its worker; nothing is kept.")
+        with st.container(horizontal=True, vertical_alignment="center"):
+            job_box.cancel(shown.id, key="profile.cancel", help="Ends its worker; nothing is kept.")
+            if done is not None:
+                st.caption(f":material/history: Below: {format.when(done.created_at)}")
 
 
 def _event(trial_id: str) -> Event:
@@ -346,6 +353,13 @@ def _event(trial_id: str) -> Event:
 
 
 # --- the result ---------------------------------------------------------------------------------------
+
+
+def _until_then(shown: Trial | None, profiles: Sequence[Trial]) -> Trial | None:
+    """The newest profile that is done, to be drawn while `shown` is made; None where that is not made now."""
+    if shown is None or shown.state not in ACTIVE:
+        return None
+    return next((one for one in profiles if one.state == "COMPLETE"), None)
 
 
 def _body(shown: Trial | None, others: Mapping[str, str], menu: DeltaGenerator) -> None:
