@@ -1,8 +1,9 @@
 """What leaves: one table of the formats in which a trial is taken along, all from one resolved configuration.
 
 A row says what its file is for, what it cannot express and which function writes it; command line, page and
-README read it. Every file says in a comment which settings it does not carry: `asked.Asked` counts them, so
-that none is lost in silence. Nothing is opened here but the model file that a format takes along, as bytes.
+`docs/export.md` read it. Every file says in a comment which settings it does not carry: `asked.Asked` counts
+them, so that none is lost in silence. Nothing is opened here but the model file that a format takes along, as
+bytes.
 """
 
 from __future__ import annotations
