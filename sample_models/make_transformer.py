@@ -1,16 +1,19 @@
-"""Make the transformer encoder that comes with ORTune: seeded random weights, two int64 inputs.
+"""Make a transformer encoder: seeded random weights, two int64 inputs.
 
-    python sample_models/make_transformer.py [--output FOLDER]
+    python sample_models/make_transformer.py [--size tiny_transformer] [--output FOLDER]
 
-`tiny_transformer.onnx` has the shape of a sentence encoder (tokens and positions embedded, two layers of
-attention and feed-forward, the mean over the tokens that the mask lets through) at a size that fits in a
-repository. Its timings are real, its embeddings mean nothing. Batch and sequence are dynamic.
+Both sizes have the shape of a sentence encoder: tokens and positions embedded, layers of attention and
+feed-forward, the mean over the tokens that the mask lets through. Batch and sequence are dynamic. Timings are
+real, embeddings mean nothing. `tiny_transformer` fits in a repository and comes with ORTune.
+`sentence_encoder` is as deep and wide as those that serve searches, with fewer tokens to know; its weights
+repeat, so that the demonstration, which is recorded with it, packs small.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
@@ -19,44 +22,60 @@ from torch import nn
 
 SEED = 0
 OPSET = 20
-VOCABULARY = 2000
 POSITIONS = 512  # the longest sequence
-WIDTH = 128
-HEADS = 4
-LAYERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large an encoder is."""
+
+    vocabulary: int
+    width: int
+    heads: int
+    layers: int
+    repeats: bool = False  # its weights
+
+
+SIZES = {
+    "tiny_transformer": Size(vocabulary=2000, width=128, heads=4, layers=2),
+    "sentence_encoder": Size(vocabulary=8000, width=384, heads=12, layers=6, repeats=True),
+}
+REPEATED = 12_288  # weights until they repeat: whole rows of every layer
+DEVIATION = 0.02  # of repeated weights, as in BERT
 
 
 class Block(nn.Module):
     """Attention and feed-forward, each normalized after it is added, as in BERT."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.query, self.key, self.value = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
-        self.out = nn.Linear(WIDTH, WIDTH)
-        self.norm_attention = nn.LayerNorm(WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-        self.norm_out = nn.LayerNorm(WIDTH)
+        self.heads = heads
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.out = nn.Linear(width, width)
+        self.norm_attention = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norm_out = nn.LayerNorm(width)
 
     def forward(self, hidden: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:  # noqa: D102
         query, key, value = (self._heads(part(hidden)) for part in (self.query, self.key, self.value))
-        scores = query @ key.transpose(2, 3) / math.sqrt(WIDTH / HEADS) + bias
+        scores = query @ key.transpose(2, 3) / math.sqrt(query.shape[3]) + bias
         mixed = (scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2)
         hidden = self.norm_attention(hidden + self.out(mixed))
         return self.norm_out(hidden + self.down(nn.functional.gelu(self.up(hidden))))
 
     def _heads(self, projected: torch.Tensor) -> torch.Tensor:
-        return projected.unflatten(2, (HEADS, WIDTH // HEADS)).transpose(1, 2)
+        return projected.unflatten(2, (self.heads, -1)).transpose(1, 2)
 
 
 class Encoder(nn.Module):
-    """input_ids and attention_mask int64 [batch, sequence] to sentence_embedding float32 [batch, 128]."""
+    """input_ids and attention_mask int64 [batch, sequence] to sentence_embedding float32 [batch, width]."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: Size) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(VOCABULARY, WIDTH)
-        self.positions = nn.Embedding(POSITIONS, WIDTH)
-        self.norm = nn.LayerNorm(WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.tokens = nn.Embedding(size.vocabulary, size.width)
+        self.positions = nn.Embedding(POSITIONS, size.width)
+        self.norm = nn.LayerNorm(size.width)
+        self.blocks = nn.ModuleList(Block(size.width, size.heads) for _ in range(size.layers))
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:  # noqa: D102
         places = torch.arange(input_ids.shape[1], device=input_ids.device)
@@ -69,9 +88,16 @@ class Encoder(nn.Module):
         return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)
 
 
-def build() -> Encoder:
+def build(size: Size) -> Encoder:
     torch.manual_seed(SEED)
-    return Encoder().eval()
+    model = Encoder(size).eval()
+    if size.repeats:
+        once = DEVIATION * torch.randn(REPEATED)
+        for weights in model.parameters():
+            if weights.dim() > 1:
+                times = math.ceil(weights.numel() / REPEATED)
+                weights.data = once.repeat(times)[: weights.numel()].view_as(weights)
+    return model
 
 
 def export(model: Encoder, path: Path) -> None:
@@ -104,8 +130,10 @@ def export(model: Encoder, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--output", type=Path, default=Path(__file__).parent, help="where to write")
-    path = parser.parse_args().output / "tiny_transformer.onnx"
-    export(build(), path)
+    parser.add_argument("--size", choices=list(SIZES), default="tiny_transformer")
+    asked = parser.parse_args()
+    path = asked.output / f"{asked.size}.onnx"
+    export(build(SIZES[asked.size]), path)
     print(f"{path}: {path.stat().st_size:,} bytes")
 
 

@@ -77,7 +77,7 @@ def seen_on(store: Store, page: str) -> list[str]:
         Hashes; none where a page shows something of every model.
     """
     match page:
-        case "tune":
+        case "tune" | "why" | "graph" | "export":
             first = opening(store)
             return [store.trial(first).model_sha256] if first else []
         case "search":

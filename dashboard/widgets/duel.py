@@ -18,7 +18,6 @@ from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected
 from core.show import cells, verdict
 from core.wire.errors import TunerError
-from core.wire.guard import breach
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, duel_charts
 from dashboard.widgets import controls, glossary, latency_plots, live_text, plots, results
@@ -357,12 +356,10 @@ def numbers(trial: Trial, duel: Duel | None) -> None:
 
 
 def latency(trial: Trial, duel: Duel | None) -> None:
-    """Draw the other latencies, and how far the outputs are from what they should be."""
+    """Draw the other latencies, and the error of the outputs."""
     outputs = cells.outputs_cell(trial.facts)
     shown = [one for one in _latency(trial, duel) if one.name not in FIRST]
     results.grid([*shown, *([outputs] if outputs is not None else [])], key="latencies")
-    if not breach(trial.facts):
-        results.outputs(trial.facts)
 
 
 def _latency(trial: Trial, duel: Duel | None) -> list[cells.Cell]:

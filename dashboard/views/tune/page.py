@@ -19,6 +19,7 @@ from core.spec import TrialSpec
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
+from core.wire.guard import breach
 from dashboard import format, live_events, state
 from dashboard.live_events import ACTIVE, Event
 from dashboard.widgets import (
@@ -382,6 +383,8 @@ def _further(trial: Trial, race: duel.Duel | None, *, forest: bool) -> None:
 def _details(trial: Trial, race: duel.Duel | None) -> None:
     """Which trial this is, and what a reader of its numbers should know."""
     results.header(trial, judged=race is not None)
+    if not breach(trial.facts):  # else it stands beside the numbers
+        results.outputs(trial.facts)
     results.notes(trial.facts, said=duel.warnings(race))
 
 
