@@ -6,7 +6,8 @@ function mend() {
     if (one.getAttribute("role") !== "presentation") one.setAttribute("role", "presentation")
   }
   // what scrolls is reached by Tab
-  for (const one of document.querySelectorAll('.stCode pre, [data-testid="stMarkdownContainer"]')) {
+  const boxes = '.stCode pre, [data-testid="stMarkdownContainer"], [data-testid="stTable"] > div'
+  for (const one of document.querySelectorAll(boxes)) {
     const scrolls = one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight
     if (scrolls && one.tabIndex !== 0 && getComputedStyle(one).overflowX !== "visible") one.tabIndex = 0
   }

@@ -30,7 +30,7 @@ def draw(
         of: ends the keys, where a page has several boxes.
     """
     end = f".{of}" if of else ""
-    with st.container(key=f"{page}.live{end}"):
+    with st.container(key=f"{page}.live{end}", gap="xsmall"):
         if job is None or not state.is_active(job):
             return
         live_view.watch(job.id, partial(event, job.id, what), key=f"{page}.watch{end}")

@@ -106,6 +106,7 @@ def under_way(site: Site) -> dict[str, tuple[str, str]]:
 WAITING = {
     "Curves": "curves.run",
     "Profile": "profile.run",
+    "Why": "why.run",
     "Machine": "machine.test",
     "Scorecard": "scorecard.run",
 }
