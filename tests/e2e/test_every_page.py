@@ -188,7 +188,6 @@ def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(
     browser: Browser, demonstration: Path, tmp_path: Path
 ) -> None:
     wrong: dict[str, list[str]] = {}
-    schemes = itertools.cycle(WIDTHS)
 
     def look_at(page: Page, name: str, *, pictures: bool) -> None:
         for high in (VIEWPORT, LOW):
@@ -198,7 +197,7 @@ def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(
     with serving(demonstration) as (url, _):
         site = Site(url, demonstration)
         with visitors(browser, site) as open_it:
-            for scheme, (name, (path, key)) in zip(schemes, under_way(site).items(), strict=False):
+            for scheme, (name, (path, key)) in itertools.product(WIDTHS, under_way(site).items()):
                 page = open_it(path, scheme=scheme)
                 button(page, key).click()
                 expect(page.locator('.ol-picture[role="img"]')).to_have_count(2)
@@ -214,7 +213,7 @@ def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(
     ):
         open_it().close()  # the server knows the sample models
         ask_for_more(Site(url, home).store)
-        for scheme, (name, key) in zip(schemes, WAITING.items(), strict=False):
+        for scheme, (name, key) in itertools.product(WIDTHS, WAITING.items()):
             page = open_it(f"/{name.lower()}", scheme=scheme)
             button(page, key).click()
             expect(page.locator(".ol-live").first).to_be_visible()
