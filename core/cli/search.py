@@ -60,6 +60,7 @@ from core.spec.question import (
     parse_settings,
     question_from_dict,
 )
+from core.spec.space import unvaried_words
 from core.store import Store, StudyRecord
 from core.wire.errors import SpecError, nearest
 
@@ -316,6 +317,7 @@ def _report_space(prepared: Prepared, told: dict[str, Any], *, json_: bool) -> N
             "",
             "Left out:",
             *(f"  {count:>12,}  {reason}" for reason, count in space.left_out.items()),
+            *([unvaried_words(space.unvaried)] if space.unvaried else []),
         ]
     )
 

@@ -16,16 +16,13 @@ from typing import Any, Literal
 
 from core.evidence.profile_grouping import Group, GroupNode, Timed, group, half_width, mean, typical_passes
 from core.evidence.verdict import Verdict
+from core.wire.profile import HOST_TIMED
 from core.wire.profile_passes import Passes, Side
 
 RowKind = Literal["operator", "inserted", "unmatched", "outside", "unseen"]
 
 OUTSIDE = "outside the nodes"
 UNSEEN = "not seen in the passes"
-
-_HOST_TIMED = frozenset(
-    {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +190,7 @@ def difference(passes: Passes, end: EndToEnd) -> Difference:
         passes=len(one.run_s),
         runs=(one.runs, other.runs),
         overlapping=one.parallel or other.parallel,
-        host_timed=bool(providers & _HOST_TIMED),
+        host_timed=bool(providers & HOST_TIMED),
         origins_known=(one.origins is not None, other.origins is not None),
         notes=tuple(dict.fromkeys((*_fallbacks(one, other), *one.notes, *other.notes))),
     )

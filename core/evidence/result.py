@@ -59,7 +59,7 @@ COPIES = (0, 1)  # processes of a contestant in a generation, at most
 CLOCK_WARNING = 0.015  # share of a run that the clock and the loop add to it
 
 OUTCOMES: Mapping[str, str] = {
-    "decided": "Every verdict is as sure as was asked for.",
+    "decided": "Every verdict is decided.",
     "rounds": "All rounds of the protocol were run.",
     "hopeless": "It stopped early: more rounds would not have decided it within the budget.",
     "budget": "The time budget was used up.",

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from core.evidence.statistics import Estimate, percentile_estimate
 from core.evidence.work import Work, key_of, works
-from core.wire.profile import NodeTime, Profile
+from core.wire.profile import HOST_TIMED, NodeTime, Profile
 
 NOISE_PER_CALL_S = 8e-6  # what ORT's profiler adds to one call of a node, at most (5 to 8 µs)
 MOST_NOISE = 0.25  # of a node's time: beyond, its rate says more of the profiler than of the node
@@ -129,7 +129,10 @@ class Point:
 
 
 def points(profile: Profile, peak: Peak | None) -> list[Point]:
-    """Every node whose operations and bytes are counted and not zero, longest first."""
+    """Every node whose time is that of computing, and whose operations and bytes are counted and not zero.
+
+    The longest comes first.
+    """
     found = works(profile)
     made = (_point(node, found[key_of(node)], peak) for node in profile.nodes)
     return [one for one in made if one is not None]
@@ -137,7 +140,7 @@ def points(profile: Profile, peak: Peak | None) -> list[Point]:
 
 def _point(node: NodeTime, work: Work, peak: Peak | None) -> Point | None:
     intensity = work.intensity
-    if not intensity or work.operations is None or node.median_s <= 0:
+    if not intensity or work.operations is None or node.median_s <= 0 or node.provider in HOST_TIMED:
         return None
     known = peak if peak is not None and _is_float32(node, work) else None
     return Point(
@@ -196,6 +199,11 @@ def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) ->
     op_type, share = max(shares.items(), key=lambda item: item[1])
     between = max(0.0, profile.remainder_s) / run_s
     if between > share * profile.self_s / run_s:
+        if sum(node.self_s for node in profile.nodes if node.provider in HOST_TIMED) > profile.self_s / 2:
+            return Advice(
+                sentence=f"{_percent(between)} of a profiled run lies outside the nodes, whose times are "
+                "those of starting kernels on the GPU: what the GPU takes is not divided among them."
+            )
         return Advice(
             sentence=f"{_percent(between)} of a profiled run lies between the nodes; the largest operator "
             f"type, {op_type}, takes {_percent(share)} of the time in nodes.",
@@ -249,7 +257,11 @@ def _told(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool
     point = _point(node, found, peak)
     takes = f"takes {_percent(node.share)} of it"
     if point is None:
-        why = found.why or ("it only moves data" if found.operations == 0 else "its bytes are not known")
+        why = (
+            _started_only(node)
+            or found.why
+            or ("it only moves data" if found.operations == 0 else "its bytes are not known")
+        )
         return Advice(sentence=f"{takes}; how near to a peak it comes is not known: {why}")
     if point.roof is None:
         return Advice(sentence=f"{takes}; {_no_roof(point, peak, is_imported)}")
@@ -259,6 +271,10 @@ def _told(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool
             remedy="Profile with a larger batch to see more of the operator itself.",
         )
     return _reached(point)
+
+
+def _started_only(node: NodeTime) -> str:
+    return "its time is that of starting its kernel on the GPU" if node.provider in HOST_TIMED else ""
 
 
 def _no_roof(point: Point, peak: Peak | None, is_imported: bool) -> str:
@@ -311,10 +327,10 @@ def _reached(point: Point) -> Advice:
 
 
 def rate_words(per_s: float, unit: str = "operations") -> str:
-    """Return a rate in words: "84.2 billion operations per second", "12.1 GiB/s"."""
+    """Return a rate in words: "84.2 billion operations per second", "29,500 billion …", "12.1 GiB/s"."""
     if unit == "bytes":
         return f"{per_s / (1 << 30):.3g} GiB/s"
-    return f"{per_s / 1e9:.3g} billion operations per second"
+    return f"{float(f'{per_s / 1e9:.3g}'):,g} billion operations per second"
 
 
 def _percent(share: float) -> str:

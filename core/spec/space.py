@@ -31,6 +31,16 @@ from core.wire.errors import SpecError, nearest
 
 MODEL = "model"  # the axis of variants; its values are their names, None the model itself
 MOST_DISTINCT = 200_000
+# What stays at the start's value where a machine offers too much to vary, first to last: what is least
+# likely to change a time. Many CPUs, a free batch or a GPU multiply a space beyond MOST_DISTINCT.
+LEAST_LIKELY = (
+    *("use_deterministic_compute", "session.set_denormal_as_zero", "session.force_spinning_stop"),
+    *("disable_synchronize_execution_providers", "CUDAExecutionProvider.fuse_conv_bias"),
+    *("CUDAExecutionProvider.arena_extend_strategy", "CUDAExecutionProvider.cudnn_conv_use_max_workspace"),
+    *("execution_order", "session.inter_op.allow_spinning", "session.dynamic_block_base"),
+    *("session.intra_op.spin_duration_us", "CUDAExecutionProvider.prefer_nhwc", "enable_mem_pattern"),
+    *("memory.enable_memory_arena_shrinkage", "inter_op_num_threads", "execution_mode"),
+)
 DEFAULT_WORDS = "ONNX Runtime's default"
 
 Choice = tuple[int, ...]  # of each axis the index of its value
@@ -54,6 +64,7 @@ class Space:
     combinations: int
     left_out: Mapping[str, int]  # reason -> combinations; with `choices` they make `combinations`
     models: Mapping[str, ModelRef] = field(default_factory=dict)  # values of the axis MODEL
+    unvaried: tuple[str, ...] = ()  # settings left at the start's value, because all would be too many
 
     def values(self, choice: Choice) -> dict[str, Value | None]:
         """Return what a configuration sets on each axis, also where that is the start's."""
@@ -211,36 +222,16 @@ def space(base: TrialSpec, axes: Sequence[Axis], *, models: Mapping[str, ModelRe
         SpecError: more than 200,000 configurations differ.
     """
     axes = [one for one in axes if len(one.values) > 1]
-    ruling = _ruling(base, axes)
-    order = [*ruling, *(i for i in range(len(axes)) if i not in ruling)]
-    free = [i for i in order if i not in ruling]
-    left: dict[str, int] = {}
-    parts: dict[Choice, list[int]] = {}  # what the ruling axes choose -> free axes in effect
-    weight = math.prod(len(axes[i].values) for i in free)
-    for picked in itertools.product(*(range(len(axes[i].values)) for i in ruling)):
-        reasons = _reasons(base, axes, dict(zip(ruling, picked, strict=True)))
-        chosen = [axes[i].name for i, index in zip(ruling, picked, strict=True) if index]
-        if folded := [name for name in chosen if name in reasons]:
-            _count(left, folded[0], reasons, weight)
-            continue
-        in_effect, rest = [], weight
-        for i in free:
-            if axes[i].name in reasons:
-                size = len(axes[i].values)
-                _count(left, axes[i].name, reasons, rest - rest // size)
-                rest //= size
-            else:
-                in_effect.append(i)
-        parts[picked] = in_effect
-    distinct = sum(math.prod(len(axes[i].values) for i in one) for one in parts.values())
+    parts, left = _parts(base, axes)
+    distinct = _distinct(axes, parts)
     if distinct > MOST_DISTINCT:
         raise SpecError(
             f"A search takes at most {MOST_DISTINCT:,} configurations, but {distinct:,} differ here.",
             hint="Vary fewer settings (`--vary`), or leave some out (`--without`).",
         )
     choices = [
-        _choice(len(axes), {**dict(zip(ruling, picked, strict=True)), **dict(zip(effect, rest, strict=True))})
-        for picked, effect in parts.items()
+        _choice(len(axes), {**picked, **dict(zip(effect, rest, strict=True))})
+        for picked, effect in parts
         for rest in itertools.product(*(range(len(axes[i].values)) for i in effect))
     ]
     choices.sort(key=any)  # the start first; sorting keeps the order of the others
@@ -252,6 +243,67 @@ def space(base: TrialSpec, axes: Sequence[Axis], *, models: Mapping[str, ModelRe
         left_out=dict(sorted(left.items(), key=lambda one: -one[1])),
         models=models or {},
     )
+
+
+def fitting(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Axis], tuple[str, ...]]:
+    """Return the axes that a search can hold, and the names of those that it leaves at the start's value.
+
+    Taken away are those of `LEAST_LIKELY`, in that order, until what is left is no more than 200,000
+    configurations. A space that is small enough stays whole.
+    """
+    axes = [one for one in axes if len(one.values) > 1]
+    parts, _ = _parts(base, axes)
+    unvaried: list[str] = []
+    at = {one.name: i for i, one in enumerate(axes)}
+    for name in LEAST_LIKELY:
+        if _distinct(axes, parts) <= MOST_DISTINCT:
+            break
+        if (gone := at.get(name)) is None:
+            continue
+        unvaried.append(name)
+        parts = [(picked, [i for i in free if i != gone]) for picked, free in parts if not picked.get(gone)]
+    return [one for one in axes if one.name not in unvaried], tuple(unvaried)
+
+
+def unvaried_words(names: Sequence[str]) -> str:
+    """Return in one sentence which settings a search leaves alone because there is too much to vary."""
+    return (
+        f"More than {MOST_DISTINCT:,} configurations would differ here, so these settings are not varied: "
+        f"{', '.join(map(short, names))}. `--vary` names what is."
+    )
+
+
+Part = tuple[dict[int, int], list[int]]  # what the ruling axes choose, the free axes that are in effect then
+
+
+def _parts(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Part], dict[str, int]]:
+    """The space by what the rules read, and what is left out: reason -> combinations."""
+    ruling = _ruling(base, axes)
+    free = [i for i in range(len(axes)) if i not in ruling]
+    left: dict[str, int] = {}
+    parts: list[Part] = []
+    weight = math.prod(len(axes[i].values) for i in free)
+    for indexes in itertools.product(*(range(len(axes[i].values)) for i in ruling)):
+        picked = dict(zip(ruling, indexes, strict=True))
+        reasons = _reasons(base, axes, picked)
+        chosen = [axes[i].name for i, index in picked.items() if index]
+        if folded := [name for name in chosen if name in reasons]:
+            _count(left, folded[0], reasons, weight)
+            continue
+        in_effect, rest = [], weight
+        for i in free:
+            if axes[i].name in reasons:
+                size = len(axes[i].values)
+                _count(left, axes[i].name, reasons, rest - rest // size)
+                rest //= size
+            else:
+                in_effect.append(i)
+        parts.append((picked, in_effect))
+    return parts, left
+
+
+def _distinct(axes: Sequence[Axis], parts: Sequence[Part]) -> int:
+    return sum(math.prod(len(axes[i].values) for i in free) for _, free in parts)
 
 
 def _choice(size: int, picked: Mapping[int, int]) -> Choice:

@@ -24,6 +24,10 @@ COMPUTE = frozenset(  # the heavy operators
     {"Attention", "Conv", "ConvTranspose", "Einsum", "FusedConv", "FusedGemm", "FusedMatMul", "GRU", "Gemm"}
     | {"LSTM", "MatMul", "MultiHeadAttention", "RNN"}
 )
+# Whose times in a profile are those of starting a kernel: the GPU computes meanwhile, outside of the nodes.
+HOST_TIMED = frozenset(
+    {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

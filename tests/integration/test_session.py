@@ -339,6 +339,18 @@ def test_an_unknown_provider_option_is_a_wrong_setting_and_not_a_missing_provide
     assert 'provider option: "nope"' in error.message
 
 
+def test_a_graph_that_cannot_be_captured_is_a_wrong_setting_and_not_a_missing_provider() -> None:
+    text = (
+        "[ONNXRuntimeError] : 1 : FAIL : This session cannot use the graph capture feature as requested by "
+        "the user as all compute graph nodes have not been partitioned to the CUDAExecutionProvider"
+    )
+    assert ort_errors.blamed_provider(text, [CUDA]) is None
+    error = ort_errors.creation_error("Fail", text, model="m.onnx")
+    assert isinstance(error, SpecError)
+    assert "enable_cuda_graph" in error.message
+    assert CUDA in error.message
+
+
 def test_a_gpu_that_fails_is_blamed_on_its_provider() -> None:
     text = "CUDA failure 100: no CUDA-capable device is detected ; GPU=-1 ; hostname=h"
     assert ort_errors.blamed_provider(text, [TENSORRT, CUDA]) == CUDA

@@ -135,7 +135,7 @@ def test_near_the_ridge_nothing_is_said_to_bind() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(PRODUCT, provider="CUDAExecutionProvider"),
+        replace(PRODUCT, provider="DnnlExecutionProvider"),
         node(
             "MatMul", [tensor((64, 64), "float16"), tensor((64, 64), "float16")], tensor((64, 64), "float16")
         ),
@@ -214,3 +214,13 @@ def test_fewer_threads_than_the_default_are_named_where_the_peak_that_binds_is_h
     for no_evidence, known in ((said, same), (said, []), (below, peaks)):
         assert settings_first(no_evidence, one_thread, known) == no_evidence
     assert settings_first(said, {"session": {}}, peaks) == said
+
+
+def test_what_a_gpu_takes_is_told_of_no_node() -> None:
+    on_gpu = replace(PRODUCT, provider="CUDAExecutionProvider")
+    largest = profile(took(on_gpu, 0.03))
+    assert points(largest, PEAK) == []
+    assert "starting its kernel on the GPU" in advice(largest, PEAK).sentence
+    waiting = advice(profile(took(on_gpu, 0.03), remainder_s=0.1), PEAK)
+    assert tells(waiting.sentence, "outside the nodes", "77 %")
+    assert not waiting.remedy

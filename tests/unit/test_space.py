@@ -13,14 +13,17 @@ from core.spec import ModelRef, setting, without_effect
 from core.spec.knobs import Place
 from core.spec.space import (
     MODEL,
+    MOST_DISTINCT,
     Axis,
     Space,
     asked_axes,
     changes_words,
     check_left,
+    fitting,
     from_default,
     reference,
     space,
+    unvaried_words,
     without,
     worth_trying,
 )
@@ -268,3 +271,34 @@ def test_nothing_left_to_vary_is_refused() -> None:
     left, _ = without([MODE], ["execution_mode"])
     with pytest.raises(SpecError, match="Nothing is left to vary"):
         check_left(left)
+
+
+# --- more than a search can hold ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("threads", "gpus", "asked"),
+    [
+        (16, (), {"any_batch": True}),
+        (128, (), {"any_batch": True, "memory": True}),
+        (2, ("CUDAExecutionProvider",), {}),
+        (64, ("TensorrtExecutionProvider", "CUDAExecutionProvider"), {"any_batch": True, "memory": True}),
+    ],
+)
+def test_every_machine_can_be_searched(threads: int, gpus: tuple[str, ...], asked: dict[str, bool]) -> None:
+    chains = (("CPUExecutionProvider",), *((one, "CPUExecutionProvider") for one in gpus))
+    axes = worth_trying(BASE, Place(threads=threads, providers=chains, **asked))
+    left, unvaried = fitting(BASE, axes)
+    found = space(BASE, left)
+    assert 1 < len(found.choices) <= MOST_DISTINCT
+    names = {one.name for one in left}
+    assert names.isdisjoint(unvaried)
+    assert names | set(unvaried) == {one.name for one in axes}
+    assert {"intra_op_num_threads", "graph_optimization_level"} <= names
+    assert not gpus or "providers" in names
+
+
+def test_what_is_small_enough_stays_whole_and_what_is_left_out_is_named() -> None:
+    axes = worth_trying(BASE, Place(threads=2))
+    assert fitting(BASE, axes) == (axes, ())
+    assert "deterministic" in unvaried_words(["use_deterministic_compute"])

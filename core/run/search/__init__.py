@@ -23,7 +23,7 @@ from core.evidence.tried import tried_from_dict
 from core.process.runner import Run
 from core.run.job import Job
 from core.run.prediction import past
-from core.run.search.choices import models_of, place_of, space_of
+from core.run.search.choices import left_out_words, models_of, place_of, space_of
 from core.run.search.enough import (
     check_time,
     costs_from_past,
@@ -110,7 +110,7 @@ def prepare(
         space=found,
         hints=hints,
         priors=priors,
-        notes=[*notes, *models.left_out],
+        notes=[*notes, *left_out_words(models, found)],
         threads=_threads(machine),
         models=models,
     )
@@ -192,7 +192,7 @@ def go_on(
         question=asked,
         resolved=resolved,
         space=found,
-        notes=[*notes, *models.left_out],
+        notes=[*notes, *left_out_words(models, found)],
         threads=_threads(machine),
         models=models,
     )

@@ -6,7 +6,7 @@ Variants that exist take part; others are made first where the question asks for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from core import wire
 from core.process.runner import Progress
@@ -16,7 +16,18 @@ from core.run.variants import family, judged, make_chain, steps_of, variant_of
 from core.spec import ModelRef, TrialSpec
 from core.spec.knobs import Place
 from core.spec.question import Question
-from core.spec.space import MODEL, Axis, Space, asked_axes, check_left, space, without, worth_trying
+from core.spec.space import (
+    MODEL,
+    Axis,
+    Space,
+    asked_axes,
+    check_left,
+    fitting,
+    space,
+    unvaried_words,
+    without,
+    worth_trying,
+)
 from core.spec.steps import Step
 from core.store import ModelRecord, Store
 from core.wire.errors import Cancelled, SpecError, TunerError, nearest
@@ -76,6 +87,11 @@ def models_of(store: Store, record: ModelRecord, question: Question) -> Models:
         refs[one.name] = ModelRef(path=one.path, sha256=one.sha256)
         sizes[one.name] = float(one.info["size_bytes"])
     return Models(refs=refs, sizes=sizes, left_out=left)
+
+
+def left_out_words(models: Models, space: Space) -> list[str]:
+    """Return in words which variants take no part, and which settings are not varied."""
+    return [*models.left_out, *([unvaried_words(space.unvaried)] if space.unvaried else [])]
 
 
 def _why_not(one: ModelRecord, record: ModelRecord) -> str:
@@ -158,7 +174,10 @@ def space_of(base: TrialSpec, question: Question, place: Place, models: Models =
     axes = axes_of(base, question, place, models)
     axes, _ = without([one for one in axes if one.name not in question.fix], question.without)
     check_left(axes)
-    found = space(base, axes, models=models.refs)
+    unvaried: tuple[str, ...] = ()
+    if not question.vary:
+        axes, unvaried = fitting(base, axes)
+    found = replace(space(base, axes, models=models.refs), unvaried=unvaried)
     if len(found.choices) < 2:
         raise SpecError(
             "All combinations of what varies are one configuration: "

@@ -24,7 +24,7 @@ from core.run.job import Ending, Outcome, Service
 from core.run.search import answer as answers
 from core.run.search import telling
 from core.run.search.accuracies import right
-from core.run.search.choices import make_variants, models_of, place_of, space_of
+from core.run.search.choices import left_out_words, make_variants, models_of, place_of, space_of
 from core.run.search.enough import (
     LAUNCHES,
     confirmation_s,
@@ -357,12 +357,13 @@ def _with_variants(prepared: Prepared, service: Service) -> Prepared:
     models = models_of(service.store, resolved.record, question)
     place = place_of(service.environment(), resolved, question)
     found = space_of(resolved.spec, question, place, models)
-    kept = [one for one in prepared.notes if one not in prepared.models.left_out]
+    before = left_out_words(prepared.models, prepared.space)
+    kept = [one for one in prepared.notes if one not in before]
     return replace(
         prepared,
         space=found,
         models=models,
-        notes=[*kept, *notes, *models.left_out],
+        notes=[*kept, *notes, *left_out_words(models, found)],
         hints=[choice for choice in map(partial(_moved, prepared.space, found), prepared.hints) if choice],
         priors=[
             (choice, gain, error)

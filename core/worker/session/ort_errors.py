@@ -75,6 +75,8 @@ def provider_error(provider: str, reason: str) -> ProviderError:
 
 def blamed_provider(message: str, chain: list[str]) -> str | None:
     """Return the provider of `chain` that an exception of session creation is about, if it is about one."""
+    if _first(_SETTINGS, message):
+        return None  # a setting that this model does not take
     message = clean(message)  # the source position in front names C++ classes such as ProviderOptions
     if re.search(r"(?:provider|EP) option", message, re.IGNORECASE):
         return None  # an option that is wrong, not a provider that is missing
@@ -205,6 +207,15 @@ _SETTINGS: tuple[Rule, ...] = (
         _spec(
             "`execution_order` is MEMORY_EFFICIENT, which training builds of ONNX Runtime alone have.",
             "Choose DEFAULT or PRIORITY_BASED.",
+        ),
+    ),
+    (
+        re.compile(r"cannot use the graph capture feature .* nodes have not been partitioned to the (\w+)"),
+        _spec(
+            r"`enable_cuda_graph` captures a run only if every node runs on \1, and some nodes of this model "
+            "run on the CPU.",
+            "Turn it off, or lower `graph_optimization_level` to ORT_ENABLE_BASIC: some fusions leave nodes "
+            "on the CPU, which `profile` names.",
         ),
     ),
     (

@@ -8,7 +8,7 @@ import streamlit as st
 
 from core.run.search import Prepared, prediction, too_short
 from core.run.trial import Resolved
-from core.spec.space import Space
+from core.spec.space import Space, unvaried_words
 from core.store import ModelRecord, StudyRecord
 from dashboard import format, state
 from dashboard.views.search.form import Asked
@@ -52,6 +52,7 @@ def lines(asked: Asked, space: Space, bought: str) -> list[str]:
     return [
         f"{count} with their number of values: {', '.join(named)}.",
         f"In {format.duration(asked.question.budget_s)}: {bought}.",
+        *([unvaried_words(space.unvaried)] if space.unvaried else []),
     ]
 
 
