@@ -99,7 +99,8 @@ BEYOND = """
 # What counts as a picture, and as a control, on a screen.
 PICTURES = (
     '.js-plotly-plot, [data-testid="stDataFrame"], [data-testid="stTable"], [data-testid="stEChartsChart"], '
-    '[data-ortune="picture"]'
+    # a table in all but its tag; the code that Export is about
+    '[data-ortune="picture"], .st-key-variants-tree, [data-testid="stCode"]'
 )
 FIELDS = "button, input:not([type=hidden]), textarea, select, a[href], [role=slider]"
 

@@ -212,7 +212,8 @@ def _file(known: Leaving, action: DeltaGenerator, accepted: str = "") -> DeltaGe
         except TunerError as error:
             state.report(error)
             return left
-    right.code(text, language=chosen.language, height=CODE_PX)
+    with right, st.container(key="export.code"):
+        st.code(text, language=chosen.language, height=CODE_PX)
     return left
 
 

@@ -299,8 +299,9 @@ def _event(jobs: Sequence[str]) -> Event:
 
 
 def _cancel(jobs: Sequence[str]) -> None:
+    scheduler = state.scheduler()  # once: the page may be run anew wherever it asks its session something
     for one in reversed(jobs):  # the running one last, so that no other begins meanwhile
-        state.scheduler().cancel(one)
+        scheduler.cancel(one)
 
 
 def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:

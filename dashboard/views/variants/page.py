@@ -16,6 +16,7 @@ from dashboard.views.variants import errors as variant_errors
 from dashboard.views.variants import job as variant_job
 from dashboard.views.variants import maker as variant_maker
 from dashboard.views.variants import race as variant_race
+from dashboard.views.variants import text as variant_text
 from dashboard.views.variants import tree as variant_tree
 from dashboard.widgets import controls, folded, frame
 
@@ -116,7 +117,11 @@ def _family(
     except TunerError as error:
         state.report(error)
         verdicts = {}
+    if shown is not None:
+        st.markdown(f"#### {format.plain(variant_text.headline(shown, verdicts.get(shown.content_sha256)))}")
     variant_tree.draw(variants.tree(records), verdicts)
+    if root is not None:
+        variant_race.forest(root, made, verdicts)
     if root is None:
         st.warning(
             "The original of this family is gone: nothing can be raced or checked against it any more.",

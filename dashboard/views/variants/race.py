@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import streamlit as st
 
+from core.evidence.verdict import is_rejected
 from core.run import variants
 from core.spec import ModelRef, ProtocolSpec, SessionSpec, TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
 from dashboard import contestants, state
+from dashboard.charts import compare_charts
 from dashboard.views.variants import maker as variant_maker
-from dashboard.widgets import controls
+from dashboard.widgets import controls, plots
 from dashboard.widgets.protocol import effort, wait_for_quiet, wait_quiet_s
 
 RACERS, PRECISION = "variants.racers", "variants.precision"
 OFFERED = "variants.racers.offered"  # whom there was to choose from
+FOREST_PX = 330  # it and the table above it take a third of a screen
 MOST = contestants.MOST - 1  # beside the original
 
 
@@ -52,6 +56,33 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
             **state.unless_closed(),
         ):
             _start(root, [one for one in made if one.content_sha256 in st.session_state[RACERS]], precision)
+
+
+def forest(root: ModelRecord, made: Sequence[ModelRecord], verdicts: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw how fast the variants are against the original; nothing where none was compared.
+
+    Args:
+        root: the original.
+        made: its variants.
+        verdicts: as of `variants.verdicts`.
+    """
+    found = {one.name: verdicts[one.content_sha256] for one in made if one.content_sha256 in verdicts}
+    if not found:
+        return
+    newest = next(iter(found.values()))
+    info = compare_charts.forest_info(
+        [{**one, "candidate": name, "label": name} for name, one in found.items()],
+        {**{name: name for name in found}, root.content_sha256: root.name},
+        baseline=root.content_sha256,
+        margin=compare_charts.margin_of(state.store().comparison(newest["comparison"])),
+        muted=[name for name, one in found.items() if is_rejected(one)],
+    )
+    plots.draw(
+        compare_charts.forest(info, least=FOREST_PX),
+        "Speed against the original",
+        key="variants.speed",
+        alt=f"Ratio of each variant against {root.name} with its 95 % interval.",
+    )
 
 
 def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> None:

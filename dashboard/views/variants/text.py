@@ -11,10 +11,13 @@ from typing import Any
 
 from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected, look, measured, parts
+from core.run import variants
 from core.show import verdict as verdicts
+from core.show.sheets import variants as sheets
 from core.show.sheets.variants import option_text
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import Step
+from core.store import ModelRecord
 from dashboard import format
 
 PRECISIONS: Mapping[str, tuple[str, str]] = {
@@ -66,6 +69,21 @@ def verdict_of(found: Mapping[str, Any] | None) -> Verdict:
         icon=format.icon(icon),
         color=color,
     )
+
+
+def headline(record: ModelRecord, found: Mapping[str, Any] | None) -> str:
+    """Return what a variant brings and costs, in one sentence without markup.
+
+    Args:
+        record: the variant.
+        found: its verdict, one of `variants.verdicts`; None: it has not raced.
+    """
+    facts = variants.variant_of(record)
+    assert facts is not None, record.name
+    said = verdict_of(found)
+    speed = f"{said.words}, {said.interval}" if said.interval else said.words
+    error = sheets.error_text(facts["error"])
+    return f"{record.name}: {speed}; {sheets.size_text(facts)}; outputs off by {error}."
 
 
 # --- a remedy -----------------------------------------------------------------------------------------------
