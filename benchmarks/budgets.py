@@ -9,7 +9,7 @@ p50 is refused, which is told.
 
 How: results are appended to a record (benchmarks/records/budgets.jsonl), a line a race; run it again and it
 goes on where it stopped, models and efforts in turn. What predictions learn from is forgotten with each
-start. `--report` prints the table for docs/benchmarks.md and measures nothing.
+start. `--report` prints the table and measures nothing.
 
 Target: no race uses more than its budget, one tenth and a second; of the predictions at least 80 % are within
 ±20 %. Exit code 1: missed; 3: not missed, but the record is not full.
@@ -67,7 +67,7 @@ class Command:
 
     def once(self, path: Path, precision: str, budget_s: float) -> dict[str, Any]:
         """One race, and what it took; times in seconds."""
-        command = [sys.executable, "-m", "core", "bench", str(path), *self.setting]
+        command = [sys.executable, "-m", "core", "tune", str(path), *self.setting]
         command += ["--effort", precision, "--budget", f"{budget_s:g}", "--json"]
         shown, predicted_s, said = time.monotonic(), None, ""
         with tempfile.TemporaryFile("w+", dir=self.home) as answer:

@@ -10,8 +10,8 @@ under several names are recorded once, and races of them played many times over 
 played on recorded grids. `--launches FOLDER` keeps the recordings, and plays those that are there already.
 
 How: the shares are kept in a record (benchmarks/records/coverage.jsonl), a line for each scene and kind; who
-measures a scene again replaces its lines. `--report` prints what the record says, and with `--write` keeps it
-as docs/coverage.md. `--shrink 3` divides every interval: that the check can fail.
+measures a scene again replaces its lines. `--report` prints what the record says; `benchmarks/tables.py` puts
+it into docs/benchmarks.md. `--shrink 3` divides every interval: that the check can fail.
 
 Target: at least 93 % of each kind. Exit code 1: missed.
 """
@@ -40,37 +40,17 @@ from core import __version__  # noqa: E402
 Rows = list[dict[str, Any]]
 REAL = "real"
 MINUTES = 12.0  # that recordings take, where nobody says
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "coverage.md"
 _TAIL = (
-    "Beside slow modes few launches know nothing of a kind of launch that none of them was (of five, all are "
-    "usual in 55 of 100 measurements). Why it falls short on the real machine is not known yet."
+    "With slow modes, a few launches often contain no slow one: of five, all are usual in 55 of 100 "
+    "measurements. The cause on the real machine is unknown."
 )
+UNKNOWN = "The cause is unknown."
 REASONS: Mapping[str, str] = {
     "p90": _TAIL,
     "p95": _TAIL,
     "p99": _TAIL,
     "memory": "Not simulated: the interval is a measured constant.",
 }
-ABOUT = """\
-# How often a printed interval holds the truth
-
-Of each kind the share of intervals that hold the truth, with its 95 % interval (Clopper and Pearson) and the
-number of intervals; the goal is 93 %. Where several were shown of one number, one after the other, they count
-as one, which holds where all of them do. What falls short of the goal is printed in bold. Made by
-`python benchmarks/coverage.py`, and with `--real` on this machine.
-
-What is true: mean latency, rows/s and CPU time are those of a usual launch, as ratios are; percentiles are of
-all runs, those of slow launches included. With "slow modes" one launch in nine is 2.3 times slower
-for life.
-
-On the real machine everybody in a race is the same configuration (`digits_cnn` and `tiny_transformer`, and
-`slow_one`, a conv net of about a second a run), so that a ratio is 1 and a difference 0; times are held
-against all launches of the recording, memory against the median process, gains of a search against a grid
-that was recorded (the quiet ones are those kept with the scripts, of an earlier day). For *Measure longer*
-the recordings are too short. Races begin anywhere in a recording and use its generations in turn, so a launch
-stands in many of them: "apart" says how many intervals share none, and the interval of the share is that of
-so few.
-"""
 
 
 def keep(path: Path, head: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -95,7 +75,7 @@ def report(rows: Sequence[Mapping[str, Any]]) -> str:
     groups = {
         text: own
         for prefix, text in names.items()
-        if (own := [row for row in rows if _group(row["scene"]) == prefix]) or not prefix
+        if (own := [row for row in rows if group_of(row["scene"]) == prefix]) or not prefix
     }
     lines = [f"| interval | {' | '.join(groups)} |", "|---|" + "---|" * len(groups)]
     missed = []
@@ -106,10 +86,10 @@ def report(rows: Sequence[Mapping[str, Any]]) -> str:
             missed.append(f"- {what}: {REASONS.get(kind, 'Why is not known yet.')}")
     days = sorted({time.strftime("%Y-%m-%d", time.gmtime(row["at"])) for row in rows})
     span = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "nothing measured"
-    return "\n".join([ABOUT, f"Measured: {span}.", "", *lines, "", *missed, ""])
+    return "\n".join([f"Measured: {span}.", "", *lines, "", *missed, ""])
 
 
-def _group(scene: str) -> str:
+def group_of(scene: str) -> str:
     """The column of a scene."""
     found = [SLOW, *(f"{REAL}, {state}" for state in launches.STATES)]
     return next((prefix for prefix in found if scene.startswith(prefix)), "")
@@ -178,7 +158,6 @@ def main() -> int:
     parser.add_argument("--states", nargs="+", choices=launches.STATES, default=list(launches.STATES))
     parser.add_argument("--launches", type=Path, metavar="FOLDER", help="keep what is recorded, and play it")
     parser.add_argument("--shrink", type=float, default=1.0, metavar="F", help="divide every interval")
-    parser.add_argument("--write", action="store_true", help=f"keep the report as {PAGE.name}")
     given = parser.parse_args()
     began, fresh = time.monotonic(), list[dict[str, Any]]()
     for scene, rows in () if given.report else real(given) if given.real else invented(given):
@@ -191,8 +170,6 @@ def main() -> int:
         return 0
     found = [row for _, rows in merged(given.record) for row in rows]
     print(report(found))
-    if given.write:
-        PAGE.write_text(report(found))
     return 0 if reached(found) else 1
 
 

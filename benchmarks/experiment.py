@@ -297,7 +297,7 @@ def head(machine: Machine) -> None:
 
 
 def row(what: str, against: str, measured: str, target: str) -> None:
-    """Print one row of the table in docs/benchmarks.md."""
+    """Print one row of a table."""
     print(f"| {what} | {against} | {measured} | {target} |", flush=True)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.evidence.statistics import beta_quantile, t_quantile
+from core.evidence.statistics import beta_cdf, beta_quantile, t_quantile
 
 TAIL = 0.025  # either side of a 95 % interval
 _NORMAL = statistics.NormalDist()
@@ -73,13 +73,9 @@ def z_score(row: Mapping[str, Any], truth: float) -> float | None:
 
 
 def t_cdf(t: float, df: float) -> float:
-    """The distribution function of Student's t, found from its quantiles."""
-    low, high = 0.5, 1 - 1e-13
-    for _ in range(45):
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_quantile(middle, df) < abs(t) else (low, middle)
-    share = (low + high) / 2
-    return share if t >= 0 else 1 - share
+    """The distribution function of Student's t, from the incomplete beta function (A&S 26.7.1)."""
+    tail = beta_cdf(df / (df + t * t), df / 2, 0.5) / 2
+    return 1 - tail if t >= 0 else tail
 
 
 def chi_square_quantile(p: float, df: float) -> float:

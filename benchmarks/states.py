@@ -98,7 +98,7 @@ class States:
         note = self._home / "trial"
         if not note.is_file():
             self._home.mkdir(parents=True, exist_ok=True)
-            command = [sys.executable, "-m", "core", "bench", str(models.DIGITS), "--json"]
+            command = [sys.executable, "-m", "core", "tune", str(models.DIGITS), "--json"]
             command += ["--runs", "200", "--intra-op-num-threads", "1"]
             done = subprocess.run(
                 command, cwd=ROOT, env=own(self._home), capture_output=True, text=True, timeout=300

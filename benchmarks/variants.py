@@ -3,8 +3,8 @@
 Of each model a simplified and a fused graph, FP16, INT8 dynamic and INT8 static are made as the Variants page
 makes them; all race against the original, on ONNX Runtime's default, batch 1, in one comparison. The
 torchvision models have random weights, because nothing is downloaded: speed, size and memory do not depend on
-them, the error of the outputs does. INT8 static is calibrated on random rows. Prints a table for
-`docs/benchmarks.md`, and below it whose ratios are those of a busy machine. No target; exit code 0.
+them, the error of the outputs does. INT8 static is calibrated on random rows. Prints a table,
+and below it whose ratios are those of a busy machine. No target; exit code 0.
 """
 
 from __future__ import annotations

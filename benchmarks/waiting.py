@@ -38,7 +38,7 @@ ONE_THREAD = ("--intra-op-num-threads", "1")
 
 def earlier_trial(model: str, home: Path, *more: str, settings: Sequence[str] = ONE_THREAD) -> str:
     """Id of a race on the command line: whoever opens it in the browser has its settings."""
-    command = [sys.executable, "-m", "core", "bench", model, *settings, *more]
+    command = [sys.executable, "-m", "core", "tune", model, *settings, *more]
     done = subprocess.run(
         [*command, "--json", "--quiet"],
         env={**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")},

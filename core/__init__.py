@@ -9,4 +9,4 @@ import os
 
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # "0" would not disable it, so a value set outside is replaced
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"

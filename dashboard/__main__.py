@@ -19,6 +19,7 @@ if __name__ == "__main__":
 
 import typer
 
+from core.wire import variables
 from dashboard.server.gate import (
     MIN_TOKEN,
     TOKEN_VARIABLE,
@@ -56,7 +57,7 @@ def main(
     An --address beyond this machine needs a login: a token that all share, in the variable ORTUNE_TOKEN, or
     an OpenID provider in `.streamlit/secrets.toml`; or --insecure, which lets everybody in who reaches it.
     """
-    for variable, folder in (("ORTUNE_HOME", home), ("ORTUNE_MODELS", models)):
+    for variable, folder in ((variables.HOME, home), (variables.MODELS, models)):
         if folder is not None:
             os.environ[variable] = str(folder.expanduser().resolve())
     if models is not None and not models.expanduser().is_dir():
@@ -133,7 +134,7 @@ def _open_demo(home: Path | None) -> None:
         _refuse(f"{error.message} {error.hint}")
         return
     atexit.register(demo.remove, opened)
-    os.environ["ORTUNE_HOME"] = str(opened)
+    os.environ[variables.HOME] = str(opened)
 
 
 def _open_to_all(address: str, token: str) -> str:

@@ -170,7 +170,7 @@ def for_race(spec: TrialSpec, *, precision: str, budget_s: int | None, margin: f
         SpecError: a precision, a budget or a margin out of range.
     """
     data = spec.to_dict()
-    protocol = {**data.get("protocol", {}), "precision": precision, "margin": margin}
+    protocol = {**data.get("protocol", {}), "effort": precision, "margin": margin}
     protocol = _without(protocol, "runs", "budget_s") | ({} if budget_s is None else {"budget_s": budget_s})
     return spec_from_dict({**data, "protocol": protocol})
 

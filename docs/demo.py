@@ -44,7 +44,7 @@ COMMANDS: Sequence[Sequence[str]] = (
     ["machine", "--peaks"],
     ["compare", DIGITS, *PRESETS, "--candidate", "preset:edge"],
     ["sweep", DIGITS, "--batch-size", "1,2,4,8,16,32"],
-    ["check", "sample_models/digits_scorecard.yaml"],
+    ["scorecard", "sample_models/digits_scorecard.yaml"],
     ["profile", DIGITS],
     ["bench", DIGITS, "--intra-op-num-threads", "1"],
     ["search", DIGITS, "--budget", "60s", "--batch-size", "8"],

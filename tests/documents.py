@@ -27,7 +27,7 @@ def document_name(args: Sequence[str], document: Any) -> str:
         return "failure"
     if name == "show":
         return "show COMPARISON" if "contestants" in document else "show TRIAL"
-    if name in ("variants", "studies"):
+    if name in ("variants", "searches"):
         return f"{name} {args[1]}"
     flags = [
         one for one in ("--prune", "--self-test", "--peaks", "--import", "--dry-run", "--list") if one in args

@@ -24,7 +24,7 @@ import typer
 from core import __version__
 from core.cli import grid
 from core.cli.helping import Group, Grouped
-from core.cli.output import complain, exit_code, print_json
+from core.cli.output import complain, exit_code, note, print_json
 from core.cli.signals import Interrupted, loading, signals
 from core.wire.errors import Cancelled, SpecError, TunerError, WorkerError, record_from_error
 
@@ -40,10 +40,8 @@ class Command:
 
 
 COMMANDS = {
-    "bench": Command(
-        "measure",
-        "bench",
-        "Measure one configuration of a model, in a race against ONNX Runtime's default.",
+    "tune": Command(
+        "measure", "tune", "Measure one configuration of a model against ONNX Runtime's default."
     ),
     "compare": Command(
         "compare", "compare", "Race configurations of a model against a baseline, in the same rounds."
@@ -53,16 +51,16 @@ COMMANDS = {
         "search",
         "Find the best configuration within limits and a time, and confirm it in fresh processes.",
     ),
-    "studies": Command(
+    "searches": Command(
         "search", "studies", "List, show, export and delete searches; `search --resume` goes on with one."
     ),
     "profile": Command("measure", "profile", "Show where a run spends its time."),
     "sweep": Command("measure", "sweep", "Measure one or two settings over several values, all in one race."),
-    "why": Command("why", "why", "Show where the difference of two results comes from."),
+    "explain": Command("why", "explain", "Show where the difference of two results comes from."),
     "graph": Command("graph", "graph", "Show a model as a graph of nodes, or what ONNX Runtime makes of it."),
     "accuracy": Command("accuracy", "accuracy", "Measure how often models are right on labelled data."),
-    "check": Command(
-        "check", "check", "Measure what the targets of a configuration need, and say which are met."
+    "scorecard": Command(
+        "check", "scorecard", "Measure what the targets of a configuration need, and say which are met."
     ),
     "transform": Command(
         "transform", "transform", "Make a variant of a model: steps in the order of their flags.", "InOrder"
@@ -73,11 +71,13 @@ COMMANDS = {
         "Show what quantizing each operator costs in accuracy and saves in time.",
     ),
     "inspect": Command("library", "inspect_model", "Show inputs, outputs, dimensions and operators."),
-    "export": Command(
-        "library", "export", "Export a PyTorch or TensorFlow model to ONNX and compare the two."
+    "convert": Command(
+        "library", "convert", "Convert a PyTorch or TensorFlow model to ONNX and compare the two."
     ),
-    "emit": Command(
-        "library", "emit", "Write a trial as YAML, as code, or for others; with its model as a bundle."
+    "export": Command(
+        "library",
+        "export",
+        "Write a result as YAML, as code, for other tools, or as a bundle with its model.",
     ),
     "verify": Command(
         "verify",
@@ -90,8 +90,8 @@ COMMANDS = {
     "history": Command(
         "library", "history", "List trials, newest first, or drop the raw samples of old ones."
     ),
-    "mark": Command(
-        "marking", "mark", "Star, label, note or archive trials; without an option, show their marks."
+    "tag": Command(
+        "marking", "tag", "Star, label, note or archive trials; without an option, show their marks."
     ),
     "delete": Command(
         "marking", "delete", "Delete trials with their raw samples, files and marks; one that runs is not."
@@ -118,6 +118,17 @@ COMMANDS = {
 }
 
 
+# Names of before 1.0 -> what they are called now. Not `export`: that name means another command now.
+RENAMED = {
+    "bench": "tune",
+    "check": "scorecard",
+    "emit": "export",
+    "mark": "tag",
+    "studies": "searches",
+    "why": "explain",
+}
+
+
 class Commands(Group):
     """The commands of the table, each built when it is asked for."""
 
@@ -126,6 +137,9 @@ class Commands(Group):
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment] # names; `get_command` builds
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: D102
+        if cmd_name in RENAMED:
+            note(f"`{cmd_name}` is called `{RENAMED[cmd_name]}` now; the old name still works.")
+            cmd_name = RENAMED[cmd_name]
         command = COMMANDS.get(cmd_name)
         if command is None:
             return None

@@ -1,4 +1,4 @@
-"""How `emit` writes a bundle: a sample is recorded where there is none yet, then all goes into one zip."""
+"""How `export` writes a bundle: a sample is recorded where there is none yet, then all goes into one zip."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from core.evidence.targets import State
 from core.process.runner import run_job
 from core.run.scorecard import Row, Subject, needed, rows, start
 from core.run.trial import resolve_trial
-from core.show.sheets.scorecards import scorecard
+from core.show.sheets import scorecards
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.datasets import dataset_plan
 from core.store import Store
@@ -30,7 +30,7 @@ EXITS: Mapping[State, int] = {"MET": 0, "MISSED": EXIT_FAILED, "UNKNOWN": EXIT_U
 
 
 @with_settings
-def check(
+def scorecard(
     config: Annotated[
         str,
         typer.Argument(
@@ -71,7 +71,7 @@ def check(
     if json_:
         print_json(document(row, errors) | told)
     else:
-        print_sheet(scorecard(row))
+        print_sheet(scorecards.scorecard(row))
     for error in errors:
         complain(error["message"], error["hint"])
     raise typer.Exit(EXITS[row.state])

@@ -229,7 +229,7 @@ def _continuation(store: Store, ref: str, given: Given, patience_s: float, progr
     before = store.comparison(ref)
     continuation.check(before, [store.trial(one.trial) for one in before.contestants])
     protocol = spec_from_dict(spec_data(store.trial(before.contestants[0].trial).spec, None, given)).protocol
-    precision = protocol.precision if EFFORT in given else before.protocol["precision"]
+    precision = protocol.effort if EFFORT in given else before.protocol["precision"]
     budget_s = protocol.budget_s if "budget_s" in given else None
     made = counted(len(before.facts.get("generations") or []), "generation")
     progress.line(f"going on with comparison {before.id}, which has {made}: {precision}")

@@ -57,6 +57,7 @@ from core.wire.catalog import (
     KERAS_SUFFIXES,
     RANDOM_WEIGHTS_NOTE,
     SAMPLE_EXPORTS,
+    TORCHVISION_CLASSIFIERS,
 )
 from core.wire.errors import SpecError, StoreError
 from core.wire.files import written_whole
@@ -144,7 +145,7 @@ def _suggestion(record: ModelRecord, store: Store) -> tuple[str, dict[str, Size]
     return f"{batch} {options({dim: one.size for dim, one in sizes.items()})}".strip(), sizes
 
 
-def export(
+def convert(
     source: Annotated[
         str,
         typer.Argument(
@@ -177,7 +178,7 @@ def export(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Export a PyTorch or TensorFlow model to ONNX and compare the two."""
+    """Convert a PyTorch or TensorFlow model to ONNX and compare the two."""
     if output is not None:
         check_place(output)
     kind = _kind_of(source)
@@ -193,7 +194,7 @@ def export(
         "image_size": None if image_size is None else whole_number("--image-size", image_size),
         "external_data": external_data,
     }
-    _export(plan, json_=json_, quiet=quiet)
+    _convert(plan, json_=json_, quiet=quiet)
 
 
 def _kind_of(source: str) -> Literal["torchvision", "pt2", "tensorflow"]:
@@ -214,7 +215,7 @@ def _default_output(source: str) -> Path:
     return Path(f"{Path(source).stem}.onnx")
 
 
-def _export(plan: wire.ExportPlan, *, json_: bool, quiet: bool) -> None:
+def _convert(plan: wire.ExportPlan, *, json_: bool, quiet: bool) -> None:
     job = exporting.export(plan)
     store = Store()
     with scheduler(store) as service:
@@ -248,7 +249,7 @@ def job_result(status: Status, *, json_: bool) -> dict[str, Any]:
 # --- what was measured --------------------------------------------------------------------------------------
 
 
-def emit(
+def export(
     trial: Annotated[
         str,
         typer.Argument(
@@ -282,7 +283,7 @@ def emit(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Write a trial as YAML, as code, or for others; with its model as a bundle.
+    """Write a result as YAML, as code, for other tools, or as a bundle with its model.
 
     Each file says which settings it does not carry. A format that takes the model along needs --output;
     without it the part that holds the settings is shown.
@@ -297,7 +298,7 @@ def emit(
             print_parts([emitters_table()])
         return
     chosen = None if format_ == "bundle" else emitter_named(format_)
-    _check_emit(trial, format_, all_=all_)
+    _check_export(trial, format_, all_=all_)
     store = Store()
     one = store.trial(trial)
     if chosen is None:
@@ -321,9 +322,14 @@ def emit(
         typer.echo(text, nl=False)
 
 
-def _check_emit(trial: str, format_: str, *, all_: bool) -> None:
+def _check_export(trial: str, format_: str, *, all_: bool) -> None:
+    if trial in TORCHVISION_CLASSIFIERS or _kind_of(trial) != "torchvision":
+        raise SpecError(
+            f"`export` writes a result as a file, but `{trial[:80]}` is a model to convert.",
+            hint=f"Convert it with `ortune convert {trial[:80]}`.",
+        )
     if not trial:
-        raise SpecError("`emit` needs a trial.", hint="Give an id from `history`, or --list.")
+        raise SpecError("`export` needs a trial.", hint="Give an id from `history`, or --list.")
     if all_ and format_ != "yaml":
         raise SpecError("`--all` belongs to YAML.", hint="Leave it out, or use `--format yaml`.")
 
@@ -366,9 +372,9 @@ def history(
         str | None,
         typer.Option(help="Only trials whose error holds this text.", metavar="TEXT", show_default=False),
     ] = None,
-    starred: Annotated[bool, typer.Option("--starred", help="Only trials with a star; see `mark`.")] = False,
+    starred: Annotated[bool, typer.Option("--starred", help="Only trials with a star; see `tag`.")] = False,
     archived: Annotated[
-        bool, typer.Option("--archived", help="Trials that were archived, too; see `mark`.")
+        bool, typer.Option("--archived", help="Trials that were archived, too; see `tag`.")
     ] = False,
     label: Annotated[
         list[str] | None,
@@ -532,9 +538,7 @@ def _why(trial: Trial) -> list[Line]:
 
 def _print_history(trials: Sequence[Trial], marks: Mapping[str, Marks], rescued: Sequence[Path]) -> None:
     listed = (
-        races.history(trials, marks)
-        if trials
-        else Line("No trials yet. Measure one: python -m core bench digits_cnn")
+        races.history(trials, marks) if trials else Line("No trials yet. Measure one: ortune tune digits_cnn")
     )
     print_parts([listed, *races.rescued(rescued)])
 

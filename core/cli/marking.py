@@ -1,4 +1,4 @@
-"""The commands `mark` and `delete`: what people say of results they keep, and the end of the others."""
+"""The commands `tag` and `delete`: what people say of results they keep, and the end of the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Trials = Annotated[
 ]
 
 
-def mark(
+def tag(
     trials: Trials,
     *,
     star: Annotated[

@@ -121,7 +121,7 @@ Preset = Annotated[
 
 
 @with_settings
-def bench(
+def tune(
     model: Model = None,
     *,
     config: Config = None,
@@ -132,7 +132,7 @@ def bench(
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Measure one configuration of a model, in a race against ONNX Runtime's default.
+    """Measure one configuration of a model against ONNX Runtime's default.
 
     Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the verdict is UNDECIDED, or the budget cannot
     give a p50 · 130 Ctrl-C.

@@ -19,9 +19,10 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.helping import ADVANCED
+from core.cli.output import note
 from core.run.named_files import check_named_files, open_folders, placed
 from core.run.variants import variant_of
-from core.spec import JUDGED_BY, WorkloadSpec, spec_from_dict, spec_from_yaml
+from core.spec import JUDGED_BY, OLD_EFFORT, WorkloadSpec, spec_from_dict, spec_from_yaml
 from core.spec.checks import feed_range
 from core.spec.knobs import ENTRIES, KNOBS, Knob, knob
 from core.spec.knobs.provider_options import KNOWN_PROVIDERS
@@ -76,7 +77,7 @@ _FEED_HELP = (
 _GROUPS = ("Workload", "Threads", "Graph", "Providers", "Memory", "Model", "Protocol")  # as help has them
 MOST_BESIDE = 40  # characters of choices beside the name of an option
 _OPERATORS = "custom_op_libraries"
-EFFORT = "protocol.precision"  # how exact; its key in a file is older than its option
+EFFORT = "protocol.effort"  # how exact
 _REPEATED = (
     *("providers", "disabled_optimizers", *ENTRIES.values(), "free_dimension_overrides"),
     *("custom_op_libraries", "provider_libraries"),
@@ -330,7 +331,12 @@ def _file_config(path: Path, *, expert: bool) -> dict[str, Any]:
 
     Options of the command line may name any: those are typed by whom they serve.
     """
-    spec = placed(spec_from_yaml(_read(path), expert=expert or expert_allowed()))
+    text = _read(path)
+    spec = placed(spec_from_yaml(text, expert=expert or expert_allowed()))
+    if re.search(rf"^\s+{OLD_EFFORT}: (quick|standard|publish)\b", text, re.MULTILINE):
+        note(
+            f"`protocol.{OLD_EFFORT}` in `{path.name}` is called `protocol.effort` now; the old key still works."
+        )
     check_named_files(spec.session, [Path.cwd().resolve(), path.resolve().parent, *open_folders()])
     return spec.to_dict()
 

@@ -72,6 +72,11 @@ def complain(message: str, hint: str) -> None:
         typer.echo(f"Hint: {visible(' '.join(hint.split()))}", err=True)
 
 
+def note(text: str) -> None:
+    """Write a remark to stderr, in one line."""
+    typer.echo(f"Note: {visible(' '.join(text.split()))}", err=True)
+
+
 def print_json(document: Mapping[str, Any]) -> None:
     """Write the one document of a command with `--json`."""
     typer.echo(json.dumps(plain(document), separators=(",", ":")))

@@ -1,6 +1,6 @@
 """What the commands that race share: whom `CONFIG` means, how long it will take, and how sure it then is.
 
-`bench`, `compare` and `sweep` all submit a comparison; what differs is who races and what is printed.
+`tune`, `compare` and `sweep` all submit a comparison; what differs is who races and what is printed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from core.run.sizes import completed
 from core.run.trial import check_race_before, resolve_trial
 from core.run.variants import variant_of
 from core.show.words import counted, sizes_words
-from core.spec import TrialSpec, spec_from_dict
+from core.spec import OLD_EFFORT, TrialSpec, spec_from_dict
 from core.spec.effort import EFFORTS
 from core.spec.knobs import knob
 from core.store import Store
@@ -28,7 +28,7 @@ from core.store.library import MODEL_SUFFIXES, resolve_model
 from core.wire import engines
 from core.wire.errors import ErrorRecord, SpecError, TunerError
 
-_HOW_WELL = ("precision", "budget_s", "margin", "runs")  # of the protocol: one answer for all who race
+_HOW_WELL = ("effort", "budget_s", "margin", "runs")  # of the protocol: one answer for all who race
 
 
 def named(
@@ -122,7 +122,7 @@ def beside(config: Mapping[str, Any], carrier: Mapping[str, Any]) -> dict[str, A
 
 
 def _without_precision(config: Mapping[str, Any]) -> dict[str, Any]:
-    protocol = {k: v for k, v in config.get("protocol", {}).items() if k not in _HOW_WELL}
+    protocol = {k: v for k, v in config.get("protocol", {}).items() if k not in (*_HOW_WELL, OLD_EFFORT)}
     return {**config, "protocol": protocol}
 
 
@@ -221,7 +221,7 @@ def _how_long(store: Store, specs: Sequence[TrialSpec], family: int | None) -> s
     if protocol.runs is not None:
         asked = f"{protocol.runs} runs of each"
     else:
-        precision = EFFORTS[protocol.precision]
+        precision = EFFORTS[protocol.effort]
         budget_s = precision.budget_s if protocol.budget_s is None else protocol.budget_s
         asked = f"{precision.name}, ±{100 * precision.target:g} % or {budget_s} s of measuring"
     found = _prediction(store, specs, family)

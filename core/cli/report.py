@@ -35,7 +35,7 @@ def report(
         list[str],
         typer.Argument(
             help="Id of a trial, a comparison or a search, or the name of a sweep or a scorecard; or two "
-            "trials that `why` has explained, the baseline first.",
+            "trials that `explain` has explained, the baseline first.",
             metavar="TRIAL|COMPARISON|STUDY|BASELINE CANDIDATE",
             show_default=False,
         ),

@@ -183,7 +183,7 @@ def search(  # noqa: PLR0915 - one option after the other
     """Find the best configuration within limits and a time, and confirm it in fresh processes.
 
     Every number is a ratio to ONNX Runtime's default in the same rounds; what is reported comes from a last
-    race in fresh processes alone. The options of `bench` say what stays fixed.
+    race in fresh processes alone. The options of `tune` say what stays fixed.
 
     Exit codes: 0 found, or nothing beats the default · 1 no configuration keeps the limits, or a worker
     failed · 2 bad input · 3 undecided, rejected, or too little time · 130 Ctrl-C.
@@ -412,7 +412,7 @@ def list_studies(
     elif found:
         print_parts([table])
     else:
-        print_lines(["There is no search yet. Start one: `python -m core search MODEL`."])
+        print_lines(["There is no search yet. Start one: `ortune search MODEL`."])
 
 
 @studies.command("show")

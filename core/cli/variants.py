@@ -48,7 +48,7 @@ def list_variants(
     if families:
         print_parts([listed(families)])
     else:
-        print_lines(["No variants yet. Make one: python -m core transform digits_cnn --fp16"])
+        print_lines(["No variants yet. Make one: ortune transform digits_cnn --fp16"])
 
 
 def rename(

@@ -45,7 +45,7 @@ def verify(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A bundle (`emit --format bundle`), or a YAML file; a YAML carries no sample of outputs.",
+            help="A bundle (`export --format bundle`), or a YAML file; a YAML carries no sample of outputs.",
             metavar="X.zip|X.yaml",
             show_default=False,
         ),

@@ -22,7 +22,7 @@ from core.store import Store
 from core.wire.errors import ErrorRecord
 
 
-def why(
+def explain(
     baseline: Annotated[str, typer.Argument(help="Id of a measured trial.", metavar="BASELINE")],
     candidate: Annotated[str, typer.Argument(help="Id of the trial to explain by it.", metavar="CANDIDATE")],
     *,

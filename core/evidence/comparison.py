@@ -63,7 +63,7 @@ class Comparison:
 
     @property
     def is_duel(self) -> bool:
-        """Whether it measured one configuration, as Tune and `bench` do; a study never is."""
+        """Whether it measured one configuration, as Tune and `tune` do; a study never is."""
         return not self.study and [one.label for one in self.contestants if one.role == "candidate"] == [
             CANDIDATE_LABEL
         ]
@@ -103,7 +103,7 @@ def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
     candidates = [one for one in asked if one.role == "candidate"]
     assert candidates, "nobody to compare"
     first = candidates[0].spec
-    shared = {name: getattr(first.protocol, name) for name in ("precision", "budget_s", "margin", "runs")}
+    shared = {name: getattr(first.protocol, name) for name in ("effort", "budget_s", "margin", "runs")}
     everybody = [*candidates, *(one for one in asked if one.role == "baseline")]
     given = next((one for one in asked if one.role == "anchor"), None)
     default = anchor(first) if given is None else given.spec

@@ -235,7 +235,7 @@ def beta_quantile(p: float, a: float, b: float) -> float:
     log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
     low, high, x = 0.0, 1.0, a / (a + b)
     while low < x < high:  # until no float is left between them
-        excess = _beta_cdf(x, a, b) - p
+        excess = beta_cdf(x, a, b) - p
         low, high = (x, high) if excess < 0 else (low, x)
         density = (a - 1) * math.log(x) + (b - 1) * math.log1p(-x) - log_beta  # its log
         step = excess / math.exp(density) if abs(density) < 700 else 1.0
@@ -245,7 +245,7 @@ def beta_quantile(p: float, a: float, b: float) -> float:
     return x
 
 
-def _beta_cdf(x: float, a: float, b: float) -> float:
+def beta_cdf(x: float, a: float, b: float) -> float:
     """Regularized incomplete beta function, by its continued fraction.
 
     Source: Abramowitz and Stegun 26.5.8; evaluated by Lentz's method.
@@ -253,7 +253,7 @@ def _beta_cdf(x: float, a: float, b: float) -> float:
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
     if x > (a + 1) / (a + b + 2):  # where the other tail converges faster
-        return 1 - _beta_cdf(1 - x, b, a)
+        return 1 - beta_cdf(1 - x, b, a)
     front = math.exp(
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     )

@@ -29,6 +29,7 @@ from pathlib import Path
 import filelock
 import psutil
 
+from core.wire import variables
 from core.wire.errors import Cancelled, StoreError
 
 LOCK_NAME = "machine.lock"
@@ -79,7 +80,7 @@ class MachineQueue:
     """First come, first served, on one machine; `turn` is the only way in."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        named = os.environ.get("ORTUNE_QUEUE")
+        named = os.environ.get(variables.QUEUE)
         self.folder = folder or (Path(named) if named else Path(tempfile.gettempdir()) / "ortune-queue")
 
     @contextmanager

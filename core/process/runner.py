@@ -25,7 +25,7 @@ import msgspec
 
 from core import wire
 from core.process import scratch
-from core.wire import Reply
+from core.wire import Reply, variables
 from core.wire.channel import MAX_LINE_BYTES, Asking, Broken
 from core.wire.errors import Cancelled, TunerError, WorkerError
 from core.wire.files import ROOT
@@ -120,7 +120,7 @@ def checked(reply: Mapping[str, Any], request: wire.Request[Reply], who: str) ->
     except (msgspec.ValidationError, UnicodeError, SystemError) as error:  # the last two: no text, no double
         raise WorkerError(
             f"{who} answered `{request}` with a reply of the wrong shape: {error}.",
-            hint="Check the installation with `python -m core machine`.",
+            hint="Check the installation with `ortune machine`.",
         ) from error
     return cast(Reply, reply)
 
@@ -146,7 +146,7 @@ ONLINE: Mapping[str, Sequence[str]] = {
     # job that downloads -> how it gets there; a proxy's address may hold a password
     wire.EXPORT: ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 }
-ALSO_VARIABLE = "ORTUNE_WORKER_ENV"  # further names with commas between them
+ALSO_VARIABLE = variables.WORKER_ENV  # further names with commas between them
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|_KEY$", re.IGNORECASE)
 
 
@@ -325,7 +325,7 @@ class _Conversation:
             )
         return WorkerError(
             f"The worker for `{self.job}` ended with exit code {code} and no result{self._where()}.{said}",
-            hint="Check the installation with `python -m core machine`.",
+            hint="Check the installation with `ortune machine`.",
         )
 
 

@@ -138,7 +138,7 @@ class Worker:
         what = f"ended with exit code {status}" if noise is None else f"answered `{shortened(noise)}`"
         return WorkerError(
             f"The worker of `{self.label}` {what} at `{command}`.{said}",
-            hint="Check the installation with `python -m core machine`.",
+            hint="Check the installation with `ortune machine`.",
         )
 
     def _stderr_tail(self) -> bytes:

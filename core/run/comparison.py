@@ -68,7 +68,7 @@ def protocol_of(
         stage: of a search, see `STAGES`; empty: it is raced for a result.
         family: how many contrasts are told together: the intervals of all of them hold with 95 %.
     """
-    precision = effort(stage or spec.precision)
+    precision = effort(stage or spec.effort)
     looks = list(precision.looks) if spec.runs is None else []
     joint = {} if stage else {"family": family, "splits": continuation.parts(len(looks), family)}
     return {

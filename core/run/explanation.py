@@ -85,7 +85,7 @@ def _check(trial: Trial) -> None:
     if trial.state != "COMPLETE" or not trial.p50_s:
         raise SpecError(
             f"The trial `{trial.id[:12]}` ({trial.kind}, {trial.state}) has no p50 latency to explain.",
-            hint="Name complete measurements; `python -m core history` lists them.",
+            hint="Name complete measurements; `ortune history` lists them.",
         )
     engine = trial.spec.get("engine", engines.DEFAULT)
     engines.require(engine, "profile", of=f", but the trial `{trial.id[:12]}` ran on it")

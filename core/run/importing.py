@@ -17,10 +17,10 @@ TIMEOUT_S = 300.0
 
 
 WHERE: Mapping[str, tuple[str, str]] = {
-    "profile": ("a profile", "Open it on the page Profile, or with `python -m core profile --import FILE`."),
+    "profile": ("a profile", "Open it on the page Profile, or with `ortune profile --import FILE`."),
     "summary": (
         "a result of onnxruntime_perf_test",
-        "Open it on the page Compare, or with `python -m core compare --import FILE`.",
+        "Open it on the page Compare, or with `ortune compare --import FILE`.",
     ),
 }
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from core.spec import SessionSpec, TrialSpec
 from core.spec.knobs import KNOBS, KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS
 from core.store import home
+from core.wire import variables
 from core.wire.doors import is_inside
 from core.wire.errors import SpecError
 from core.wire.files import ROOT, expanded
@@ -40,7 +41,7 @@ _PLAIN = re.compile(r"-?[0-9.]*|true|false|yes|no|on|off", re.IGNORECASE)  # no 
 def open_folders() -> list[Path]:
     """Folders that belong to ORTune: that of the models it offers, its home and its samples."""
     roots = [home(), ROOT / "sample_models"]
-    if named := os.environ.get("ORTUNE_MODELS"):
+    if named := os.environ.get(variables.MODELS):
         roots.insert(0, expanded(named))
     return [root.resolve() for root in roots]
 

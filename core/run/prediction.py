@@ -134,7 +134,7 @@ def predict(specs: Sequence[TrialSpec], past: Past, family: int | None = None) -
         rounds, racing_s = _exact(processes_s, protocol.runs, past)
         return Prediction(seconds=past.factor * racing_s + past.beside_s, rounds=rounds, in_budget=True)
     found = _in_budget(processes_s, protocol, past, family or max(1, len(specs) - 1))
-    budget_s = float(protocol.budget_s or EFFORTS[protocol.precision].budget_s)
+    budget_s = float(protocol.budget_s or EFFORTS[protocol.effort].budget_s)
     seconds = min(past.factor * found.seconds, max(budget_s, found.seconds)) + past.beside_s
     return replace(found, seconds=seconds)
 
@@ -150,7 +150,7 @@ def _exact(processes_s: Sequence[float], runs: int, past: Past) -> tuple[int, fl
 
 def _in_budget(processes_s: Sequence[float], protocol: ProtocolSpec, past: Past, family: int) -> Prediction:
     """The rounds of a race, what they and its starts take, and whether the budget suffices."""
-    precision = EFFORTS[protocol.precision]
+    precision = EFFORTS[protocol.effort]
     budget_s = float(protocol.budget_s or precision.budget_s)
     costs = _costs(processes_s, past)
     left_s = budget_s - costs.start_s - costs.after_s

@@ -665,7 +665,7 @@ class FormatRecord(TypedDict):
 
 
 class FormatsDocument(TypedDict):
-    """The formats of `emit`."""
+    """The formats of `export`."""
 
     formats: list[FormatRecord]
 
@@ -844,25 +844,25 @@ class FailureDocument(TypedDict):
 
 
 DOCUMENTS: Mapping[str, Any] = {
-    "bench": TrialDocument,
+    "tune": TrialDocument,
     "compare": RaceDocument,
     "profile": TrialDocument,
     "sweep": SweepDocument,
-    "why": WhyDocument,
+    "explain": WhyDocument,
     "graph": GraphDocument,
     "accuracy": AccuracyDocument,
-    "check": CheckDocument,
+    "scorecard": CheckDocument,
     "verify": VerifyDocument,
     "transform": TransformDocument,
     "node-errors": NodeErrorsDocument,
     "inspect": InspectDocument,
-    "export": ExportDocument,
-    "emit": EmitDocument,
-    "emit --list": FormatsDocument,
+    "convert": ExportDocument,
+    "export": EmitDocument,
+    "export --list": FormatsDocument,
     "report": ReportDocument,
     "history": HistoryDocument,
     "history --prune": PruneDocument,
-    "mark": MarkDocument,
+    "tag": MarkDocument,
     "delete": TrialsDeletedDocument,
     "show TRIAL": TrialDocument,
     "show COMPARISON": RaceDocument,
@@ -871,10 +871,10 @@ DOCUMENTS: Mapping[str, Any] = {
     "variants delete": DeletedDocument,
     "search": SearchDocument,
     "search --dry-run": SpaceDocument,
-    "studies list": StudiesDocument,
-    "studies show": SearchDocument,
-    "studies export": StudyExportedDocument,
-    "studies delete": StudyDeletedDocument,
+    "searches list": StudiesDocument,
+    "searches show": SearchDocument,
+    "searches export": StudyExportedDocument,
+    "searches delete": StudyDeletedDocument,
     "machine": wire.Environment,
     "machine --self-test": SelfTestDocument,
     "machine --peaks": PeaksDocument,

@@ -30,7 +30,7 @@ def schema(command: str = "") -> dict[str, Any]:
     """Return the JSON Schema of what `command` prints, a result or an error; without one, of all by command.
 
     Args:
-        command: a key of `DOCUMENTS`, for example "bench" or "machine --self-test".
+        command: a key of `DOCUMENTS`, for example "tune" or "machine --self-test".
 
     Raises:
         SpecError: no command of that name prints a document.
@@ -68,7 +68,7 @@ def _comments() -> Mapping[str, Mapping[str, str]]:
     own: dict[str, dict[str, str]] = {}
     bases: dict[str, list[str]] = {}
     for module in sorted({one.__module__ for one in _types(*DOCUMENTS.values())}):
-        for name, extended, told in _classes(sys.modules[module]):
+        for name, extended, told in commented_classes(sys.modules[module]):
             own[name], bases[name] = told, extended
 
     def whole(name: str) -> dict[str, str]:
@@ -95,7 +95,7 @@ def _types(*annotations: Any) -> set[type]:
     return found
 
 
-def _classes(module: ModuleType) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+def commented_classes(module: ModuleType) -> Iterator[tuple[str, list[str], dict[str, str]]]:
     """Name, bases and commented keys of each class of a module, in the order of their definitions."""
     source = inspect.getsource(module)
     comments = {

@@ -15,7 +15,7 @@ from core.wire.engines import ENGINES
 from core.wire.errors import SpecError
 from core.wire.units import provider as short_provider
 
-_OF_THE_RACE = ("protocol.precision", "budget_s", "margin", "runs", "timeout_s")  # alike for all who race
+_OF_THE_RACE = ("protocol.effort", "budget_s", "margin", "runs", "timeout_s")  # alike for all who race
 
 
 def summary(spec: TrialSpec) -> list[str]:

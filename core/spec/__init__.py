@@ -183,10 +183,13 @@ class WorkloadSpec(Spec):
         return self
 
 
+OLD_EFFORT = "precision"  # of a protocol, in files of before 1.0
+
+
 class ProtocolSpec(Spec):
     """How well to measure. None leaves it to the measurement, which looks at its own data."""
 
-    precision: Literal["quick", "standard", "publish"] = "quick"
+    effort: Literal["quick", "standard", "publish"] = "quick"
     budget_s: int | None = None  # None: what belongs to the effort
     margin: float = DEFAULT_MARGIN  # a share: two configurations that differ by less are equivalent
     tolerance: float | None = None  # largest output error that is still right; None: by the precision
@@ -194,6 +197,14 @@ class ProtocolSpec(Spec):
     runs: int | None = None  # None: until the answer is as exact as asked; a number: exactly so many
     timeout_s: int = 600  # one step of one worker
     cpus: str = ""  # a Linux CPU list; empty: all that the process may use
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_before(cls, data: Any) -> Any:
+        """Read `precision`, as the effort was called before 1.0."""
+        if not isinstance(data, Mapping) or OLD_EFFORT not in data or "effort" in data:
+            return data
+        return {"effort" if name == OLD_EFFORT else name: value for name, value in data.items()}
 
     @model_validator(mode="after")
     def _check(self) -> ProtocolSpec:
@@ -434,7 +445,7 @@ def _without_effect_on_feeds(held: Held) -> dict[str, str]:
 def _without_effect_on_protocol(held: Held) -> dict[str, str]:
     if held("runs") is None:
         return {}
-    return dict.fromkeys(("protocol.precision", "budget_s"), "exactly so many runs are made as `runs` says")
+    return dict.fromkeys(("protocol.effort", "budget_s"), "exactly so many runs are made as `runs` says")
 
 
 def setting(spec: TrialSpec, values: Mapping[str, Value | None]) -> TrialSpec:
@@ -589,7 +600,7 @@ def yaml_from_spec(
             "streams": spec.workload.streams,
             "feeds": spec.workload.feeds,
         },
-        "protocol": {"precision": spec.protocol.precision} | data.get("protocol", {}),
+        "protocol": {"effort": spec.protocol.effort} | data.get("protocol", {}),
     }
     document |= {name: data[name] for name in ("engine", *JUDGED_BY) if name in data}
     if measured is not None:

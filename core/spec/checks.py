@@ -56,7 +56,7 @@ def cpu_list(text: str) -> list[int]:
         if last > MAX_CPU:
             raise SpecError(
                 f"`cpus` counts logical CPUs from 0 to {MAX_CPU}, but got {last}.",
-                hint="Name CPUs of this machine; `python -m core machine` lists them.",
+                hint="Name CPUs of this machine; `ortune machine` lists them.",
             )
         found.update(range(first, last + 1))
     return sorted(found)
@@ -114,7 +114,7 @@ def check_provider(provider: str, options: Mapping[str, str], *, expert: bool, p
     if provider not in KNOWN_PROVIDERS and not (expert or plugged):
         raise SpecError(
             f"Unknown execution provider `{provider}`.{nearest(provider, KNOWN_PROVIDERS)}",
-            hint="Use one of the providers that `python -m core machine` lists.",
+            hint="Use one of the providers that `ortune machine` lists.",
         )
     table = PROVIDER_OPTIONS.get(provider)
     if table is None:  # a provider whose options ORTune has no list of; some of them load libraries

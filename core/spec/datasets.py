@@ -27,12 +27,12 @@ _SUFFIXES: Mapping[str, Kind] = {".npz": "npz", ".csv": "csv"}
 class PreprocessingSpec(Spec):
     """What is done to an image, in this order. Arrays of an `.npz` that fit an input are fed as they are."""
 
-    resize: int | None = None  # pixels of the shorter side; None: straight to the input's size
-    crop: int | None = None  # pixels of a centred square, after `resize`
-    channels: Literal["auto", "rgb", "bgr", "gray"] = "auto"  # auto: as many as the input has
-    scale: float = 1.0  # what a pixel of 255 becomes
-    mean: tuple[float, ...] = Field(default=(), strict=False)  # per channel, after `scale`
-    std: tuple[float, ...] = Field(default=(), strict=False)
+    resize: int | None = None  # pixels of the shorter side; absent: both sides to the input's size
+    crop: int | None = None  # side of a centred square in pixels, cut out after `resize`
+    channels: Literal["auto", "rgb", "bgr", "gray"] = "auto"  # colour order; `auto`: what suits the input
+    scale: float = 1.0  # the value of a pixel of 255
+    mean: tuple[float, ...] = Field(default=(), strict=False)  # subtracted from each channel, after `scale`
+    std: tuple[float, ...] = Field(default=(), strict=False)  # divides each channel, after `mean`
 
     @model_validator(mode="after")
     def _check(self) -> PreprocessingSpec:
@@ -84,16 +84,16 @@ class DatasetSpec(Spec):
     """Rows with labels, and how the answers to them are read."""
 
     path: str
-    kind: Literal["auto", "npz", "folders", "csv", "images"] = "auto"
-    split: Literal["", "train", "val", "test"] = ""  # of an .npz with splits; empty: test, or what there is
+    kind: Literal["auto", "npz", "folders", "csv", "images"] = "auto"  # `auto`: derived from the path
+    split: Literal["", "train", "val", "test"] = ""  # of an `.npz`; empty: `test`, else the first one
     preprocessing: PreprocessingSpec = Field(default_factory=PreprocessingSpec)
-    limit: int | None = None  # rows; None: all
-    seed: int = 0  # which rows, where `limit` leaves some out
-    part: Literal["", "calibration", "rest"] = ""  # two parts without a row in common; empty: all rows
-    calibration_share: float = 0.25  # of the rows that are the part for calibration
-    output: str = ""  # with the scores of the classes; empty: the only one that can be
-    positive_class: int | str | None = None  # number or name; None: none, or the second of two
-    threshold: float = 0.5  # probability from which a row counts as positive
+    limit: int | None = None  # number of samples to use; absent: all
+    seed: int = 0  # chooses the samples where `limit` leaves some out
+    part: Literal["", "calibration", "rest"] = ""  # disjoint parts of the samples; empty: all
+    calibration_share: float = 0.25  # share of the samples in `part: calibration`
+    output: str = ""  # output with the class scores; empty: the only candidate
+    positive_class: int | str | None = None  # number or name; absent: none, or the second of two
+    threshold: float = 0.5  # probability from which a sample counts as positive
 
     @model_validator(mode="after")
     def _check(self) -> DatasetSpec:

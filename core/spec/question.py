@@ -315,7 +315,7 @@ def setting_named(name: str) -> Knob:
         return by_flag[plain]
     raise SpecError(
         f"Unknown setting `{name[:60]}`.{nearest(name, {*known, *by_flag})}",
-        hint="Write it as its option is called; `bench --help-all` lists all settings.",
+        hint="Write it as its option is called; `tune --help-all` lists all settings.",
     )
 
 

@@ -153,7 +153,7 @@ METRICS: Mapping[str, Metric] = {
 
 # --- limits as text -----------------------------------------------------------------------------------------
 
-_UNITS: Mapping[Quantity, Mapping[str, Decimal]] = {
+UNITS: Mapping[Quantity, Mapping[str, Decimal]] = {
     "time": {"s": Decimal(1), "ms": Decimal("1e-3"), "µs": Decimal("1e-6")},
     "rate": {"/s": Decimal(1)},
     "size": {
@@ -194,7 +194,7 @@ def parse_limit(metric: Metric, text: str) -> float:
 
 
 def _factor(metric: Metric, unit: str) -> Decimal:
-    units = _UNITS[metric.quantity]
+    units = UNITS[metric.quantity]
     if not unit and len(units) < 2:
         return Decimal(1)
     if not unit:
@@ -215,11 +215,11 @@ def _factor(metric: Metric, unit: str) -> Decimal:
 def limit_text(metric: Metric, value: float) -> str:
     """Return a limit in the unit that people would take; `parse_limit` gives back exactly `value`."""
     exact = Decimal(repr(value))
-    written = [(_digits(exact / factor), unit) for unit, factor in _UNITS[metric.quantity].items()]
+    written = [(_digits(exact / factor), unit) for unit, factor in UNITS[metric.quantity].items()]
     exactly = [
         (digits, unit)
         for digits, unit in written
-        if float(Decimal(digits) * _UNITS[metric.quantity][unit]) == value
+        if float(Decimal(digits) * UNITS[metric.quantity][unit]) == value
     ]
     if not exactly:
         return _digits(exact)
@@ -250,9 +250,9 @@ class TargetSpec(Spec):
     metric: MetricName
     at_most: float | None = None
     at_least: float | None = None
-    batch_size: int | None = None  # None: the configuration's own
-    threshold: float | None = None  # None: the dataset's
-    positive_class: int | str | None = None  # None: the dataset's
+    batch_size: int | None = None  # batch size at which it applies; absent: the configuration's
+    threshold: float | None = None  # decision threshold; absent: the dataset's
+    positive_class: int | str | None = None  # name or number of the class; absent: the dataset's
 
     @model_validator(mode="before")
     @classmethod

@@ -36,6 +36,7 @@ from core.store.pruning import Pruned
 from core.store.rows import PRUNED, RAW_FIELDS, Damage, Table
 from core.store.sealing import put_samples, seal, update
 from core.store.studies import StudyRecord
+from core.wire import variables
 from core.wire.errors import INTERRUPTED, MissingError, StoreError
 from core.wire.files import expanded
 
@@ -103,7 +104,7 @@ def lost_by_restore(source: Path, path: Path | None = None) -> int:
 
 def home() -> Path:
     """Folder of all that ORTune keeps: $ORTUNE_HOME, else `ortune` in the XDG data folder."""
-    if named := os.environ.get("ORTUNE_HOME"):
+    if named := os.environ.get(variables.HOME):
         return expanded(named).absolute()
     data = os.environ.get("XDG_DATA_HOME")
     return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
@@ -886,7 +887,7 @@ def _by_id(db: sqlite3.Connection, table: Table, row_id: str) -> sqlite3.Row:
         raise MissingError(
             f"There is no {noun} `{row_id}` here.",
             hint="It was deleted, or lies in another store. "
-            + ("The Search page and `studies` list" if table == "studies" else "History and `history` list")
+            + ("The Search page and `searches` list" if table == "studies" else "History and `history` list")
             + " what there is.",
         )
     if len(found) > 1:

@@ -124,7 +124,7 @@ class Database:
             kept = _set_aside(path)
             raise StoreError(
                 f"The result store `{path}` is damaged ({_words(error)}); it was kept as `{kept.name}`.",
-                hint="Start again: a new, empty store is made. `python -m core restore FILE` takes a backup.",
+                hint="Start again: a new, empty store is made. `ortune restore FILE` takes a backup.",
             ) from error
 
     @contextmanager

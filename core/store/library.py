@@ -21,6 +21,7 @@ from core.evidence.measurement import Trial
 from core.process import scratch
 from core.process.runner import Run, run_job
 from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, home
+from core.wire import variables
 from core.wire.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
 from core.wire.errors import ModelError, SpecError, StoreError, nearest
 from core.wire.files import ROOT, IrregularFile, expanded, refuse_irregular
@@ -201,7 +202,7 @@ def _unknown(store: Store, ref: str) -> ModelError:
     if any(sample.name == ref for sample in sample_models()):
         return ModelError(
             f"The sample model `{ref}` has not been made yet.",
-            hint=f"Run `python -m core export {ref}` first.",
+            hint=f"Run `ortune convert {ref}` first.",
         )
     looks_like_path = "/" in ref or ref.endswith(MODEL_SUFFIXES)
     what = "There is no model file" if looks_like_path else "No file and no model of the library is called"
@@ -251,7 +252,7 @@ def folder_models() -> list[Path]:
     Raises:
         ModelError: $ORTUNE_MODELS names no folder.
     """
-    named = os.environ.get("ORTUNE_MODELS")
+    named = os.environ.get(variables.MODELS)
     if not named:
         return []
     root = expanded(named).resolve()

@@ -192,7 +192,7 @@ def is_text(value: object) -> bool:
         return False
 
 
-REMEDY = "Delete it on the History page, or bring a backup back with `python -m core restore FILE`."
+REMEDY = "Delete it on the History page, or bring a backup back with `ortune restore FILE`."
 
 
 def legible(value: object) -> str:

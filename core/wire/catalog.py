@@ -1,4 +1,4 @@
-"""Which torchvision models `export` knows by name: plain data that any process may read.
+"""Which torchvision models `convert` knows by name: plain data that any process may read.
 
 The names are what `torchvision.models.list_models(module=torchvision.models)` returns in torchvision 0.29,
 the image classifiers; a test holds the two equal. Importing torchvision to ask would cost seconds and

@@ -17,12 +17,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.wire import variables
 from core.wire.errors import SpecError, nearest
 from core.wire.files import open_regular
 
-EXPERT_VARIABLE = "ORTUNE_ALLOW_EXPERT"
-FOLDERS_VARIABLE = "ORTUNE_OPEN_FOLDERS"  # set by the dashboard for its workers; unset: the user's own shell
-LIBRARIES_VARIABLE = "ORTUNE_ALLOW_LIBRARIES"  # a folder; unset or empty: no library is loaded
+EXPERT_VARIABLE = variables.ALLOW_EXPERT
+FOLDERS_VARIABLE = variables.OPEN_FOLDERS  # set by the dashboard for its workers; unset: the user's own shell
+LIBRARIES_VARIABLE = variables.ALLOW_LIBRARIES  # a folder; unset or empty: no library is loaded
 
 
 def expert_allowed() -> bool:

@@ -26,10 +26,12 @@ from urllib.parse import parse_qs
 
 import psutil
 
+from core.wire import variables
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-TOKEN_VARIABLE = "ORTUNE_TOKEN"  # noqa: S105 - the name of a variable
+TOKEN_VARIABLE = variables.TOKEN
 MIN_TOKEN = 16  # characters: what nobody guesses through the network
 COOKIE = "ortune_login"
 COOKIE_S = 30 * 24 * 3600

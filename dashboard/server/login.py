@@ -9,9 +9,10 @@ from typing import Any
 import streamlit as st
 from streamlit import runtime
 
+from core.wire import variables
 from dashboard.server.gate import Gate
 
-USERS_VARIABLE = "ORTUNE_USERS"  # e-mail addresses, or @domains, with commas between them
+USERS_VARIABLE = variables.USERS  # e-mail addresses, or @domains, with commas between them
 
 
 def is_configured() -> bool:

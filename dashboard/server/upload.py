@@ -32,6 +32,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from core.store import home
+from core.wire import variables
 from core.wire.errors import SpecError, TunerError, record_from_error
 from dashboard.format import plain, size
 from dashboard.server.gate import same_origin
@@ -39,8 +40,8 @@ from dashboard.server.gate import same_origin
 TOKEN = secrets.token_urlsafe(32)  # of this process; a page that we did not serve cannot know it
 TOKEN_HEADER = "X-ORTune-Token"  # noqa: S105 - the name of a header
 DEFAULT_LIMIT_BYTES = 8 << 30
-LIMIT_VARIABLE = "ORTUNE_MAX_UPLOAD_BYTES"
-QUOTA_VARIABLE = "ORTUNE_MAX_WAITING_BYTES"
+LIMIT_VARIABLE = variables.MAX_UPLOAD_BYTES
+QUOTA_VARIABLE = variables.MAX_WAITING_BYTES
 QUOTA_FILES = 4  # of the largest size may wait until somebody takes them over
 MOST_FILES = 1000  # of any size
 KEEP_FREE_BYTES = 256 << 20  # a full disk would also stop the store

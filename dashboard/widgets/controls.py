@@ -38,7 +38,7 @@ GROUPS: tuple[tuple[str, str, bool], ...] = (
 _ALSO_IN = {"Model": "Graph"}  # one setting does not deserve a group on the screen
 _OWN_WIDGETS = (
     *("providers", "dims", "feeds", "feed_values", "image_mean", "image_std", "streams"),
-    *("protocol.precision", "budget_s", "margin"),
+    *("protocol.effort", "budget_s", "margin"),
 )
 
 

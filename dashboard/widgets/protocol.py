@@ -15,7 +15,7 @@ from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.widgets.setting import help_text, one, undo
 
-PRECISION = "protocol.precision"
+PRECISION = "protocol.effort"
 QUICK = "quick"  # unless another effort is chosen
 # keys of the session: one wish for all pages that start races
 WAIT, MINUTES = "protocol.wait_quiet", "protocol.wait_minutes"
@@ -103,7 +103,7 @@ def _predictions(spec: TrialSpec | None) -> dict[str, Prediction]:
     found = {}
     try:
         for name in EFFORTS:
-            changed = spec.protocol.model_copy(update={"precision": name})
+            changed = spec.protocol.model_copy(update={"effort": name})
             prediction = state.predicted(spec.model_copy(update={"protocol": changed}))
             if prediction is not None:
                 found[name] = prediction

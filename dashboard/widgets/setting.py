@@ -215,7 +215,7 @@ def _placeholder(setting: Knob) -> str:
     if setting.name == "tolerance":
         return "by the precision of the model"
     if setting.name == "budget_s":
-        return str(EFFORTS[st.session_state[fields.key("protocol.precision")]].budget_s)
+        return str(EFFORTS[st.session_state[fields.key("protocol.effort")]].budget_s)
     return "the measurement decides" if setting.target == "protocol" else "ONNX Runtime decides"
 
 

@@ -17,7 +17,7 @@ from tests.small_disks import small_disk
 
 SHORT = ("--runs", "20", "--warmup-runs", "1", "--quiet")
 COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("bench", "mlp.onnx", *SHORT),
+    ("tune", "mlp.onnx", *SHORT),
     ("compare", "mlp.onnx", "--candidate", "preset:edge", *SHORT),
     ("sweep", "mlp.onnx", "--batch-size", "1,2", *SHORT),
     ("profile", "mlp.onnx", "--runs", "5", "--quiet"),
@@ -77,7 +77,7 @@ def test_earlier_results_are_read_where_nothing_can_be_written(
 ) -> None:
     mount(ground, "size=16m")
     tiny_models.mlp(tmp_path / "mlp.onnx")
-    first = ground.run("bench", "mlp.onnx", *SHORT, "--json", cwd=tmp_path)
+    first = ground.run("tune", "mlp.onnx", *SHORT, "--json", cwd=tmp_path)
     check_told(first, codes=(0, 3))
     trial = json.loads(first.out)["trial"]
     if how == "ro":
@@ -92,4 +92,4 @@ def test_earlier_results_are_read_where_nothing_can_be_written(
     read = ground.run("history", "--json")
     check_told(read, codes=(0,))
     assert trial in read.out
-    check_told(ground.run("emit", trial, "--format", "yaml"), codes=(0,))
+    check_told(ground.run("export", trial, "--format", "yaml"), codes=(0,))

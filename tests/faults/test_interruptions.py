@@ -24,8 +24,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP)
 SHORT = ("--runs", "400", "--warmup-runs", "2")
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("bench", "mlp.onnx", "--intra-op-num-threads", "1", *SHORT),
-    ("bench", "mlp.onnx", "--effort", "quick", "--budget", "5s", "--json"),
+    ("tune", "mlp.onnx", "--intra-op-num-threads", "1", *SHORT),
+    ("tune", "mlp.onnx", "--effort", "quick", "--budget", "5s", "--json"),
     ("compare", "mlp.onnx", "--candidate", "preset:edge", "--budget", "5s"),
     ("compare", "mlp.onnx", "--candidate", "torch:eager", *SHORT),
     ("sweep", "mlp.onnx", "--batch-size", "1,2,4", *SHORT),
@@ -33,7 +33,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("transform", "digits_cnn.onnx", "--simplify", "--int8-dynamic"),
     ("transform", "digits_cnn.onnx", "--int8-static", "--calibration", "digits_test.npz"),
     ("accuracy", "digits_cnn.onnx", "--data", "digits_test.npz"),
-    ("check", "digits_scorecard.yaml"),
+    ("scorecard", "digits_scorecard.yaml"),
     ("inspect", "digits_cnn.onnx"),
     ("machine", "--self-test"),
     ("history",),

@@ -70,6 +70,6 @@ def test_a_damaged_model_is_refused_or_measured(ground: Ground, tmp_path: Path, 
     path = BASES[number % len(BASES)](tmp_path / "model.onnx")
     path.write_bytes(rng.choice(MUTATIONS)(bytearray(path.read_bytes()), rng))
     check_told(ground.run("inspect", str(path)))
-    check_told(ground.run("bench", str(path), "--runs", "3", "--warmup-runs", "1", "--quiet"))
+    check_told(ground.run("tune", str(path), "--runs", "3", "--warmup-runs", "1", "--quiet"))
     assert ground.leavings() == []
     ground.check_store()

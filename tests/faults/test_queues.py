@@ -84,7 +84,7 @@ def test_a_poisoned_queue_stops_nobody(ground: Ground, tmp_path: Path, poison: s
     ground.queue.chmod(0o1777)
     POISONS[poison](ground.queue / FIRST)
     tiny_models.mlp(tmp_path / "mlp.onnx")
-    done = ground.run("bench", "mlp.onnx", "--runs", "5", "--warmup-runs", "1", cwd=tmp_path, timeout_s=60)
+    done = ground.run("tune", "mlp.onnx", "--runs", "5", "--warmup-runs", "1", cwd=tmp_path, timeout_s=60)
     check_told(done, codes=(0, 3))
     assert "owned" not in done.err.replace("\\x1b]0;owned", "")
     ground.check_store()
@@ -94,10 +94,10 @@ def test_one_who_really_measures_is_waited_for_and_named_escaped(ground: Ground,
     """The other half: a living owner of a believable ticket is believed."""
     tiny_models.mlp(tmp_path / "mlp.onnx")
     ground.environment["USER"] = ground.environment["LOGNAME"] = ESCAPES.replace("\n", "").replace("\r", "")
-    holder = ground.start("bench", "mlp.onnx", "--budget", "20s", "--effort", "publish", cwd=tmp_path)
+    holder = ground.start("tune", "mlp.onnx", "--budget", "20s", "--effort", "publish", cwd=tmp_path)
     try:
         _await_ticket(ground.queue)
-        waiting = ground.start("bench", "mlp.onnx", "--runs", "5", cwd=tmp_path)
+        waiting = ground.start("tune", "mlp.onnx", "--runs", "5", cwd=tmp_path)
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.communicate(timeout=6)
         waiting.terminate()

@@ -24,7 +24,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     ground = Ground(folder)
     tiny_models.mlp(folder / "mlp.onnx")
     for command in (
-        ("bench", "mlp.onnx", "--intra-op-num-threads", "1", *SHORT),
+        ("tune", "mlp.onnx", "--intra-op-num-threads", "1", *SHORT),
         ("compare", "mlp.onnx", "--candidate", "preset:edge", *SHORT),
         ("profile", "mlp.onnx", "--runs", "10", "--quiet", "--json"),
     ):
@@ -59,10 +59,10 @@ def test_a_damaged_store(
             assert row == before.get(trial) or row["state"] == "DAMAGED", (trial, row)
     check_told(ground.run("history"))
     for trial in rng.sample(sorted(before), 2):
-        for command in (("show", trial), ("emit", trial, "--format", "json")):
+        for command in (("show", trial), ("export", trial, "--format", "json")):
             check_told(ground.run(*command))
     tiny_models.mlp(tmp_path / "mlp.onnx")
-    check_told(ground.run("bench", "mlp.onnx", *SHORT, cwd=tmp_path))  # one can always go on
+    check_told(ground.run("tune", "mlp.onnx", *SHORT, cwd=tmp_path))  # one can always go on
     again = ground.run("history", "--json")
     check_told(again)
     assert json.loads(again.out) if again.code == 0 else again.err

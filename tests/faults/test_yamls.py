@@ -54,7 +54,7 @@ def test_a_hostile_configuration_does_no_harm(ground: Ground, tmp_path: Path, pl
     tiny_models.mlp(tmp_path / "mlp.onnx")
     (tmp_path / "config.yaml").write_text(PLACES[place].format(VALUES[value]))
     done = ground.run(
-        *("bench", "--config", "config.yaml", "--runs", "3", "--warmup-runs", "1", "--quiet"),
+        *("tune", "--config", "config.yaml", "--runs", "3", "--warmup-runs", "1", "--quiet"),
         cwd=tmp_path,
         timeout_s=120,
     )

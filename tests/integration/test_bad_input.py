@@ -100,7 +100,7 @@ MODELS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", MODELS)
 def test_a_bad_model_is_refused(line: CommandLine, tmp_path: Path, name: str) -> None:
     make, words = MODELS[name]
-    refused(line, "bench", made(make, tmp_path), *QUICK, "--quiet", words=words)
+    refused(line, "tune", made(make, tmp_path), *QUICK, "--quiet", words=words)
 
 
 def made(make: Any, tmp_path: Path) -> str:
@@ -117,7 +117,7 @@ def test_a_bad_model_becomes_a_failed_trial_and_with_json_a_document(
     cli: CommandLine, tmp_path: Path
 ) -> None:
     path = tiny_models.unknown_operator(tmp_path / "model.onnx")
-    done = cli.run("bench", str(path), "--json", "--quiet")
+    done = cli.run("tune", str(path), "--json", "--quiet")
     assert done.code == 2
     assert done.document["state"] == "FAIL"
     assert done.document["error"]["type"] == "ModelError"
@@ -169,31 +169,31 @@ def test_a_bad_model_becomes_a_failed_trial_and_with_json_a_document(
 def test_a_bad_option_is_refused(
     line: CommandLine, mlp: str, tmp_path: Path, args: list[str], words: str
 ) -> None:
-    refused(line, "bench", mlp, *QUICK, "--quiet", *args, words=words, cwd=tmp_path)
+    refused(line, "tune", mlp, *QUICK, "--quiet", *args, words=words, cwd=tmp_path)
 
 
 def test_a_missing_free_dimension_is_named_with_the_option_that_sets_it(
     line: CommandLine, tmp_path: Path
 ) -> None:
     path = tiny_models.sum_free(tmp_path / "free.onnx")
-    refused(line, "bench", str(path), "--quiet", words="--dim")
+    refused(line, "tune", str(path), "--quiet", words="--dim")
 
 
 def test_an_image_that_is_not_there_or_is_no_image_is_refused(line: CommandLine, tmp_path: Path) -> None:
     path = str(tiny_models.conv(tmp_path / "conv.onnx"))
-    refused(line, "bench", path, "--feed", "missing.png", "--quiet", words="missing.png", cwd=tmp_path)
+    refused(line, "tune", path, "--feed", "missing.png", "--quiet", words="missing.png", cwd=tmp_path)
     (tmp_path / "text.png").write_text("no image")
-    refused(line, "bench", path, "--feed", "text.png", "--quiet", words="text.png", cwd=tmp_path)
+    refused(line, "tune", path, "--feed", "text.png", "--quiet", words="text.png", cwd=tmp_path)
 
 
 def test_a_fixed_batch_model_refuses_another_batch(line: CommandLine, tmp_path: Path) -> None:
     path = tiny_models.fixed_batch(tmp_path / "fixed.onnx", batch=2)
-    refused(line, "bench", str(path), "--batch-size", "8", "--quiet", words="fixed at 2")
+    refused(line, "tune", str(path), "--batch-size", "8", "--quiet", words="fixed at 2")
 
 
 def test_a_feed_of_the_wrong_type_is_refused(line: CommandLine, tmp_path: Path) -> None:
     path = tiny_models.identity(tmp_path / "int.onnx", "int64")
-    refused(line, "bench", str(path), "--feed", "x=1.5", "--quiet", words="int64")
+    refused(line, "tune", str(path), "--feed", "x=1.5", "--quiet", words="int64")
 
 
 @pytest.mark.parametrize(
@@ -210,13 +210,13 @@ def test_an_npz_that_does_not_fit_is_refused(
     line: CommandLine, mlp: str, tmp_path: Path, arrays: dict[str, Any], words: str
 ) -> None:
     np.savez(tmp_path / "feeds.npz", **arrays)
-    args = ("bench", mlp, "--batch-size", "4", "--feed", "feeds.npz", "--quiet")
+    args = ("tune", mlp, "--batch-size", "4", "--feed", "feeds.npz", "--quiet")
     refused(line, *args, words=words, cwd=tmp_path)
 
 
 def test_an_npz_of_python_objects_is_never_unpickled(line: CommandLine, mlp: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "feeds.npz", x=np.array([{"a": 1}], dtype=object))
-    refused(line, "bench", mlp, "--feed", "feeds.npz", "--quiet", words="plain arrays", cwd=tmp_path)
+    refused(line, "tune", mlp, "--feed", "feeds.npz", "--quiet", words="plain arrays", cwd=tmp_path)
 
 
 def test_cuda_without_libraries_names_what_is_missing(line: CommandLine, mlp: str) -> None:
@@ -226,7 +226,7 @@ def test_cuda_without_libraries_names_what_is_missing(line: CommandLine, mlp: st
         gpu = False
     if gpu:
         pytest.skip("CUDA loads here")
-    done = refused(line, "bench", mlp, "--provider", "cuda", "--quiet", words="CUDAExecutionProvider")
+    done = refused(line, "tune", mlp, "--provider", "cuda", "--quiet", words="CUDAExecutionProvider")
     assert "Hint: " in done.err
 
 
@@ -262,7 +262,7 @@ def test_a_bad_configuration_is_refused(line: CommandLine, tmp_path: Path, name:
     text, words = YAML[name]
     tiny_models.mlp(tmp_path / "mlp.onnx")
     (tmp_path / "config.yaml").write_text(text)
-    refused(line, "bench", "--config", "config.yaml", "--quiet", words=words, cwd=tmp_path)
+    refused(line, "tune", "--config", "config.yaml", "--quiet", words=words, cwd=tmp_path)
     assert not (tmp_path / "pwned").exists()
 
 
@@ -271,14 +271,14 @@ def test_a_configuration_made_for_another_model_is_refused_for_the_one_given(
 ) -> None:
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
     (tmp_path / "config.yaml").write_text(f"schema: 1\nmodel: {{path: x.onnx, sha256: {'cd' * 32}}}\n")
-    args = ("bench", str(path), "--config", "config.yaml", "--quiet")
+    args = ("tune", str(path), "--config", "config.yaml", "--quiet")
     refused(line, *args, words="another model", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe\x00\x01", b"\x00" * 100], ids=["not UTF-8", "zeros"])
 def test_a_binary_configuration_is_refused(line: CommandLine, tmp_path: Path, data: bytes) -> None:
     (tmp_path / "config.yaml").write_bytes(data)
-    refused(line, "bench", "mlp.onnx", "--config", "config.yaml", words="", cwd=tmp_path)
+    refused(line, "tune", "mlp.onnx", "--config", "config.yaml", words="", cwd=tmp_path)
 
 
 # --- other commands ---------------------------------------------------------------------------------------
@@ -289,21 +289,21 @@ def test_a_binary_configuration_is_refused(line: CommandLine, tmp_path: Path, da
     [
         ([], "Missing command"),
         (["nope"], "nope"),
-        (["bench"], "No model"),
+        (["tune"], "No model"),
         (["inspect"], "MODEL"),
         (["inspect", "nope"], "nope"),
         (["inspect", "a\nb\x1b[31m"], r"a b\x1b[31m"),
-        (["emit", "0123456789"], "no trial"),
-        (["emit", "ab"], "no trial"),
-        (["emit", "feedbeef", "--format", "xml"], "xml"),
-        (["emit", "feedbeef", "-o", "no/such/folder/x.yaml"], "cannot be written"),
-        (["emit", "feedbeef", "--format", "python"], "not known"),
-        (["emit", "feedbeef", "--format", "python", "--all"], "YAML"),
+        (["export", "0123456789"], "no trial"),
+        (["export", "ab"], "no trial"),
+        (["export", "feedbeef", "--format", "xml"], "xml"),
+        (["export", "feedbeef", "-o", "no/such/folder/x.yaml"], "cannot be written"),
+        (["export", "feedbeef", "--format", "python"], "not known"),
+        (["export", "feedbeef", "--format", "python", "--all"], "YAML"),
         (["history", "--limit", "0"], "limit"),
         (["history", "--model", "nope"], "nope"),
-        (["export", "resnet19"], "Did you mean"),
-        (["export", "resnet18", "--opset", "99", "-q"], "99"),
-        (["export", "resnet18", "--opset", "x"], "whole number"),
+        (["convert", "resnet19"], "Did you mean"),
+        (["convert", "resnet18", "--opset", "99", "-q"], "99"),
+        (["convert", "resnet18", "--opset", "x"], "whole number"),
         (["sweep", "mlp.onnx", "--batch-size", "1,x"], "whole numbers"),
         (["sweep", "mlp.onnx", "--batch-size", "0,1"], "batch_size"),
         (["sweep", "mlp.onnx", "--dim", "nope=1,2"], "nope"),
@@ -323,7 +323,7 @@ def test_a_bad_command_is_refused(line: CommandLine, mlp: str, args: list[str], 
 
 
 def test_wrong_usage_with_json_is_a_document_too(line: CommandLine) -> None:
-    done = line.run("bench", "--json", "--bogus")
+    done = line.run("tune", "--json", "--bogus")
     assert done.code == 2
     assert done.document["state"] == "FAIL"
     assert "--bogus" in done.document["error"]["message"]
@@ -385,7 +385,7 @@ def test_a_full_disk_loses_nothing_and_says_so(cli: CommandLine, tmp_path: Path)
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "os.execv(sys.argv[1], sys.argv[1:])\n"
     )
-    done = cli.run_alone("bench", str(path), *QUICK, "--quiet", prefix=(sys.executable, "-c", limit))
+    done = cli.run_alone("tune", str(path), *QUICK, "--quiet", prefix=(sys.executable, "-c", limit))
     assert done.code == 2, done.err
     assert "Traceback" not in done.err
     assert len(done.err.splitlines()) <= 2
@@ -398,10 +398,10 @@ def test_a_full_disk_loses_nothing_and_says_so(cli: CommandLine, tmp_path: Path)
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("bench", "mlp.onnx", "--dim", "foo=4"), "no free dimension `foo`"),
-        (("bench", "gone.onnx"), "gone.onnx"),
-        (("bench", "mlp.onnx", "--feed", "gone.npz"), "no feeds file"),
-        (("bench", "mlp.onnx", "--engine", "torch-eager"), "PyTorch"),
+        (("tune", "mlp.onnx", "--dim", "foo=4"), "no free dimension `foo`"),
+        (("tune", "gone.onnx"), "gone.onnx"),
+        (("tune", "mlp.onnx", "--feed", "gone.npz"), "no feeds file"),
+        (("tune", "mlp.onnx", "--engine", "torch-eager"), "PyTorch"),
         (("profile", "mlp.onnx", "--dim", "foo=4"), "no free dimension `foo`"),
         (("profile", "mlp.onnx", "--engine", "torch-eager"), "cannot be profiled"),
         (("compare", "mlp.onnx", "--candidate", "torch:eager"), "PyTorch"),

@@ -56,13 +56,13 @@ def test_all_met_is_0(scored: CommandLine, tmp_path: Path) -> None:
         "{metric: sensitivity, at_least: 50 %}",
         more=DATA,
     )
-    done = scored.run("check", config, "--json")
+    done = scored.run("scorecard", config, "--json")
     assert done.code == 0, done.err
     assert states(done) == ["MET", "MET", "MET"]
     assert done.document["state"] == "MET"
     accuracy = done.document["targets"][1]
     assert 0.97 <= accuracy["low"] <= accuracy["value"] <= accuracy["high"] <= 1
-    text = scored.run("check", config, "--quiet")
+    text = scored.run("scorecard", config, "--quiet")
     assert text.code == 0, text.err
     assert "✓" in text.out
     assert "sensitivity" in text.out
@@ -76,7 +76,7 @@ def test_a_miss_is_1_even_beside_what_is_not_known(scored: CommandLine, tmp_path
         "{metric: sensitivity, at_least: 99.9 %}",  # 37 of 37 rows cannot show that
         more=DATA,
     )
-    done = scored.run("check", config)
+    done = scored.run("scorecard", config)
     assert done.code == EXIT_FAILED, done.err
     assert "✗" in done.out
     assert "? " in done.out
@@ -84,7 +84,7 @@ def test_a_miss_is_1_even_beside_what_is_not_known(scored: CommandLine, tmp_path
 
 def test_not_known_is_3(scored: CommandLine, tmp_path: Path) -> None:
     config = write(tmp_path, DIGITS, "{metric: sensitivity, at_least: 99.9 %}", more=DATA)
-    done = scored.run("check", config, "--json")
+    done = scored.run("scorecard", config, "--json")
     assert done.code == EXIT_UNDECIDED, done.err
     assert states(done) == ["UNKNOWN"]
 
@@ -106,7 +106,7 @@ def test_not_known_is_3(scored: CommandLine, tmp_path: Path) -> None:
 def test_bad_input_is_2(
     cli: CommandLine, mlp: str, tmp_path: Path, targets: tuple[str, ...], more: str, words: str
 ) -> None:
-    done = cli.run("check", write(tmp_path, mlp, *targets, more=more))
+    done = cli.run("scorecard", write(tmp_path, mlp, *targets, more=more))
     assert done.code == EXIT_BAD_INPUT
     assert words in done.err
     assert "Traceback" not in done.err
@@ -127,15 +127,15 @@ def test_races_are_run_where_targets_need_them_and_reused_where_allowed(
         "{metric: cpu_s, at_most: 60 s}",
     )
     with clockwork.machine():
-        first = cli.run("check", config, "--json")
+        first = cli.run("scorecard", config, "--json")
         assert first.code in (0, EXIT_UNDECIDED), first.err
         assert len(first.document["trials"]) == 2
         for one in first.document["targets"]:
             assert (one["state"] == "MET") == (one["cause"] == ""), one
             assert one["cause"] in ("", "wide"), one  # few launches bound nothing
-        again = cli.run("check", config, "--json", "--reuse")
+        again = cli.run("scorecard", config, "--json", "--reuse")
         assert again.document["trials"] == first.document["trials"]
-        fresh = cli.run("check", config, "--json")
+        fresh = cli.run("scorecard", config, "--json")
     assert not set(fresh.document["trials"]) & set(first.document["trials"])
 
 
@@ -148,7 +148,7 @@ def test_a_model_that_cannot_run_is_not_known_and_says_why(
         "{metric: latency_p50, at_most: 60 s}",
         more="session: {providers: [{name: CUDAExecutionProvider}]}\n",
     )
-    done = cli.run("check", config, "--json")
+    done = cli.run("scorecard", config, "--json")
     assert done.code == EXIT_UNDECIDED
     assert "CUDAExecutionProvider" in done.document["targets"][0]["why"]
     assert "Traceback" not in done.err
@@ -156,7 +156,7 @@ def test_a_model_that_cannot_run_is_not_known_and_says_why(
 
 def test_options_change_what_is_checked(cli: CommandLine, tmp_path: Path) -> None:
     config = write(tmp_path, DIGITS, "{metric: model_size, at_most: 1 MB}")
-    done = cli.run("check", config, "--json", "--batch-size", "8")
+    done = cli.run("scorecard", config, "--json", "--batch-size", "8")
     assert done.code == 0, done.err
     assert done.document["spec"]["workload"]["batch_size"] == 8
     assert done.document["spec"]["targets"] == [{"metric": "model_size", "at_most": "1 MB"}]

@@ -139,7 +139,7 @@ def test_effort_and_precision_are_two_settings(
 ) -> None:
     """The words of the effort are accepted under its earlier name, which is said, and nothing on stdout."""
     one = spec_of(parse(flag, "publish", "--precision", "fp16"))
-    assert (one.protocol.precision, one.model.precision) == ("publish", "fp16")
+    assert (one.protocol.effort, one.model.precision) == ("publish", "fp16")
     hint = "" if flag == "--effort" else "--precision publish is now --effort publish\n"
     assert tuple(capsys.readouterr()) == ("", hint)
 
@@ -170,7 +170,7 @@ def test_it_says_which_version_it_is(cli: CommandLine) -> None:
     assert ok(cli.run("--version")).out.split() == ["ORTune", __version__]
 
 
-@pytest.mark.parametrize("command", ["bench", "profile", "sweep"])
+@pytest.mark.parametrize("command", ["tune", "profile", "sweep"])
 def test_the_help_of_each_measuring_command_names_every_option(cli: CommandLine, command: str) -> None:
     text = ok(cli.run(command, "-h")).out
     for setting in offered():
@@ -309,7 +309,7 @@ def benched(tmp_path_factory: pytest.TempPathFactory, acquainted: Path, mlp: str
     """A command line that has measured once, and what it said."""
     line = CommandLine(tmp_path_factory.mktemp("benched"), acquainted)
     done = line.run(
-        *("bench", mlp, *QUICK, "--batch-size", "3", "--io-binding", "--intra-op-num-threads", "1"),
+        *("tune", mlp, *QUICK, "--batch-size", "3", "--io-binding", "--intra-op-num-threads", "1"),
         *("--no-intra-op-allow-spinning", "--json", "--quiet"),
     )
     return line, measured(done)
@@ -351,7 +351,7 @@ def test_a_short_yaml_names_no_folder_and_finds_its_model(
 ) -> None:
     cli, first = benched[0], benched[1].document
     path = tmp_path / "short.yaml"
-    ok(cli.run("emit", first["trial"][:8], "-o", str(path)))
+    ok(cli.run("export", first["trial"][:8], "-o", str(path)))
     assert str(Path(mlp).parent) not in path.read_text()
     assert spec_from_yaml(path.read_text()).model.sha256 == first["spec"]["model"]["sha256"]
 
@@ -361,7 +361,7 @@ def test_a_trial_goes_round_through_yaml_python_history_and_settings(
 ) -> None:
     cli, first = benched[0], benched[1].document
     config = tmp_path / "config.yaml"
-    ok(cli.run("emit", first["trial"][:8], "--format", "yaml", "--all", "-o", str(config)))
+    ok(cli.run("export", first["trial"][:8], "--format", "yaml", "--all", "-o", str(config)))
     data = yaml.safe_load(config.read_text())
     assert data["measured"]["trial"] == first["trial"]
     assert data["environment"]["fingerprint"] == first["fingerprint"]
@@ -369,32 +369,32 @@ def test_a_trial_goes_round_through_yaml_python_history_and_settings(
     read = config_from(str(config), store=lambda: Store(cli.home / STORE_NAME))
     assert spec_from_dict(spec_data(read, None, {})).to_dict() == first["spec"]
     changed = measured(
-        cli.run("bench", mlp, "--config", first["trial"], "--batch-size", "5", "--json")
+        cli.run("tune", mlp, "--config", first["trial"], "--batch-size", "5", "--json")
     ).document
     assert changed["trial"] != first["trial"]
     assert changed["batch_size"] == 5
     assert changed["spec"]["protocol"] == first["spec"]["protocol"]
 
-    script = ok(cli.run("emit", first["trial"], "--format", "python")).out
-    emitted = ok(cli.run("emit", first["trial"], "--format", "python", "--json")).document
+    script = ok(cli.run("export", first["trial"], "--format", "python")).out
+    emitted = ok(cli.run("export", first["trial"], "--format", "python", "--json")).document
     assert (emitted["trial"], emitted["format"], emitted["text"]) == (first["trial"], "python", script)
-    listed = ok(cli.run("emit", "--list", "--json")).document["formats"]
+    listed = ok(cli.run("export", "--list", "--json")).document["formats"]
     for one in listed:
         if one["name"] == "bundle":  # has tests of its own
             continue
         path = tmp_path / f"model{one['file']}"
-        done = cli.run("emit", first["trial"], "--format", one["name"], "-o", str(path))
+        done = cli.run("export", first["trial"], "--format", one["name"], "-o", str(path))
         if one["name"] == "openvino":  # of a trial that does not run on it
             assert (done.code, path.exists()) == (2, False)
             assert "asks nothing of OpenVINO" in done.err
             continue
-        shown = ok(cli.run("emit", first["trial"], "--format", one["name"]))
+        shown = ok(cli.run("export", first["trial"], "--format", one["name"]))
         assert done.code == 0
         assert first["trial"] in shown.out
         assert one["takes_model"] is (path.read_bytes() != shown.out.encode())
         assert one["takes_model"] is ("takes the model along" in shown.err)
     assert not list(tmp_path.glob(".*.part"))
-    assert all(one["cannot"].split()[0] in ok(cli.run("emit", "--list")).out for one in listed)
+    assert all(one["cannot"].split()[0] in ok(cli.run("export", "--list")).out for one in listed)
 
     (tmp_path / "script.py").write_text(script)
     done = subprocess.run([sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True)
@@ -411,7 +411,7 @@ def test_a_trial_goes_round_through_yaml_python_history_and_settings(
 def test_the_table_for_people_has_units_intervals_and_says_what_the_runs_cannot_tell(
     cli: CommandLine, mlp: str
 ) -> None:
-    done = measured(cli.run("bench", mlp, *QUICK, "--preset", "cpu-latency", "--inter-op-num-threads", "4"))
+    done = measured(cli.run("tune", mlp, *QUICK, "--preset", "cpu-latency", "--inter-op-num-threads", "4"))
     assert re.search(r"needs \d+ runs", done.out)
     assert f"against {ANCHOR_LABEL}" in done.out
     assert re.search(r"grade [ABCDF]", done.out)
@@ -427,14 +427,14 @@ def test_feeds_from_values_npz_and_dimensions_reach_the_model(
 ) -> None:
     np.savez(tmp_path / "rows.npz", x=np.zeros((6, 16), np.float32))
     done = measured(
-        cli.run("bench", mlp, *QUICK, "--feed", "rows.npz", "--batch-size", "6", "--json", cwd=tmp_path)
+        cli.run("tune", mlp, *QUICK, "--feed", "rows.npz", "--batch-size", "6", "--json", cwd=tmp_path)
     )
     assert done.document["inputs"] == [{"name": "x", "dtype": "float32", "shape": [6, 16]}]
     unnamed = str(tiny_models.unnamed_dims(tmp_path / "unnamed.onnx"))
     info = ok(cli.run("inspect", unnamed, "--json")).document
     dims = [part for dim in info["free_dims"] if dim != info["batch_dim"] for part in ("--dim", f"{dim}=5")]
     assert any(":" in part for part in dims)
-    first = measured(cli.run("bench", unnamed, *QUICK, *dims, "--json")).document
+    first = measured(cli.run("tune", unnamed, *QUICK, *dims, "--json")).document
     assert first["state"] == "COMPLETE"
     again = ok(cli.run("profile", unnamed, "--runs", "3", "--json"))  # sizes are as in the last run
     assert again.document["spec"]["workload"]["dims"] == first["spec"]["workload"]["dims"]
@@ -448,7 +448,7 @@ def test_feeds_from_values_npz_and_dimensions_reach_the_model(
 def test_a_provider_that_fell_back_is_marked_in_the_document_and_in_the_table(
     cli: CommandLine, mlp: str
 ) -> None:
-    args = ("bench", mlp, *QUICK, "--provider", "openvino", "--provider", "cpu", "--allow-fallback")
+    args = ("tune", mlp, *QUICK, "--provider", "openvino", "--provider", "cpu", "--allow-fallback")
     done = measured(cli.run(*args))
     assert "FALLBACK" in done.out
     assert "OpenVINOExecutionProvider" in done.out
@@ -582,7 +582,7 @@ def test_inspect_says_with_the_words_of_bench_that_an_input_cannot_be_fed(
     assert "seq(tensor(float))" in why
     text = ok(cli.run("inspect", path)).out
     assert why in " ".join(text.split())
-    done = cli.run("bench", path)
+    done = cli.run("tune", path)
     assert done.code == 2
     assert why in done.err
 
@@ -611,7 +611,7 @@ def somebody_else(cli: CommandLine) -> Iterator[threading.Event]:
 def test_waiting_is_said_with_who_has_the_machine_and_ctrl_c_gives_the_place_back(
     cli: CommandLine, mlp: str, somebody_else: threading.Event
 ) -> None:
-    process = cli.start("bench", mlp, *QUICK, "--intra-op-num-threads", "1", "--json")
+    process = cli.start("tune", mlp, *QUICK, "--intra-op-num-threads", "1", "--json")
     assert process.stderr is not None
     while "Ada" not in process.stderr.readline():
         assert process.poll() is None
@@ -625,7 +625,7 @@ def test_waiting_is_said_with_who_has_the_machine_and_ctrl_c_gives_the_place_bac
 
 def test_a_signal_while_a_model_loads_cancels_and_leaves_no_process(cli: CommandLine, tmp_path: Path) -> None:
     slow = str(tiny_models.slow(tmp_path / "slow.onnx"))
-    process = cli.start("bench", slow, "--json")
+    process = cli.start("tune", slow, "--json")
     wait_until(lambda: works(process) and bool(Store(cli.home / STORE_NAME).trials()))
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
@@ -657,7 +657,7 @@ def test_a_stopped_sweep_shows_what_was_measured(cli: CommandLine, mlp: str) -> 
 
 def test_a_hang_is_a_failed_trial_with_exit_code_1_and_a_document(cli: CommandLine, tmp_path: Path) -> None:
     slow = str(tiny_models.slow(tmp_path / "slow.onnx"))
-    done = cli.run("bench", slow, "--timeout-s", "1", "--json", "--quiet")
+    done = cli.run("tune", slow, "--timeout-s", "1", "--json", "--quiet")
     assert done.code == 1
     document = done.document
     assert document["state"] == "FAIL"
@@ -668,7 +668,7 @@ def test_a_hang_is_a_failed_trial_with_exit_code_1_and_a_document(cli: CommandLi
 
 
 def test_a_reader_that_leaves_early_gives_no_traceback(cli: CommandLine) -> None:
-    process = cli.start("emit", "--list", "--json")
+    process = cli.start("export", "--list", "--json")
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None

@@ -73,7 +73,7 @@ def test_options_hold_for_everybody_and_alone_say_how_well(yaml_file: str) -> No
     given = {"batch_size": "4", "budget_s": "60s"}
     found = named(["preset:edge", yaml_file], model="other.onnx", given=given, store=NEVER)
     assert {(one.workload.batch_size, one.model.path) for one in found} == {(4, "other.onnx")}
-    assert {(one.protocol.precision, one.protocol.budget_s) for one in found} == {("quick", 60)}
+    assert {(one.protocol.effort, one.protocol.budget_s) for one in found} == {("quick", 60)}
     assert found[1].protocol.warmup_runs == 3
 
 
@@ -422,10 +422,10 @@ def test_results_of_the_version_before_are_shown_used_and_raced_against(
     assert candidate[:8] in listed.out
     old, _ = cli.run("history", "--json").document["trials"]
     assert old["contrasts"][0].keys().isdisjoint(NEW_IN_A_CONTRAST)
-    assert cli.run("emit", candidate).code == 0
-    why = cli.run("why", candidate, baseline, "--quiet")
+    assert cli.run("export", candidate).code == 0
+    why = cli.run("explain", candidate, baseline, "--quiet")
     assert why.code == 0, why.err
-    again = measured(cli.run("bench", mlp, *QUICK, "--baseline", candidate, "--intra-op-num-threads", "1"))
+    again = measured(cli.run("tune", mlp, *QUICK, "--baseline", candidate, "--intra-op-num-threads", "1"))
     assert f"against {candidate}" in again.out
 
 
@@ -493,11 +493,11 @@ def test_a_race_is_called_after_the_model_of_its_baseline(cli: CommandLine, mlp:
 
 
 def test_bench_races_against_a_baseline_of_choice(cli: CommandLine, mlp: str) -> None:
-    done = measured(cli.run("bench", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", "preset:edge"))
+    done = measured(cli.run("tune", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", "preset:edge"))
     assert "against preset:edge" in done.out
     assert f"against {ANCHOR_LABEL}" in done.out
     trial_id = cli.run("history", "--json").document["trials"][0]["trial"]
-    again = measured(cli.run("bench", mlp, *QUICK, "--baseline", trial_id[:8], "--json"))
+    again = measured(cli.run("tune", mlp, *QUICK, "--baseline", trial_id[:8], "--json"))
     (contrast,) = again.document["contrasts"]  # what it asks for is the default itself
     generations = again.document["generations"]
     assert generations == contrast["generations"] > 1
@@ -521,13 +521,13 @@ def lost(mlp: str, tmp_path: Path) -> str:
 
 def test_a_baseline_that_cannot_run_is_a_failure(cli: CommandLine, mlp: str, lost: str) -> None:
     """The candidate has its numbers, against the default; what was asked has no answer."""
-    done = cli.run("bench", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", lost)
+    done = cli.run("tune", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", lost)
     assert done.code == EXIT_BAD_INPUT
     assert f"against {ANCHOR_LABEL}" in done.out
     assert CUDA in done.err
 
 
-@pytest.mark.parametrize("command", [("bench",), ("compare", "--candidate", "preset:edge")])
+@pytest.mark.parametrize("command", [("tune",), ("compare", "--candidate", "preset:edge")])
 def test_a_baseline_that_is_known_to_be_impossible_is_refused_at_once(
     cli: CommandLine, mlp: str, command: tuple[str, ...]
 ) -> None:

@@ -419,7 +419,7 @@ def test_the_command_makes_a_checked_model_that_the_library_knows(cli: CommandLi
     batch = torch.export.Dim("batch")
     program = torch.export.export(model, (torch.zeros(2, 4),), dynamic_shapes=({0: batch},))
     torch.export.save(program, tmp_path / "tiny.pt2")
-    done = cli.run("export", "tiny.pt2", "-o", "tiny.onnx", "--json", "--quiet", cwd=tmp_path)
+    done = cli.run("convert", "tiny.pt2", "-o", "tiny.onnx", "--json", "--quiet", cwd=tmp_path)
     assert done.code == 0, done.err
     assert done.document["state"] == "COMPLETE"
     assert all(one["max_abs"] < 1e-5 for one in done.document["differences"])

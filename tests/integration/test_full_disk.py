@@ -49,7 +49,7 @@ def await_rounds(home: Path, process: subprocess.Popen[str]) -> str:
 
 def test_a_disk_that_fills_in_a_race_costs_no_result(cli: CommandLine, tmp_path: Path) -> None:
     model = str(tiny_models.mlp(tmp_path / "mlp.onnx"))
-    process = cli.start("bench", model, "--budget", "3s", "--intra-op-num-threads", "1", "--quiet")
+    process = cli.start("tune", model, "--budget", "3s", "--intra-op-num-threads", "1", "--quiet")
     trial = await_rounds(cli.home, process)
     filler = fill(cli.home)
     _, err = process.communicate(timeout=200)

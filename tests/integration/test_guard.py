@@ -173,11 +173,11 @@ def _refused_without_a_reason(trial: Trial) -> None:
 
 def _refused_on_the_command_line(trial: Trial, tmp_path: Path) -> None:
     cli = CommandLine(tmp_path)
-    refused = cli.run("emit", trial.id)
+    refused = cli.run("export", trial.id)
     assert (refused.code, refused.out) == (2, "")
     assert trial.id in refused.err
     assert "--accept-breach" in refused.err
-    accepted = cli.run("emit", trial.id, "--accept-breach", "a test wants it")
+    accepted = cli.run("export", trial.id, "--accept-breach", "a test wants it")
     assert accepted.code == 0
     assert "# accepted_breach: 'a test wants it'" in accepted.out
     assert "OUTPUTS DIFFER" in accepted.out
@@ -234,11 +234,11 @@ def test_not_a_number_on_one_side_is_a_breach_and_on_both_sides_it_proves_nothin
     sound = add(shifted_root(tmp_path / "sound.onnx", 1.0))
     broken = measure(add(shifted_root(tmp_path / "broken.onnx", -2.0), sound))
     assert guard(broken)["breach"] is True
-    assert " 4 " in guard(broken)["why"]
+    assert " 4 " in guard(broken)["explain"]
     assert guard(broken)["error"]["max_rel"] is None
     as_it_was = measure(add(shifted_root(tmp_path / "always.onnx", -3.0)))
     assert guard(as_it_was)["breach"] is None
-    assert "(4 values)" in guard(as_it_was)["why"]
+    assert "(4 values)" in guard(as_it_was)["explain"]
 
 
 def test_an_original_that_is_gone_leaves_it_open(
@@ -259,8 +259,8 @@ def test_outputs_without_a_number_are_neither_right_nor_wrong(
 ) -> None:
     trial = measure(add(shifted_root(tmp_path / "none.onnx", -2.0)), workload={"batch_size": 16})
     assert guard(trial)["breach"] is None
-    assert "`y`" in guard(trial)["why"]
-    assert "64 values" in guard(trial)["why"]
+    assert "`y`" in guard(trial)["explain"]
+    assert "64 values" in guard(trial)["explain"]
     assert "neither right nor wrong" in "\n".join(lines(measured(trial)))
     assert "# The outputs are neither right nor wrong" in emit_yaml(trial)
 
@@ -276,7 +276,7 @@ def test_a_model_that_draws_random_numbers_says_why_its_outputs_differ(
     trial = measure(add(tiny_models.save(tmp_path / "noise.onnx", nodes, inputs, outputs)))
     assert guard(trial)["error"]["max_rel"] > 1e-2
     assert guard(trial)["breach"] is None
-    assert "RandomNormalLike" in guard(trial)["why"]
+    assert "RandomNormalLike" in guard(trial)["explain"]
     assert trial.result is not None
     assert any("RandomNormalLike" in note for note in trial.result["notes"])
 

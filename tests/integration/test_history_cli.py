@@ -114,7 +114,7 @@ def test_show_tells_a_stored_result_or_why_there_is_none(cli: CommandLine, mlp: 
     assert "feedbeef" in unknown.err
 
     with clockwork.machine():
-        measured = cli.run("bench", mlp, *QUICK, "--json").document
+        measured = cli.run("tune", mlp, *QUICK, "--json").document
         shown = cli.run("show", measured["trial"][:8])
         assert shown.code == 0, shown.err
         assert "p50" in shown.out
@@ -159,13 +159,13 @@ def test_variants_are_listed_renamed_and_deleted(cli: CommandLine, tmp_path: Pat
 
 def test_marks_are_made_found_again_and_taken_back(cli: CommandLine) -> None:
     first, second = f"{1:016x}", f"{2:016x}"
-    marked = cli.run("mark", first, second, "--star", "--label", "edge, ship", "--note", "for the demo")
+    marked = cli.run("tag", first, second, "--star", "--label", "edge, ship", "--note", "for the demo")
     assert marked.code == 0, marked.err
     assert marked.out.splitlines()[0] == f"{first[:12]}  ★, labels: edge, ship; note: for the demo"
     assert listed(cli, "--starred") == [2, 1]
     assert listed(cli, "--label", "edge", "--label", "ship", "--grade", "C") == [2]
     assert listed(cli, "--search", "DEMO") == [2, 1]
-    back = cli.run("mark", first, "--archive", "--no-star", "--no-label", "ship", "--note", "", "--json")
+    back = cli.run("tag", first, "--archive", "--no-star", "--no-label", "ship", "--note", "", "--json")
     assert back.document["marks"] == {
         first: {"starred": False, "archived": True, "labels": ["edge"], "note": ""}
     }
@@ -178,7 +178,7 @@ def test_marks_are_made_found_again_and_taken_back(cli: CommandLine) -> None:
         ("True", "False", "edge,ship"),
         ("False", "True", "edge"),
     ]
-    assert cli.run("mark", first).out == f"{first[:12]}  archived, labels: edge\n"
+    assert cli.run("tag", first).out == f"{first[:12]}  archived, labels: edge\n"
     document = cli.run("history", "--json").document
     assert list(document["marks"]) == [second]
     assert errors_of("history", document) == []
@@ -187,9 +187,9 @@ def test_marks_are_made_found_again_and_taken_back(cli: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("mark", "feedbeef", "--star"), "`feedbeef`"),
-        (("mark", f"{1:016x}", "--label", "x" * 41), "is no label"),
-        (("mark", f"{1:016x}", "--label", "a", "--no-label", "a"), "at once"),
+        (("tag", "feedbeef", "--star"), "`feedbeef`"),
+        (("tag", f"{1:016x}", "--label", "x" * 41), "is no label"),
+        (("tag", f"{1:016x}", "--label", "a", "--no-label", "a"), "at once"),
         (("delete", f"{1:016x}"), "asks first"),
         (("history", "--prune", "--older-than", "1d", "--starred"), "takes no other filter"),
     ],

@@ -217,7 +217,7 @@ def test_one_model_alone_is_pruned_when_it_is_named(
 
 def test_pruned_trial_is_still_written_as_yaml(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     call(capsys, "--prune", "--older-than", "0h")
-    assert run(["emit", "oldest-cand", "--format", "yaml"]) == 0
+    assert run(["export", "oldest-cand", "--format", "yaml"]) == 0
     assert "m.onnx" in capsys.readouterr().out
 
 

@@ -141,7 +141,7 @@ def test_a_race_keeps_the_hash_and_what_leaves_names_it(
     model, digest = libraries.twice(tmp_path / "twice.onnx"), sha256(folder / "libtwice.so")
     library = f"libtwice.so@sha256:{digest}"
     done = command.run(
-        *("bench", str(model), "--custom-op-library", "libtwice.so"),
+        *("tune", str(model), "--custom-op-library", "libtwice.so"),
         *("--intra-op-num-threads", "1", "--runs", "30", "--json"),
     )
     assert done.code in (0, 3), done.err  # 3: nobody is faster
@@ -154,7 +154,7 @@ def test_a_race_keeps_the_hash_and_what_leaves_names_it(
     assert any(digest in note for note in document["notes"])
     assert document["output_error"]["max_abs"] == 0.0
 
-    text = command.run("emit", document["trial"], "--format", "yaml", "--all").out
+    text = command.run("export", document["trial"], "--format", "yaml", "--all").out
     assert spec_from_yaml(text).session.custom_op_libraries == (library,)
     assert digest in " ".join(yaml.safe_load(text)["measured"]["notes"])
     _check_bundle(command, document["trial"], tmp_path, digest)
@@ -163,7 +163,7 @@ def test_a_race_keeps_the_hash_and_what_leaves_names_it(
 def _check_bundle(command: CommandLine, trial: str, tmp_path: Path, digest: str) -> None:
     """It names the library and does not hold it; `verify` and the script look under their own door."""
     bundle = tmp_path / "bundle.zip"
-    assert command.run("emit", trial, "--format", "bundle", "--output", str(bundle)).code == 0
+    assert command.run("export", trial, "--format", "bundle", "--output", str(bundle)).code == 0
     with zipfile.ZipFile(bundle) as archive:
         names = archive.namelist()
         assert not [name for name in names if ".so" in name]
@@ -201,7 +201,7 @@ def test_a_closed_door_ends_it_before_it_waits(tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
     line.environment.pop(LIBRARIES_VARIABLE, None)
     model = libraries.twice(tmp_path / "twice.onnx")
-    done = line.run("bench", str(model), "--custom-op-library", "libtwice.so")
+    done = line.run("tune", str(model), "--custom-op-library", "libtwice.so")
     assert done.code != 0
     assert f"{LIBRARIES_VARIABLE}=FOLDER" in done.err
 
@@ -287,7 +287,7 @@ def test_text_is_fed_and_said_to_be_fixed(command: CommandLine, tmp_path: Path) 
     model, wanted = libraries.identity_text(tmp_path / "t.onnx", ["batch", 1]), ["first", "second"]
     (tmp_path / "lines.txt").write_text("first\nsecond\n")
     args = ("--feed", f"x=@{tmp_path}/lines.txt", "--batch-size", "2", "--runs", "30", "--json")
-    done = command.run("bench", str(model), *args)
+    done = command.run("tune", str(model), *args)
     assert done.code == 0, done.err
     document = done.document
     assert document["spec"]["workload"]["feed_values"] == {"x": wanted}
@@ -299,7 +299,7 @@ def test_text_that_nobody_gave_is_not_made_up(tmp_path: Path) -> None:
     model = libraries.identity_text(tmp_path / "t.onnx", ["batch"])
     line = CommandLine(tmp_path)
     wrong = ((), ("x=5",), ("x=random:0..1",), (f"x=@{tmp_path}/none.txt",))
-    refused = [line.run("bench", str(model), *(("--feed", *one) if one else ())) for one in wrong]
+    refused = [line.run("tune", str(model), *(("--feed", *one) if one else ())) for one in wrong]
     assert {one.code for one in refused} == {EXIT_BAD_INPUT}
     assert all("`x`" in one.err or " x" in one.err for one in refused)
     assert len({one.err for one in refused}) == len(wrong), "each has a rule of its own"
@@ -319,7 +319,7 @@ def test_onnxruntime_extensions_is_such_a_library(tmp_path: Path) -> None:
     line.environment[LIBRARIES_VARIABLE] = str(folder)
     model = libraries.upper(tmp_path / "upper.onnx")
     done = line.run(
-        *("bench", str(model), "--custom-op-library", "extensions.so", "--feed", "x=hello"),
+        *("tune", str(model), "--custom-op-library", "extensions.so", "--feed", "x=hello"),
         *("--runs", "30", "--json"),
     )
     assert done.code == 0, done.err

@@ -119,8 +119,8 @@ def test_a_race_that_has_its_answer_does_not_use_up_its_budget() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("bench", "--intra-op-num-threads", "1"),
-        ("bench", "--baseline", "preset:edge"),
+        ("tune", "--intra-op-num-threads", "1"),
+        ("tune", "--baseline", "preset:edge"),
         ("compare", "--candidate", "preset:edge"),
     ],
 )

@@ -115,7 +115,7 @@ def test_a_killed_search_goes_on_where_it_was_and_ctrl_c_keeps_what_was_tried(
     process.kill()
     process.communicate()
     assert cli.left_over() == []
-    [listed] = cli.run("studies", "list", "--json").document["studies"]
+    [listed] = cli.run("searches", "list", "--json").document["studies"]
     assert listed["state"] in ("RUNNING", "FAIL")
     known = len(store_of(cli).study(study.id).tried)
     assert known
@@ -172,22 +172,22 @@ def test_searches_are_listed_shown_emitted_exported_and_deleted(
 ) -> None:
     _, found = searched
     study = found["study"]
-    assert line.run("studies", "list", "--json").document["studies"] == []
-    assert study[:12] not in line.run("studies").out
-    assert [one["study"] for one in later.run("studies", "list", "--json").document["studies"]] == [study]
-    assert study[:12] in later.run("studies").out
-    assert "io_binding" in later.run("studies", "show", study[:8]).out
-    assert later.run("studies", "show", study, "--json").document["winner"] == found["winner"]
-    assert later.run("studies", "show", study, "--all").out.count("io_binding=on") >= 1
-    assert "found_by_search" in later.run("emit", found["winner"]["trial"], "--all").out
+    assert line.run("searches", "list", "--json").document["studies"] == []
+    assert study[:12] not in line.run("searches").out
+    assert [one["study"] for one in later.run("searches", "list", "--json").document["studies"]] == [study]
+    assert study[:12] in later.run("searches").out
+    assert "io_binding" in later.run("searches", "show", study[:8]).out
+    assert later.run("searches", "show", study, "--json").document["winner"] == found["winner"]
+    assert later.run("searches", "show", study, "--all").out.count("io_binding=on") >= 1
+    assert "found_by_search" in later.run("export", found["winner"]["trial"], "--all").out
     url = f"sqlite:///{later.home}/optuna.db"
-    exported = later.run("studies", "export", study, "--optuna", url, "--json").document
+    exported = later.run("searches", "export", study, "--optuna", url, "--json").document
     assert exported["trials"] == found["tried"]
-    again = later.run("studies", "export", study, "--optuna", url)
+    again = later.run("searches", "export", study, "--optuna", url)
     assert again.code == EXIT_BAD_INPUT
     assert study in again.err  # there is such a study already
-    assert later.run("studies", "delete", study, "--json").document == {"deleted": study}
-    assert later.run("studies", "show", study).code == EXIT_BAD_INPUT
+    assert later.run("searches", "delete", study, "--json").document == {"deleted": study}
+    assert later.run("searches", "show", study).code == EXIT_BAD_INPUT
     assert [one.id for one in store_of(later).trials(study=study, kind="screen")] == []
 
 
@@ -239,7 +239,7 @@ def test_a_limit_that_nobody_keeps_is_an_answer(
     assert done.code == EXIT_FAILED, done.err
     assert done.document["outcome"] == "NONE_KEEPS_LIMITS"
     assert done.document["winner"] is None
-    assert cli.run("studies", "show", done.document["study"]).code == 0
+    assert cli.run("searches", "show", done.document["study"]).code == 0
 
 
 # --- what begins no race ------------------------------------------------------------------------------------

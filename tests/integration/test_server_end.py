@@ -48,7 +48,7 @@ def ask():
     if model:
         service = state.scheduler()
         asked = {"model": {"path": model}, "session": {"intra_op_num_threads": 1},
-                 "protocol": {"precision": "publish", "budget_s": 600}}
+                 "protocol": {"effort": "publish", "budget_s": 600}}
         trial = service.submit(kinds.duel(spec_from_dict(asked)))
         while (service.status(trial).live or {}).get("rounds", 0) < 3:
             time.sleep(0.02)

@@ -26,31 +26,31 @@ def shape(done: Done) -> list[int]:
 def test_a_detector_is_measured_at_the_size_that_its_metadata_name(cli: CommandLine, tmp_path: Path) -> None:
     """Any side that is no multiple of 64 would fail in its Concat."""
     model = str(tiny_models.detector(tmp_path / "detector.onnx"))
-    done = measured(cli.run("bench", model, *QUICK, "--json"))
+    done = measured(cli.run("tune", model, *QUICK, "--json"))
     assert shape(done) == [1, 3, 128, 192]
     assert done.document["sizes_from"] == {"height": "file", "width": "file"}
     assert "from the model's metadata (imgsz 128 × 192)" in done.err
     compared = measured(cli.run("compare", model, "--candidate", "preset:edge", *QUICK, "--json"))
     assert {one["state"] for one in compared.document["trials"]} == {"COMPLETE"}
-    given = cli.run("bench", model, *QUICK, "--dim", "height=64", "--dim", "width=64", "--json")
+    given = cli.run("tune", model, *QUICK, "--dim", "height=64", "--dim", "width=64", "--json")
     assert shape(measured(given)) == [1, 3, 64, 64]
     assert "sizes_from" not in given.document
 
 
 def test_a_size_that_makes_no_sense_is_ignored_and_said(cli: CommandLine, tmp_path: Path) -> None:
     model = str(tiny_models.detector(tmp_path / "hostile.onnx", {"imgsz": "[999999999, x]"}))
-    done = cli.run("bench", model, *QUICK)
+    done = cli.run("tune", model, *QUICK)
     assert done.code == EXIT_BAD_INPUT
     assert "`imgsz: [999999999, x]` in the model's metadata is ignored" in done.err
     assert "--dim height=256 --dim width=256" in done.err  # a guess, to the file's stride
     sizes = ("--dim", "height=256", "--dim", "width=256")
-    assert shape(measured(cli.run("bench", model, *QUICK, *sizes, "--json"))) == [1, 3, 256, 256]
+    assert shape(measured(cli.run("tune", model, *QUICK, *sizes, "--json"))) == [1, 3, 256, 256]
 
 
 def test_a_transformer_is_measured_at_the_sizes_that_its_inputs_usually_take(
     cli: CommandLine, tmp_path: Path
 ) -> None:
-    done = measured(cli.run("bench", str(tiny_models.tokens(tmp_path / "tokens.onnx")), *QUICK, "--json"))
+    done = measured(cli.run("tune", str(tiny_models.tokens(tmp_path / "tokens.onnx")), *QUICK, "--json"))
     assert shape(done) == [1, 128]
     assert done.document["sizes_from"] == {"sequence": "names"}
     assert "sequence=128, usual for input_ids" in done.err

@@ -45,7 +45,7 @@ def test_without_the_extra_nothing_is_written(tmp_path: Path) -> None:
 @pytest.mark.skipif(INSTALLED, reason="the extra `tensorflow` is installed")
 def test_the_command_line_tells_how_to_install_the_extra(tmp_path: Path) -> None:
     (tmp_path / "m.keras").touch()
-    done = CommandLine(tmp_path).run("export", str(tmp_path / "m.keras"), "-o", str(tmp_path / "m.onnx"))
+    done = CommandLine(tmp_path).run("convert", str(tmp_path / "m.keras"), "-o", str(tmp_path / "m.onnx"))
     assert done.code != 0
     assert "pip install '.[tensorflow]'" in done.err
     assert "Traceback" not in done.err

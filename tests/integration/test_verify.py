@@ -58,7 +58,7 @@ def line(tmp_path_factory: pytest.TempPathFactory, acquainted: Path) -> CommandL
 @pytest.fixture(scope="module")
 def trial(line: CommandLine) -> str:
     done = line.run(
-        "bench", "digits_cnn", "--runs", "40", "--warmup-runs", "2", "--quiet", "--json", *SETTINGS
+        "tune", "digits_cnn", "--runs", "40", "--warmup-runs", "2", "--quiet", "--json", *SETTINGS
     )
     assert done.document["state"] == "COMPLETE", done.err
     return str(done.document["trial"])
@@ -67,7 +67,7 @@ def trial(line: CommandLine) -> str:
 @pytest.fixture(scope="module")
 def bundled(line: CommandLine, trial: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bundled") / "digits.zip"
-    done = line.run("emit", trial, "--format", "bundle", "-o", str(path))
+    done = line.run("export", trial, "--format", "bundle", "-o", str(path))
     assert done.code == 0, done.err
     return path
 
@@ -117,11 +117,11 @@ def test_the_same_trial_gives_the_same_bytes(
     line: CommandLine, trial: str, bundled: Path, tmp_path: Path
 ) -> None:
     again = tmp_path / "again.zip"
-    assert line.run("emit", trial, "--format", "bundle", "-o", str(again)).code == 0
+    assert line.run("export", trial, "--format", "bundle", "-o", str(again)).code == 0
     assert again.read_bytes() == bundled.read_bytes()
     for kept in Store(line.home / STORE_NAME).artifacts(trial, "sample*"):
         kept.unlink()  # recorded anew, it is the same
-    done = line.run("emit", trial, "--format", "bundle", "-o", str(again), "--json")
+    done = line.run("export", trial, "--format", "bundle", "-o", str(again), "--json")
     assert done.document["size_bytes"] == again.stat().st_size
     assert again.read_bytes() == bundled.read_bytes()
 
@@ -210,7 +210,7 @@ def importable(python: Path, *names: str, environment: dict[str, str] | None = N
 
 
 def test_a_bundle_needs_a_file(line: CommandLine, trial: str) -> None:
-    done = line.run("emit", trial, "--format", "bundle")
+    done = line.run("export", trial, "--format", "bundle")
     assert done.code == EXIT_BAD_INPUT
     assert "`-o" in done.err
 
@@ -219,14 +219,14 @@ def test_weights_beside_the_model_come_along_and_a_model_that_changed_is_not_bun
     cli: CommandLine, tmp_path: Path
 ) -> None:
     model = tiny_models.external_data(tmp_path / "m.onnx")
-    done = cli.run("bench", str(model), "--runs", "20", "--warmup-runs", "1", "--quiet", "--json")
+    done = cli.run("tune", str(model), "--runs", "20", "--warmup-runs", "1", "--quiet", "--json")
     path = tmp_path / "m.zip"
-    assert cli.run("emit", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
+    assert cli.run("export", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
     with zipfile.ZipFile(path) as archive:
         assert {"model/m.onnx", "model/weights.bin"} <= set(archive.namelist())
     tiny_models.mlp(model, hidden=8)
     refused = tmp_path / "refused.zip"
-    told = cli.run("emit", done.document["trial"], "--format", "bundle", "-o", str(refused))
+    told = cli.run("export", done.document["trial"], "--format", "bundle", "-o", str(refused))
     assert told.code == EXIT_BAD_INPUT
     assert model.name in told.err
     assert not refused.exists()
@@ -240,7 +240,7 @@ def test_weights_beside_the_model_come_along_and_a_model_that_changed_is_not_bun
 def test_a_full_disk_leaves_nothing_half_written(line: CommandLine, trial: str) -> None:
     with small_disk("size=100k") as disk:
         path = disk / "b.zip"
-        done = line.run("emit", trial, "--format", "bundle", "-o", str(path))
+        done = line.run("export", trial, "--format", "bundle", "-o", str(path))
         assert done.code == EXIT_BAD_INPUT
         assert os.strerror(errno.ENOSPC) in done.err
         assert list(disk.iterdir()) == []
@@ -479,7 +479,7 @@ def test_a_file_that_was_changed_is_refused_before_anybody_waits_in_the_queue(
 
 def test_a_yaml_alone_says_what_it_cannot_tell(line: CommandLine, trial: str, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
-    assert line.run("emit", trial, "-o", str(path)).code == 0
+    assert line.run("export", trial, "-o", str(path)).code == 0
     done = verify(line, path, "--no-measure")
     assert done.code == EXIT_UNDECIDED
     assert done.document["runs"]["state"] == "YES"
@@ -729,9 +729,9 @@ def test_the_old_baseline_races_again(cli: CommandLine, mlp: str, tmp_path: Path
     short = ("--runs", "30", "--warmup-runs", "1", "--quiet", "--json")
     slow = tmp_path / "slow.yaml"
     slow.write_text(f"schema: 1\nmodel: {{path: {mlp}}}\nsession: {{enable_mem_pattern: false}}\n")
-    done = cli.run("bench", mlp, "--intra-op-num-threads", "1", "--baseline", str(slow), *short)
+    done = cli.run("tune", mlp, "--intra-op-num-threads", "1", "--baseline", str(slow), *short)
     path = tmp_path / "b.zip"
-    assert cli.run("emit", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
+    assert cli.run("export", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
     with zipfile.ZipFile(path) as archive:
         kept = json.loads(archive.read(MANIFEST))["baseline"]
     assert kept["spec"]["session"] == {"enable_mem_pattern": False}
@@ -752,9 +752,9 @@ def test_inputs_of_every_type_are_recorded_and_fed_again(
     path = tmp_path / "m.onnx"
     model = tiny_models.identity(path, "bfloat16") if bound else tiny_models.every_dtype(path)
     more = ["--io-binding"] if bound else []  # numpy has no bfloat16
-    done = cli.run("bench", str(model), "--runs", "10", "--warmup-runs", "1", "--quiet", "--json", *more)
+    done = cli.run("tune", str(model), "--runs", "10", "--warmup-runs", "1", "--quiet", "--json", *more)
     bundle = tmp_path / "m.zip"
-    assert cli.run("emit", done.document["trial"], "--format", "bundle", "-o", str(bundle)).code == 0
+    assert cli.run("export", done.document["trial"], "--format", "bundle", "-o", str(bundle)).code == 0
     found = verify(cli, bundle, "--no-measure")
     assert (found.code, found.document["same"]["state"]) == (0, "YES"), found.out
 
@@ -764,10 +764,10 @@ def test_what_was_fed_from_a_file_is_fed_from_the_sample(cli: CommandLine, mlp: 
     name = cli.run("inspect", mlp, "--json").document["inputs"][0]["name"]
     np.savez(feeds, **{name: np.random.default_rng(3).normal(size=(4, 16)).astype(np.float32)})
     more = ("--feed", str(feeds), "--batch-size", "4", "--runs", "10", "--warmup-runs", "1")
-    done = cli.run("bench", mlp, *more, "--quiet", "--json")
+    done = cli.run("tune", mlp, *more, "--quiet", "--json")
     assert done.document["state"] == "COMPLETE", done.err
     path = tmp_path / "m.zip"
-    assert cli.run("emit", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
+    assert cli.run("export", done.document["trial"], "--format", "bundle", "-o", str(path)).code == 0
     feeds.unlink()
     found = verify(cli, path, "--no-measure")
     assert (found.code, found.document["same"]["state"]) == (0, "YES"), found.out

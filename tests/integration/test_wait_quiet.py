@@ -332,10 +332,10 @@ def test_a_log_says_at_once_that_it_waits_and_does_not_repeat_it() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("bench", "m.onnx"),
+        ("tune", "m.onnx"),
         ("compare", "m.onnx", "--candidate", "preset:default"),
         ("sweep", "m.onnx", "--batch-size", "1,2"),
-        ("check", "m.yaml"),
+        ("scorecard", "m.yaml"),
     ],
 )
 def test_a_bad_duration_is_refused_in_one_clear_line(cli: CommandLine, command: tuple[str, ...]) -> None:
@@ -349,6 +349,6 @@ def test_a_bad_duration_is_refused_in_one_clear_line(cli: CommandLine, command: 
 
 
 def test_a_measurement_says_how_the_machine_was(cli: CommandLine, mlp: str) -> None:
-    done = cli.run("bench", mlp, "--runs", "20", "--wait-quiet", "1s", "--json")
+    done = cli.run("tune", mlp, "--runs", "20", "--wait-quiet", "1s", "--json")
     notes = [note for note in done.document["notes"] if note.startswith("The machine ")]
     assert len(notes) == 1, done.err

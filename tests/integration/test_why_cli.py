@@ -75,7 +75,7 @@ def pair(cli: CommandLine, tmp_path: Path) -> tuple[str, str]:
 def test_two_results_are_explained_as_json_and_the_second_time_at_once(
     cli: CommandLine, pair: tuple[str, str]
 ) -> None:
-    done = cli.run("why", *pair, "--json")
+    done = cli.run("explain", *pair, "--json")
     assert (done.code, "Traceback" in done.err) == (0, False)
     found = done.document
     assert (found["baseline"], found["candidate"], found["state"]) == (*pair, "COMPLETE")
@@ -83,15 +83,15 @@ def test_two_results_are_explained_as_json_and_the_second_time_at_once(
     assert found["sentence"]
     fused = next(one for one in found["groups"] if one["model"] == ["conv1", "relu1"])
     assert [node["op_type"] for node in fused["candidate"]] == ["FusedConv"]
-    again = cli.run("why", *pair, "--json", "-q")
+    again = cli.run("explain", *pair, "--json", "-q")
     assert again.document["rows"] == found["rows"]
     assert again.err == ""
 
 
 def test_people_read_a_sentence_a_table_and_what_to_doubt(cli: CommandLine, pair: tuple[str, str]) -> None:
-    done = cli.run("why", pair[0][:8], pair[1][:8], "--top", "2")
+    done = cli.run("explain", pair[0][:8], pair[1][:8], "--top", "2")
     assert done.code == 0
-    found = cli.run("why", *pair, "--json", "-q").document
+    found = cli.run("explain", *pair, "--json", "-q").document
     assert found["sentence"] in " ".join(done.out.split())
     assert "--top" in done.out, "there are more groups of nodes"
     assert all(note in " ".join(done.out.split()) for note in found["notes"])
@@ -102,11 +102,11 @@ def test_two_that_never_raced_get_no_ratio_but_the_race(
     cli: CommandLine, pair: tuple[str, str], tmp_path: Path
 ) -> None:
     alone = put(cli, tmp_path / "conv.onnx", "dddddddd44444444", level=LEVELS[1], p50_s=1e-4)
-    done = cli.run("why", pair[0], alone)
+    done = cli.run("explain", pair[0], alone)
     assert done.code == 0, done.err
     assert "× faster" not in done.out
     assert f"--baseline {pair[0]} --candidate {alone}" in done.out
-    found = cli.run("why", pair[0], alone, "--json").document
+    found = cli.run("explain", pair[0], alone, "--json").document
     assert (found["rows"], found["groups"], found["moves"]) == ([], [], [])
     assert found["measure_longer"] is None
 
@@ -118,7 +118,7 @@ def test_two_that_never_raced_get_no_ratio_but_the_race(
 def test_what_cannot_be_explained_is_bad_input(
     cli: CommandLine, pair: tuple[str, str], other: str, said: str
 ) -> None:
-    done = cli.run("why", pair[0], other)
+    done = cli.run("explain", pair[0], other)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert "Traceback" not in done.err
@@ -128,7 +128,7 @@ def test_a_failed_trial_has_nothing_to_explain(
     cli: CommandLine, pair: tuple[str, str], tmp_path: Path
 ) -> None:
     failed = put(cli, tmp_path / "conv.onnx", "cccccccc33333333", level=LEVELS[0], p50_s=1e-4, state="FAIL")
-    done = cli.run("why", pair[0], failed, "--json")
+    done = cli.run("explain", pair[0], failed, "--json")
     assert done.code == 2
     assert "FAIL" in done.document["error"]["message"]
 
@@ -137,13 +137,13 @@ def test_a_model_that_is_gone_is_an_error_of_its_own(
     cli: CommandLine, pair: tuple[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "conv.onnx").unlink()
-    done = cli.run("why", *pair)
+    done = cli.run("explain", *pair)
     assert done.code == 2
     assert "conv.onnx" in done.err
 
 
 def test_ctrl_c_leaves_nothing_behind(cli: CommandLine, pair: tuple[str, str]) -> None:
-    process = cli.start("why", *pair, "--json")
+    process = cli.start("explain", *pair, "--json")
     wait_until(lambda: works(process) or process.poll() is not None)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)

@@ -77,7 +77,7 @@ def test_the_sample_of_a_bundle_is_the_same_in_every_folder(tmp_path: Path) -> N
 
 
 def test_how_well_it_was_measured_is_no_setting(tmp_path: Path) -> None:
-    assert changed(tmp_path, {}, {"protocol": {"precision": "publish"}}) == []
+    assert changed(tmp_path, {}, {"protocol": {"effort": "publish"}}) == []
 
 
 def test_another_build_is_what_a_baseline_is_for_and_another_machine_is_not(tmp_path: Path) -> None:

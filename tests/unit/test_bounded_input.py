@@ -319,18 +319,18 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 HOSTILE: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "model": lambda folder: ("inspect", str(_pipe(folder / "m.onnx"))),
     "model that is a device": lambda folder: ("inspect", "/dev/zero"),
-    "yaml": lambda folder: ("bench", "--config", str(_pipe(folder / "c.yaml"))),
-    "yaml without its ending": lambda folder: ("bench", "--config", str(_pipe(folder / "config"))),
-    "home of nobody": lambda folder: ("bench", "--config", "~nosuchuser/x.yaml"),
+    "yaml": lambda folder: ("tune", "--config", str(_pipe(folder / "c.yaml"))),
+    "yaml without its ending": lambda folder: ("tune", "--config", str(_pipe(folder / "config"))),
+    "home of nobody": lambda folder: ("tune", "--config", "~nosuchuser/x.yaml"),
     "model of nobody": lambda folder: ("inspect", "~nosuchuser/x.onnx"),
     "name of 100,000 characters": lambda folder: ("inspect", "n" * 100_000),
-    "configuration of 100,000": lambda folder: ("bench", "--config", "n" * 100_000),
+    "configuration of 100,000": lambda folder: ("tune", "--config", "n" * 100_000),
     "bytes that are no text": lambda folder: ("inspect", os.fsdecode(b"m\xff.onnx")),
     "output of 100,000": lambda folder: (
         *("transform", "sample_models/digits_cnn.onnx", "--simplify", "-o", f"{folder}/{'n' * 100_000}"),
     ),
     "output below a file": lambda folder: (
-        *("export", "resnet18", "-o", f"{_pipe(folder / 'p')}/model.onnx"),
+        *("convert", "resnet18", "-o", f"{_pipe(folder / 'p')}/model.onnx"),
     ),
     "trace of 100,000": lambda folder: (
         *("profile", "sample_models/digits_cnn.onnx", "--trace", f"{folder}/{'n' * 100_000}"),
@@ -340,7 +340,7 @@ HOSTILE: dict[str, Callable[[Path], tuple[str, ...]]] = {
     "list that is a pipe": lambda folder: (
         *("accuracy", "sample_models/digits_cnn.onnx", "--quiet", "--data", str(_pipe(folder / "list.csv"))),
     ),
-    "trial of 100,000": lambda folder: ("emit", "n" * 100_000),
+    "trial of 100,000": lambda folder: ("export", "n" * 100_000),
     "calibration of nobody": lambda folder: (
         *("transform", "sample_models/digits_cnn.onnx", "--int8-static"),
         *("--calibration", "~nosuchuser/x.npz"),

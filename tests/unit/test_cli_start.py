@@ -62,9 +62,9 @@ def explained(out: str) -> set[str]:
 def test_a_long_help_explains_what_is_used_every_day_and_names_the_rest(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["bench", "-h"]) == 0
+    assert run(["tune", "-h"]) == 0
     short = capsys.readouterr().out
-    assert run(["bench", "--help-all"]) == 0
+    assert run(["tune", "--help-all"]) == 0
     whole = capsys.readouterr().out
     assert {"--batch-size", "--intra-op-num-threads", "--config"} <= explained(short) < explained(whole)
     assert all(one in short or one.startswith("--no-") for one in explained(whole))
@@ -86,7 +86,7 @@ def test_what_needs_no_command_loads_none(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("bnech", "No such command 'bnech'. Did you mean 'bench'?"),
+        ("scorcard", "No such command 'scorcard'. Did you mean 'scorecard'?"),
         ("zzzzz", "No such command 'zzzzz'."),
     ],
 )

@@ -88,7 +88,7 @@ def test_everybody_is_measured_as_well_as_the_first_candidate_asks():
     other = {"precision": "publish", "warmup_runs": 3, "cpus": "0"}
     lined = line_up([candidate(**FAST, protocol=own), baseline(workload={"seed": 1}, protocol=other)])
     for one in lined:
-        assert (one.spec.protocol.precision, one.spec.protocol.runs) == ("standard", 50)
+        assert (one.spec.protocol.effort, one.spec.protocol.runs) == ("standard", 50)
     assert (lined[1].spec.protocol.warmup_runs, lined[1].spec.protocol.cpus) == (3, "0")
 
 

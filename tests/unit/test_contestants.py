@@ -64,7 +64,7 @@ def test_pytorch_gets_the_same_feeds_and_none_of_the_session() -> None:
 def test_the_protocol_of_the_race_replaces_precision_and_runs_but_not_the_cpus() -> None:
     own = spec(protocol={"runs": 30, "precision": "publish", "cpus": "0", "warmup_runs": 3})
     found = for_race(own, precision="standard", budget_s=20, margin=0.05).protocol
-    assert (found.precision, found.budget_s, found.margin, found.runs) == ("standard", 20, 0.05, None)
+    assert (found.effort, found.budget_s, found.margin, found.runs) == ("standard", 20, 0.05, None)
     assert (found.cpus, found.warmup_runs) == ("0", 3)
     with pytest.raises(SpecError):
         for_race(own, precision="standard", budget_s=20, margin=7.0)

@@ -152,7 +152,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "image_mean": {"workload": {"feeds": "feeds.npz", "image_mean": [0.5]}},
     "image_std": {"workload": {"feeds": "feeds.npz", "image_std": [0.5]}},
     "seed": {"workload": {"seed": 7}},
-    "protocol.precision": {"protocol": {"precision": "publish"}},
+    "protocol.effort": {"protocol": {"effort": "publish"}},
     "budget_s": {"protocol": {"budget_s": 77}},
     "margin": {"protocol": {"margin": 0.3}},
     "tolerance": {"protocol": {"tolerance": 0.3}},
@@ -298,7 +298,9 @@ def test_the_table_says_of_every_format_what_it_cannot_express() -> None:
 
 
 def test_the_documentation_has_the_table_as_the_code_has_it() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "export-formats.md").read_text(
+        encoding="utf-8"
+    )
     assert md_text(emitters_table()) in page
 
 

@@ -119,7 +119,7 @@ def test_the_choices_of_the_table_are_those_of_the_spec() -> None:
     assert knob("execution_mode").choices == get_args(ExecutionMode)
     assert knob("execution_order").choices == get_args(ExecutionOrder)
     assert knob("precision").choices == get_args(ModelRef.model_fields["precision"].annotation)
-    assert knob("protocol.precision").choices == get_args(ProtocolSpec.model_fields["precision"].annotation)
+    assert knob("protocol.effort").choices == get_args(ProtocolSpec.model_fields["effort"].annotation)
     assert knob("engine").choices == tuple(ENGINES)
 
 

@@ -120,7 +120,7 @@ def test_texts_that_are_no_reference_are_model_errors(store, ref):
 def test_sample_that_was_not_made_says_how_to_make_it(store):
     with pytest.raises(ModelError, match="made") as caught:
         resolve_model(store, "resnet18")
-    assert "`python -m core export resnet18`" in caught.value.hint
+    assert "`ortune convert resnet18`" in caught.value.hint
 
 
 def test_file_that_vanished_and_file_that_changed_are_told_apart(store, tmp_path):

@@ -20,8 +20,8 @@ def spec(config: dict[str, Any] | None = None, **given: Any) -> TrialSpec:
 
 def test_effort_is_of_the_protocol_and_precision_of_the_model() -> None:
     both = spec(precision="fp16", **{EFFORT: "publish"})
-    assert (both.protocol.precision, both.model.precision) == ("publish", "fp16")
-    assert spec(precision="fp16").protocol.precision == "quick"
+    assert (both.protocol.effort, both.model.precision) == ("publish", "fp16")
+    assert spec(precision="fp16").protocol.effort == "quick"
     assert spec(**{EFFORT: "standard"}).model.precision == "fp32"
 
 

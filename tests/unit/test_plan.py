@@ -362,7 +362,7 @@ def test_the_anchor_is_the_default_on_the_same_workload() -> None:
             "model": {"path": "m.onnx", "sha256": "a" * 64, "precision": "fp16", "keep_io_types": False},
             "session": {"intra_op_num_threads": 1, "expert": True},
             "workload": {"batch_size": 4, "use_io_binding": True},
-            "protocol": {"precision": "publish", "cpus": "0"},
+            "protocol": {"effort": "publish", "cpus": "0"},
         }
     )
     found = anchor(one)

@@ -47,13 +47,13 @@ def test_every_command_that_prints_json_has_a_document() -> None:
     described = {name.split()[0] for name in DOCUMENTS}
     for name, command in COMMANDS.items():
         function = getattr(import_module(f"core.cli.{command.module}"), command.name)
-        printing = name in ("variants", "studies") or "json_" in get_type_hints(function)
+        printing = name in ("variants", "searches") or "json_" in get_type_hints(function)
         assert printing == (name in described), name
 
 
 def test_what_a_trial_always_tells_is_part_of_its_result() -> None:
     assert set(RESULT_FIELDS) <= set(get_type_hints(TrialResult))
-    required = schema("bench")["$defs"]["TrialDocument"]["required"]
+    required = schema("tune")["$defs"]["TrialDocument"]["required"]
     assert set(RESULT_FIELDS) < set(required)
 
 
@@ -80,8 +80,8 @@ def test_a_wrong_document_is_refused() -> None:
 
 
 def test_an_unknown_name_is_one_clear_line() -> None:
-    with pytest.raises(SpecError, match=r"`bnch` prints no document\. Did you mean `bench`\?"):
-        schema("bnch")
+    with pytest.raises(SpecError, match=r"`scorcard` prints no document\. Did you mean `scorecard`\?"):
+        schema("scorcard")
 
 
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:

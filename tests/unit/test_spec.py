@@ -662,7 +662,7 @@ def entry(key: str, value: str) -> dict[str, Any]:
         ({"session": {"providers": [{"name": "DmlExecutionProvider"}]}}, "enable_mem_pattern"),
         ({"workload": {"feeds": "x.NPZ"}}, "image_std"),
         ({"workload": {"feeds": "x.npz"}}, "seed"),
-        ({"protocol": {"runs": 100}}, "protocol.precision"),
+        ({"protocol": {"runs": 100}}, "protocol.effort"),
         ({"protocol": {"runs": 100}}, "budget_s"),
     ],
 )
@@ -728,10 +728,10 @@ def test_a_request_that_feeds_a_file_is_not_repeatable():
 
 def test_the_protocol_leaves_the_number_of_runs_to_the_measurement() -> None:
     protocol = spec().protocol
-    assert (protocol.precision, protocol.margin) == ("quick", 0.02)
+    assert (protocol.effort, protocol.margin) == ("quick", 0.02)
     assert (protocol.budget_s, protocol.runs, protocol.warmup_runs) == (None, None, None)
-    assert changed(spec(protocol={"precision": "publish", "runs": 9})) == ["protocol.precision", "runs"]
-    assert effective(spec(), "protocol.precision") == "quick"
+    assert changed(spec(protocol={"precision": "publish", "runs": 9})) == ["protocol.effort", "runs"]
+    assert effective(spec(), "protocol.effort") == "quick"
     assert effective(spec(), "precision") == "fp32"
 
 
@@ -744,7 +744,7 @@ def test_a_configuration_from_before_keeps_its_number_of_runs() -> None:
 @pytest.mark.parametrize(
     ("protocol", "words"),
     [
-        ({"precision": "fast"}, "protocol.precision"),
+        ({"precision": "fast"}, "protocol.effort"),
         ({"budget_s": 0}, "must be 1 to 86,400; got 0."),
         ({"margin": 0.0}, "must be 0.001 to 0.5; got 0.0."),
         ({"margin": 0.6}, "must be 0.001 to 0.5; got 0.6."),
@@ -834,7 +834,7 @@ def test_pytorch_is_not_asked_for_what_it_would_ignore(parts: dict[str, Any], na
 
 
 def test_pytorch_takes_the_workload_and_the_protocol() -> None:
-    parts = {"workload": {"batch_size": 4, "seed": 2}, "protocol": {"precision": "standard", "cpus": "0"}}
+    parts = {"workload": {"batch_size": 4, "seed": 2}, "protocol": {"effort": "standard", "cpus": "0"}}
     one = spec_from_dict({"model": MODEL, "engine": "torch-compile", **parts})
     assert (one.workload.batch_size, one.protocol.cpus) == (4, "0")
 

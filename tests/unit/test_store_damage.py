@@ -86,7 +86,7 @@ def test_damaged_row_is_told_as_damaged_and_hides_no_other(
     assert told["broken1"]["state"] == "DAMAGED"
     assert told["broken1"]["latency"] is None
     assert "damaged" in told["broken1"]["error"]["message"]
-    assert run(["emit", "broken1"]) == 2
+    assert run(["export", "broken1"]) == 2
     assert "damaged" in capsys.readouterr().err
 
 

@@ -81,7 +81,7 @@ def test_who_lists_searches_sees_none_that_was_killed_as_running(
     monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
     gone = f"{socket.gethostname()}/{2**22 + 1}/1.0"  # no process has that number
     one = study(state="RUNNING", answer=None)
-    for command in (["studies"], ["studies", "show", one.id]):
+    for command in (["searches"], ["searches", "show", one.id]):
         Store().put_study(one, process=gone)
         assert run(command) == 0
         said = capsys.readouterr().out

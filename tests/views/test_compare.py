@@ -279,7 +279,7 @@ def test_a_race_is_asked_for_with_one_protocol_names_and_a_baseline(
     assert (default.label, default.role) == (ANCHOR_LABEL, "baseline")
     assert (edge.role, edge.spec.session.intra_op_num_threads) == ("candidate", 1)
     for one in (default, edge):
-        assert one.spec.protocol.precision == "standard"
+        assert one.spec.protocol.effort == "standard"
         assert one.spec.protocol.margin == pytest.approx(0.05)
         assert one.spec.protocol.budget_s == 40
         assert one.spec.model.sha256 == mlp.sha256

@@ -176,7 +176,7 @@ def test_what_is_asked_is_put_into_the_queue(
     assert asked.objective == {"latency_p50": 0.6, "peak_rss": 0.4}
     assert asked.limit_words == [P99]
     assert (asked.budget_s, asked.give_way, asked.strategy) == (120, True, "race")
-    assert prepared.resolved.spec.protocol.precision == "quick"
+    assert prepared.resolved.spec.protocol.effort == "quick"
     assert at.session_state["search.study"] == prepared.record.id
     assert at.query_params["study"] == prepared.record.id
 

@@ -908,7 +908,7 @@ def test_the_precision_says_how_long_it_will_take(open_page: Open, mlp: ModelRec
     [told_time] = lines(at, ":material/schedule:")
     assert tells(told_time, "±3 %")
     assert len(numbers(told_time)) == 3  # and how long that takes, in seconds and rounds
-    control = widget(at, "protocol.precision")
+    control = widget(at, "protocol.effort")
     assert re.fullmatch(r"\w+ · [0-9]+ s", control.proto.options[0].content)
     control.set_value("publish").run()
     assert "Within ±0.7 %" in texts(at)

@@ -145,7 +145,7 @@ def _opened_yaml(path: Path, *, expert: bool) -> Opened:
     except (OSError, UnicodeDecodeError) as error:
         hint = "Choose a YAML file or a bundle."
         raise SpecError(f"`{path}` cannot be read: {error}.", hint=hint) from None
-    why = "A YAML file carries no sample of inputs and outputs; a bundle does (`emit --format bundle`)."
+    why = "A YAML file carries no sample of inputs and outputs; a bundle does (`export --format bundle`)."
     return _from_yaml(text, folder, None, no_sample=why, expert=expert)
 
 
@@ -422,5 +422,5 @@ def _check_hash(one: BundledFile, found: str, total: int) -> None:
 
 def _refused(why: str) -> SpecError:
     return SpecError(
-        f"This is no bundle that can be opened: {why}.", hint="Make it with `emit TRIAL --format bundle`."
+        f"This is no bundle that can be opened: {why}.", hint="Make it with `export TRIAL --format bundle`."
     )

@@ -231,7 +231,7 @@ class Search:
         if isinstance(ending.error, TunerError):
             raise ending.error
         raise WorkerError(
-            "The race told nothing of any configuration.", hint="Measure one with `bench` first."
+            "The race told nothing of any configuration.", hint="Measure one with `tune` first."
         )
 
     # --- the confirmation -----------------------------------------------------------------------------------

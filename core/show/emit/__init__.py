@@ -1,7 +1,7 @@
 """What leaves: one table of the formats in which a trial is taken along, all from one resolved configuration.
 
 A row says what its file is for, what it cannot express and which function writes it; command line, page and
-`docs/export.md` read it. Every file says in a comment which settings it does not carry: `asked.Asked` counts
+`docs/generate.py` read it. Every file says in a comment which settings it does not carry: `asked.Asked` counts
 them, so that none is lost in silence. Nothing is opened here but the model file that a format takes along, as
 bytes.
 """
@@ -119,7 +119,7 @@ EMITTERS: tuple[Emitter, ...] = (
         ending=".yaml",
         language="yaml",
         purpose="the model and what differs from the defaults, or all settings with what was measured and "
-        "where; `check` and Export read it back",
+        "where; `scorecard` and Export read it back",
         cannot="nothing: it is ORTune's own",
         write=_yaml,
     ),
@@ -249,7 +249,7 @@ def emitter_named(name: str) -> Emitter:
             return one
     raise SpecError(
         f"`--format` must be one of {', '.join(names)}, but got `{name[:40]}`.{nearest(name, names)}",
-        hint="See what each can carry: python -m core emit --list",
+        hint="See what each can carry: ortune export --list",
     )
 
 

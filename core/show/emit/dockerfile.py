@@ -20,7 +20,7 @@ FROM python:${{PYTHON}}-slim
 COPY ortune /opt/ortune
 RUN pip install --no-cache-dir /opt/ortune
 
-# The bundle of this trial: `python -m core emit {trial} --format bundle -o bundle.zip`.
+# The bundle of this trial: `ortune export {trial} --format bundle -o bundle.zip`.
 # Another name: --build-arg BUNDLE=NAME.zip
 ARG BUNDLE=bundle.zip
 WORKDIR /srv/ortune

@@ -1,4 +1,4 @@
-"""Pieces of the Python script that `emit` writes. Text only; fields in braces are filled by `repr`."""
+"""Pieces of the Python script that `export` writes. Text only; fields in braces are filled by `repr`."""
 
 from __future__ import annotations
 

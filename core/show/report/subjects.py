@@ -119,7 +119,7 @@ def find(store: Store, refs: Sequence[str]) -> About:
     if not found:
         raise StoreError(
             f"There is no trial, comparison, search, sweep or scorecard `{ref[:80]}`.",
-            hint="Choose an id that `python -m core history` or `studies` lists, or that a page shows.",
+            hint="Choose an id that `ortune history` or `searches` lists, or that a page shows.",
         )
     return found[0]
 
@@ -282,6 +282,6 @@ def _why(store: Store, baseline: str, candidate: str) -> Why:
     if found is None:
         raise SpecError(
             "These two were not explained yet, so that there is nothing to report.",
-            hint=f"Explain them first: `why {of.baseline.id[:12]} {of.candidate.id[:12]}`.",
+            hint=f"Explain them first: `ortune explain {of.baseline.id[:12]} {of.candidate.id[:12]}`.",
         )
     return Why(pair=of, found=found)

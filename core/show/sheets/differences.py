@@ -52,11 +52,9 @@ def explained(of: Pair, found: Difference, *, top: int, race: str = "") -> Sheet
 
 def _how_to_decide(of: Pair, race: str) -> str:
     if race:
-        return f"Measure longer: python -m core compare --continue {race}"
+        return f"Measure longer: ortune compare --continue {race}"
     other = " --different-models" if of.different_models else ""
-    return (
-        f"Race them: python -m core compare --baseline {of.baseline.id} --candidate {of.candidate.id}{other}"
-    )
+    return f"Race them: ortune compare --baseline {of.baseline.id} --candidate {of.candidate.id}{other}"
 
 
 # --- the tables ---------------------------------------------------------------------------------------------

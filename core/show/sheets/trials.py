@@ -49,7 +49,7 @@ def measured(trial: Trial, labels: Mapping[str, str] | None = None) -> Sheet:
             _numbers(result),
             *([Fact("outputs", text)] if (text := error_in_words(result)) else []),
             *notes(result.get("notes") or []),
-            Line(f"Take it away: python -m core emit {trial.id} --format yaml", apart=True),
+            Line(f"Take it away: ortune export {trial.id} --format yaml", apart=True),
         ],
     )
 

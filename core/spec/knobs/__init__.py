@@ -118,7 +118,7 @@ _FLAGS: Mapping[str, str] = {
     "feeds": "--feed",
     "feed_values": "--feed",  # `--feed NAME=VALUE`; anything else is where the feeds come from
     "use_io_binding": "--io-binding",
-    "protocol.precision": "--effort",
+    "protocol.effort": "--effort",
     "budget_s": "--budget",
 }
 
@@ -151,7 +151,7 @@ _SHORT: Mapping[str, str] = {
     "run_config_entries": "run_config",
     "batch_size": "batch",
     "use_io_binding": "io_binding",
-    "protocol.precision": "effort",
+    "protocol.effort": "effort",
     "budget_s": "budget",
     "warmup_runs": "warmup",
     "timeout_s": "timeout",
@@ -660,7 +660,7 @@ KNOBS: tuple[Knob, ...] = (
         advanced=True,
     ),
     Knob(
-        name="protocol.precision",
+        name="protocol.effort",
         label="Effort",
         group="Protocol",
         target="protocol",
@@ -776,7 +776,7 @@ def knob(name: str) -> Knob:
     except KeyError:
         raise SpecError(
             f"Unknown setting `{name}`.{nearest(name, _BY_NAME)}",
-            hint="Write it as its option is called; `bench --help-all` lists all settings.",
+            hint="Write it as its option is called; `tune --help-all` lists all settings.",
         ) from None
 
 

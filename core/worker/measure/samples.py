@@ -117,7 +117,7 @@ def _recorded(path: Path) -> dict[str, Array]:
         arrays = [members[name] for name in (f"arr_{number + 1}" for number in range(len(members) - 1))]
         if names is None or names.ndim != 1 or names.dtype.kind != "U" or len(names) != len(arrays):
             raise SpecError(
-                f"`{path.name}` holds no recorded outputs.", hint="Make the bundle again with `emit`."
+                f"`{path.name}` holds no recorded outputs.", hint="Make the bundle again with `export`."
             )
         return dict(zip(names.tolist(), arrays, strict=True))
 

@@ -241,7 +241,7 @@ def _download(chosen: emit.Emitter, known: Leaving, accepted: str) -> None:
     name = chosen.file_name(known)
     bytes_ = known.info["size_bytes"] if chosen.pack is not None and known.info is not None else 0
     if bytes_ > MOST_BYTES:
-        command = f"python -m core emit {known.trial.id[:8]} --format {chosen.name} -o {name}"
+        command = f"ortune export {known.trial.id[:8]} --format {chosen.name} -o {name}"
         st.caption(f"The model of {size(bytes_)} is taken along; write this file by the command line:")
         st.code(command, language="bash")
         return

@@ -359,7 +359,7 @@ def _take_away(card: Sequence[Row]) -> None:
             list(labels),
             key=TAKEN,
             width=300,
-            help="Its settings with the targets and the data: what `python -m core check` reads.",
+            help="Its settings with the targets and the data: what `ortune scorecard` reads.",
             label_visibility="collapsed",
         )
         row = labels[st.session_state[TAKEN]]

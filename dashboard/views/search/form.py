@@ -211,7 +211,7 @@ def start_spec(whole: Question) -> TrialSpec:
     """
     spec = state.current_spec()
     precision = st.session_state.get(EFFORT) or QUICK
-    protocol = spec.protocol.model_copy(update={"precision": precision, "budget_s": None, "runs": None})
+    protocol = spec.protocol.model_copy(update={"effort": precision, "budget_s": None, "runs": None})
     data = dataset.asked(dataset.LABELLED) if whole.accuracy else None
     return spec.model_copy(update={"protocol": protocol, "dataset": data, "targets": ()})
 

@@ -123,7 +123,7 @@ def _take_up(record: StudyRecord) -> None:
     st.session_state[APPLIED] = record.id
     spec = spec_from_dict(record.spec)
     state.apply_spec(spec)
-    form.fill(question_from_dict(record.question), spec.protocol.precision)
+    form.fill(question_from_dict(record.question), spec.protocol.effort)
     st.session_state[SHOWN_OF] = st.session_state.get(state.MODEL)
 
 

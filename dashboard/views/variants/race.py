@@ -93,7 +93,7 @@ def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> 
             model=ModelRef(path=state.portable(root.path), sha256=root.sha256),
             session=SessionSpec(custom_op_libraries=controls.named_operators()),
             workload=variant_maker.workload(root),
-            protocol=ProtocolSpec(precision=precision),  # type: ignore[arg-type] # a key of PRECISIONS
+            protocol=ProtocolSpec(effort=precision),  # type: ignore[arg-type] # a key of PRECISIONS
         )
         job = state.race(
             variants.race_of_family([root, *racers], base),

@@ -1,0 +1,84 @@
+"""The vocabulary of what a person reads: labels, help, errors, reports. Private words do not occur in it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# What a person meets as text. What a worker says reaches people through errors, so it is among them.
+ROOMS = ("core", "dashboard")
+
+# A private word, and what is written instead.
+PRIVATE = {
+    r"\brac(?:e|es|ed|ing)\b": "comparison, to compare, to measure",
+    r"\bduels?\b": "comparison",
+    r"\bcontestants?\b|\bentrants?\b": "configuration",
+    r"\bgenerations?\b": "launch",
+    r"\banchors?\b": "ORT default",
+    r"\bglimpses?\b": "estimate",
+    r"\bgo(?:es)? on\b|\bgoing on\b": "measure longer, continue",
+    r"\bheats?\b(?! map)": "elimination round",
+    r"\btwins?\b": "A/A control, equivalent configuration",
+    r"\bburners?\b|\bneighbours?\b": "background load, other processes",
+    r"\bknobs?\b": "setting",
+    r"\blatency line\b": "latency limit",
+    r"\bnobody\b|\beverybody\b|\bwhoever\b|\bsomebody\b|\bwhatever\b": "name who does what",
+    r"\bwhat (?:leaves|is fed|really ran|is tried)\b": "export, inputs, providers used, evaluated",
+    r"\bleav(?:es|ing) with\b": "is exported with",
+    r"\brows?/s\b|\b(?:a|per) row\b|\brows per second\b": "samples/s, per sample",
+    r"\bheld against\b|\bput against\b": "compared with",
+    r"\bdoors?\b": "allowed folders, operator switches",
+    r"\bsurely\b": "significantly",
+    r"\bstands? still\b": "say what happens",
+}
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and text of what a module says to people: strings with a space that are no docstring and no key."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    silent = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent:
+            yield node.lineno, node.value
+
+
+def said(text: str) -> bool:
+    """Whether a string is said to a person: it has words between spaces, or is a label with a capital."""
+    return " " in text.strip() or bool(re.fullmatch(r"[A-Z][a-z]+", text))
+
+
+def private_words(path: Path) -> list[str]:
+    """Each use of a private word in a module, as `file:line: word (write …): text`."""
+    found = []
+    for line, text in texts(path):
+        if not said(text):
+            continue
+        bare = re.sub(r"`[^`]*`", " ", text)  # names of settings, commands and keys stay as they are
+        for word, instead in PRIVATE.items():
+            if match := re.search(word, bare, re.IGNORECASE):
+                place = f"{path.relative_to(ROOT)}:{line}"
+                found.append(f"{place}: {match[0]!r} (write: {instead}): {' '.join(text.split())[:90]}")
+    return found
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_private_word_is_said_to_people(room: str) -> None:
+    found = [one for path in sorted((ROOT / room).rglob("*.py")) for one in private_words(path)]
+    assert not found, "\n".join(["", *found])
+
+
+def test_a_private_word_is_found(tmp_path: Path) -> None:
+    module = ROOT / "tests" / "unit" / "test_words.py"
+    assert list(texts(module))
+    assert any(re.search(word, "They race against the anchor", re.IGNORECASE) for word in PRIVATE)
