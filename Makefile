@@ -8,7 +8,7 @@ PORT ?= 8501
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test test-all check lint types layers tests e2e test-faults screenshots clean
+.PHONY: help setup run demo test test-all check lint types layers docs docs-serve tests e2e test-faults screenshots clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,8 +16,8 @@ help: ## List the targets
 $(VENV)/.run: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "ORTune needs Python 3.11 or newer: make PYTHON=python3.11 run"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing what ORTune needs; the first time this takes some minutes (torch brings about 6 GB)."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -e .
+	@echo "Installing what ORTune needs; the first time this takes some minutes (PyTorch brings 5 GB)."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -e ".[pytorch]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.txt
@@ -37,7 +37,7 @@ test: $(VENV)/.dev check tests ## Set up and pass every check and test
 test-all: test ## The same, and the slow proofs: models trained and exported anew, torch.compile (a minute more)
 	@$(BIN)/pytest -m slow
 
-check: lint types layers ## Lint, types and import contracts
+check: lint types layers docs ## Lint, types, import contracts, and the documentation
 
 lint: $(VENV)/.dev ## ruff: rules and format
 	@$(BIN)/ruff check .
@@ -49,6 +49,14 @@ types: $(VENV)/.dev ## mypy --strict on core, dashboard and benchmarks
 
 layers: $(VENV)/.dev ## import-linter: who may import whom
 	@$(BIN)/lint-imports --no-logo
+
+docs: $(VENV)/.dev ## Build the site of docs/ into site/; generated pages and links must be right
+	@$(BIN)/python docs/generate.py --check
+	@$(BIN)/python benchmarks/tables.py --check
+	@NO_COLOR=1 $(BIN)/zensical build --strict
+
+docs-serve: $(VENV)/.dev ## Show the site of docs/ while it is written
+	@$(BIN)/zensical serve
 
 # What is known first comes first; each part names its slowest tests and its time.
 SLOWEST := --durations=10 --durations-min=1 -m "not slow"

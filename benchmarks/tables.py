@@ -78,7 +78,10 @@ def long_form(rows: Sequence[Row], measures: Sequence[str] = ()) -> str:
     for row, more in pairs:
         first, last = cells(row)
         lines.append([*first, *(more.get(name, "") for name in own), *last])
-    return table([*FIRST, *(name[:1].upper() + name[1:] for name in own), *LAST], lines)
+    return table(
+        [*FIRST, *(name if name[1:2].isdigit() else name[:1].upper() + name[1:] for name in own), *LAST],
+        lines,
+    )
 
 
 def anchor(heading: str) -> str:

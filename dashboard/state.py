@@ -128,7 +128,12 @@ class _OnlyLooked:
         return getattr(self._service, name)
 
 
-_WRITES = frozenset({"delete_study", "delete_trials", "pin_baseline", "prune", "put_study", "remove_model"})
+# All that a store writes, but what looking at a model leaves behind: its facts and its place in the library.
+_WRITES = frozenset(
+    {"create_comparison", "create_trial", "delete_finished", "delete_study", "delete_trials", "mark"}
+    | {"pin_baseline", "prune", "put_accuracy", "put_peaks", "put_self_test", "put_study", "remove_model"}
+    | {"update_comparison", "update_study", "update_trial"}
+)
 _STARTS = frozenset({"cancel", "perform", "submit"})
 
 

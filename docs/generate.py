@@ -1,6 +1,7 @@
-"""Write the generated reference pages, or check that they match the code.
+"""Write the generated pages, or check that they match their sources.
 
-`python docs/generate.py` writes `docs/reference/*.md`. With `--check` it writes nothing, names each page that
+`python docs/generate.py` writes `docs/reference/*.md` from the code, and `docs/project/*.md` from the documents at
+the root of the repository. With `--check` it writes nothing, names each page that
 differs, and exits with code 1 if there is one.
 """
 
@@ -11,11 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # this checkout, whatever else is installed
-
-from docs.generator import pages  # noqa: E402 - after the path
-
 FOLDER = ROOT / "docs" / "reference"
+PROJECT = ROOT / "docs" / "project"
 
 
 def differing(expected: Mapping[str, str], folder: Path = FOLDER) -> list[str]:
@@ -39,14 +37,19 @@ def main(arguments: Sequence[str]) -> int:
     if list(arguments) not in ([], ["--check"]):
         print("Usage: python docs/generate.py [--check]", file=sys.stderr)
         return 2
-    expected = pages()
-    changed = differing(expected)
+    sys.path.insert(0, str(ROOT))  # this checkout, whatever else is installed
+    from docs.generator import pages, project
+
+    changed = []
+    for folder, expected in ((FOLDER, pages()), (PROJECT, project.pages(ROOT))):
+        changed += [f"{folder.relative_to(ROOT)}/{name}" for name in differing(expected, folder)]
+        if not arguments:
+            write(expected, folder)
     if not arguments:
-        write(expected)
-        print(f"{len(expected)} pages, {len(changed)} changed")
+        print(f"{len(changed)} pages changed")
         return 0
     for name in changed:
-        print(f"docs/reference/{name} differs from the code. Run `python docs/generate.py`.", file=sys.stderr)
+        print(f"{name} differs from its source. Run `python docs/generate.py`.", file=sys.stderr)
     return 1 if changed else 0
 
 

@@ -14,6 +14,7 @@ from core.wire.units import ms
 
 Kind = Literal["at once", "after", "until", "never", "same", "unknown"]
 Unit = Literal["run", "row"]
+_UNITS = {"run": "run", "row": "sample"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +38,16 @@ class BreakEven:
     def words(self) -> str:
         """One sentence for a person."""
         gap, gain = ms(abs(self.start_s), 3), ms(abs(self.gain_s), 3)
-        start = f"it starts {gap} {'later' if self.start_s > 0 else 'sooner'}"
-        how_many = f"{self.count:,} {self.unit}s{self._span}" if self.count is not None else ""
+        start = f"the start takes {gap} {'longer' if self.start_s > 0 else 'less'}"
+        unit = _UNITS[self.unit]
+        how_many = f"{self.count:,} {unit}s{self._span}" if self.count is not None else ""
         return {
-            "at once": f"At once: {start}, and gains {gain} a {self.unit}.",
-            "after": f"After about {how_many}: {start}, and gains {gain} a {self.unit}.",
-            "until": f"Only for the first {how_many}: {start}, but loses {gain} a {self.unit}.",
-            "never": f"Never: {start}, and loses {gain} a {self.unit}.",
-            "same": f"Both are as fast once warm, so the start decides: {start}.",
-            "unknown": f"Not known: the race did not decide which is faster once warm; {start}.",
+            "at once": f"At once: {start}, and each {unit} {gain} less.",
+            "after": f"After about {how_many}: {start}, each {unit} {gain} less.",
+            "until": f"Only for the first {how_many}: {start}, but each {unit} {gain} more.",
+            "never": f"Never: {start}, and each {unit} {gain} more.",
+            "same": f"Equally fast once warm, so the start decides: {start}.",
+            "unknown": f"Unknown: the comparison did not decide which one is faster once warm; {start}.",
         }[self.kind]
 
     @property

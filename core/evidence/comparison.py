@@ -101,7 +101,7 @@ def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
             unless there is one among them.
     """
     candidates = [one for one in asked if one.role == "candidate"]
-    assert candidates, "nobody to compare"
+    assert candidates, "no other configuration to compare with"
     first = candidates[0].spec
     shared = {name: getattr(first.protocol, name) for name in ("effort", "budget_s", "margin", "runs")}
     everybody = [*candidates, *(one for one in asked if one.role == "baseline")]

@@ -35,18 +35,18 @@ def check(race: Comparison, trials: Sequence[Trial]) -> None:
     if not race.result:
         reason = "has no result"
     elif not race.result.get("generations"):
-        reason = "was raced by an older version, with one process of each configuration"
+        reason = "was measured by an older version, with one process per configuration"
     elif race.protocol.get("runs"):
-        reason = "was asked for an exact number of runs"
+        reason = "was measured with a fixed number of runs"
     elif left(race) <= LEAST_LEFT:
-        reason = "has used all the interim analyses that its 95 % intervals allow"
+        reason = "has used all interim analyses that its 95 % intervals allow"
     elif any(trial.state != "COMPLETE" for trial in trials):
-        reason = "has contestants that did not come through"
+        reason = "has configurations that failed"
     elif any("blocks" not in trial.facts for trial in trials):
-        reason = "has lost its raw samples"
+        reason = "has no raw measurements any more"
     if reason:
         raise SpecError(
-            f"Comparison {race.id} {reason}, so that nothing can be added to it.", hint="Race them anew."
+            f"Comparison {race.id} {reason}, so it cannot be measured longer.", hint="Start a new comparison."
         )
 
 

@@ -78,7 +78,7 @@ def _values(one: wire.InputPlan, plan: wire.FeedPlan, reason: str) -> str:
         told = text if len(text) <= _MOST else f"{text[: _MOST - 1]}…"
         return f"fixed text, not random: {told}" if one["dtype"] == STRING else told
     if one.get("drawn"):
-        return f"{random_words(one)} (asked for)"
+        return f"{random_words(one)} (requested)"
     if plan["source"] == "npz" or (plan["source"] == "images" and takes_images(one["dtype"], one["shape"])):
         return f"from {Path(plan['path'] or '').name}"
     return f"{random_words(one)} (it {reason})" if reason else random_words(one)
@@ -93,15 +93,15 @@ def random_words(one: wire.InputPlan | wire.InputInfo) -> str:
     """Return the range of an input's random values in words, as the worker draws them."""
     dtype, low, high = one["dtype"], one.get("low"), one.get("high")
     if dtype == STRING:
-        return "text, which you give"
+        return "text that you provide"
     least, end = random_range(dtype, low, high)
     if dtype == "bool":
         return "random, true or false" if end - least > 1 else f"always {'true' if least else 'false'}"
     if dtype not in INTEGERS:
         return f"random, {least:g} to {end:g}"
     if low is None and high is None and (least, end) == INTEGERS[dtype]:
-        return f"random, all of {dtype}"
+        return f"random, full range of {dtype}"
     most = int(end) - 1
     if low is None and high is None:
-        return f"random, {least} to {most} (the model tells no range)"
+        return f"random, {least} to {most} (the model states no range)"
     return f"random, {least} to {most}" if most > least else f"always {least}"

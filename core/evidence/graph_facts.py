@@ -184,7 +184,7 @@ def kind(node: Node) -> str:
     if len(node.does) > 1:
         return f"does the work of {len(node.does)} nodes"
     if not node.does:
-        return "of no node that is known"
+        return "of unknown origin"
     return "" if node.does[0] == node.name else f"made of {node.does[0]}"
 
 

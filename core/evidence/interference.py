@@ -33,18 +33,18 @@ from core.wire import Counters
 
 FLAGS = {
     "foreign_load": "other programs used the CPUs",
-    "steal": "the hypervisor gave the CPUs to others",
-    "throttled": "the container's CPU quota stopped it",
-    "gpu_shared": "another program was on the GPU",
+    "steal": "the hypervisor gave the CPUs to other guests",
+    "throttled": "the container's CPU quota throttled it",
+    "gpu_shared": "another program used the GPU",
     "cpu_deficit": "it got less CPU time than usual",
     "wait": "its threads waited for a CPU",
-    "switches": "its threads were interrupted",
-    "pressure": "programs waited for a CPU",
-    "slow_core": "the cores' speed was unusual",
-    "frequency": "the clock was lower than usual",
+    "switches": "its threads were preempted",
+    "pressure": "processes waited for a CPU",
+    "slow_core": "the core speed was unusual",
+    "frequency": "the clock frequency was lower than usual",
     "major_faults": "it waited for the disk",
-    "suspended": "the machine slept",
-    "gpu_clock": "the GPU had slowed its clock",
+    "suspended": "the machine was suspended",
+    "gpu_clock": "the GPU clock was throttled",
 }
 CAUSES = frozenset({"foreign_load", "throttled", "gpu_shared"})  # steal has its own rule: it is never quite 0
 
@@ -84,7 +84,7 @@ SEVERAL = 3.0  # times what two equal configurations differ by: an effect that s
 def discard_reason(counters: Counters) -> str:
     """Return why a block must not count, or nothing. By its counters alone, never by its latency."""
     if counters["suspended_s"] > SUSPENDED_S:
-        return f"the machine slept for {counters['suspended_s']:.1f} s"
+        return f"the machine was suspended for {counters['suspended_s']:.1f} s"
     return _slow_gpu(counters)
 
 
@@ -93,7 +93,7 @@ def _slow_gpu(counters: Counters) -> str:
     clock, most = gpu.get("sm_clock_mhz"), gpu.get("max_sm_clock_mhz")
     if clock is None or most is None or clock >= GPU_CLOCK_SHARE * most:
         return ""
-    return f"the GPU had slowed its clock to {clock:.0f} of {most:.0f} MHz"
+    return f"the GPU clock was throttled to {clock:.0f} of {most:.0f} MHz"
 
 
 def _foreign_on_gpu(counters: Counters) -> int:
@@ -363,8 +363,8 @@ class Moved:
             else f"only {_percent(self.factor)} of the time"
         )
         return (
-            f"in another state than usual: ONNX Runtime's default took {times} as in {self.races} earlier "
-            "races on this machine"
+            f"at an unusual machine speed: ONNX Runtime's default took {times} as in {self.races} earlier "
+            "comparisons on this machine"
         )
 
 
@@ -419,12 +419,12 @@ def busy(summary: Summary, neighbours: Programs | None, state: Moved | None = No
     cores = (summary.neighbour_cpus or 0.0) if loaded else 0.0
     stolen, throttled = summary.steal_share or 0.0, summary.shares.get("throttled", 0.0)
     said = {
-        "foreign_load": neighbours.words(cores) if neighbours else f"others used {cores:.1f} cores",
+        "foreign_load": neighbours.words(cores) if neighbours else f"other processes used {cores:.1f} cores",
         "steal": f"the hypervisor gave {_percent(stolen)} of the CPU time to other guests",
-        "throttled": f"the container's CPU quota stopped it during {_percent(throttled)} of the blocks",
-        "gpu_shared": f"other programs ({summary.foreign_gpu_processes}) were on the GPU",
+        "throttled": f"the container's CPU quota throttled it during {_percent(throttled)} of the blocks",
+        "gpu_shared": f"other programs ({summary.foreign_gpu_processes}) used the GPU",
     }
-    words = ["on a busy machine: " + "; ".join(said[name] for name in reasons)] if reasons else []
+    words = ["under background load: " + "; ".join(said[name] for name in reasons)] if reasons else []
     words += [state.words] if state is not None else []
     return {
         "words": "; ".join(words),
@@ -466,9 +466,9 @@ def stands(found: Contrast, aa: Contrast | None) -> str:
     if found.verdict == Verdict.UNDECIDED or not doubtful:
         return ""
     return (
-        f"Two copies of the same configuration differed by {_percent(math.expm1(bias), 1)} in the A/A test "
-        "of this race, more than chance explains; beside that a difference of "
-        f"{_percent(abs(found.ratio - 1), 1)} proves nothing."
+        "In the A/A test, two copies of the same configuration differed significantly, by "
+        f"{_percent(math.expm1(bias), 1)}. A difference of {_percent(abs(found.ratio - 1), 1)} is too "
+        "small beside that to be reported."
     )
 
 
@@ -524,27 +524,27 @@ def _answer(half_widths: Sequence[float | None]) -> str:
         return ""
     known = [one for one in half_widths if one is not None]
     if len(known) < len(half_widths):
-        return "An interval is missing: there were too few rounds. "
-    which = "The interval" if len(known) == 1 else "The widest interval"
-    return f"{which} of the answer is ±{_percent(max(known), 1)}. "
+        return "An interval is missing because there were too few rounds. "
+    which = "The 95 % interval" if len(known) == 1 else "The widest 95 % interval"
+    return f"{which} is ±{_percent(max(known), 1)}. "
 
 
 def _width(aa: Contrast | None) -> str:
     if aa is None or aa.half_width is None:
-        return "The A/A test was too short to show how far two equal configurations differ here."
-    generations = f"{aa.generations} generation{'s' * (aa.generations != 1)}"
+        return "The A/A test was too short to estimate the noise of this machine."
+    launches = f"{aa.generations} launch{'es' * (aa.generations != 1)}"
     return (
-        f"In the A/A test ({generations}, {aa.rounds} rounds) two copies of the same configuration came out "
-        f"at {aa.ratio:.3f}×, ±{_percent(aa.half_width or 0.0, 1)}."
+        f"In the A/A test ({launches}, {aa.rounds} rounds) the ratio of two copies of the same "
+        f"configuration was {aa.ratio:.3f}×, ±{_percent(aa.half_width or 0.0, 1)}."
     )
 
 
 def _disturbances(summary: Summary, aa: Contrast | None, *, frozen: bool) -> str:
     """What the counters showed, in a sentence that does not contradict what the A/A control found."""
     marks = [_mark(name, summary) for name in summary.run_flags]
-    marks += [] if frozen else ["workers that waited could not be stopped"]
+    marks += [] if frozen else ["idle worker processes could not be paused"]
     if not marks:
-        return "Nothing disturbed the run."
+        return "No disturbance was found."
     told = "; ".join(marks)
     passed = aa is not None and aa.half_width is not None and not biased(aa)
     return f"{told[:1].upper()}{told[1:]}{'; the A/A result is unaffected' if passed else ''}."
@@ -562,21 +562,22 @@ def _percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-_QUIETER = "Wait for quiet, and measure again."
+_QUIETER = "Measure again on an idle machine."
 _REMEDIES = {
-    "foreign_load": "Wait for quiet before it begins, or go on with it for a finer answer.",
-    "steal": "Use a machine of your own, or a guest with dedicated CPUs.",
-    "throttled": "Raise the container's CPU quota, or use no more threads than it allows.",
+    "foreign_load": "Wait for an idle machine before it starts, or measure longer.",
+    "steal": "Use a physical machine, or a virtual machine with dedicated CPUs.",
+    "throttled": "Raise the container's CPU quota, or use fewer threads.",
     "gpu_shared": "Stop the other programs on the GPU.",
-    "frequency": "Let the machine cool down, plug it in, and set the clock's governor to performance.",
-    "major_faults": "Free memory, so that nothing has to be read from the disk.",
+    "frequency": "Let the machine cool down, connect it to power, and set the CPU frequency governor to "
+        "performance.",
+    "major_faults": "Free memory, so that no pages are read from disk.",
 }
 
 
 def _remedy(summary: Summary, *, frozen: bool) -> str:
     """What to do about the first mark that has a remedy of its own."""
     known = next((_REMEDIES[name] for name in summary.run_flags if name in _REMEDIES), None)
-    return known or ("Go on with it for a finer answer." if frozen else _UNFROZEN)
+    return known or ("Measure longer for a narrower interval." if frozen else _UNFROZEN)
 
 
-_UNFROZEN = "Measure on Linux or macOS, where workers can be stopped."
+_UNFROZEN = "Measure on Linux or macOS, where worker processes can be paused."

@@ -240,15 +240,15 @@ def doubts(latencies_s: Sequence[float], latency: Mapping[str, Any]) -> list[str
     moved = drift(latencies_s)
     if moved is not None and abs(moved) > DRIFT_WARNING:
         found.append(
-            f"The latency moved by {moved:+.0%} from the first third of the runs to the last: the machine "
-            "changed meanwhile. What is compared within rounds does not suffer; the times themselves do."
+            f"The latency changed by {moved:+.0%} from the first third of the runs to the last. Ratios "
+            "are not affected, because they are taken within rounds; absolute times are."
         )
     median, low, high = latency["p50_s"], latency["p50_s_low"], latency["p50_s_high"]
     if median and low is not None:
         half = ((high if high is not None else max(latencies_s)) - low) / 2 / median
         if half > WIDE_INTERVAL:
             found.append(
-                f"The p50 is only known to ±{half:.0%}: as a time of its own it is rough. "
-                "More launches (effort publish), or a quieter machine, would narrow it."
+                f"The 95 % interval of the p50 is wide: ±{half:.0%}. For a narrower one, measure with "
+                "effort publish or on an idle machine."
             )
     return found

@@ -17,7 +17,7 @@ from core.evidence.interference import SURE, TICK_S
 
 SERVER = "ORTune itself"  # this process, which serves the pages or is the command line; not its workers
 KERNEL = "the kernel"  # all threads of it
-PAGE = "ORTune's page (server and browser)"
+PAGE = "ORTune's dashboard (server and browser)"
 OTHERS = "others"
 OUTSIDE = "programs outside this container"
 LISTED_SHARE = 0.05  # of what all neighbours used: below that a program is not worth its name

@@ -22,7 +22,7 @@ from core.wire.profile_passes import Passes, Side
 RowKind = Literal["operator", "inserted", "unmatched", "outside", "unseen"]
 
 OUTSIDE = "outside the nodes"
-UNSEEN = "not seen in the passes"
+UNSEEN = "not reproduced in the passes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ def difference(passes: Passes, end: EndToEnd) -> Difference:
 def _fallbacks(*sides: Side) -> list[str]:
     """Mark a side that did not run on what was asked for."""
     return [
-        f"Fallback of the {name}: asked for {', '.join(side.requested_providers)}, ran on "
+        f"Fallback of the {name}: requested {', '.join(side.requested_providers)}, ran on "
         f"{', '.join(side.effective_providers)}."
         for name, side in zip(("baseline", "candidate"), sides, strict=True)
         if side.fallback

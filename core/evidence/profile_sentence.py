@@ -34,7 +34,7 @@ def sentence(difference: Difference) -> str:
     less = end.difference_s < 0
     begin = (
         f"The candidate takes {ms(abs(end.difference_s), 3)} {'less' if less else 'more'} per "
-        f"{'row' if end.per_row else 'run'} ({end.words})"
+        f"{'sample' if end.per_row else 'run'} ({end.words})"
     )
     if doubt := _doubt(difference):
         return f"{begin}, but {doubt}"
@@ -44,9 +44,9 @@ def sentence(difference: Difference) -> str:
 def _nothing_to_explain(difference: Difference) -> str:
     end = difference.end
     if end.verdict == Verdict.EQUIVALENT:
-        return f"There is nothing to explain: {end.words}."
-    how = " Measure longer to find out." if end.raced else " Race them to find out."
-    return f"There is nothing to explain yet, because it is not known which one is faster: {end.words}.{how}"
+        return f"No difference to explain: {end.words}."
+    how = " Measure longer." if end.raced else " Compare them."
+    return f"Nothing to explain yet: it is not known which one is faster ({end.words}).{how}"
 
 
 def _doubt(difference: Difference) -> str:
@@ -56,13 +56,13 @@ def _doubt(difference: Difference) -> str:
     if scatter is None or scatter > abs(whole):
         width = "an unknown amount" if scatter is None else f"±{ms(scatter, 3)}"
         return (
-            f"the difference of the profiled passes is only known to {width}: too much to say where it "
-            "comes from. Explain it again on a quieter machine."
+            f"the interval of the difference in the profiled passes is too wide ({width}) to attribute "
+            "it to nodes. Explain it again on an idle machine."
         )
     if seen / whole < SEEN_SHARE and abs(seen - whole) > scatter:
-        again = "the other way round" if seen / whole < 0 else f"only {ms(abs(seen), 3)} of it"
+        again = "the opposite" if seen / whole < 0 else f"only {ms(abs(seen), 3)} of it"
         return (
-            f"the passes made to explain it saw {again}: the machine, or what ran beside it, was another. "
+            f"the profiled passes showed {again}: the machine or its background load had changed. "
             "Measure both again, then explain them."
         )
     return ""
@@ -100,7 +100,7 @@ def _nothing_stands_out(difference: Difference, *, gain: bool) -> str:
         return f"no operator shows a clear part of the {word}"
     return (
         f"no operator shows a clear part of the {word}; the largest is {_percent(share)} {_where(largest)}, "
-        "which is within what the passes scatter"
+        "which is within the scatter of the passes"
     )
 
 
@@ -125,7 +125,7 @@ def _against(row: Row, share: float, *, gain: bool) -> str:
     if row.kind == "inserted":
         counts = f"{row.baseline_nodes} → {row.candidate_nodes}"
         return f"inserted {row.label} nodes ({counts}) {verb[1]} {of_it}"
-    names = {"outside": ("what is outside the nodes", 0), "unmatched": ("nodes that could not be matched", 1)}
+    names = {"outside": ("time outside the nodes", 0), "unmatched": ("nodes that could not be matched", 1)}
     name, plural = names.get(row.kind, (row.label, 0))
     return f"{name} {verb[plural]} {of_it}"
 
@@ -137,7 +137,7 @@ def _more(difference: Difference) -> list[str]:
     more = []
     unseen = difference.share(difference.rows[-1]) or 0.0
     if unseen >= UNSEEN_SHARE:
-        more.append(f"{_percent(unseen)} of the difference was not seen again in the profiled passes.")
+        more.append(f"{_percent(unseen)} of the difference was not reproduced in the profiled passes.")
     if difference.moves:
         more.append(_moved(difference))
     return more
@@ -165,30 +165,31 @@ def remarks(difference: Difference) -> list[str]:
     notes = [f"{difference.passes} passes of each side in turns, {runs} runs each."]
     if end.raced:
         notes.append(
-            f"The whole {'row' if end.per_row else 'run'}: the baseline's p50, {ms(end.baseline_s)}, and "
-            f"that p50 divided by the ratio of the paired rounds, {ms(end.candidate_s)}, for the candidate. "
-            f"The candidate's own p50, over all its measurements, is {ms(end.candidate_p50_s)}."
+            f"The whole {'sample' if end.per_row else 'run'}: the baseline's p50, {ms(end.baseline_s)}, "
+            "and for the candidate that p50 divided by the ratio of the paired rounds, "
+            f"{ms(end.candidate_s)}. The candidate's own p50 over all measurements is "
+            f"{ms(end.candidate_p50_s)}."
         )
     if difference.instrument_s > LEAST_INSTRUMENT_S:
         own = ms(difference.instrument_s, 2)
-        notes.append(f"{own} were taken off each call of a node as the profiler's own.")
+        notes.append(f"{own} of profiler overhead was subtracted from each node call.")
     for name, scale in zip(_SIDES, difference.scales, strict=True):
         if scale < NOT_SCALED:
             notes.append(
-                f"With the profiler on, the nodes of the {name} took longer than a whole run without it: "
-                f"their times were scaled by {scale:.2f}."
+                f"With the profiler on, the nodes of the {name} took longer than a whole run without "
+                f"it, so their times were scaled by {scale:.2f}."
             )
     if difference.overlapping:
-        notes.append("Nodes ran at the same time, so their times add up to more than a run.")
+        notes.append("Nodes ran in parallel, so their times add up to more than a run.")
     if difference.host_timed:
         notes.append(
-            "Times of CUDA and TensorRT nodes are those of starting the kernels; what the GPU takes is "
+            "Times of CUDA and TensorRT nodes cover the kernel launches only; GPU execution counts as "
             "outside the nodes."
         )
     for name, known in zip(_SIDES, difference.origins_known, strict=True):
         if not known:
             notes.append(
-                f"ONNX Runtime could not save the optimized graph of the {name}, so what it fused is not "
+                f"ONNX Runtime could not save the optimized graph of the {name}, so fused nodes are not "
                 "matched."
             )
     return [*notes, *difference.notes]

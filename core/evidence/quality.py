@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from core.evidence.verdict import Color, Grade, Verdict, is_rejected, precision_text
 
-BUSY = "busy machine"
+BUSY = "background load"
 CONTROL_FAILED = "A/A control failed"
 NO_INTERVAL = "no interval"
 NOT_PAUSED = "other processes could not be paused"
@@ -29,7 +29,7 @@ class Quality:
 
     @property
     def words(self) -> str:
-        """For a table: "B: ±1.6 %, busy machine"."""
+        """For a table: "B: ±1.6 %, background load"."""
         return f"{self.grade}: {', '.join(self.reasons) or self.grade.word}"
 
     @property

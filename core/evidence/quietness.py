@@ -126,5 +126,5 @@ def _enough_for(found: Quality, needs: Sequence[Need]) -> str:
     if not needs:
         return "; the test was too short to tell more"
     if not fitting:
-        return "; too noisy for every effort"
+        return "; too noisy for any effort"
     return f"; enough for {'a ranking' if found.grade not in PUBLISHABLE else f'effort {fitting[-1]}'}"

@@ -60,10 +60,10 @@ CLOCK_WARNING = 0.015  # share of a run that the clock and the loop add to it
 
 OUTCOMES: Mapping[str, str] = {
     "decided": "Every verdict is decided.",
-    "rounds": "All rounds of the protocol were run.",
-    "hopeless": "It stopped early: more rounds would not have decided it within the budget.",
+    "rounds": "All planned rounds were run.",
+    "hopeless": "Stopped early: more rounds would not have decided it within the budget.",
     "budget": "The time budget was used up.",
-    "disturbed": "It stopped early: the machine disturbed too many rounds.",
+    "disturbed": "Stopped early: too many rounds were disturbed.",
     "cancelled": "It was cancelled.",
 }
 
@@ -213,15 +213,15 @@ class Evidence:
         notes = []
         if rows[0] != rows[1]:
             notes.append(
-                f"The batch sizes differ ({rows[0]} and {rows[1]} rows): times per row are compared."
+                f"The batch sizes differ ({rows[0]} and {rows[1]} samples), so times per sample are compared."
             )
         if found.drifting:
-            notes.append("The ratio itself moved from the first generations to the last.")
+            notes.append("The ratio drifted from the first launches to the last.")
         contradicted = clean is not None and _contradict(found, clean)
         if clean is not None and contradicted:
             notes.append(
-                f"All {found.rounds} rounds say {found.verdict}, but the {clean.rounds} that nothing "
-                f"disturbed say {clean.verdict}: the interval spans both."
+                f"All {found.rounds} rounds give {found.verdict}, but the {clean.rounds} undisturbed "
+                f"rounds alone give {clean.verdict}. The interval covers both."
             )
             found = spanning(found, clean)
         doubt = stands(found, self.aa)
@@ -282,7 +282,8 @@ class Evidence:
             found.append(f"{MARK}: {self._verdicts[candidate].why}")
         if self._verdicts[baseline].breach:
             name = self.entrants[baseline].contestant.label
-            found.append(f"{MARK} of `{name}`, which it is put against: {self._verdicts[baseline].why}")
+            found.append(f"{MARK} of `{name}`, the reference of this comparison: "
+                f"{self._verdicts[baseline].why}")
         return found
 
     def _apart(self, candidate: int, baseline: int) -> tuple[OutputCheck | None, str]:
@@ -358,7 +359,7 @@ class Evidence:
         ]
         if self.baseline != self._reference is not None:
             failed.append(
-                f"The baseline has no result: the others are put against "
+                "The baseline has no result, so the others are compared with "
                 f"`{self.entrants[self._reference].contestant.label}`."
             )
         return [
@@ -373,17 +374,17 @@ class Evidence:
         found, record = [], self.record
         if len(record.groups) > 1:
             found.append(
-                f"Memory did not hold everybody at once: {len(record.groups)} groups raced in turn, each "
-                "with the references."
+                f"Memory did not hold all configurations at once, so {len(record.groups)} groups were "
+                "measured in turn, each with the references."
             )
         if not record.frozen:
             found.append(
-                "parked_workers_live: workers that waited could not be stopped, so their idle threads may "
-                "have disturbed the one that ran."
+                "parked_workers_live: waiting worker processes could not be paused, so their idle "
+                "threads may have disturbed the running one."
             )
         if lost := len(record.discarded):
             reasons = "; ".join(dict.fromkeys(one.reason for one in record.discarded))
-            found.append(f"{lost} round{'s' * (lost != 1)} did not count: {reasons}.")
+            found.append(f"{lost} round{'s' * (lost != 1)} were discarded: {reasons}.")
         return found
 
     @cached_property
@@ -503,7 +504,7 @@ class Evidence:
         verdict = self._verdicts[index]
         mark = [f"{MARK}: {verdict.why}"] if verdict.breach else []
         if verdict.breach is None and self.record.ran[index].output_error is not None:
-            mark = [f"The outputs are neither right nor wrong: {verdict.why}."]
+            mark = [f"The output check was inconclusive: {verdict.why}."]
         return list(dict.fromkeys([*mark, *(note for one in own for note in one["notes"])]))
 
 
@@ -570,9 +571,9 @@ def _computed_in(entrant: Entrant, ran: Ran) -> str:
 
 def _why_not_compared(record: RaceRecord, entrant: Entrant) -> str:
     if record.outcome == "cancelled":
-        return "The outputs were not compared: the race was cancelled before that."
+        return "The outputs were not compared because the comparison was cancelled first."
     if entrant.reference is None:
-        return "The outputs were not compared: there is nothing to hold them against; see the notes."
+        return "The outputs were not compared because the reference outputs are missing. See the notes."
     return ""
 
 
@@ -676,13 +677,13 @@ def _notes(ran: Ran, latency: Mapping[str, Any]) -> list[str]:
     found = [*load["notes"], *ran.notes, *(footprint["notes"] if footprint is not None else [])]
     if ran.warm is not None and not ran.warm["steady"]:
         made = len(ran.warm["latencies_ns"]) + 1
-        still = f"The latency still moved after {made} warm-up runs"
-        short = f"{made} warm-up runs are too few to show a steady latency; the budget held no more"
+        still = f"The latency was not yet steady after {made} warm-up runs"
+        short = f"{made} warm-up runs are too few to show a steady latency, but the budget allowed no more"
         found.append(f"{still if made > LEAST_WARM_UP else short}.")
     typical_s, clock_s = latency["p50_s"] or latency["mean_s"], load["clock_ns"] / 1e9
     if typical_s and clock_s >= CLOCK_WARNING * typical_s:
         found.append(
-            f"The clock and the loop add {ms(clock_s, 2)} to each run, {clock_s / typical_s:.1%} of "
-            "it: of so short a run, read ratios rather than times."
+            f"Reading the clock and the loop add {ms(clock_s, 2)} to each run "
+            f"({clock_s / typical_s:.1%}). For runs this short, use the ratios rather than the times."
         )
     return found

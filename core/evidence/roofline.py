@@ -201,14 +201,14 @@ def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) ->
     if between > share * profile.self_s / run_s:
         if sum(node.self_s for node in profile.nodes if node.provider in HOST_TIMED) > profile.self_s / 2:
             return Advice(
-                sentence=f"{_percent(between)} of a profiled run lies outside the nodes, whose times are "
-                "those of starting kernels on the GPU: what the GPU takes is not divided among them."
+                sentence=f"{_percent(between)} of the profiled run is outside the nodes. Node times "
+                    "cover the GPU kernel launches only, so GPU execution cannot be attributed to nodes."
             )
         return Advice(
-            sentence=f"{_percent(between)} of a profiled run lies between the nodes; the largest operator "
-            f"type, {op_type}, takes {_percent(share)} of the time in nodes.",
-            remedy="Try a larger batch, or fewer and larger operators: the nodes are short against what "
-            "starting them and the profiler cost. A comparison tells, because it has no profiler.",
+            sentence=f"{_percent(between)} of the profiled run is overhead between nodes; the largest "
+                f"operator type, {op_type}, takes {_percent(share)} of the time in nodes.",
+            remedy="Try a larger batch, or fewer and larger operators. Then compare: a comparison runs "
+                "without profiler overhead.",
         )
     largest = next(node for node in profile.nodes if node.op_type == op_type)
     head = f"{op_type} takes {_percent(share)} of the time in nodes"
@@ -260,30 +260,30 @@ def _told(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool
         why = (
             _started_only(node)
             or found.why
-            or ("it only moves data" if found.operations == 0 else "its bytes are not known")
+            or ("it only moves data" if found.operations == 0 else "its memory traffic is unknown")
         )
-        return Advice(sentence=f"{takes}; how near to a peak it comes is not known: {why}")
+        return Advice(sentence=f"{takes}; its share of the peak is unknown: {why}")
     if point.roof is None:
         return Advice(sentence=f"{takes}; {_no_roof(point, peak, is_imported)}")
     if not point.is_clear:
         return Advice(
-            sentence=f"{takes}, but the profiler's 5 to 8 µs a call hide how near to its peak it comes",
-            remedy="Profile with a larger batch to see more of the operator itself.",
+            sentence=f"{takes}, but the profiler overhead of 5 to 8 µs per call hides its share of the peak",
+            remedy="Profile with a larger batch to reduce the share of the overhead.",
         )
     return _reached(point)
 
 
 def _started_only(node: NodeTime) -> str:
-    return "its time is that of starting its kernel on the GPU" if node.provider in HOST_TIMED else ""
+    return "its time covers the GPU kernel launch only" if node.provider in HOST_TIMED else ""
 
 
 def _no_roof(point: Point, peak: Peak | None, is_imported: bool) -> str:
     rate = f"it computes {rate_words(point.operations_per_s)}"
     if is_imported:
-        return f"{rate}; the peaks of the machine that made this profile are not known"
+        return f"{rate}; the peaks of the profiled machine are unknown"
     if peak is None:
         return f"{rate}; the peaks of this machine with these threads are not measured yet"
-    return f"{rate}; the measured peak is of float32 on the CPU, and no roof over it"
+    return f"{rate}; the measured peak is for float32 on the CPU and does not apply to it"
 
 
 def _reached(point: Point) -> Advice:
@@ -291,39 +291,39 @@ def _reached(point: Point) -> Advice:
     least, most = point.reach_span
     if least > BEYOND and point.bound != "computing":
         return Advice(
-            sentence=f"runs at {reach:.1f} times what a copy from memory would allow: its data come out of a "
-            "cache, so memory does not bind it"
+            sentence=f"runs at {reach:.1f} times the memory bandwidth, so its data comes from a cache "
+                "and it is not memory-bound"
         )
     if least > BEYOND:
         return Advice(
-            sentence=f"runs at {reach:.1f} times the peak that was measured: at another moment, the machine "
-            "was slower",
-            remedy="Measure the peaks again while the machine is quiet.",
+            sentence=f"runs at {reach:.1f} times the measured peak, so the machine was slower when the "
+                "peak was measured",
+            remedy="Measure the peaks again on an idle machine.",
         )
     span = "" if most - least < NARROW else f" ({_percent(least)} to {_percent(most)})"
-    words = f"reaches {_percent(reach)}{span} of what this machine allows it"
+    words = f"reaches {_percent(reach)}{span} of its roofline limit on this machine"
     if point.bound == "either":
-        said = "computing and memory are too near to each other to say which binds it"
+        said = "its compute and memory limits are too close to say which one applies"
         return Advice(sentence=f"{words}; {said}")
     if least < NEAR <= most:
         return Advice(
-            sentence=f"{words}: the peaks are not known well enough to say what binds it",
-            remedy="Measure the peaks again while the machine is quiet.",
+            sentence=f"{words}: the peaks are too imprecise to say what limits it",
+            remedy="Measure the peaks again on an idle machine.",
         )
     if most < NEAR:
         return Advice(
-            sentence=f"{words}: the roof over it is {point.bound}, but it stays far below it",
-            remedy="Neither roof explains the time: try other numbers of threads, a larger batch, or shapes "
-            "that are multiples of 16.",
+            sentence=f"{words}: its limit is {point.bound}, but it is far below it",
+            remedy="Neither limit explains the time. Try other thread counts, a larger batch, or shapes "
+                "that are multiples of 16.",
         )
     remedy = (
-        "Less to compute helps: INT8 where the processor has instructions for it, a smaller input, "
-        "or fewer channels."
+        "Reduce the computation: INT8 where the CPU has instructions for it, a smaller input, or fewer "
+        "channels."
         if point.bound == "computing"
-        else "Fewer bytes help: smaller types of weights (INT8, 4 bits), a fusion with its neighbours, or a "
-        "batch that shares the weights among more rows."
+        else "Reduce the memory traffic: smaller weights (INT8, INT4), operator fusion, or a larger "
+            "batch that reuses the weights."
     )
-    return Advice(sentence=f"{words}: it is bound by {point.bound}", remedy=remedy, bound=point.bound)
+    return Advice(sentence=f"{words}: bound by {point.bound}", remedy=remedy, bound=point.bound)
 
 
 def rate_words(per_s: float, unit: str = "operations") -> str:

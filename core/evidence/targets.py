@@ -127,14 +127,14 @@ def judge(target: TargetSpec, evidence: Evidence) -> Judged:
     )
 
 
-_BUSY_TODO = 'Measure it again with "Wait for quiet" on, or on a machine of its own.'
+_BUSY_TODO = 'Measure again with "Wait for an idle machine" on, or on a dedicated machine.'
 
 
 def _why(found: _Reading, state: State, *, busy: bool) -> str:
     if busy:
-        return f"Measured {found.busy}, which can only have made it worse. {found.why}"
+        return f"Measured {found.busy}, which can only make it worse. {found.why}"
     if state == "UNKNOWN":
-        return f"The interval holds the limit. {found.why}"
+        return f"The interval contains the limit. {found.why}"
     return f"{found.why} Measured {found.busy}." if found.busy else found.why
 
 
@@ -159,14 +159,14 @@ def _margin(target: TargetSpec, worse: float) -> float:
 def _narrower(target: TargetSpec, found: _Reading, evidence: Evidence) -> str:
     """What would decide a target whose limit lies in the interval."""
     if target.about.source == "race":
-        return "Measure longer: a higher precision and a larger budget narrow the interval."
+        return "Measure longer: more effort and a larger budget narrow the interval."
     summary = evidence.summaries.get((target.positive_class, target.threshold), {})
     share = _of_summary(target, summary) or {}
     rows = rows_to_decide(found.value, target.limit, count=share.get("total") or 0)
     if rows is None:
-        return "Use more labelled rows; the value is so near to the limit that very many are needed."
+        return "Use more labelled samples. The value is so close to the limit that very many are needed."
     return (
-        f"Use more labelled rows: about {rows:,} of this kind would decide it, if the share stays the same."
+        f"Use more labelled samples: about {rows:,} would decide it, if the share stays the same."
     )
 
 
@@ -194,7 +194,7 @@ def _read(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
     if evidence.size_bytes is None:
         return _Gap(cause="missing", why="The size of the model is not known.", todo="Add the model again.")
     size = float(evidence.size_bytes)
-    return _Reading(value=size, low=size, high=size, why="The file with its external data; exact.")
+    return _Reading(value=size, low=size, high=size, why="File size with external data; exact.")
 
 
 def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
@@ -213,7 +213,8 @@ def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
     if busy is not None or gap is not None:
         return busy or gap  # type: ignore[return-value] # one of them is there
     if why := evidence.failures.get(rows):
-        return _Gap(cause="failed", why=f"It could not be measured: {why}", todo="Correct that, or drop it.")
+        return _Gap(cause="failed", why="It could not be measured: "
+            f"{why}", todo="Correct that, or remove the target.")
     return _Gap(cause="missing", why=f"Not measured at batch {rows:,} on this machine.", todo="Measure it.")
 
 
@@ -228,9 +229,9 @@ def _from_race(target: TargetSpec, result: Result, *, arena: bool) -> _Reading |
 def _of_result(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Gap:
     one_process = result.get("generations") is None  # an older version's, which rejected busy races
     if one_process and is_rejected(result) and target.metric not in UNTIMED:
-        reason = result.get("grade_reason") or "the machine was too disturbed."
-        todo = result.get("remedy") or "Measure again on a quieter machine."
-        return _Gap(cause="rejected", why=f"The race was graded F: {reason}", todo=todo)
+        reason = result.get("grade_reason") or "the A/A control failed."
+        todo = result.get("remedy") or "Measure again on an idle machine."
+        return _Gap(cause="rejected", why=f"The result is invalid (grade F): {reason}", todo=todo)
     if target.metric in PERCENTILES:
         return _percentile(PERCENTILES[target.metric], result)
     if target.metric == "peak_rss":
@@ -248,8 +249,8 @@ def _percentile(name: str, result: Result) -> _Reading | _Gap:
             f"{number:,} {what}" for number, what in ((runs, "runs"), (rounds, "rounds")) if number
         )
         why = f"The {result.get('runs') or 0:,} runs are too few for this percentile"
-        why += f": it takes about {needed}." if needed else "."
-        return _Gap(cause="thin", why=why, todo="Measure longer: use a higher precision.")
+        why += f", which needs about {needed}." if needed else "."
+        return _Gap(cause="thin", why=why, todo="Measure longer, with more effort.")
     low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
     return _Reading(value=value, low=low, high=high, why=f"Of {result.get('runs') or 0:,} runs.")
 
@@ -265,7 +266,7 @@ def _throughput(result: Result) -> _Reading | _Gap:
         value=rows / mean_s,
         low=rows / high_s if high_s else None,
         high=rows / low_s if low_s else None,
-        why=f"{rows:,} rows a run, over the mean of {result.get('runs') or 0:,} runs.",
+        why=f"{rows:,} samples per run, divided by the mean latency of {result.get('runs') or 0:,} runs.",
     )
 
 
@@ -285,8 +286,8 @@ def _cpu(result: Result) -> _Reading | _Gap:
         spread = mean_estimate(per_run, [1] * len(per_run)) if per_run else None
         low, high = (spread.low, spread.high) if spread is not None else (None, None)
     if low is None or high is None:
-        return _Reading(value=value, low=None, high=None, why="One pass; its spread is not known.")
-    why = "A pass of its own; the interval also holds the counters of the rounds."
+        return _Reading(value=value, low=None, high=None, why="One pass; its spread is unknown.")
+    why = "Measured in a separate pass; the interval also covers the counters of the rounds."
     return _Reading(value=value, low=min(value, low), high=max(value, high), why=why)
 
 
@@ -299,8 +300,8 @@ def _memory(result: Result, spread: float) -> _Reading | _Gap:
         value=float(value),
         low=value * (1 - spread),
         high=value * (1 + spread),
-        why=f"Added by the session in a fresh process{_whole(result)}; equal ones are known to differ by up "
-        f"to ±{spread:.0%}.",
+        why=f"Added by the session in a fresh process{_whole(result)}; equal configurations differ by "
+            f"up to ±{spread:.0%}.",
     )
 
 
@@ -321,13 +322,13 @@ def _error(result: Result) -> _Reading | _Gap:
         return _not_in_race("output error")
     value = error.get("max_rel")
     if value is None or not math.isfinite(value):
-        why = error.get("difference") or "the outputs hold numbers that are not finite"
+        why = error.get("difference") or "the outputs contain NaN or Inf"
         return _Reading(value=math.inf, low=math.inf, high=math.inf, why=f"Not comparable: {why}.")
-    return _Reading(value=value, low=value, high=value, why="On the feeds of the race; exact for these.")
+    return _Reading(value=value, low=value, high=value, why="On the inputs of the comparison; exact for these.")
 
 
 def _not_in_race(what: str) -> _Gap:
-    return _Gap(cause="missing", why=f"The race did not find the {what}.", todo="Measure it again.")
+    return _Gap(cause="missing", why=f"The comparison did not measure the {what}.", todo="Measure it again.")
 
 
 _OF_A_RACE = {"throughput": _throughput, "cpu_s": _cpu, "output_error": _error}
@@ -343,27 +344,27 @@ def _from_accuracy(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
     if found is None:
         return _Gap(
             cause="failed",
-            why="It is not said which class is the positive one.",
+            why="The positive class is not named.",
             todo="Name the positive class in the target or in the dataset.",
         )
     if found.get("value") is None:
         return _Gap(
             cause="failed",
-            why=f"No row tells the {target.about.title}.",
-            todo="Use data with rows of the class and of others.",
+            why=f"No sample counts for the {target.about.title}.",
+            todo="Use data with samples of the class and of other classes.",
         )
-    counted = f"{found['count']:,} of {found['total']:,} rows." if found.get("total") else ""
-    why = counted or f"Of {summary['rows']:,} rows."
+    counted = f"{found['count']:,} of {found['total']:,} samples." if found.get("total") else ""
+    why = counted or f"Of {summary['rows']:,} samples."
     return _Reading(value=found["value"], low=found["low"], high=found["high"], why=why)
 
 
 def _no_accuracy(evidence: Evidence) -> _Gap:
     if not evidence.has_dataset:
-        return _Gap(cause="missing", why="No labelled data are named.", todo="Choose a dataset.")
+        return _Gap(cause="missing", why="No labelled data is given.", todo="Choose a dataset.")
     if evidence.accuracy_failure:
         why = f"It could not be measured: {evidence.accuracy_failure}"
         return _Gap(cause="failed", why=why, todo="Correct that, or drop the target.")
-    return _Gap(cause="missing", why="Not measured on these data yet.", todo="Measure it.")
+    return _Gap(cause="missing", why="Not measured on this data yet.", todo="Measure it.")
 
 
 def _of_summary(target: TargetSpec, summary: Result) -> Result | None:
@@ -392,7 +393,7 @@ def _sure(summary: Result) -> Result:
 
 _SCALES: Mapping[str, tuple[float, str]] = {
     "time": (1e-3, "ms"),
-    "rate": (1.0, "rows/s"),
+    "rate": (1.0, "samples/s"),
     "share": (0.01, "%"),
     "number": (1.0, ""),
 }

@@ -155,19 +155,19 @@ def _speed(recorded: Gain, here: Gain | None, found: Between | None, margin: flo
     if here is None:
         return "NOT_MEASURED", f"{_ratio(recorded)} recorded; not measured here."
     both = f"{_ratio(here)} here, {_ratio(recorded)} recorded"
-    for gain, where in ((recorded, "The recorded race"), (here, "The race here")):
+    for gain, where in ((recorded, "The recorded comparison"), (here, "The comparison here")):
         if gain.doubt:
-            return "UNDECIDED", f"{both}. {where} gives no verdict: {gain.doubt.rstrip('.')}."
+            return "UNDECIDED", f"{both}. {where} has no verdict: {gain.doubt.rstrip('.')}."
     if found is None:
-        return "UNDECIDED", f"{both}; one of the two has no interval."
-    share = f"{_span(found)} of the recorded gain"
+        return "UNDECIDED", f"{both}; one of them has no interval."
+    share = f"{_span(found)} of the recorded speed-up"
     if found.low >= 1 / (1 + margin) and found.high <= 1 + margin:
         return "HOLDS", f"{both}: {share}, within {100 * margin:g} %."
     if found.high < 1 or found.low > 1:
         return "DIFFERS", f"{both}: {share}, {'less' if found.high < 1 else 'more'} than recorded."
     return (
         "UNDECIDED",
-        f"{both}: {share}, which may be the same or not: a race of more effort here tells more.",
+        f"{both}: {share}: undecided. Measure here with more effort.",
     )
 
 
@@ -217,9 +217,9 @@ def change(
 
 
 def _changed(then: Gain, now: Gain, found: Between | None, limit: float) -> tuple[Speed, str]:
-    for gain, when in ((then, "The baseline's race"), (now, "The race here")):
+    for gain, when in ((then, "The comparison of the baseline"), (now, "The comparison here")):
         if gain.doubt:
-            return "UNDECIDED", f"{when} gives no verdict: {gain.doubt.rstrip('.')}."
+            return "UNDECIDED", f"{when} has no verdict: {gain.doubt.rstrip('.')}."
     if found is None:
         return "UNDECIDED", "One of the two has no interval."
     least = 1 / (1 + limit)
@@ -232,7 +232,7 @@ def _changed(then: Gain, now: Gain, found: Between | None, limit: float) -> tupl
         return "DIFFERS", f"{text}: more than {100 * limit:g} % slower."
     if found.low >= least:
         return "HOLDS", f"{text}: not more than {100 * limit:g} % slower."
-    return "UNDECIDED", f"{text}: it may be more than {100 * limit:g} % slower, or not."
+    return "UNDECIDED", f"{text}: undecided whether more than {100 * limit:g} % slower."
 
 
 # --- what was recorded --------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def _gain(one: Any) -> Gain | None:
     if one.get("holds") is False or one.get("grade") == "F":
         doubt = str(one.get("holds_reason") or "its A/A test failed")[:300]
     elif one.get("contradicted") is True:
-        doubt = "its undisturbed rounds contradict the others"
+        doubt = "its undisturbed rounds contradict all rounds"
     return Gain(ratio=ratio, low=low, high=high, doubt=doubt)
 
 

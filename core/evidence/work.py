@@ -146,12 +146,12 @@ _PICKS = frozenset(
 _VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze", "Dropout"})
 
 NO_RULE = "no rule for this operator"
-NO_SHAPES = "the profile has no shapes of it"
-NO_WEIGHTS = "the shape of its weights is not known"
-NO_WINDOW = "the size of its window is not known"
-UNUSUAL = "its shapes do not fit the rule of its operator"
-VIEW = "ONNX Runtime may pass the data on without touching it"
-NO_SIZE = "the size of a type is not known"
+NO_SHAPES = "the profile has no shapes for it"
+NO_WEIGHTS = "the shape of its weights is unknown"
+NO_WINDOW = "the size of its window is unknown"
+UNUSUAL = "its shapes do not match the rule for this operator"
+VIEW = "ONNX Runtime may forward the data without reading it"
+NO_SIZE = "the size of a type is unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,13 +48,12 @@ class Cell:
 
 
 PERCENTILE_HELP = (
-    "Nearest-rank percentile of all timed runs. The interval allows for runs of one round, and of one "
-    "process, that resemble each other. Compare by the verdict above: it is paired round by round, which is "
-    "far sharper."
+    "Nearest-rank percentile of all timed runs; the interval accounts for correlation within rounds and "
+    "processes. To compare, use the verdict above: it is paired by round and far more precise."
 )
 
 
-NOT_JUDGED = "neither right nor wrong"
+NOT_JUDGED = "inconclusive"
 _COLORS: Mapping[str, Color] = {Verdict.FASTER: "green", Verdict.SLOWER: "orange"}
 
 
@@ -129,14 +128,14 @@ def outputs_cell(result: Result) -> Cell | None:
     error = result.get("output_error") or {}
     known = error.get("max_rel") is not None and judged["breach"] is not None
     unknown = NOT_JUDGED if not_judged(result) else "not compared"
-    note = f"{judged['tolerance']['max_rel']:g} is allowed ({judged['precision']})" if known else unknown
+    note = f"{judged['tolerance']['max_rel']:g} allowed ({judged['precision']})" if known else unknown
     return Cell(
         name="output_error",
         label="Output error",
         value=f"{error['max_rel']:.2g}" if known else DASH,
         note=f"{WARNING} {MARK}; {note}" if judged["breach"] else note,
-        help="The largest difference from the outputs of the original model, run without optimizations on "
-        "the CPU on the same feeds, as a share of the largest magnitude in that output.",
+        help="Largest difference from the original model, run without optimizations on the CPU on the "
+            "same inputs. Relative to the largest magnitude of that output.",
     )
 
 
@@ -166,11 +165,11 @@ def _idle(result: Result, baseline: Result | None) -> Cell:
     own, other = _idle_cores(result), _idle_cores(baseline or {})
     return Cell(
         name="idle_cpu_s",
-        label="CPU while idle",
+        label="Idle CPU use",
         value=DASH if own is None else _cores(own),
         note=f"in the {ms(result['idle_wall_s'], 3)} after a run" if own is not None else "not measured",
-        help="What idle threads burn after a run, waiting for the next one: the spinning that "
-        "`session.intra_op.allow_spinning` turns off.",
+        help="CPU use of threads that spin while waiting for the next run. "
+            "`session.intra_op.allow_spinning` turns it off.",
         beside=_beside(None if other is None else _cores(other)),
     )
 
@@ -191,7 +190,7 @@ def _energy(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
         label="Energy",
         value=own or "not available",
         note=format.short(str(result.get("energy_note") or ""), 80),
-        help="From the machine's own counter (RAPL or NVML): all that it used, not this process alone.",
+        help="From the RAPL or NVML counter: the energy of the whole CPU or GPU, not of this process alone.",
         beside=_beside(other),
     )
 
@@ -201,7 +200,7 @@ def _joules(result: Result, *, per_row: bool) -> str | None:
     if joules is None:
         return None
     rows = (result["batch_size"] or 1) if per_row else 1
-    return f"{significant(joules / rows * 1e3, 3)} mJ a {'row' if per_row else 'run'}"
+    return f"{significant(joules / rows * 1e3, 3)} mJ per {'sample' if per_row else 'run'}"
 
 
 def _new_shapes(result: Result) -> list[Cell]:
@@ -211,7 +210,7 @@ def _new_shapes(result: Result) -> list[Cell]:
             label=f"First run of batch {shape['batch_size']}",
             value=ms(shape["first_run_s"]),
             note=f"then {ms(shape['next_run_s'])}",
-            help="A shape that the session had not seen: buffers are planned and allocated anew.",
+            help="First run with a new input shape: the session plans and allocates buffers again.",
         )
         for shape in result.get("new_shapes") or []
     ]
@@ -236,27 +235,27 @@ COSTS = (
         label="CPU time",
         name="cpu_s_per_inference",
         text=ms,
-        help="User and system time, all threads, spinning included.",
+        help="User and system time of all threads, including spinning.",
         of="run",
     ),
     Single(
         label="Session memory",
         name=PEAK_MEMORY,
         text=size,
-        help="Largest resident memory of a run, above the worker's level before the model was loaded. The "
-        "process's own peak holds Python and ONNX Runtime, too.",
+        help="Peak resident memory of a run, minus the level before the model was loaded. The peak of "
+            "the whole process includes Python and ONNX Runtime.",
     ),
     Single(
-        label="Memory to load",
+        label="Load memory",
         name="load_peak_rss_bytes",
         text=size,
-        help="Largest resident memory up to the first run, above the level before the model was loaded.",
+        help="Peak resident memory up to the first run, minus the level before the model was loaded.",
     ),
     Single(
         label="GPU memory",
         name=GPU_MEMORY,
         text=size,
-        help="Of the worker process, as the driver counts it (NVML).",
+        help="GPU memory of the worker process, as reported by the driver (NVML).",
         missing="no GPU in use",
     ),
 )
@@ -265,13 +264,13 @@ STARTS = (
         label="Session creation",
         name="session_creation_s",
         text=ms,
-        help="Loading the model and optimizing its graph.",
+        help="Time to load the model and optimize its graph.",
     ),
     Single(
         label="First run",
         name="first_run_s",
         text=ms,
-        help="The very first run, with allocations and lazy set-up.",
+        help="The first run after session creation, including allocations and lazy initialization.",
         of="shape",
     ),
 )
@@ -306,11 +305,11 @@ def _single_text(one: Single, result: Result, *, per_row: bool) -> str | None:
 
 
 def _rows(count: int) -> str:
-    return f"{count} row{'s' * (count != 1)}"
+    return f"{count} sample{'s' * (count != 1)}"
 
 
 def _label(text: str, *, per_row: bool) -> str:
-    return f"{text} per row" if per_row else text
+    return f"{text} per sample" if per_row else text
 
 
 def _scaled(result: Result | None, name: str, *, per_row: bool) -> float | None:
@@ -342,8 +341,8 @@ def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: 
             name=name,
             label=label,
             value=f"needs {needed:,} runs" if needed else DASH,
-            note=f"{result['runs']:,} were made",
-            help=f"{PERCENTILE_HELP} With fewer runs the largest sample says nothing about this percentile."
+            note=f"{result['runs']:,} measured",
+            help=f"{PERCENTILE_HELP} This percentile needs more runs."
             + (f" It needs {rounds:,} rounds." if rounds else ""),
             beside=beside,
         )
@@ -358,8 +357,7 @@ def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: 
 
 
 _MEAN_HELP = (
-    "Of a usual launch: the trimmed mean of those of all launches, so that one that was slow for its whole "
-    "life does not count as the rule. Percentiles are of all runs."
+    "Trimmed mean over launches, so a single slow launch has little weight. Percentiles use all runs."
 )
 
 
@@ -380,8 +378,8 @@ def _deviation(result: Result, baseline: Result | None, *, per_row: bool) -> Cel
         name="std_s",
         label=_label("Standard deviation", per_row=per_row),
         value=ms(_scaled(result, "std_s", per_row=per_row), 3),
-        note=f"{span_ms(least, most)} in all",
-        help="Spread of the single runs, with the fastest and the slowest of them.",
+        note=f"{span_ms(least, most)} range",
+        help="Standard deviation of single runs, and the range from fastest to slowest.",
         beside=_beside_ms(baseline, "std_s", 3, per_row=per_row),
     )
 
@@ -396,7 +394,7 @@ def _throughput(result: Result, baseline: Result | None) -> Cell:
         label="Throughput",
         value=format.rate(result["throughput_per_s"]),
         note=format.interval_rate(rows / high if high else None, rows / low if high and low else None),
-        help=f"{_rows(rows)} really fed per run, over the mean latency; one caller at a time.",
+        help=f"{_rows(rows)} per run, divided by the mean latency, with one caller at a time.",
         beside=_beside(None if other is None else format.rate(other)),
     )
 
@@ -410,8 +408,8 @@ def break_even_cell(found: BreakEven) -> Cell:
         label="Break-even",
         value=short.get(found.kind, "not known" if found.kind == "unknown" else found.kind),
         note=found.words.partition(": ")[2] if found.kind in ("at once", "never", "unknown") else found.words,
-        help="After how much work the candidate has used less time in all than the baseline, session "
-        "creation and first run included. A start is measured once, so this is a rough number.",
+        help="The number of runs after which the candidate has used less total time, including session "
+            "creation and first run. Rough, because each start is measured once.",
     )
 
 

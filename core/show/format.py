@@ -52,14 +52,14 @@ def about(seconds: float) -> str:
 
 def rate(per_second: float | None) -> str:
     """Return rows per second."""
-    return DASH if per_second is None else f"{significant(per_second)} rows/s"
+    return DASH if per_second is None else f"{significant(per_second)} samples/s"
 
 
 def interval_rate(low: float | None, high: float | None) -> str:
     """Return a 95 % interval of rows per second; an open side is said in words."""
     if low is None and high is None:
         return "interval unknown: too few runs"
-    return interval(low, high, "rows/s")
+    return interval(low, high, "samples/s")
 
 
 def count(number: int | None) -> str:
@@ -114,5 +114,5 @@ def share(fraction: float | None, digits: int = 2) -> str:
 def interval_share(low: float | None, high: float | None, digits: int = 2) -> str:
     """Return a 95 % interval of a share, `95 % [98.00 %, 99.80 %]`."""
     if low is None or high is None:
-        return "interval unknown: no rows"
+        return "interval unknown: no samples"
     return f"95 % [{share(low, digits)}, {share(high, digits)}]"

@@ -12,7 +12,7 @@ Result = Mapping[str, Any]
 
 
 def placement(result: Result) -> Table:
-    """One row per provider that was asked for or took part: loaded, nodes, time, share of node time."""
+    """One row per provider that was requested or took part: loaded, nodes, time, share of node time."""
     ran: Mapping[str, Mapping[str, Any]] = result.get("placement") or {}
     total = sum(float(part.get("time_s") or 0) for part in ran.values())
     names = dict.fromkeys([*result["requested_providers"], *result["effective_providers"], *ran])
@@ -27,8 +27,8 @@ def placement(result: Result) -> Table:
         names,
         (Column("provider", tells=True), provider),
         (
-            Column("asked for"),
-            lambda name: "yes" if name in result["requested_providers"] else "no, ORT adds it",
+            Column("requested"),
+            lambda name: "yes" if name in result["requested_providers"] else "no, added by ORT",
         ),
         (Column("loaded"), lambda name: "yes" if name in result["effective_providers"] else "no"),
         (Column("nodes", "count"), nodes("nodes")),
@@ -56,5 +56,5 @@ def cast_lines(casts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if casts["computes_in_float32"]:
         operators = ", ".join(f"{count} {name}" for name, count in casts["float32_ops"].items())
         words = f"Computed in FP32 although the model is FP16: {operators}."
-        lines.append((":material/warning:", f"{words} This provider gains nothing from FP16."))
+        lines.append((":material/warning:", f"{words} This provider has no speed-up from FP16."))
     return lines

@@ -20,7 +20,7 @@ from core.wire.guard import ELSE, MARK, WARNING
 
 Contrast = Mapping[str, Any]
 
-LONGER = "Measure longer, or when the machine is quieter."
+LONGER = "Measure longer, or on an idle machine."
 WIDE = "the ratios are not known yet"
 
 
@@ -80,15 +80,15 @@ def order(comparison: Comparison) -> list[str]:
 def headline(comparison: Comparison) -> str:
     """Say in a sentence or two who is ahead, by the intervals that are shown and by nothing else."""
     if is_rejected(comparison.result):
-        return "Rejected: nobody is ranked."
+        return "Rejected: the A/A control failed, so nothing is ranked."
     named, found, against = labels(comparison), against_reference(comparison), reference(comparison)
     if not found:
-        return "There is nothing to compare: fewer than two configurations came through."
+        return "Nothing to compare: fewer than two configurations have a result."
     first = _first(comparison)
     if not first:
-        return f"Put against {named[against]}; too many configurations to rank."
+        return f"Compared with {named[against]}; too many configurations to rank."
     if doubted := [named[trial] for trial in first if is_rejected(found.get(trial))]:
-        return f"Nobody can be called the fastest: the result of {_listed(doubted)} was rejected."
+        return f"The fastest is unknown because the result of {_listed(doubted)} was rejected."
     return f"{_fastest(comparison, first)}{_differing(comparison, first)}"
 
 
@@ -192,7 +192,7 @@ def title(comparison: Comparison) -> str:
     asked = [
         one for one in comparison.contestants if one.role != "anchor" or one.trial == comparison.baseline
     ]
-    return f"Race of {len(asked)} configurations of {comparison.model_name}"
+    return f"Comparison of {len(asked)} configurations of {comparison.model_name}"
 
 
 def cautions(comparison: Comparison) -> list[str]:
@@ -216,5 +216,5 @@ def facts(comparison: Comparison) -> list[str]:
         lines.append(duration(result["wall_s"]))
     lines.append(f"{protocol.get('precision', '')} (±{100 * protocol.get('target', 0):.2g} %)")
     if protocol.get("continues"):
-        lines.append(f"goes on from {protocol['continues'][:12]}")
+        lines.append(f"continues {protocol['continues'][:12]}")
     return lines

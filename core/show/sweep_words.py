@@ -22,7 +22,7 @@ def rate(point: Measured) -> str:
         return DASH
     low, high = point.throughput_interval()
     known = interval(low, high) if low or high else "no interval"
-    return f"{significant(point.throughput_per_s, 4)} rows/s ({known})"
+    return f"{significant(point.throughput_per_s, 4)} samples/s ({known})"
 
 
 def head(stands: Standing) -> str:
@@ -38,7 +38,7 @@ def others(stands: Standing) -> str:
     parts = (
         (stands.inconclusive, "Inconclusive against {}: the 95 % intervals overlap or are not known."),
         (stands.level, "Within ±" + margin + " of it, with 95 %: {}."),
-        (stands.unranked, "Not ranked, because the race was rejected or cancelled: {}."),
+        (stands.unranked, "Not ranked because the comparison was rejected or cancelled: {}."),
     )
     return " ".join(text.format(_listed(points)) for points, text in parts if points)
 
@@ -51,20 +51,20 @@ def few_processes(points: Iterable[Measured]) -> str:
     least = min(one.processes or 0 for one in few)
     return (
         f"Few processes: {least} launch{'es' * (least != 1)} of {_listed(few)}. Intervals are "
-        f"{'not known' if least < 2 else 'wide'}: {MIN_BLOCKS} launches are needed, so measure longer."
+        f"{'not known' if least < 2 else 'wide'}: {MIN_BLOCKS} launches are needed. Measure longer."
     )
 
 
 def sentence(points: Sequence[Measured], stands: Standing) -> str:
     """Return all of it as plain text."""
     if not any(one.latency for one in points):
-        return "No point came through."
+        return "No point has a result."
     if stands.best is not None:
         said = f"{head(stands)}: {point_name(stands.best.values)}: {rate(stands.best)}."
     elif stands.line_s is not None and any(one.ranked for one in points):
         said = f"No point is at or under the limit of {brief(stands.line_s * 1e3)} ms."
     else:
-        said = "Its points are not ranked."
+        said = "The points are not ranked."
     return " ".join(part for part in (said, others(stands), few_processes(points)) if part)
 
 

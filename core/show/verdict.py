@@ -37,17 +37,17 @@ from core.wire.guard import else_words
 Contrast = Mapping[str, Any]
 
 OLDER = (
-    "Raced by an earlier version of ORTune: its interval knows one pair of processes only, and may be too "
-    "narrow."
+    "Measured by an earlier version of ORTune, with one process per configuration. The interval "
+    "excludes variance between processes and may be too narrow."
 )
 BUSY_MEANING = (
-    "Ratios are those of a busy machine; times, throughput and CPU time are not this configuration's alone."
+    "Ratios are paired within rounds; absolute times may be too high."
 )
-MEASURE_BETTER = "Go on with the race, or measure when the machine is quieter."
+MEASURE_BETTER = "Measure longer, or on an idle machine."
 _SOURCES = {
-    "search": " (taken from the controls of its search)",
-    "history": " (taken from earlier races on this machine)",
-    "assumed": " (assumed: this race saw too few processes)",
+    "search": " (from the A/A controls of its search)",
+    "history": " (from earlier comparisons on this machine)",
+    "assumed": " (assumed: too few launches)",
 }
 
 
@@ -81,7 +81,7 @@ def busy_words(result: Mapping[str, Any] | None) -> str:
 
 
 def busy_mark(result: Mapping[str, Any] | None) -> str:
-    """The remark in two words, behind a number in a list: " · busy machine"; empty on a quiet machine."""
+    """The remark in two words, behind a number in a list: " · background load"; empty on a quiet machine."""
     return f" · {BUSY}" if busy_words(result) else ""
 
 
@@ -167,7 +167,7 @@ def sentence(text: str, *, stop: str = ".") -> str:
 
 
 def _against(comparison: Comparison, contrast: Contrast) -> str:
-    unit = ", per row" if contrast.get("per_row") else ""
+    unit = ", per sample" if contrast.get("per_row") else ""
     return f"against {label(comparison, contrast['baseline'])}{unit}"
 
 
@@ -183,7 +183,7 @@ def _facts(comparison: Comparison, contrast: Contrast) -> list[str]:
 
 
 def counted(of: Mapping[str, Any]) -> str:
-    """Say how many generations and rounds there were: "9 generations, 54 rounds", of old races "16 rounds".
+    """Say how many generations and rounds there were: "9 launches, 54 rounds", of old races "16 rounds".
 
     Args:
         of: a contrast, a self-test, or the result of a comparison.
@@ -191,17 +191,17 @@ def counted(of: Mapping[str, Any]) -> str:
     rounds, made = of.get("rounds") or 0, of.get("generations")
     many = len(made) if isinstance(made, list) else made or 0
     text = f"{rounds:,} round{'s' * (rounds != 1)}"
-    return f"{many:,} generation{'s' * (many != 1)}, {text}" if many else text
+    return f"{many:,} launch{'es' * (many != 1)}, {text}" if many else text
 
 
 def precision_words(contrast: Contrast, target: float | None) -> str:
     """Say how precisely the ratio is known, beside what was asked for."""
-    asked = f" (asked: ±{100 * target:.2g} %)" if target else ""
+    asked = f" (goal ±{100 * target:.2g} %)" if target else ""
     half = contrast.get("half_width")
     if half is None:
         return f"no interval{asked}"
     known = precision_is_known(half)
-    return f"known to {precision_text(half)}{asked}" if known else f"{NOT_KNOWN}{asked}"
+    return f"{precision_text(half)}{asked}" if known else f"{NOT_KNOWN}{asked}"
 
 
 def noise_words(contrast: Contrast) -> str:
@@ -210,7 +210,7 @@ def noise_words(contrast: Contrast) -> str:
         return ""
     within, between = contrast["within_half_width"], contrast["between_half_width"]
     if within is None or between is None:
-        return "what differs between processes and what differs between rounds is not told apart"
+        return "variance between processes and within them cannot be separated"
     source = _SOURCES.get(contrast["between_from"], "")
     return f"between processes ±{100 * between:.2g} %{source}, within ±{100 * within:.2g} %"
 
@@ -233,9 +233,9 @@ def _advice(comparison: Comparison, contrast: Contrast, *, rejected: bool) -> st
         return ""
     needed = generations_to_decide(comparison, contrast)
     more = needed is not None and needed > contrast["generations"]
-    many = f"About {needed:,} generations would decide it here. " if more else ""
-    first = "Go on with the race, choose" if _has_generations(comparison) else "Choose"
-    return f"{many}{first} more effort or a larger budget, or measure when the machine is quieter."
+    many = f"About {needed:,} launches would decide it. " if more else ""
+    first = "Measure longer, choose" if _has_generations(comparison) else "Choose"
+    return f"{many}{first} more effort or a larger budget, or use an idle machine."
 
 
 def generations_to_decide(comparison: Comparison, contrast: Contrast) -> int | None:
@@ -275,8 +275,8 @@ def self_test_lines(comparison: Comparison) -> list[str]:
 
 _WHEN = {
     "during": "In the same rounds",
-    "before": "Before the race",
-    "after": "After the race",
+    "before": "Before the comparison",
+    "after": "After the comparison",
     "alone": "Self-test",
 }
 

@@ -52,11 +52,11 @@ def counted(number: int | None, noun: str) -> str:
 
 _SOURCES: Mapping[Source, str] = {
     "others": "as in the other configuration",
-    "sum": "the sum",
+    "sum": "sum",
     "last run": "as in the last run",
     "file": "from the model's metadata",
     "names": "usual for",
-    "guess": "a guess",
+    "guess": "assumed",
 }
 
 

@@ -383,25 +383,25 @@ def _without_effect_on_threads(held: Held) -> dict[str, str]:
     reasons: dict[str, str] = {}
     if held("execution_mode") == "ORT_PARALLEL":
         # seen in ORT 1.31.1's profile: every node of every run allocates, whatever these two say
-        reasons["enable_mem_pattern"] = "ORT_PARALLEL plans no memory ahead"
-        reasons["enable_mem_reuse"] = "ORT_PARALLEL does not share buffers"
+        reasons["enable_mem_pattern"] = "ORT_PARALLEL does not use memory patterns"
+        reasons["enable_mem_reuse"] = "ORT_PARALLEL does not reuse buffers"
     else:
-        reasons["inter_op_num_threads"] = "used by ORT_PARALLEL only"
+        reasons["inter_op_num_threads"] = "only ORT_PARALLEL uses it"
         for name in _INTER_OP_SPINNING:
-            reasons[name] = "there is no inter-op pool in ORT_SEQUENTIAL"
+            reasons[name] = "ORT_SEQUENTIAL has no inter-op thread pool"
     if held("use_per_session_threads") is False:
         for name in (*_INTRA_OP_SPINNING, *_INTER_OP_SPINNING, "session.intra_op_thread_affinities"):
-            reasons.setdefault(name, "the pools of the process do not ask the session")
+            reasons.setdefault(name, "the thread pools of the process ignore it")
     if held("session.intra_op.allow_spinning") is False:
         reasons["session.intra_op.spin_duration_us"] = "intra-op spinning is off"
     if held("session.inter_op.allow_spinning") is False:
         reasons.setdefault("session.inter_op.spin_duration_us", "inter-op spinning is off")
     if held("intra_op_num_threads") == 1:
         for name in _INTRA_OP_SPINNING:
-            reasons[name] = "one intra-op thread has no pool that could spin"
-        reasons["session.dynamic_block_base"] = "one intra-op thread has no work to split"
+            reasons[name] = "with one intra-op thread there is no thread pool"
+        reasons["session.dynamic_block_base"] = "with one intra-op thread no work is split"
     if all(_spins_not(held, pool, reasons) for pool in ("intra", "inter")):
-        reasons["session.force_spinning_stop"] = "nothing spins"
+        reasons["session.force_spinning_stop"] = "spinning is off"
     return reasons
 
 
@@ -420,11 +420,13 @@ def _without_effect_on_providers(held: Held) -> dict[str, str]:
     reasons: dict[str, str] = {}
     chain = held("providers")
     if "CPUExecutionProvider" not in chain and not held("allow_fallback"):
-        reasons["enable_cpu_mem_arena"] = "the CPU is only the last resort of this chain"
+        reasons["enable_cpu_mem_arena"] = "the CPU provider is not among the chosen providers"
     if chain == ("CPUExecutionProvider",):
-        reasons["allow_fallback"] = "the CPU provider cannot be replaced"
-        reasons["disable_synchronize_execution_providers"] = "the CPU has ended its work when `run` returns"
-        reasons["use_deterministic_compute"] = "the CPU's kernels give the same bits anyway"
+        reasons["allow_fallback"] = "the CPU provider needs no fallback"
+        reasons["disable_synchronize_execution_providers"] = (
+            "the CPU provider has finished when `run` returns"
+        )
+        reasons["use_deterministic_compute"] = "CPU kernels are deterministic anyway"
     if chain[0] == "DmlExecutionProvider":
         reasons["enable_mem_pattern"] = "DirectML turns it off"
         reasons["execution_mode"] = "DirectML forces sequential execution"
@@ -434,18 +436,18 @@ def _without_effect_on_providers(held: Held) -> dict[str, str]:
 def _without_effect_on_feeds(held: Held) -> dict[str, str]:
     reasons: dict[str, str] = {}
     if held("precision") == "fp32":
-        reasons["keep_io_types"] = "only an fp16 copy changes types"
+        reasons["keep_io_types"] = "only fp16 changes types"
     if held("feeds") != "random":
-        reasons["seed"] = "feeds come from files"
+        reasons["seed"] = "the inputs come from files"
     if held("feeds") == "random" or held("feeds").lower().endswith(".npz"):
-        reasons["image_mean"] = reasons["image_std"] = "feeds are not images"
+        reasons["image_mean"] = reasons["image_std"] = "the inputs are not images"
     return reasons
 
 
 def _without_effect_on_protocol(held: Held) -> dict[str, str]:
     if held("runs") is None:
         return {}
-    return dict.fromkeys(("protocol.effort", "budget_s"), "exactly so many runs are made as `runs` says")
+    return dict.fromkeys(("protocol.effort", "budget_s"), "`runs` sets the number of inferences")
 
 
 def setting(spec: TrialSpec, values: Mapping[str, Value | None]) -> TrialSpec:

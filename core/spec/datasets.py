@@ -101,7 +101,8 @@ class DatasetSpec(Spec):
             raise SpecError("`dataset.path` is empty.", hint="Write the path of an .npz, a folder or a CSV.")
         if self.limit is not None and self.limit < 1:
             raise SpecError(
-                f"`dataset.limit` must be at least 1 row, but got {self.limit}.", hint="Leave it out for all."
+                f"`dataset.limit` must be at least 1 sample, but got {self.limit}.",
+                hint="Leave it out for all.",
             )
         if not 0 <= self.seed < 2**32:
             raise SpecError(

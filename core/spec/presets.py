@@ -12,13 +12,13 @@ PRESETS: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     # name -> (label, what it is for, session, workload)
     "default": (
         "ORT default",
-        "What ONNX Runtime does when nothing is asked. The baseline.",
+        "ONNX Runtime's own defaults. The baseline.",
         {},
         {},
     ),
     "cpu-latency": (
         "Latency on CPU",
-        "One caller, lowest time per run: sequential, all graph optimizations, spinning threads.",
+        "Lowest latency for one caller: sequential, all graph optimizations, spinning threads.",
         {
             "graph_optimization_level": "ORT_ENABLE_ALL",
             "execution_mode": "ORT_SEQUENTIAL",
@@ -28,7 +28,7 @@ PRESETS: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     ),
     "cpu-throughput": (
         "Throughput on CPU",
-        "Many rows per second at a low CPU cost: bigger batches, no spinning.",
+        "Many samples per second at a low CPU cost: larger batches, no spinning.",
         {
             "graph_optimization_level": "ORT_ENABLE_ALL",
             "session_config_entries": {
@@ -40,7 +40,7 @@ PRESETS: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     ),
     "gpu-server": (
         "GPU server",
-        "CUDA with inputs and outputs kept on the device, CPU for what CUDA cannot run.",
+        "CUDA with inputs and outputs kept on the device; the CPU runs what CUDA cannot.",
         {
             "providers": [
                 {
@@ -57,7 +57,7 @@ PRESETS: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     ),
     "edge": (
         "Mobile / edge",
-        "Least memory and CPU: no arena, one thread, basic graph optimizations.",
+        "Least memory and CPU time: no arena, one thread, basic graph optimizations.",
         {
             "graph_optimization_level": "ORT_ENABLE_BASIC",
             "intra_op_num_threads": 1,

@@ -22,10 +22,10 @@ from core.wire.errors import SpecError, nearest, range_rule
 Strategy = Literal["race", "grid", "random", "optuna-tpe"]
 STRATEGIES: Mapping[Strategy, str] = MappingProxyType(
     {
-        "race": "a balanced design, a model of the settings' effects, the most promising next",
-        "grid": "every configuration in turn, as far as the time goes",
-        "random": "configurations drawn at random",
-        "optuna-tpe": "what Optuna's tree-structured Parzen estimator proposes; needs the package `optuna`",
+        "race": "Bayesian optimization: a balanced design first, then the most promising configurations",
+        "grid": "every configuration in turn, until the time is used up",
+        "random": "configurations in random order",
+        "optuna-tpe": "Optuna's tree-structured Parzen estimator; needs the package `optuna`",
     }
 )
 OBJECTIVES: Mapping[str, str] = MappingProxyType(  # metric -> what is made smaller or larger, in words
@@ -34,9 +34,9 @@ OBJECTIVES: Mapping[str, str] = MappingProxyType(  # metric -> what is made smal
         "latency_mean": "lowest mean latency",
         "latency_p95": "lowest p95 latency",
         "latency_p99": "lowest p99 latency",
-        "throughput": "most rows a second",
-        "cpu_s": "least CPU time a row",
-        "peak_rss": "least peak memory added by the session",
+        "throughput": "highest throughput",
+        "cpu_s": "lowest CPU time per sample",
+        "peak_rss": "lowest peak memory added by the session",
         "model_size": "smallest model",
     }
 )
@@ -83,7 +83,7 @@ class Question(Spec):
             raise SpecError(
                 f"{range_rule('The time of a search in seconds', LEAST_BUDGET_S, MOST_BUDGET_S)}; "
                 f"got {self.budget_s:,}.",
-                hint="Give it 30 s to 5 minutes for a small model.",
+                hint="30 s to 5 minutes suit a small model.",
             )
         if self.accuracy_drop is not None and not 0 <= self.accuracy_drop < 1:
             raise SpecError(
@@ -122,7 +122,7 @@ class Question(Spec):
         found = [f"{one.what} {one.limit_words}" for one in self.limits]
         if self.accuracy_drop is not None:
             found.append(f"accuracy ≥ the original's − {100 * self.accuracy_drop:g} pp")
-        return [*found, "p50 latency no longer than by default"] if self.same_latency else found
+        return [*found, "p50 latency no higher than the default"] if self.same_latency else found
 
 
 def question_from_dict(data: Mapping[str, Any]) -> Question:
@@ -134,17 +134,17 @@ def _check_objective(objective: Mapping[str, float]) -> None:
     for name, weight in objective.items():
         if name not in OBJECTIVES:
             raise SpecError(
-                f"There is no objective `{name[:40]}`.{nearest(name, [*_SHORT, *OBJECTIVES])}",
-                hint=f"Choose among {OBJECTIVE_NAMES}.",
+                f"Unknown objective `{name[:40]}`.{nearest(name, [*_SHORT, *OBJECTIVES])}",
+                hint=f"Use one of {OBJECTIVE_NAMES}.",
             )
         if not (0 < weight <= 1 and math.isfinite(weight)):
             raise SpecError(
-                f"A weight is above 0 and at most 1, but `{name}` has {weight:g}.",
+                f"A weight must be above 0 and at most 1, but `{name}` has {weight:g}.",
                 hint="Write for example `latency:0.7,memory:0.3`.",
             )
     if not objective or not math.isclose(sum(objective.values()), 1.0, abs_tol=1e-6):
         raise SpecError(
-            f"The weights of an objective add up to 1, but these to {sum(objective.values()):g}.",
+            f"The weights of the objectives must add up to 1, but got {sum(objective.values()):g}.",
             hint="Write for example `latency:0.7,memory:0.3`.",
         )
 
@@ -153,7 +153,8 @@ def _check_contradictions(question: Question) -> None:
     """Refuse two limits on the same thing; those on one metric `check_targets` has seen."""
     if question.accuracy_drop is not None and any(one.metric == "accuracy" for one in question.limits):
         raise SpecError(
-            "There are two limits on the accuracy, one against the original.", hint="Keep one of them."
+            "There are two limits on the accuracy, one of them relative to the original.",
+            hint="Keep one of them.",
         )
 
 
@@ -174,17 +175,18 @@ def parse_objective(text: str) -> dict[str, float]:
         name, _, weight = part.partition(":")
         name = _SHORT.get(name.strip().lower(), name.strip().lower())
         if name in found:
-            raise SpecError(f"The objective `{name[:40]}` stands there twice.", hint="Leave one out.")
+            raise SpecError(f"The objective `{name[:40]}` is given twice.", hint="Remove one of them.")
         try:
             found[name] = float(weight) if weight else 1.0 / len(parts)
         except ValueError:
             raise SpecError(
-                f"`{weight[:20]}` is no weight of `{name}`.",
+                f"The weight of `{name}` must be a number, but got `{weight[:20]}`.",
                 hint="Write for example `latency:0.7,memory:0.3`.",
             ) from None
     if len(found) > 2:
         raise SpecError(
-            f"An objective weighs two metrics at most, but got {len(found)}.", hint="Make the others limits."
+            f"A search has at most two objectives, but got {len(found)}.",
+            hint="Turn the others into limits.",
         )
     _check_objective(found)
     return found
@@ -201,15 +203,15 @@ def parse_limits(texts: Sequence[str]) -> dict[str, Any]:
         match = _LIMIT.fullmatch(text)
         if match is None:
             raise SpecError(
-                f"`{text[:60]}` is no limit.", hint="Write for example `p99<=3ms` or `memory<=100MiB`."
+                f"`{text[:60]}` is not a limit.", hint="Write for example `p99<=3ms` or `memory<=100MiB`."
             )
         name, threshold, sign, value = match.groups()
         metric = _SHORT.get(name.lower(), name.lower())
         if metric not in METRICS:
             known = [one for one in [*_SHORT, *METRICS] if _SHORT.get(one, one) in METRICS]
             raise SpecError(
-                f"There is no metric `{name[:40]}`.{nearest(name, known)}",
-                hint=f"Choose among {', '.join(known)}.",
+                f"Unknown metric `{name[:40]}`.{nearest(name, known)}",
+                hint=f"Use one of {', '.join(known)}.",
             )
         if metric == "accuracy" and value.startswith(("-", "−")):
             found["accuracy_drop"] = _drop(sign, value)
@@ -334,7 +336,7 @@ def parse_value(setting: Knob, text: str) -> Value | None:
     if setting.kind == "bool":
         if text.lower() not in (*_YES, *_NO):
             raise SpecError(
-                f"`{setting.name}` is on or off, but got `{text[:40]}`.", hint="Write `on` or `off`."
+                f"`{setting.name}` must be on or off, but got `{text[:40]}`.", hint="Write `on` or `off`."
             )
         return text.lower() in _YES
     if setting.kind == "int":
@@ -349,14 +351,14 @@ def parse_value(setting: Knob, text: str) -> Value | None:
         if found is None:
             raise SpecError(
                 f"`{setting.name}` has no value `{text[:40]}`.{nearest(text, map(str, setting.choices))}",
-                hint=f"Choose among {', '.join(map(str, setting.choices))}.",
+                hint=f"Use one of {', '.join(map(str, setting.choices))}.",
             )
         chosen: Value = found
         return chosen
     if setting.name == "providers":
         return tuple(text.split("+"))
     raise SpecError(
-        f"`{setting.name}` cannot vary from the command line.", hint="Fix it with its own option instead."
+        f"`{setting.name}` cannot vary on the command line.", hint="Set it with its own option instead."
     )
 
 
@@ -364,13 +366,14 @@ def parse_value(setting: Knob, text: str) -> Value | None:
 
 PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
     {
-        "lowest latency": ("The quickest single answer.", {"objective": {"latency_p50": 1.0}}),
-        "most rows per second": (
-            "The highest throughput of one caller; the batch may vary.",
+        "lowest latency": ("The lowest p50 latency.", {"objective": {"latency_p50": 1.0}}),
+        "most samples per second": (
+            "The highest throughput of one caller; the batch size may vary.",
             {"objective": {"throughput": 1.0}},
         ),
         "least CPU for the same latency": (
-            "For a battery or a shared server: the CPU time of a run, as quick as ONNX Runtime's default.",
+            "The lowest CPU time at a latency no higher than ONNX Runtime's default, for batteries "
+            "and shared servers.",
             {"objective": {"cpu_s": 1.0}, "same_latency": True},
         ),
         "smallest that keeps the answers": (

@@ -187,7 +187,8 @@ def asked_axes(base: TrialSpec, vary: Mapping[str, Sequence[Value | None]]) -> l
             row = knob(name)
             if row.target == "protocol":
                 raise SpecError(
-                    f"`{name}` says how to measure, so it cannot vary.", hint="Give it once, as an option."
+                    f"`{name}` is a setting of the measurement, so it cannot vary.",
+                    hint="Give it once, as an option.",
                 )
             for value in values:
                 setting(base, {name: value})
@@ -206,7 +207,7 @@ def check_left(axes: Sequence[Axis]) -> None:
     if not any(len(one.values) > 1 for one in axes):
         raise SpecError(
             "Nothing is left to vary: every setting has one value.",
-            hint="Give a setting two values with `--vary NAME=A,B`, or take away a `--without` or `--fix`.",
+            hint="Give a setting two values with `--vary NAME=A,B`, or remove a `--without` or `--fix`.",
         )
 
 
@@ -226,8 +227,8 @@ def space(base: TrialSpec, axes: Sequence[Axis], *, models: Mapping[str, ModelRe
     distinct = _distinct(axes, parts)
     if distinct > MOST_DISTINCT:
         raise SpecError(
-            f"A search takes at most {MOST_DISTINCT:,} configurations, but {distinct:,} differ here.",
-            hint="Vary fewer settings (`--vary`), or leave some out (`--without`).",
+            f"A search takes at most {MOST_DISTINCT:,} distinct configurations, but got {distinct:,}.",
+            hint="Vary fewer settings (`--vary`), or exclude some (`--without`).",
         )
     choices = [
         _choice(len(axes), {**picked, **dict(zip(effect, rest, strict=True))})
@@ -268,8 +269,8 @@ def fitting(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Axis], tuple[st
 def unvaried_words(names: Sequence[str]) -> str:
     """Return in one sentence which settings a search leaves alone because there is too much to vary."""
     return (
-        f"More than {MOST_DISTINCT:,} configurations would differ here, so these settings are not varied: "
-        f"{', '.join(map(short, names))}. `--vary` names what is."
+        f"The search space is limited to {MOST_DISTINCT:,} distinct configurations, so these settings do not "
+        f"vary: {', '.join(map(short, names))}. Choose others with `--vary`."
     )
 
 
@@ -322,9 +323,9 @@ def _reasons(base: TrialSpec, axes: Sequence[Axis], picked: Mapping[int, int]) -
     for name in (one.name for one in axes if is_provider_option(one.name)):
         provider, _, option = name.partition(".")
         if provider not in _held(base, values, "providers"):
-            reasons[name] = f"{provider} does not run"
+            reasons[name] = f"{provider} is not among the chosen providers"
         elif option in NEEDS_BINDING and not _held(base, values, "use_io_binding"):
-            reasons[name] = "a captured graph takes I/O binding"
+            reasons[name] = "a CUDA graph needs I/O binding"
     return reasons
 
 
@@ -386,8 +387,8 @@ def without(axes: Sequence[Axis], forbidden: Sequence[str]) -> tuple[list[Axis],
         if not taken[text]:
             shown = [*names, *(str(v) for one in axes for v in one.values if isinstance(v, str))]
             raise SpecError(
-                f"`{text[:80]}` is nothing that varies here.{nearest(text, shown)}",
-                hint=f"Leave it out, or name one of {', '.join(sorted(names))}.",
+                f"`{text[:80]}` does not vary here.{nearest(text, shown)}",
+                hint=f"Leave it out, or use one of {', '.join(sorted(names))}.",
             )
     return [one for one in left if len(one.values) > 1], taken
 

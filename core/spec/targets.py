@@ -85,7 +85,7 @@ def _accuracy(name: MetricName, title: str, help_: str, **conditions: bool) -> M
     )
 
 
-_LATENCY = "of the time from handing the inputs over to having the outputs."
+_LATENCY = "of the time from passing the inputs to receiving the outputs."
 
 METRICS: Mapping[str, Metric] = {
     one.name: one
@@ -98,16 +98,16 @@ METRICS: Mapping[str, Metric] = {
             "throughput",
             "rate",
             "2000/s",
-            "Rows a second of one caller who hands over the next batch as soon as the last one is done.",
+            "Samples per second of one caller that passes the next batch as soon as the last one is done.",
         ),
         _race(
             "peak_rss",
             "peak memory added by the session",
             "size",
             "100 MiB",
-            "What loading and running add to the resident memory of a process that has ONNX Runtime loaded.",
+            "Memory that loading and running the model add to a process that has ONNX Runtime loaded.",
         ),
-        _race("cpu_s", "CPU time", "time", "5 ms", "CPU seconds of a run, over all threads."),
+        _race("cpu_s", "CPU time", "time", "5 ms", "CPU time of an inference, over all threads."),
         Metric(
             name="model_size",
             title="model size",
@@ -117,26 +117,28 @@ METRICS: Mapping[str, Metric] = {
             example="10 MiB",
             help="Size of the model's file with its external data.",
         ),
-        _accuracy("accuracy", "accuracy", "Share of the rows whose highest class is the label."),
-        _accuracy("top5", "top-5 accuracy", "Share of the rows whose label is among the five highest."),
+        _accuracy("accuracy", "accuracy", "Share of the samples whose top class is the label."),
+        _accuracy(
+            "top5", "top-5 accuracy", "Share of the samples whose label is among the top five classes."
+        ),
         _accuracy(
             "sensitivity",
             "sensitivity",
-            "Share of the rows of the class that are found: recall, the true positive rate.",
+            "Share of the samples of the class that are recognized (recall, true positive rate).",
             at_threshold=True,
             of_class=True,
         ),
         _accuracy(
             "specificity",
             "specificity",
-            "Share of the rows of other classes that are not taken for the class.",
+            "Share of the samples of other classes that are not assigned to the class (true negative rate).",
             at_threshold=True,
             of_class=True,
         ),
         _accuracy(
             "roc_auc",
             "ROC AUC",
-            "Area under the ROC curve: how well scores separate the class from the rest.",
+            "Area under the ROC curve: how well the scores separate the class from the rest.",
             of_class=True,
         ),
         _race(
@@ -144,8 +146,8 @@ METRICS: Mapping[str, Metric] = {
             "output error",
             "number",
             "0.02",
-            "Largest difference from the original in FP32 without optimizations on the same feeds, over the "
-            "largest magnitude of that output.",
+            "Largest difference from the original in FP32 without optimizations on the same "
+            "inputs, as a share of the largest magnitude of that output.",
         ),
     )
 }
@@ -168,7 +170,14 @@ UNITS: Mapping[Quantity, Mapping[str, Decimal]] = {
     "share": {"%": Decimal("0.01")},
     "number": {},
 }
-_ALIASES = {"us": "µs", "μs": "µs", "rows/s": "/s", "inferences/s": "/s", "b": "B"}  # both letters mu
+_ALIASES = {
+    "us": "µs",
+    "μs": "µs",
+    "samples/s": "/s",
+    "rows/s": "/s",
+    "inferences/s": "/s",
+    "b": "B",
+}  # both letters mu
 _NUMBER = re.compile(
     r"([0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?|[0-9]*\.?[0-9]+|[0-9]+\.)(?:[eE]([+-]?[0-9]{1,2}))?"
 )
@@ -186,7 +195,7 @@ def parse_limit(metric: Metric, text: str) -> float:
     match = _NUMBER.match(plain)
     if match is None:
         raise SpecError(
-            f"A limit of `{metric.name}` is a number with a unit, but got `{plain[:40]}`.",
+            f"A limit of `{metric.name}` must be a number with a unit, but got `{plain[:40]}`.",
             hint=f"Write for example `{metric.example}`.",
         )
     number = Decimal(match[1].replace(",", "")).scaleb(int(match[2] or 0))
@@ -261,8 +270,8 @@ class TargetSpec(Spec):
             return data
         if name not in METRICS:
             raise SpecError(
-                f"There is no metric `{name[:40]}`.{nearest(name, METRICS)}",
-                hint=f"Choose among {', '.join(METRICS)}.",
+                f"Unknown metric `{name[:40]}`.{nearest(name, METRICS)}",
+                hint=f"Use one of {', '.join(METRICS)}.",
             )
         return {
             key: parse_limit(METRICS[name], value)
@@ -307,7 +316,7 @@ class TargetSpec(Spec):
         for name, fits in allowed.items():
             if getattr(self, name) is not None and not fits:
                 raise SpecError(
-                    f"`{name}` says nothing about `{self.metric}`.",
+                    f"`{name}` does not apply to `{self.metric}`.",
                     hint=f"Leave `{name}` out of this target.",
                 )
         if self.batch_size is not None:
@@ -315,13 +324,13 @@ class TargetSpec(Spec):
         positive = self.positive_class
         if (isinstance(positive, int) and positive < 0) or positive == "":
             raise SpecError(
-                f"`positive_class` is a name or a number from 0, but got {positive!r}.",
-                hint="Give the number or the name of a class.",
+                f"`positive_class` must be a name or a number from 0, but got {positive!r}.",
+                hint="Give the number or name of a class.",
             )
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise SpecError(
                 f"`threshold` must be 0 to 1; got {self.threshold:g}.",
-                hint="Give the probability from which a row counts as the class.",
+                hint="Give the probability from which a sample counts as the class.",
             )
 
     @model_serializer(mode="wrap", when_used="json")
@@ -371,7 +380,7 @@ def check_targets(targets: Sequence[TargetSpec]) -> None:
     if len(targets) > MOST_TARGETS:
         raise SpecError(
             f"A configuration has at most {MOST_TARGETS} targets, but got {len(targets)}.",
-            hint="Keep those that decide.",
+            hint="Remove the least important ones.",
         )
     seen: set[tuple[object, ...]] = set()
     for one in targets:

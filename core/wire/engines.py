@@ -21,9 +21,9 @@ ABILITIES: Mapping[Ability, str] = {
     "profile": "be profiled",
     "accuracy": "be measured for accuracy",
     "emit": "be written as a script",
-    "place": "read its inputs where a memory layout puts them",
-    "fork": "be forked from a server that holds its libraries",
-    "cap": "run under a limit of memory",
+    "place": "place its inputs in a given memory layout",
+    "fork": "start from a server that has its libraries loaded",
+    "cap": "run under a memory limit",
 }
 
 
@@ -40,13 +40,15 @@ class Engine:
 
 
 DEFAULT = "onnxruntime"
-_PROGRAM = "the PyTorch model that was exported to this file, with PyTorch's own defaults"
+_PROGRAM = "the PyTorch model that this file was converted from, with PyTorch's defaults"
 _TORCH = "core.worker.session.torch_engine"
 
 ENGINES: Mapping[str, Engine] = {
-    DEFAULT: Engine("ONNX Runtime", "the file itself", "core.worker.measure.inference", frozenset(ABILITIES)),
+    DEFAULT: Engine("ONNX Runtime", "the ONNX file", "core.worker.measure.inference", frozenset(ABILITIES)),
     "torch-eager": Engine("PyTorch eager", _PROGRAM, _TORCH, ref="torch:eager", program=True),
-    "torch-compile": Engine("torch.compile", "the same, compiled", _TORCH, ref="torch:compile", program=True),
+    "torch-compile": Engine(
+        "torch.compile", "that PyTorch model, compiled", _TORCH, ref="torch:compile", program=True
+    ),
 }
 REFS: Mapping[str, str] = {engine.ref: name for name, engine in ENGINES.items() if engine.ref}
 

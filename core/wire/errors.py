@@ -107,10 +107,24 @@ def record_from_error(error: TunerError) -> ErrorRecord:
     return {"type": type(error).__name__, "message": error.message, "hint": error.hint}
 
 
+# A package that ORTune runs without -> the extra that brings it.
+EXTRAS = {
+    **dict.fromkeys(("torch", "torchvision", "onnxscript"), "pytorch"),
+    **dict.fromkeys(("tensorflow", "tf2onnx"), "tensorflow"),
+}
+
+
 def record_from_exception(error: Exception) -> ErrorRecord:
-    """Return any exception as plain data; one that nobody expected becomes a `WorkerError` with its words."""
+    """Return any exception as plain data; an unexpected one becomes a `WorkerError` with its words."""
     if isinstance(error, TunerError):
         return record_from_error(error)
+    if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").split(".")[0])):
+        return record_from_error(
+            SpecError(
+                f"This needs the package `{error.name}`, which is not installed.",
+                hint=f"Install it with `pip install '.[{extra}]'` in ORTune's folder.",
+            )
+        )
     if isinstance(error, MemoryError):
         detail = str(error).strip().rstrip(".")
         return record_from_error(

@@ -25,8 +25,8 @@ from dashboard.widgets.live_text import Field
 
 QUIET_PAGE, SEARCH_PAGE = "views/machine/page.py", "views/search/page.py"
 WORDS = (
-    *("ratio", "round", "generation", "95 % interval", "verdict", "margin", "A/A test", "undisturbed rounds"),
-    *("per row", "grade", "busy machine"),
+    *("ratio", "round", "launch", "95 % interval", "verdict", "equivalence margin", "A/A test"),
+    *("undisturbed rounds", "per sample", "grade", "background load"),
 )
 COMPARE_PAGE = "views/compare/page.py"
 TRIALS_PARAM = "trials"  # ?trials=<id>,<id> of the Compare page

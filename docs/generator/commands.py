@@ -45,7 +45,7 @@ def _linked(node: Node) -> str:
 def _command(node: Node) -> str:
     mark = "###" if " " in node.name else "##"
     first, *more = _paragraphs(node)
-    usage = " ".join(node.command.collect_usage_pieces(node.context))
+    usage = _usage(node)
     return page(
         f"{mark} {_title(node)}",
         prose(first),
@@ -55,6 +55,14 @@ def _command(node: Node) -> str:
         *_parameters(node, mark + "#"),
         _exits_of(node),
     )
+
+
+def _usage(node: Node) -> str:
+    """The synopsis: optional arguments in brackets, required ones without."""
+    plain = re.sub(
+        r"\{([^{}]+?)(?:\.{3})?\}", r"\1", " ".join(node.command.collect_usage_pieces(node.context))
+    )
+    return plain.strip()
 
 
 def _paragraphs(node: Node) -> list[str]:

@@ -36,7 +36,7 @@ PARTS: dict[str, tuple[type[BaseModel], str]] = {
     "model": (ModelRef, "Which model."),
     "session": (SessionSpec, "What ORTune asks of ONNX Runtime's session. What is absent is not passed on."),
     "session.providers": (ProviderSpec, "A list: the provider chain, in order of preference."),
-    "workload": (WorkloadSpec, "What ORTune feeds in one inference, and how."),
+    "workload": (WorkloadSpec, "The inputs of one inference, and how ORTune passes them."),
     "protocol": (ProtocolSpec, "How precisely to measure, and for how long."),
     "dataset": (DatasetSpec, "Labelled data for accuracy. Has no influence on timing."),
     "dataset.preprocessing": (PreprocessingSpec, "What ORTune does to each image, in this order."),

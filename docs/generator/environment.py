@@ -27,6 +27,9 @@ OTHERS = (  # not ours, but obeyed
     ("NO_COLOR", "Turns colours on the terminal off."),
     ("ORT_DISABLE_TELEMETRY", "ORTune sets it to `1` in every process: ONNX Runtime sends no telemetry."),
 )
+TESTS = (  # of the test suite
+    ("ORTUNE_CHROMIUM", "The browser; default: Chromium or Chrome on the path, else Playwright's."),
+)
 
 
 def environment() -> str:
@@ -42,6 +45,8 @@ def environment() -> str:
         f"The dashboard removes `{TOKEN}` from its environment after reading it.",
         "These variables of other tools also have an effect:",
         table(["Variable", "Effect"], ([code(name), text] for name, text in OTHERS)),
+        "The test suite reads:",
+        table(["Variable", "Sets"], ([code(name), text] for name, text in TESTS)),
         "## Home folder",
         f"`${HOME}` holds everything that ORTune keeps:",
         table(["Path", "Content"], ([code(name), text] for name, text in FOLDERS)),

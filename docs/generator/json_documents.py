@@ -71,7 +71,7 @@ def _commands(name: str, by_command: Mapping[str, Schema]) -> list[str]:
 
 
 def _section(name: str, part: Schema, commands: list[str]) -> str:
-    said = part.get("description", "")
+    said = part.get("description", "").partition("\n\n")[0]  # what follows is for maintainers
     return page(
         f"### {_title(name)}",
         prose(said) if said else "",

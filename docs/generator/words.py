@@ -7,7 +7,7 @@ import re
 from core.show.glossary import TERMS
 from core.spec.question import OBJECTIVE_NAMES, OBJECTIVES, PER_ROW, parse_limits, parse_objective
 from core.spec.targets import METRICS, MOST_TARGETS, UNITS, Metric, target_from_dict
-from docs.generator.markdown import bullets, code, codes, fence, link, page, prose, table
+from docs.generator.markdown import bullets, code, codes, fence, page, prose, slug, table
 
 _SOURCES = {"race": "timed runs", "accuracy": "labelled data", "file": "the model file"}
 _LIMITS = ("p99<=3ms", "memory<=100MiB", "sensitivity@0.6>=98%", "accuracy>=-0.5%")
@@ -111,6 +111,16 @@ def glossary() -> str:
     return page(
         "# Glossary",
         "`ortune glossary TERM` prints one of these terms.",
-        " · ".join(link(term, term) for term in TERMS),
-        *(page(f"## {term}", prose(text)) for term, text in TERMS.items()),
+        " · ".join(f"[{term}](#{anchor(term)})" for term in TERMS),
+        *(page(_named(term), f"## {term}", prose(text)) for term, text in TERMS.items()),
     )
+
+
+def anchor(term: str) -> str:
+    """Return the anchor of a term, the same on GitHub and on the documentation site."""
+    return re.sub("-+", "-", slug(term))
+
+
+def _named(term: str) -> str:
+    """An explicit anchor where a heading's own one differs."""
+    return "" if slug(term) == anchor(term) else f'<a id="{anchor(term)}"></a>'

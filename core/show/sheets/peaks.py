@@ -12,10 +12,10 @@ from core.show.table import Column, Table, tabulate
 from core.show.words import counted, when
 from core.wire.units import significant, size, span
 
-NOT_MEASURED = "not measured; `machine --peaks` does it in a few seconds"
+NOT_MEASURED = "not measured; run `machine --peaks` (a few seconds)"
 ABOUT = (
-    "A product of two float32 matrices by ONNX Runtime, and a copy in memory that no cache holds, read and "
-    "written bytes counted. Medians with 95 % intervals from run to run, of one moment of this machine."
+    "Float32 matrix product in ONNX Runtime, and a memory copy larger than the caches (bytes read plus "
+    "written). Medians with 95 % intervals over runs, measured once."
 )
 _G, _GIB = 1e9, float(1 << 30)
 
@@ -66,14 +66,14 @@ def doubts(found: Sequence[Peak]) -> list[str]:
     told = []
     if len(found) > 1 and found[-1].operations.value < 1.2 * found[0].operations.value:
         told.append(
-            f"{counted(found[-1].threads, 'thread')} computed hardly more than {found[0].threads}: other "
-            "programs used the CPUs, or the threads share one core. Measure again when nothing else runs."
+            f"{counted(found[-1].threads, 'thread')} were hardly faster than {found[0].threads}: other "
+            "programs used the CPUs, or the threads share one core. Measure again on an idle machine."
         )
     for one in found:
         if one.best_operations > 1.25 * one.operations.value:
             told.append(
-                f"With {counted(one.threads, 'thread')} the best product was "
-                f"{one.best_operations / one.operations.value:.1f} times as fast as the median: the machine "
-                "was disturbed. Measure again when it is quiet."
+                f"With {counted(one.threads, 'thread')} the fastest matrix product was "
+                f"{one.best_operations / one.operations.value:.1f} times as fast as the median: the "
+                "measurement was disturbed. Measure again on an idle machine."
             )
     return told

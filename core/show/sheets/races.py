@@ -39,15 +39,15 @@ from core.wire.guard import ELSE, MARK, WARNING, breach
 from core.wire.units import provider, size, span
 
 _GRADE_HELP = (
-    "How good the answer is: its 95 % interval is within ±1 % (A), ±3 % (B), ±10 % (C) or wider (D); F: the "
-    "A/A control failed. Behind it stands what limits the answer."
+    "Precision of the result: half-width of the 95 % interval. A ≤ 1 %, B ≤ 3 %, C ≤ 10 %, D wider; F: "
+    "rejected, because the A/A control failed."
 )
 OUTPUTS_HELP = (
-    "Against those of the original model, run without optimizations on the CPU on the same feeds. Empty: not "
-    "compared."
+    "Compared with the original model, run without optimizations on the CPU on the same inputs. Empty: "
+    "not compared."
 )
-_MEMORY_HELP = "Added by the session; the process's own peak is higher by what was loaded before the model."
-MACHINE_HELP = "Who else used it. Empty: nobody, or it was not looked at."
+_MEMORY_HELP = "Peak memory that the session adds. The peak of the whole process is higher."
+MACHINE_HELP = "Other programs that used the CPUs. Empty: none found, or not recorded."
 
 # --- a comparison -------------------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
     """
     result, contrasts = race.facts, against_reference(race)
     before = race.protocol.get("continues")
-    went_on = [f"It goes on with comparison {before}, whose generations it holds, too."] if before else []
+    went_on = [f"Continues comparison {before} and includes its launches."] if before else []
     named = labels(race)
     own = [f"{named[trial]}: {note}" for trial, one in contrasts.items() for note in one["notes"]]
     several = any(one.best < one.worst for one in ranks(race).values())
@@ -72,7 +72,7 @@ def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
             *grade(result),
             contestants(race, trials),
             Line(f"Intervals of the ratios: {intervals_text(race)}."),
-            *([Line(f"A rank such as 2–3: {RANK_RANGE}")] if several else []),
+            *([Line(f"A rank such as 2–3 {RANK_RANGE}")] if several else []),
             *notes(dict.fromkeys([*went_on, *race.warnings, *result["notes"], *own])),
         ],
     )
@@ -87,7 +87,7 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
     named, found, against, places = labels(race), against_reference(race), reference(race), ranks(race)
     by_id, per_row = {trial.id: trial for trial in trials}, is_per_row(race)
     roles = {one.trial: one.role for one in race.contestants}
-    per = "row" if per_row else ""
+    per = "sample" if per_row else ""
 
     def result(one: str) -> Mapping[str, Any]:
         return by_id[one].facts if one in by_id else {}
@@ -125,7 +125,7 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
         (Column("p95", "ms", per=per), time(lambda of: _latency(of, "p95_s"))),
         (Column("batch", "count", key="batch_size"), lambda one: result(one).get("batch_size")),
         *_latency_in_files(result),
-        (Column("rows/s", "number", key="rows_per_s"), lambda one: result(one).get("throughput_per_s")),
+        (Column("samples/s", "number", key="rows_per_s"), lambda one: result(one).get("throughput_per_s")),
         (
             Column("CPU", "ms", key="" if per_row else "cpu_ms", per=per),
             time(lambda of: of.get("cpu_s_per_inference")),
@@ -141,7 +141,7 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
             lambda one: _quality_words(race.result, [found[one]]) if one in found else "",
         ),
         (
-            Column("settings", on="browser", help="All that differs from the baseline."),
+            Column("settings", on="browser", help="Settings that differ from the baseline."),
             lambda one: _settings(by_id.get(one), by_id.get(against)),
         ),
         (Column("trial", "id", key="trial"), lambda one: one),
@@ -151,16 +151,16 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
         ),
         *_doubts_in_files(by_id.get),
         (Column("remark", on="terminal"), lambda one: _remark(by_id.get(one), found.get(one))),
-        drop=("peak memory", "CPU", "rows/s", "batch", "p95", "trial"),
+        drop=("peak memory", "CPU", "samples/s", "batch", "p95", "trial"),
         colors=[look(found[one])[1] if one in found else None for one in order(race)],
     )
 
 
-RANK_RANGE = "places that the intervals leave open, because they overlap."
-_RANK_HELP = f"By the intervals of the verdicts: ahead is whose interval lies wholly above. 2–3: {RANK_RANGE}"
+RANK_RANGE = "means that the intervals overlap and leave these places open."
+_RANK_HELP = f"By the intervals of the ratios. A rank such as 2–3 {RANK_RANGE}"
 _RATIO_HELP = (
-    "The ratio of median latencies within the same rounds. The quotient of two numbers of this table, which "
-    "are taken over all runs, may differ."
+    "Ratio of median latencies within the same rounds. Times in this table are taken over all runs, so "
+    "their quotients may differ."
 )
 _CPU_OF_A_RUN = Column("CPU", "ms", key="cpu_ms", on="none")
 
@@ -252,7 +252,7 @@ def _quality_words(
 def against(race: Comparison) -> str:
     """Return the names of all but the baseline, and but a default that nobody asked for."""
     named = [one.label for one in race.contestants if one.trial != race.baseline and one.role != "anchor"]
-    return f"{', '.join(named) or 'nothing'} against {labels(race)[race.baseline]}"
+    return f"{', '.join(named) or 'nothing'} versus {labels(race)[race.baseline]}"
 
 
 # --- what files hold of results -----------------------------------------------------------------------------
@@ -337,21 +337,21 @@ def points(
         (Column("p99", "ms", key="p99_ms", on="browser"), latency("p99_s")),
         (Column("mean", "ms", key="mean_ms", on="browser"), latency("mean_s")),
         (Column("std", "ms", key="std_ms", on="browser"), latency("std_s")),
-        (Column("rows/s", "number", key="rows_per_s"), lambda one: one.throughput_per_s),
-        (Column("rows/s, 95 %", right=True, on="terminal"), _rate_interval),
+        (Column("samples/s", "number", key="rows_per_s"), lambda one: one.throughput_per_s),
+        (Column("samples/s, 95 %", right=True, on="terminal"), _rate_interval),
         (
-            Column("rows/s low", "number", key="rows_per_s_low", on="browser"),
+            Column("samples/s low", "number", key="rows_per_s_low", on="browser"),
             lambda one: one.throughput_interval()[0],
         ),
         (
-            Column("rows/s high", "number", key="rows_per_s_high", on="browser"),
+            Column("samples/s high", "number", key="rows_per_s_high", on="browser"),
             lambda one: one.throughput_interval()[1],
         ),
         (
-            Column("per row, against ORT default", key="against_default", on="browser"),
+            Column("per sample, versus ORT default", key="against_default", on="browser"),
             _against_default,
         ),
-        (Column("over the line", key="over_line", on="none"), stands(lambda one: one.over)),
+        (Column("over the limit", key="over_line", on="none"), stands(lambda one: one.over)),
         (Column("front", key="front", on="none"), stands(lambda one: one.front)),
         (
             Column("peak memory", "bytes", key="peak_rss_bytes", on="browser", help=_MEMORY_HELP),
@@ -377,15 +377,15 @@ def points(
         (Column("error", key="error", on="browser"), lambda one: one.error),
         (Column("remark", on="terminal"), lambda one: _remarks_on_a_point(one, standing)),
         drop=("p95", "trial", "95 % interval"),
-        solid=("95 % interval", "rows/s, 95 %"),
+        solid=("95 % interval", "samples/s, 95 %"),
     )
 
 
 BEST_HELP = (
-    "By rows/s. ★: the best under the limit, or of all; = ★: surely within the margin of the best; ? ★: "
-    "inconclusive against the best, because the 95 % intervals overlap."
+    "By samples/s: ★ best within the latency limit, = ★ equivalent to the best, ? ★ inconclusive, "
+    "because the 95 % intervals overlap."
 )
-SAME_HELP = "The point whose numbers these are: a setting has no effect here, so both are one configuration."
+SAME_HELP = "The point with these numbers. A setting has no effect here, so both are the same configuration."
 _MARKS = {BEST: "★", LEVEL: "= ★", INCONCLUSIVE: "? ★", "": ""}
 
 
@@ -432,7 +432,7 @@ def _remarks_on_a_point(one: Measured, standing: Standing | None) -> str:
     remarks += ["measured before"] if one.reused else []
     remarks += [f"the same as {_same_as(one)}"] if one.same is not None else []
     if one.cut_short:
-        remarks.append("cancelled: the rounds until then")
+        remarks.append("cancelled: rounds measured until then")
     elif one.latency is None:
         remarks += [one.state, one.error]
     return "; ".join(filter(None, remarks))
@@ -479,7 +479,7 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
         (Column("p50", "ms", on="terminal"), lambda one: one.p50_s),
         (Column("p95", "ms", on="browser"), lambda one: _latency(one.facts, "p95_s")),
         *_latency_in_files(_facts),
-        (Column("rows/s", "number", key="rows_per_s"), lambda one: one.facts.get("throughput_per_s")),
+        (Column("samples/s", "number", key="rows_per_s"), lambda one: one.facts.get("throughput_per_s")),
         (Column("CPU", "ms", key="cpu_ms", on="none"), lambda one: one.facts.get("cpu_s_per_inference")),
         (
             Column("peak memory", "bytes", key="peak_rss_bytes", on="none"),
@@ -496,19 +496,22 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
         *_doubts_in_files(_itself),
         (Column("error", on="browser"), lambda one: one.error["message"] if one.error else ""),
         (Column("remark", on="terminal"), lambda one: _remark_on_a_trial(one, own.get(one.id))),
-        drop=("rows/s", "batch", "ran on", "kind", "state"),
+        drop=("samples/s", "batch", "ran on", "kind", "state"),
         solid=("when", "trial", "state"),
         cut=True,
     )
 
 
-_CHANGED_HELP = "All that differs from the defaults. A double-click shows a text that is cut."
-_VERDICT_HELP = "Against the baseline that was pinned then, else against ONNX Runtime's default."
+_CHANGED_HELP = "Settings that differ from the defaults. Double-click to see the full text."
+_VERDICT_HELP = "Compared with the baseline pinned at that time, otherwise with ONNX Runtime's default."
 
 
 def rescued(files: Sequence[Path]) -> list[Note | Line]:
     """Where results lie that the store had no room for; nothing where there are none."""
-    head = "Results that could not be stored yet; the next start with enough disk space takes them back:"
+    head = (
+        "Results that are not stored yet because the disk was full. ORTune stores them at the next "
+        "start with enough space:"
+    )
     return [Line(head, "orange"), *(Note(str(path)) for path in files)] if files else []
 
 
@@ -546,13 +549,13 @@ def marks_in_words(own: Marks | None) -> str:
 
 def deletion_in_words(found: Deletion) -> str:
     """Say what goes with trials that are deleted."""
-    parts = [f"{counted(len(found.trials), 'trial')} with {size(found.samples_bytes)} of raw samples"]
+    parts = [f"{counted(len(found.trials), 'trial')} with {size(found.samples_bytes)} of raw measurements"]
     if found.starred:
         parts.append(f"{found.starred} of them starred")
     if found.references:
-        parts.append(f"{counted(found.references, 'trial')} that only raced beside them")
+        parts.append(f"{counted(found.references, 'trial')} measured only as their references")
     if found.comparisons:
-        parts.append(f"{counted(found.comparisons, 'race')} of which nothing is left")
+        parts.append(f"{counted(found.comparisons, 'comparison')} without remaining trials")
     return ", ".join(parts)
 
 
@@ -569,7 +572,7 @@ def _marks_in_files(own: Mapping[str, Marks]) -> list[tuple[Column, Callable[[Tr
     ]
 
 
-_STAR_HELP = "A star, and whether it is archived: tick a row to change it."
+_STAR_HELP = "Star and archive state. Select a row to change it."
 
 
 def _remark_on_a_trial(trial: Trial, own: Marks | None) -> str:
@@ -578,7 +581,7 @@ def _remark_on_a_trial(trial: Trial, own: Marks | None) -> str:
     remarks += [MARK] if breach(result) else []
     remarks += [BUSY] if busy_words(result) else []
     if trial.state == "DAMAGED":
-        remarks.append("damaged on the disk: no number of it is shown")
+        remarks.append("damaged on disk: its numbers are not shown")
     elif trial.state != "COMPLETE":
         remarks.append(word if (word := state_words(trial)) == "interrupted" else trial.state)
     why = [trial.error["message"]] if trial.error is not None else []

@@ -33,8 +33,8 @@ from core.wire.units import ms, size
 
 WORDS: Mapping[str, tuple[str, str]] = {  # metric -> better, worse
     **dict.fromkeys(("latency_p50", "latency_mean", "latency_p95", "latency_p99"), ("faster", "slower")),
-    "throughput": ("more rows a second", "fewer rows a second"),
-    "cpu_s": ("less CPU time a row", "more CPU time a row"),
+    "throughput": ("more samples/s", "fewer samples/s"),
+    "cpu_s": ("less CPU time per sample", "more CPU time per sample"),
     "peak_rss": ("less peak memory", "more peak memory"),
     "model_size": ("smaller", "larger"),
 }
@@ -85,26 +85,26 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
             short, span = gain_parts(winner["gain"])
             rated = quality_of_search(answer)
             grade = f", grade {rated.grade}" if rated is not None else ""
-            kept = "; it keeps every limit" if answer["limits"] else ""
+            kept = "; it meets all constraints" if answer["limits"] else ""
             found = f"{short} than ONNX Runtime's default, {span}, confirmed in fresh processes{grade}{kept}"
             if answer.get("busy"):
-                return f"Under background load: {found}; on a quiet machine this may be slower."
+                return f"Under background load: {found}; on an idle machine it may be slower."
             return f"{found}."
         case "NO_DIFFERENCE":
             margin = answer.get("margin")
             by = "" if margin is None else f" by more than {100 * margin:g} %"
-            return f"Nothing beats ONNX Runtime's default{by}{_nearest(answer)}."
+            return f"No configuration beats ONNX Runtime's default{by}{_nearest(answer)}."
         case "NONE_KEEPS_LIMITS":
-            return f"No configuration that was tried keeps the limits: {', '.join(answer['limits'])}."
+            return f"No evaluated configuration meets the constraints: {', '.join(answer['limits'])}."
         case "REJECTED":
-            return "The race that was to confirm the best was rejected: its A/A test lets no verdict stand."
+            return "The confirmation was rejected: its A/A control failed."
     if winner is None:
         why, enough = answer.get("why_open"), answer.get("enough_s")
         more = f" {enough:,} s would be enough." if enough else ""
         return f"{why or 'Nothing was confirmed.'}{more}"
     short, span = gain_parts(winner["gain"])
     told = span if winner["gain"]["verdict"] == Verdict.UNDECIDED else f"{short}, {span}"
-    return f"Undecided: the best came out at {told} against ONNX Runtime's default{_open(winner)}."
+    return f"Undecided: the best is {told} versus ONNX Runtime's default{_open(winner)}."
 
 
 def _nearest(answer: Mapping[str, Any]) -> str:
@@ -113,7 +113,7 @@ def _nearest(answer: Mapping[str, Any]) -> str:
         return ""
     gain = others[0]["gain"]
     words = gain_parts(gain)[1] if gain["verdict"] == Verdict.UNDECIDED else gain_words(gain)
-    return f": the best of {answer['tried']} tried came out at {words}"
+    return f": the best of {answer['tried']} evaluated is {words}"
 
 
 def _open(winner: Confirmed) -> str:
@@ -136,11 +136,11 @@ def answered(record: StudyRecord) -> Sheet:
     parts += _tried_facts(record, answer)
     if effects_ := answer["effects"]:
         parts += [
-            Line("What matters, over all that was tried:", apart=True),
+            Line("Effects of the settings, over all evaluated configurations:", apart=True),
             effects(effects_[:EFFECTS_SHOWN]),
         ]
         parts += [Note(_pair_words(one)) for one in answer["pairs"][:3]]
-    parts += [Line("What was tried, the best first:", apart=True), tried(record, most=TRIED_SHOWN)]
+    parts += [Line("Evaluated configurations, best first:", apart=True), tried(record, most=TRIED_SHOWN)]
     parts += [Note(note, apart=number == 0) for number, note in enumerate(answer["notes"])]
     return Sheet(headline, parts)
 
@@ -165,11 +165,11 @@ def failure_words(one: FailureGroup) -> str:
 def _unfinished(record: StudyRecord) -> list[Part]:
     state = state_words(record)
     seen = tried_of(record)
-    found: list[Part] = [Note(f"It has no answer: {state}. {counted(len(seen), 'configuration')} tried.")]
+    found: list[Part] = [Note(f"No result: {state}. {counted(len(seen), 'configuration')} evaluated.")]
     if record.error is not None:
         found.append(Note(record.error["message"], "orange"))
     if record.state not in ("RUNNING", "WAITING"):
-        found.append(Note(f"Go on with it: `search --resume {record.id}`."))
+        found.append(Note(f"Continue it: `search --resume {record.id}`."))
     return [*found, tried(record, most=TRIED_SHOWN)] if seen else found
 
 
@@ -177,7 +177,7 @@ def _card(winner: Confirmed, default: Confirmed | None) -> list[Part]:
     parts: list[Part] = [Fact("changed", changes_words(winner["changes"]))]
     for metric, text in numbers(winner, default):
         parts.append(Fact(metric, text))
-    parts += [Fact("limit", limit_words(one), _limit_color(one)) for one in winner["limits"]]
+    parts += [Fact("constraint", limit_words(one), _limit_color(one)) for one in winner["limits"]]
     return [*parts, Fact("trial", winner["trial"]), Fact("comparison", winner["comparison"])]
 
 
@@ -185,7 +185,7 @@ def numbers(winner: Confirmed, default: Confirmed | None) -> list[tuple[str, str
     """Return what a confirmed configuration costs beside the default: `p50`, `3.4 → 2.4 ms`."""
     before = default["measurements"] if default is not None else {}
     found = []
-    for metric, name in (("latency_p50", "p50"), ("latency_p95", "p95"), ("cpu_s", "CPU a row")):
+    for metric, name in (("latency_p50", "p50"), ("latency_p95", "p95"), ("cpu_s", "CPU per sample")):
         own = winner["measurements"].get(metric)
         if own:
             other = before.get(metric)
@@ -218,17 +218,17 @@ def _limit_color(one: LimitJudged) -> Color:
 
 def _tried_facts(record: StudyRecord, answer: Any) -> list[Part]:
     space = answer["space"]
-    failed = f", {answer['failed']} of them failed or were wrong" if answer["failed"] else ""
+    failed = f", {answer['failed']} of them failed or had wrong outputs" if answer["failed"] else ""
     parts: list[Part] = [
         Fact(
-            "tried",
+            "evaluated",
             f"{answer['tried']} of {space['distinct']:,} configurations{failed}, in {time_words(answer)}",
         ),
         Fact("space", space_words(space)),
         Fact("controls", controls_words(answer["controls"])),
     ]
     if answer["limits"]:
-        parts.insert(0, Fact("limits", ", ".join(answer["limits"])))
+        parts.insert(0, Fact("constraints", ", ".join(answer["limits"])))
     if (found := quality_of_search(answer)) is not None:
         parts.append(Fact("grade", found.words, found.color))
     if busy := busy_words(answer):
@@ -242,24 +242,24 @@ def time_words(answer: SearchResult | Mapping[str, Any]) -> str:
     if answer["wall_s"] <= answer["budget_s"] or took == given:
         return f"{took} of {given}"
     over = duration(answer["wall_s"] - answer["budget_s"])
-    return f"{took}, {over} longer than the {given} that it was given"
+    return f"{took}, {over} over the budget of {given}"
 
 
 def space_words(space: Mapping[str, Any]) -> str:
     """Return how many combinations there are, how many differ, and the main reason for the others."""
-    text = f"{space['combinations']:,} combinations are {space['distinct']:,} different configurations"
+    text = f"{space['distinct']:,} distinct configurations ({space['combinations']:,} combinations)"
     reason = next(iter(space["left_out"]), "")
-    return f"{text}; left out most often: {reason}" if reason else text
+    return f"{text}; most frequent reason to skip one: {reason}" if reason else text
 
 
 def controls_words(controls: Mapping[str, Any]) -> str:
     """Return what the hidden A/A controls said."""
     if not controls["pairs"]:
-        return "there was no hidden A/A control"
+        return "no hidden A/A control"
     largest = controls["largest"]
-    far = f", the farthest at {largest:.3f}×" if largest else ""
+    far = f", the largest difference {largest:.3f}×" if largest else ""
     apart = controls["apart"]
-    said = "none was called different" if not apart else f"{apart} came out different, though they were equal"
+    said = "none differed" if not apart else f"{apart} differed although they are equal"
     return f"{counted(controls['pairs'], 'hidden A/A pair')}: {said}{far}"
 
 
@@ -268,7 +268,7 @@ def _pair_words(one: Mapping[str, Any]) -> str:
         changes_words({name: value}) for name, value in zip(one["settings"], one["values"], strict=True)
     )
     span = f"[{one['ratio_low']:.2f}, {one['ratio_high']:.2f}]"
-    return f"Together {names}: {one['ratio']:.2f}× of what each does alone, 95 % {span}"
+    return f"{names} together: {one['ratio']:.2f}× of the combined single effects, 95 % {span}"
 
 
 # --- tables -------------------------------------------------------------------------------------------------
@@ -281,8 +281,8 @@ def effects(found: Sequence[EffectRecord]) -> Table:
         found,
         (Column("setting", key="setting"), lambda one: _setting(one["setting"])),
         (Column("value", key="value"), lambda one: value_words(one["value"])),
-        (Column("against", key="against"), lambda one: value_words(one["against"])),
-        (Column("gain", right=True), lambda one: f"{one['ratio']:.{places}f}×"),
+        (Column("versus", key="against"), lambda one: value_words(one["against"])),
+        (Column("speed-up", right=True), lambda one: f"{one['ratio']:.{places}f}×"),
         (
             Column("95 %", right=True),
             lambda one: f"[{one['ratio_low']:.{places}f}, {one['ratio_high']:.{places}f}]",
@@ -290,7 +290,7 @@ def effects(found: Sequence[EffectRecord]) -> Table:
         (Column("ratio", "number", key="ratio", on="none"), lambda one: one["ratio"]),
         (Column("ratio_low", "number", key="ratio_low", on="none"), lambda one: one["ratio_low"]),
         (Column("ratio_high", "number", key="ratio_high", on="none"), lambda one: one["ratio_high"]),
-        (Column("what it says"), _effect_words),
+        (Column("effect"), _effect_words),
     )
 
 
@@ -307,7 +307,7 @@ def _effect_words(one: EffectRecord) -> str:
     if one["ratio_high"] < 1:
         return "worse"
     near = max(one["ratio_high"], 1 / max(one["ratio_low"], 1e-9)) < 1.02
-    return "nothing" if near else "not known"
+    return "none" if near else "unknown"
 
 
 def tried(record: StudyRecord, *, most: int | None = None) -> Table:
@@ -328,10 +328,10 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
             lambda row: _configuration(row[0]),
         ),
         (Column("state", key="state"), lambda row: _state(row[0], confirmed)),
-        (Column("gain", right=True), lambda row: _gain(row[1])),
+        (Column("speed-up", right=True), lambda row: _gain(row[1])),
         (Column("95 %", right=True), lambda row: _interval(row[1])),
         (
-            Column("gain", "number", key="gain", on="none"),
+            Column("speed-up", "number", key="gain", on="none"),
             lambda row: _number(row[1], "ratio"),
         ),
         (
@@ -365,11 +365,11 @@ def _setting(name: str) -> str:
 
 def _state(one: Tried, confirmed: Mapping[str, Confirmed]) -> str:
     if (found := confirmed.get(changes_words(one.changes))) is not None:
-        return "confirmed" if not found["error"] else "turned down"
+        return "confirmed" if not found["error"] else "not confirmed"
     if one.failed:
         return "failed"
     stages = {look.stage for look in one.looks}
-    return "raced" if "heat" in stages else "looked at"
+    return "elimination round" if "heat" in stages else "screened"
 
 
 def _number(one: Told | None, name: str) -> Any:
@@ -398,11 +398,11 @@ def studies(records: Sequence[StudyRecord]) -> Table:
         (Column("question", key="question"), lambda one: _question(one)),
         (Column("state", key="state"), state_words),
         (Column("answer", key="answer"), _short_answer),
-        (Column("tried", "count", key="tried"), lambda one: sum(not data["twin"] for data in one.tried)),
+        (Column("evaluated", "count", key="tried"), lambda one: sum(not data["twin"] for data in one.tried)),
         (Column("took", right=True), lambda one: duration(one.wall_s)),
         (Column("wall_s", "number", key="wall_s", on="none"), lambda one: one.wall_s),
         (Column("when"), lambda one: when(one.created_at)),
-        drop=("when", "tried", "took"),
+        drop=("when", "evaluated", "took"),
     )
 
 
@@ -419,9 +419,9 @@ def _short_answer(one: StudyRecord) -> str:
         case "FOUND":
             return gain_words(winner["gain"])
         case "NO_DIFFERENCE":
-            return "nothing beats the default"
+            return "none beats the default"
         case "NONE_KEEPS_LIMITS":
-            return "none keeps the limits"
+            return "none meets the constraints"
     return str(one.answer["outcome"]).lower()
 
 

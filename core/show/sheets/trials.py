@@ -25,7 +25,7 @@ from core.wire.units import ms_number as ms
 
 _WIDE = 48  # characters of a node's name
 NOTHING_CHANGED = "nothing: ONNX Runtime's defaults"
-ITSELF = "none: this is ONNX Runtime's default itself; change a setting to compare"
+ITSELF = "none: this is ONNX Runtime's default; change a setting to compare"
 
 
 # --- a measurement ------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def measured(trial: Trial, labels: Mapping[str, str] | None = None) -> Sheet:
             _numbers(result),
             *([Fact("outputs", text)] if (text := error_in_words(result)) else []),
             *notes(result.get("notes") or []),
-            Line(f"Take it away: ortune export {trial.id} --format yaml", apart=True),
+            Line(f"Export: ortune export {trial.id} --format yaml", apart=True),
         ],
     )
 
@@ -79,7 +79,7 @@ def _fallback(result: TrialResult) -> Iterator[Fact]:
     """Mark a result that did not run on what was asked for."""
     if result.get("fallback"):
         asked_for, ran = (", ".join(result[name]) for name in ("requested_providers", "effective_providers"))
-        yield Fact("FALLBACK", f"asked for {asked_for}, ran on {ran}.", "orange")
+        yield Fact("FALLBACK", f"requested {asked_for}, ran on {ran}.", "orange")
         yield Fact("", result.get("fallback_reason") or "")
 
 
@@ -90,7 +90,7 @@ def _breach(result: TrialResult) -> Iterator[Note]:
 
 
 def _verdicts(trial: Trial, labels: Mapping[str, str]) -> Iterator[Fact]:
-    """One line a verdict: "1.42× faster, 95 % [1.38, 1.46]; against ORT default; grade B, 9 generations".
+    """One line a verdict: "1.42× faster, 95 % [1.38, 1.46]; versus ORT default; grade B, 9 launches".
 
     The default is put against nothing, and says so.
     """
@@ -100,20 +100,20 @@ def _verdicts(trial: Trial, labels: Mapping[str, str]) -> Iterator[Fact]:
         yield Fact("verdict", ITSELF)
     for one in contrasts:
         against = labels.get(one["baseline"], one["baseline"][:12])
-        yield Fact("verdict", f"{verdict(one)}; against {against}; {proof(one)}", look(one)[1])
+        yield Fact("verdict", f"{verdict(one)}; versus {against}; {proof(one)}", look(one)[1])
     noise = (OLDER if is_older(one) else noise_words(one) for one in contrasts)
     yield from [Fact("noise", text) for text in noise if text][:1]
     yield from grade(result)
 
 
 def proof(one: ContrastRecord | ComparisonResult) -> str:
-    """What a verdict rests on: "grade B, 9 generations of 54 rounds, 12 s"."""
+    """What a verdict rests on: "grade B, 9 launches of 54 rounds, 12 s"."""
     made: Any = one.get("generations")  # of a contrast their number, of a comparison all of them
     many = len(made) if isinstance(made, list) else made
-    generations = f"{counted(many, 'generation')} of " if many else ""
+    launches = f"{many} launch{'es' * (many != 1)} of " if many else ""
     good = quality(one, [one] if "candidate" in one else None)
     letter = good.grade if good is not None else DASH
-    return f"grade {letter}, {generations}{counted(one['rounds'], 'round')}, {one['wall_s']:.0f} s"
+    return f"grade {letter}, {launches}{counted(one['rounds'], 'round')}, {one['wall_s']:.0f} s"
 
 
 def grade(result: TrialResult | ComparisonResult) -> Iterator[Fact]:
@@ -132,10 +132,10 @@ def _settings(trial: Trial, result: TrialResult) -> Iterator[Fact]:
     yield Fact("ran on", _placement(result))
     yield Fact("precision", _precision(spec.model.precision, result))
     yield Fact(
-        "batch", f"{counted(result.get('batch_size'), 'row')} fed; {counted(result.get('runs'), 'run')}"
+        "batch", f"{counted(result.get('batch_size'), 'sample')}; {counted(result.get('runs'), 'run')}"
     )
     for one in result.get("fed") or []:
-        yield Fact("fed", fed_words(fed_from_dict(one)))
+        yield Fact("input", fed_words(fed_from_dict(one)))
     if told := model_words(result):
         yield Fact("model", told)
     changes = ", ".join(f"{name}={value}" for name, value in changes_of(spec).items())
@@ -149,7 +149,7 @@ def _placement(result: TrialResult) -> str:
     """Providers with nodes and their share of the time; from the short profile pass."""
     placement = result.get("placement")
     if not placement:
-        return ", ".join(result.get("effective_providers") or []) + " (loaded; placement not known)"
+        return ", ".join(result.get("effective_providers") or []) + " (loaded; placement unknown)"
     total = sum(one["time_s"] for one in placement.values()) or 1.0
     return ", ".join(
         f"{name} {counted(one['nodes'], 'node')}{_fused(one)}, {one['time_s'] / total:.0%} of the time"
@@ -167,7 +167,7 @@ def _precision(precision: str, result: TrialResult) -> str:
     if precision == "fp16" and casts.get("computes_in_float32"):
         inserted = casts["inserted_casts"]
         return "fp16 model, computed in FP32" + (
-            f" behind {inserted} inserted Casts" if inserted else "; all its Casts cancelled out"
+            f" behind {inserted} inserted Casts" if inserted else "; all inserted Casts cancelled out"
         )
     guard: Mapping[str, Any] = result.get("guard") or {}
     return str(guard.get("precision", precision))  # a variant's own, or a GPU's
@@ -179,7 +179,7 @@ def _numbers(result: TrialResult) -> Table:
     outputs = cells.outputs_cell(result)
     found += [*([outputs] if outputs is not None else []), *cells.cold_cells(result, None)]
     rows = [(one.label, one.value, one.note) for one in found]
-    return Table(columns=texts("", "value", "how sure", left=3), rows=rows, solid=("",), inset=True)
+    return Table(columns=texts("", "value", "precision", left=3), rows=rows, solid=("",), inset=True)
 
 
 # --- a profile ----------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def peak_words(peak: Peak | None, peaks: Sequence[Peak], threads: int) -> str:
         return f"{rates}, with {counted(peak.threads, 'thread')}"
     if peaks:
         return f"not measured with {counted(threads, 'thread')}"
-    return "not measured; `machine --peaks` does it in a few seconds"
+    return "not measured; run `machine --peaks` (a few seconds)"
 
 
 def runs_words(profile: Profile) -> str:
@@ -254,7 +254,7 @@ def truncated(profile: Profile) -> Iterator[Fact]:
     if profile.truncated:
         dropped = profile.dropped_events
         ended = "the file ends mid-way." if dropped is None else f"{dropped:,} events were dropped."
-        yield Fact("TRUNCATED", f"the profile is not complete: {ended}", "orange")
+        yield Fact("TRUNCATED", f"the profile is incomplete: {ended}", "orange")
 
 
 def _overhead(result: TrialResult) -> str:
@@ -263,7 +263,7 @@ def _overhead(result: TrialResult) -> str:
         return "not known"
     return (
         f"the median run takes {ms(facts['profiled_s'])} ms with the profiler and "
-        f"{ms(facts['unprofiled_s'])} ms without: read the shares, not the times"
+        f"{ms(facts['unprofiled_s'])} ms without: use the shares, not the times"
     )
 
 
@@ -293,7 +293,7 @@ def operators(profile: Profile, name: Callable[[str], str] = str, *, most: int |
         (_MOP, lambda one: None if done[one.op_type][0] is None else (done[one.op_type][0] or 0) / 1e6),
         (
             Column(
-                "counted", on="browser", help="Nodes of it whose operations are counted from their shapes."
+                "counted", on="browser", help="Nodes with an operation count from their shapes."
             ),
             lambda one: f"{done[one.op_type][1]} of {one.nodes}",
         ),
@@ -359,16 +359,18 @@ def nodes(
     )
 
 
-_MOVES = "Inputs, weights and output once: what must move at least, wherever it comes from."
+_MOVES = "Minimum memory traffic: inputs, weights and output once."
 _MOP = Column(
     "Mop",
     "number",
     per="run",
-    help="Millions of operations, counted from shapes; an empty cell is not counted.",
+    help="Millions of operations, counted from shapes. Empty: not counted.",
 )
-_INTENSITY = Column("op/byte", "number", help="Operations per byte that must move at least.")
-_RATE = Column("Gop/s", "number", help="Billions of operations per second of its median run.")
-_REACH = Column("of roof", "share", help="Of the lower of the two roofs over it: computing, or memory.")
+_INTENSITY = Column("op/byte", "number", help="Operations per byte of minimum memory traffic.")
+_RATE = Column("Gop/s", "number", help="Billions of operations per second, by the median run.")
+_REACH = Column("of "
+    "roof", "share", help="Share of its roofline limit: peak compute or memory bandwidth, whichever is "
+        "lower.")
 
 
 def _millions(work: Work, node: NodeTime) -> float | None:
@@ -380,7 +382,7 @@ def _reach(point: Point | None) -> float | None:
     return point.reach if point is not None and point.is_clear else None
 
 
-_SHARE = Column("share", "share", bar=True, help="Of the time in nodes.")
+_SHARE = Column("share", "share", bar=True, help="Share of the time in nodes.")
 
 
 def _shape(tensors: Sequence[Any]) -> str:

@@ -186,9 +186,8 @@ KNOBS: tuple[Knob, ...] = (
         target="session",
         kind="list",
         default=("CPUExecutionProvider",),
-        help="Who computes, in order of preference: each node goes to the first provider of the chain that "
-        "can run it, and what none takes goes to the CPU. Without a choice ONNX Runtime uses the CPU, also "
-        "in the GPU build.",
+        help="Execution providers in order of preference: each node runs on the first one that supports it, "
+        "and the CPU runs the rest. Empty: ONNX Runtime uses the CPU, also in the GPU build.",
         worth=loadable,
     ),
     Knob(
@@ -198,8 +197,8 @@ KNOBS: tuple[Knob, ...] = (
         target="session",
         kind="bool",
         default=False,
-        help="Off: a provider that does not load fails the trial. On: the trial runs on what did load and is "
-        "marked `fallback` everywhere; it is never shown as the provider that was asked for.",
+        help="Off: the trial fails when a provider does not load. On: the trial runs on the providers that "
+        "do load and is marked `fallback`.",
     ),
     Knob(
         name="graph_optimization_level",
@@ -210,8 +209,9 @@ KNOBS: tuple[Knob, ...] = (
         default="ORT_ENABLE_ALL",
         choices=GRAPH_OPTIMIZATION_LEVELS,
         few=True,
-        help="How far the graph is rewritten before it runs. BASIC folds constants, EXTENDED adds fusions, "
-        "LAYOUT the CPU's NCHWc layout, ALL everything. ALL is not always the fastest: measure.",
+        help="How far ONNX Runtime rewrites the graph: BASIC folds constants, EXTENDED adds fusions, LAYOUT "
+        "adds the CPU's NCHWc layout, ALL enables everything. ALL is not always the fastest, so "
+        "compare.",
     ),
     Knob(
         name="disabled_optimizers",
@@ -220,8 +220,8 @@ KNOBS: tuple[Knob, ...] = (
         target="session",
         kind="list",
         default=(),
-        help="Names of single graph transformers to leave out, for example `NchwcTransformer` or "
-        "`ConvActivationFusion`. For finding the one that hurts.",
+        help="Graph optimizers to skip, by name, for example `NchwcTransformer` or `ConvActivationFusion`. "
+        "Use it to find an optimizer that slows the model down or changes its outputs.",
         advanced=True,
     ),
     Knob(
@@ -231,11 +231,9 @@ KNOBS: tuple[Knob, ...] = (
         target="session",
         kind="list",
         default=(),
-        help="Libraries of native code that bring operators which ONNX Runtime does not have, by their "
-        "names in the "
-        "folder that the operator of this machine opens with `ORTUNE_ALLOW_LIBRARIES`. The SHA-256 of each "
-        "is kept "
-        "with every result. What they compute is not ORTune's to vouch for.",
+        help="Native libraries with custom operators, named relative to the folder in "
+        "`ORTUNE_ALLOW_LIBRARIES`. ORTune does not check what they compute; every result stores their "
+        "SHA-256.",
         advanced=True,
         worth=nothing,
     ),
@@ -246,9 +244,8 @@ KNOBS: tuple[Knob, ...] = (
         target="session",
         kind="list",
         default=(),
-        help="Libraries that bring execution providers (plug-ins), from the same folder as custom "
-        "operators. Name "
-        "the provider itself in the chain.",
+        help="Native libraries with execution provider plug-ins, from the same folder as custom operators. "
+        "Add the provider itself to the execution providers.",
         advanced=True,
         worth=nothing,
     ),
@@ -260,8 +257,9 @@ KNOBS: tuple[Knob, ...] = (
         kind="choice",
         default="ORT_SEQUENTIAL",
         choices=EXECUTION_MODES,
-        help="ORT_PARALLEL runs the graph through the inter-op pool. Without a node partition file it gives "
-        "no parallel branches on the CPU and costs time; ORT_SEQUENTIAL is right almost always.",
+        help="ORT_SEQUENTIAL runs one operator after another; ORT_PARALLEL runs the graph through the "
+        "inter-op thread pool. Keep ORT_SEQUENTIAL on the CPU: without a node partition file "
+        "ORT_PARALLEL runs no branches in parallel and costs time.",
     ),
     Knob(
         name="execution_order",
@@ -271,8 +269,8 @@ KNOBS: tuple[Knob, ...] = (
         kind="choice",
         default="DEFAULT",
         choices=EXECUTION_ORDERS,
-        help="In which order nodes that do not wait for each other run. PRIORITY_BASED runs what others wait "
-        "for first. MEMORY_EFFICIENT exists in training builds of ONNX Runtime only; others refuse it.",
+        help="Order of nodes that do not depend on each other; PRIORITY_BASED first runs those that other "
+        "nodes wait for. MEMORY_EFFICIENT exists in training builds of ONNX Runtime only.",
         advanced=True,
         worth=these("DEFAULT", "PRIORITY_BASED"),
     ),
@@ -283,8 +281,8 @@ KNOBS: tuple[Knob, ...] = (
         target="attribute",
         kind="bool",
         default=False,
-        help="Takes kernels that give the same bits in every run, where a provider has them; on a GPU they "
-        "may be slower. CPU kernels are the same anyway.",
+        help="Uses kernels that return bit-identical results in every run, where a provider has them. On a "
+        "GPU they may be slower; CPU kernels are deterministic anyway.",
         advanced=True,
     ),
     Knob(
@@ -294,9 +292,8 @@ KNOBS: tuple[Knob, ...] = (
         target="session",
         kind="mapping",
         default={},
-        help="Fixes free dimensions of the model by name before its graph is optimized, one `name=size` per "
-        "line: more of it can be folded and fused, and other sizes are refused afterwards. What is fed must "
-        "have the same size.",
+        help="Fixes free dimensions by name before the graph is optimized, one `name=size` per line, so "
+        "that more can be folded and fused. The inputs must have these sizes.",
         advanced=True,
     ),
     Knob(
@@ -308,8 +305,8 @@ KNOBS: tuple[Knob, ...] = (
         default=0,
         low=0,
         high=MAX_THREADS,
-        help="Threads inside one operator, the caller included. 0: ONNX Runtime decides, one per physical "
-        "core, pinned, blind to container limits. 1: no pool at all.",
+        help="Threads inside one operator, including the calling thread. 0: ONNX Runtime starts one pinned "
+        "thread per physical core and ignores container limits; 1: no thread pool.",
         worth=threads,
         stops=thread_stops,
     ),
@@ -322,7 +319,7 @@ KNOBS: tuple[Knob, ...] = (
         default=0,
         low=0,
         high=MAX_THREADS,
-        help="Threads across operators; used by ORT_PARALLEL only.",
+        help="Threads that run operators in parallel. Only ORT_PARALLEL uses them.",
         worth=inter_threads,
         stops=thread_stops,
     ),
@@ -333,8 +330,9 @@ KNOBS: tuple[Knob, ...] = (
         target="config_entry",
         kind="bool",
         default=True,
-        help="Idle intra-op threads busy-wait for the next run. Lowest latency for back-to-back runs; burns "
-        "tens of milliseconds of CPU after each run and starves neighbours.",
+        help="Idle intra-op threads busy-wait for the next inference, which lowers the latency of "
+        "back-to-back calls. Turn it off to save CPU time: spinning takes tens of milliseconds of it "
+        "after each call, also from other programs.",
     ),
     Knob(
         name="session.inter_op.allow_spinning",
@@ -343,7 +341,8 @@ KNOBS: tuple[Knob, ...] = (
         target="config_entry",
         kind="bool",
         default=True,
-        help="The same for the inter-op pool; it exists with ORT_PARALLEL only.",
+        help="Idle inter-op threads busy-wait for the next inference. Only ORT_PARALLEL has this thread "
+        "pool.",
         advanced=True,
     ),
     Knob(
@@ -356,8 +355,8 @@ KNOBS: tuple[Knob, ...] = (
         low=0,
         high=2**31 - 1,
         unit="µs",
-        help="How long idle intra-op threads busy-wait before they sleep. Empty: ONNX Runtime counts loops "
-        "instead of time, some tens of milliseconds. 0: no waiting. 500 to 2000 are usual.",
+        help="How long idle intra-op threads busy-wait before they sleep; 500 to 2000 are usual, 0 means no "
+        "waiting. Empty: ONNX Runtime counts loops instead of time, some tens of milliseconds.",
         advanced=True,
         worth=these(None, 100, 1000),
         stops=stops_at(*SPIN_US),
@@ -372,31 +371,32 @@ KNOBS: tuple[Knob, ...] = (
         low=0,
         high=2**31 - 1,
         unit="µs",
-        help="The same for the inter-op pool; it exists with ORT_PARALLEL only.",
+        help="How long idle inter-op threads busy-wait before they sleep. Only ORT_PARALLEL has this thread "
+        "pool.",
         advanced=True,
         stops=stops_at(*SPIN_US),
     ),
     Knob(
         name="session.force_spinning_stop",
-        label="Stop spinning between runs",
+        label="Force spinning stop",
         group="Threads",
         target="config_entry",
         kind="bool",
         default=False,
-        help="Threads stop busy-waiting as soon as the last run that is under way has ended: nothing burns "
-        "between calls, and the first operators of the next call start later.",
+        help="Threads stop busy-waiting when the last inference in progress ends. This saves CPU time "
+        "between calls, but the first operators of the next call start later.",
         advanced=True,
     ),
     Knob(
         name="use_per_session_threads",
-        label="Threads of its own",
+        label="Per-session thread pools",
         group="Threads",
         target="attribute",
         kind="bool",
         default=True,
-        help="Off: the session takes the pools of the whole process, which have as many threads as "
-        "`intra_op_num_threads` and `inter_op_num_threads` say; what a program with several sessions may "
-        "want. Every session of that process must then say so.",
+        help="On: the session creates its own thread pools. Off: it shares the pools of the process, sized "
+        "by `intra_op_num_threads` and `inter_op_num_threads`; every session of that process must then "
+        "turn it off.",
         advanced=True,
         worth=nothing,
     ),
@@ -409,8 +409,8 @@ KNOBS: tuple[Knob, ...] = (
         default=0,
         low=0,
         high=1024,
-        help="Above 0: work is split among threads in shrinking blocks, which can lower the variance. "
-        "0: even blocks. 4 is the usual value to try.",
+        help="Above 0: ONNX Runtime splits work among threads in shrinking blocks, which can lower the "
+        "variance. 4 is the usual value to try; 0 means even blocks.",
         advanced=True,
         worth=these(0, 4),
         stops=stops_at(None, 2, 4, 8, 16, 32),
@@ -422,8 +422,9 @@ KNOBS: tuple[Knob, ...] = (
         target="config_entry",
         kind="text",
         default="",
-        help="Pins the pool's threads: `;` between threads, `,` or `-` between logical CPUs, counted from 1; "
-        "one entry per thread but the caller. Example for 4 threads: `2;3;4`.",
+        help="Pins intra-op threads to logical CPUs, which count from 1: `;` separates threads, `,` and `-` "
+        "list CPUs. Give one entry for each thread except the caller, for example `2;3;4` for 4 "
+        "threads.",
         advanced=True,
     ),
     Knob(
@@ -433,8 +434,8 @@ KNOBS: tuple[Knob, ...] = (
         target="config_entry",
         kind="bool",
         default=False,
-        help="Flushes denormal numbers to zero. Faster on CPUs that are slow with denormals; changes results "
-        "by less than 1e-38.",
+        help="Treats denormal numbers as zero, which changes results by less than 1e-38. Try it if the CPU "
+        "is slow with very small values.",
         advanced=True,
     ),
     Knob(
@@ -444,7 +445,8 @@ KNOBS: tuple[Knob, ...] = (
         target="attribute",
         kind="bool",
         default=True,
-        help="Keeps freed CPU memory for the next run. Off: less memory held, slower allocation.",
+        help="Keeps freed CPU memory for the next inference. Turn it off to hold less memory; allocation is "
+        "then slower.",
     ),
     Knob(
         name="enable_mem_pattern",
@@ -453,8 +455,8 @@ KNOBS: tuple[Knob, ...] = (
         target="attribute",
         kind="bool",
         default=True,
-        help="After the first run of a shape, all buffers come in one block. No use when every run has a new "
-        "shape.",
+        help="Allocates all buffers as one block after the first inference with an input shape. It does not "
+        "help when every inference has a new shape.",
     ),
     Knob(
         name="enable_mem_reuse",
@@ -463,32 +465,32 @@ KNOBS: tuple[Knob, ...] = (
         target="attribute",
         kind="bool",
         default=True,
-        help="Lets intermediate results share buffers. Turn off to debug, not to be faster.",
+        help="Lets intermediate results share buffers. Turn it off only to debug.",
         advanced=True,
         worth=nothing,
     ),
     Knob(
         name="memory.enable_memory_arena_shrinkage",
-        label="Shrink the arena after each run",
+        label="Arena shrinkage",
         group="Memory",
         target="run_entry",
         kind="choice",
         default="",
         choices=ARENAS,
-        help="After every run, frees what the arenas of these devices no longer hold: less memory kept, "
-        "slower runs. A run fails where a device has no arena.",
+        help="Frees unused memory of the arenas of these devices after every inference: less memory held, "
+        "but slower. An inference fails if a named device has no arena.",
         advanced=True,
         worth=if_memory("", "cpu:0"),
     ),
     Knob(
         name="disable_synchronize_execution_providers",
-        label="No wait for the providers",
+        label="Skip provider synchronization",
         group="Providers",
         target="run_entry",
         kind="bool",
         default=False,
-        help="`run` returns without waiting for a GPU's streams to end. With I/O binding ORTune waits for "
-        "the outputs itself, so that a run is timed to its very end.",
+        help="`run` returns without waiting for a GPU's streams to finish. With I/O binding ORTune waits "
+        "for the outputs itself, so the latency still covers the whole inference.",
         advanced=True,
     ),
     Knob(
@@ -498,8 +500,9 @@ KNOBS: tuple[Knob, ...] = (
         target="session",
         kind="mapping",
         default={},
-        help="Any other `session.*`, `optimization.*`, `ep.*` or `mlas.*` entry, one `key=value` per line. "
-        "ONNX Runtime ignores unknown keys silently, so only known ones are accepted unless `expert` is on.",
+        help="Other `session.*`, `optimization.*`, `ep.*` or `mlas.*` entries, one `key=value` per line. "
+        "ONNX Runtime ignores unknown keys silently, so ORTune accepts only known keys unless `expert` "
+        "is on.",
         advanced=True,
     ),
     Knob(
@@ -509,19 +512,19 @@ KNOBS: tuple[Knob, ...] = (
         target="session",
         kind="mapping",
         default={},
-        help="Any other entry of `RunOptions`, one `key=value` per line, for every run; with `expert` only, "
-        "because ONNX Runtime ignores unknown keys silently.",
+        help="Other entries of `RunOptions` for every inference, one `key=value` per line. They need "
+        "`expert`, because ONNX Runtime ignores unknown keys silently.",
         advanced=True,
     ),
     Knob(
         name="expert",
-        label="Expert: unknown config entries",
+        label="Expert mode",
         group="Graph",
         target="session",
         kind="bool",
         default=False,
-        help="Accept session config entries that this table does not know. ONNX Runtime will not say when "
-        "a key is misspelt. A file cannot turn it on by itself.",
+        help="Accepts config entries and provider options that ORTune does not know; ONNX Runtime does not "
+        "report a misspelt key. A file cannot turn it on by itself.",
         advanced=True,
     ),
     Knob(
@@ -532,21 +535,22 @@ KNOBS: tuple[Knob, ...] = (
         kind="choice",
         default=engines.DEFAULT,
         choices=tuple(engines.ENGINES),
-        help="What runs the model; any but ONNX Runtime is for models that were exported here. "
-        + " ".join(f"{name}: {one.runs}." for name, one in engines.ENGINES.items()),
+        help="What runs the model; the PyTorch engines need a model that ORTune converted. "
+        + "; ".join(f"{name}: {one.runs}" for name, one in engines.ENGINES.items())
+        + ".",
         advanced=True,
     ),
     Knob(
         name="precision",
-        label="Precision of the model",
+        label="Model precision",
         group="Model",
         target="model",
         kind="choice",
         default="fp32",
         choices=("fp32", "fp16"),
         few=True,
-        help="fp32: the model as it is. fp16: a copy made by ONNX Runtime's own converter. On an x86 CPU the "
-        "copy is computed in FP32 behind inserted Casts; the result says so.",
+        help="fp32: the model as it is; fp16: a copy made by ONNX Runtime's own converter. On an x86 CPU "
+        "the copy is computed in FP32 with extra Casts, and the result says so.",
     ),
     Knob(
         name="keep_io_types",
@@ -555,7 +559,8 @@ KNOBS: tuple[Knob, ...] = (
         target="model",
         kind="bool",
         default=True,
-        help="fp16 only. On: inputs and outputs stay FP32, with a Cast at each end. Off: they become FP16.",
+        help="For fp16 only: inputs and outputs stay FP32, with a Cast at each end. Turn it off if your "
+        "program passes FP16.",
         advanced=True,
     ),
     Knob(
@@ -567,7 +572,7 @@ KNOBS: tuple[Knob, ...] = (
         default=1,
         low=1,
         high=MAX_BATCH,
-        help="Rows fed in one run. Counted on the feeds after the run, never taken on trust.",
+        help="Samples per inference. ORTune counts them on the input arrays, not on this setting.",
         worth=batches,
         stops=batch_stops,
     ),
@@ -578,9 +583,9 @@ KNOBS: tuple[Knob, ...] = (
         target="workload",
         kind="mapping",
         default={},
-        help="Sizes of the model's other free dimensions, such as `sequence=128`; 0 feeds an empty "
-        "tensor, such as a decoder's cache before the first token. A dimension without a name, or whose "
-        "placeholder is used twice, is `<input>:<axis>`.",
+        help="Sizes of the other free dimensions, such as `sequence=128`; 0 means an empty tensor, such as "
+        "a decoder's cache before the first token. An unnamed dimension, or one whose placeholder is "
+        "used twice, is called `<input>:<axis>`.",
     ),
     Knob(
         name="use_io_binding",
@@ -589,8 +594,9 @@ KNOBS: tuple[Knob, ...] = (
         target="workload",
         kind="bool",
         default=False,
-        help="Inputs are bound once and outputs stay on the device: what a careful GPU user does. Off: plain "
-        "`run` with numpy in and out, copies included. On the CPU it saves a few microseconds a call.",
+        help="On: inputs are bound once and outputs stay on the device, as in an optimized GPU program. "
+        "Off: `run` takes and returns numpy arrays, copies included; on the CPU that costs a few "
+        "microseconds per call.",
         worth=both,
     ),
     Knob(
@@ -602,28 +608,29 @@ KNOBS: tuple[Knob, ...] = (
         default=1,
         low=1,
         high=1,
-        help="Concurrent callers. One for now: a single stream measures latency, not a loaded server.",
+        help="Concurrent callers. Only 1 is supported: ORTune measures the latency of one caller, not of a "
+        "loaded server.",
         advanced=True,
     ),
     Knob(
         name="feeds",
-        label="Feeds",
+        label="Inputs",
         group="Workload",
         target="workload",
         kind="text",
         default="random",
-        help="What is fed: `random` (seeded, in a range that suits each input), the path of an `.npz` with "
-        "one array per input, or an image or a folder of images.",
+        help="Input data: `random` (seeded, in a range that suits each input), the path of an `.npz` with "
+        "one array per input, an image, or a folder of images.",
     ),
     Knob(
         name="feed_values",
-        label="Fixed values",
+        label="Fixed input values",
         group="Workload",
         target="workload",
         kind="mapping",
         default={},
-        help="A fixed value per input, such as `sr=16000`, broadcast to the input's shape; or a range of "
-        "random values, such as `ids=random:0..30521`, whose ends both can come.",
+        help="A fixed value for an input, such as `sr=16000`, broadcast to its shape. Or a range of random "
+        "values, such as `ids=random:0..30521`, both ends included.",
     ),
     Knob(
         name="image_mean",
@@ -632,19 +639,19 @@ KNOBS: tuple[Knob, ...] = (
         target="workload",
         kind="list",
         default=(),
-        help="Subtracted from each channel of an image feed, on a scale of 0 to 1. Empty: ImageNet's values "
-        "for 3 channels, nothing for 1.",
+        help="Subtracted from each channel of input images, on a scale of 0 to 1. Empty: ImageNet's values "
+        "for 3 channels, none for 1.",
         advanced=True,
     ),
     Knob(
         name="image_std",
-        label="Image deviation",
+        label="Image standard deviation",
         group="Workload",
         target="workload",
         kind="list",
         default=(),
-        help="Each channel is divided by this after the mean is subtracted. Empty: ImageNet's values for "
-        "3 channels, nothing for 1.",
+        help="Divides each channel of input images after the mean is subtracted. Empty: ImageNet's values "
+        "for 3 channels, none for 1.",
         advanced=True,
     ),
     Knob(
@@ -656,7 +663,7 @@ KNOBS: tuple[Knob, ...] = (
         default=0,
         low=0,
         high=2**31 - 1,
-        help="Seed of the random feeds. The same seed gives the same bytes.",
+        help="Seed of random inputs. The same seed gives the same bytes.",
         advanced=True,
     ),
     Knob(
@@ -667,86 +674,86 @@ KNOBS: tuple[Knob, ...] = (
         kind="choice",
         default="quick",
         choices=tuple(EFFORTS),
-        help="How narrow the 95 % interval of a speed-up must be before the measurement stops: "
-        f"{_of_each(lambda one: f'±{100 * one.target:g} %')}. It stops earlier only when the budget is used "
-        "up, and then says UNDECIDED instead of guessing.",
+        help="Precision goal: ORTune measures until the half-width of the 95 % interval is at most "
+        f"{_of_each(lambda one: f'±{100 * one.target:g} %')}. If the time budget ends first, an open verdict "
+        "is UNDECIDED.",
     ),
     Knob(
         name="budget_s",
-        label="Budget (s)",
+        label="Time budget (s)",
         group="Protocol",
         target="protocol",
         kind="int",
         default=None,
         low=1,
         high=86_400,
-        help="Seconds of measuring after which an open question stays open. Empty: "
+        help="Longest time to measure, in seconds; a verdict that is still open then is UNDECIDED. Empty: "
         f"{_of_each(lambda one: f'{one.budget_s} s')}.",
     ),
     Knob(
         name="margin",
-        label="Margin of equivalence",
+        label="Equivalence margin",
         group="Protocol",
         target="protocol",
         kind="float",
         default=DEFAULT_MARGIN,
         low=0.001,
         high=0.5,
-        help="A difference smaller than this share is no difference: two configurations are EQUIVALENT when "
-        "the whole interval of their speed-up lies inside it. 0.02 is 2 %.",
+        help="Two configurations are EQUIVALENT when the whole 95 % interval of their speed-up lies inside "
+        "this margin; 0.02 is 2 %. Raise it if small differences do not matter to you.",
     ),
     Knob(
         name="tolerance",
-        label="Tolerance of the outputs",
+        label="Output tolerance",
         group="Protocol",
         target="protocol",
         kind="float",
         default=None,
         low=1e-9,
         high=2.0,
-        help="The largest error of an output that is still right, as a share of the largest magnitude in it. "
-        "Outputs are held against those of the original model without optimizations on the CPU; beyond the "
-        "tolerance a result is marked `outputs differ` everywhere and is not exported without a reason. "
-        "Empty: by the precision of the model, 0.001 for FP32, 0.02 for FP16, 0.1 for INT8, 0.2 for 4 bits.",
+        help="Largest output error that counts as correct, as a share of the largest magnitude, compared "
+        "with the original model on the CPU without optimizations; beyond it a result is marked "
+        "`outputs differ`, and exporting it needs a reason. Empty: 0.001 for FP32, 0.02 for FP16, 0.1 "
+        "for INT8, 0.2 for 4 bits.",
         advanced=True,
     ),
     Knob(
         name="warmup_runs",
-        label="Warm-up runs",
+        label="Warm-up inferences",
         group="Protocol",
         target="protocol",
         kind="int",
         default=None,
         low=0,
         high=MAX_RUNS,
-        help="Runs before the measured ones, kept apart. Empty: until the latency is steady, which is less "
-        "biased than any fixed number.",
+        help="Inferences before the timed ones, stored separately. Empty: until the latency is steady, "
+        "which is less biased than a fixed number.",
         advanced=True,
     ),
     Knob(
         name="runs",
-        label="Runs",
+        label="Timed inferences",
         group="Protocol",
         target="protocol",
         kind="int",
         default=None,
         low=1,
         high=MAX_RUNS,
-        help="Exactly this many timed runs of each configuration, whatever the answer then is. Empty: as "
-        "many as the answer needs. Few runs cannot carry a high percentile: p95 needs 72, p99 needs 368.",
+        help="Exactly this many timed inferences of each configuration; empty: as many as the precision "
+        "goal needs. A p95 needs at least 72, a p99 at least 368.",
         advanced=True,
     ),
     Knob(
         name="timeout_s",
-        label="Time-out (s)",
+        label="Timeout (s)",
         group="Protocol",
         target="protocol",
         kind="int",
         default=600,
         low=1,
         high=86_400,
-        help="A step of a worker (loading, warming up, a block of runs) that takes longer is stopped, and "
-        "its trial is stored as failed.",
+        help="Time limit of one worker step (loading, warm-up, a block of inferences). ORTune stops a "
+        "slower worker and stores its trial as failed.",
         advanced=True,
     ),
     Knob(
@@ -756,8 +763,8 @@ KNOBS: tuple[Knob, ...] = (
         target="protocol",
         kind="text",
         default="",
-        help="Logical CPUs that the workers may use, as Linux lists them: `0-3,6`. Set before the session is "
-        "created, so that ONNX Runtime counts its threads on them. Empty: all that this process may use.",
+        help="Logical CPUs that the workers may use, as Linux lists them: `0-3,6`; ONNX Runtime counts its "
+        "threads on them. Empty: all CPUs that this process may use.",
         advanced=True,
     ),
 )
@@ -923,7 +930,7 @@ def check_range(setting: Knob, number: float) -> None:
         if low == high:
             raise SpecError(
                 f"{setting.label or f'`{setting.name}`'} must be {low} for now; got {number:,}.",
-                hint=f"Leave `{setting.name}` out: one caller is what ORTune measures.",
+                hint=f"Leave `{setting.name}` out: ORTune measures one caller.",
             )
         raise SpecError(
             f"{range_rule(setting.label or f'`{setting.name}`', low, high)}; got {number:,}.",

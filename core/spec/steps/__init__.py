@@ -85,7 +85,7 @@ def step_from_dict(data: Mapping[str, Any]) -> Step:
     strangers = set(data) - {"kind", "options"}
     if strangers or not isinstance(data.get("kind"), str) or not isinstance(data.get("options", {}), Mapping):
         raise SpecError(
-            f"A step is a kind with options, but got `{str(dict(data))[:80]}`.",
+            f"A step must have a kind and options, but got `{str(dict(data))[:80]}`.",
             hint="Write for example `kind: fp16` with `options: {keep_io_types: true}`.",
         )
     return Step(data["kind"], data.get("options", {}))
@@ -145,7 +145,7 @@ def check_chain(
             that is not free.
     """
     if not steps:
-        raise SpecError("A chain has at least one step.", hint="Add a step.")
+        raise SpecError("The chain of steps is empty.", hint="Add at least one step.")
     so_far = list(done)
     free = set(info["free_dims"])
     for step in steps:
@@ -161,9 +161,7 @@ def check_chain(
 
 def _check_empty(step: Step) -> None:
     if step.kind == "fix_dims" and not step.options["dims"]:
-        raise SpecError(
-            "Fix dimensions: no dimension has a size.", hint="Name at least one, for example `batch=1`."
-        )
+        raise SpecError("Fix dimensions: no size is given.", hint="Give at least one, for example `batch=1`.")
     if step.kind == "metadata" and not any(step.options.values()):
         raise SpecError("Metadata: there is nothing to write.", hint="Give an author, a version or notes.")
 
@@ -176,7 +174,7 @@ def check_libraries(step: Step, libraries: Sequence[str]) -> None:
     """
     if libraries and step.type.no_libraries:
         raise SpecError(
-            f"{step.type.title} does not go with libraries of custom operators: {step.type.no_libraries}.",
+            f"{step.type.title} cannot be used with custom operator libraries: {step.type.no_libraries}.",
             hint="Choose another step for this model.",
         )
 
@@ -193,8 +191,8 @@ def _check_end(step: Step, before: Sequence[Step], info: ModelInfo) -> None:
     if bound is not None and step.kind not in ("metadata", "ort_format"):
         raise SpecError(
             f"{title} cannot follow a graph that was optimized at {bound.options['level']}: its operators "
-            "belong to this kind of processor.",
-            hint="Put the optimized graph last, or save it at ORT_ENABLE_EXTENDED.",
+            "fit this kind of processor only.",
+            hint="Put Optimized graph last, or lower its level to ORT_ENABLE_EXTENDED.",
         )
 
 
@@ -229,10 +227,10 @@ def _check_dims(step: Step, free: set[str], batch: str | None) -> None:
             listed = sorted(free)
             raise SpecError(
                 f"Fix dimensions: the model has no free dimension `{name}`.{nearest(name, listed)}",
-                hint=f"Choose among {', '.join(listed)}." if listed else "Remove it; all sizes are fixed.",
+                hint=f"Use one of {', '.join(listed)}." if listed else "Remove it; all sizes are fixed.",
             )
         if size == 0 and name == batch:
             raise SpecError(
                 f"Fix dimensions: the batch `{name}` must be 1 or more, but got 0.",
-                hint="Feed at least one row; other dimensions may be empty.",
+                hint="Use a batch of at least 1; other dimensions may be 0.",
             )

@@ -64,7 +64,7 @@ def _choice(option: Option, value: Any) -> Any:
     if found is None:
         choices = [str(one) for one in option.choices]
         raise SpecError(
-            f"`{option.name}` is one of {', '.join(choices)}, but got `{str(value)[:40]}`."
+            f"`{option.name}` must be one of {', '.join(choices)}, but got `{str(value)[:40]}`."
             f"{nearest(str(value), choices)}",
             hint=f"Choose one of them for `{option.name}`.",
         )
@@ -75,13 +75,13 @@ def _names(option: Option, value: Any) -> list[str]:
     if not isinstance(value, list | tuple) or len(value) > MAX_NAMES:
         raise _wrong(option, "a list of names", value)
     if any(not isinstance(one, str) or not one.strip() for one in value):
-        raise _wrong(option, "a list of names that are not empty", value)
+        raise _wrong(option, "a list of non-empty names", value)
     return list(dict.fromkeys(value))
 
 
 def _dims(option: Option, value: Any) -> dict[str, int]:
     if not isinstance(value, Mapping) or any(not isinstance(name, str) or not name for name in value):
-        raise _wrong(option, "dimensions with their sizes", value)
+        raise _wrong(option, "a mapping of dimensions to sizes", value)
     for name, size in value.items():
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_DIMENSION:
             raise SpecError(
@@ -103,7 +103,7 @@ def _check_range(option: Option, value: float) -> None:
     high = math.inf if option.high is None else option.high
     if not low <= value <= high:
         raise SpecError(
-            f"`{option.name}` lies between {low:g} and {high:g}, but got {value:g}.",
+            f"`{option.name}` must lie between {low:g} and {high:g}, but got {value:g}.",
             hint=f"Give `{option.name}` a value in that range.",
         )
 

@@ -42,7 +42,7 @@ class StepType:
             names = [one.name for one in self.options]
             raise SpecError(
                 f"The step `{self.kind}` has no option `{name[:80]}`.{nearest(name, names)}",
-                hint=f"Choose among {', '.join(names)}." if names else "Leave it out: the step has none.",
+                hint=f"Use one of {', '.join(names)}." if names else "Remove it: the step has no options.",
             )
         return found
 
@@ -55,7 +55,7 @@ _LEVEL = Option(
     kind="choice",
     default="ORT_ENABLE_EXTENDED",
     choices=_LEVELS,
-    help="Which of ONNX Runtime's optimizations are written into the file. Up to EXTENDED it runs on any "
+    help="ONNX Runtime optimizations to write into the file. Up to EXTENDED it runs on any "
     "machine; LAYOUT and ALL arrange weights for this kind of processor.",
 )
 _KEEP_IO = Option(
@@ -63,44 +63,48 @@ _KEEP_IO = Option(
     label="Keep input and output types",
     kind="bool",
     default=True,
-    help="Inputs and outputs stay float32, with a Cast at each border, so that programs need no change.",
+    help="Inputs and outputs stay float32, with a Cast at each end. Turn it off if your program "
+    "passes float16.",
 )
 _EXCLUDE = Option(
     name="exclude_nodes",
     label="Nodes to leave in float",
     kind="names",
     default=[],
-    help="Names of nodes that are not quantized: those whose error is large for the time they save.",
+    help="Names of nodes that stay in float. Choose those whose error is large for the time they save.",
 )
 _PER_CHANNEL = Option(
     name="per_channel",
-    label="Scale per channel",
+    label="Per-channel scales",
     kind="bool",
     default=False,
-    help="Each output channel of a weight gets its own scale: more exact, most of all for convolutions whose "
-    "channels differ in size.",
+    help="Gives each output channel of a weight its own scale. This is more accurate, most "
+    "of all for convolutions whose channels differ in size.",
 )
 _REDUCE_RANGE = Option(
     name="reduce_range",
     label="7-bit weights",
     kind="bool",
     default=False,
-    help="Weights use 7 of 8 bits, so that sums of products do not overflow on x86 processors without VNNI. "
-    "Not needed with VNNI or AMX, and a little less exact there.",
+    help="Uses 7 of 8 bits for weights, so that sums of products do not overflow on x86 "
+    "processors without VNNI. With VNNI or AMX it only costs accuracy.",
 )
 _WEIGHT_TYPE = Option(
     name="weight_type",
-    label="Type of weights",
+    label="Weight type",
     kind="choice",
     default="QInt8",
     choices=("QInt8", "QUInt8"),
-    help="QInt8 is signed and the usual one; QUInt8 does not overflow on x86 processors without VNNI.",
+    help="QInt8 (signed) is the usual choice. Use QUInt8 on x86 processors without VNNI, "
+    "where it does not overflow.",
 )
 _INTEGER_HARDWARE = (
-    "Fast on x86 with VNNI or AMX and on ARM with dot products. Older x86 gains less, and may overflow "
-    "unless weights use 7 bits."
+    "Fast on x86 with VNNI or AMX, and on ARM with dot product instructions. Older x86 processors "
+    "speed up less, and may overflow unless weights use 7 bits."
 )
-_FLOAT_ALONE = "the converter turns the numbers of every operator into float16, and knows not which take them"
+_FLOAT_ALONE = (
+    "the converter turns the values of every operator into float16, also of those that do not accept it"
+)
 DYNAMIC_OPERATORS = ("MatMul", "Gemm", "Attention", "LSTM", "Gather", "EmbedLayerNormalization")
 MODEL_TYPES = (
     "auto",
@@ -129,14 +133,14 @@ STEPS: tuple[StepType, ...] = (
     StepType(
         kind="simplify",
         title="Simplify",
-        help="Fold constants and remove what changes nothing, with onnxslim. Outputs must agree with the "
-        "original on all feeds of the check, or the result is refused.",
+        help="Fold constants and remove redundant nodes, with onnxslim. ORTune rejects the result unless "
+        "its outputs agree with the original on all test inputs.",
     ),
     StepType(
         kind="fix_dims",
         title="Fix dimensions",
-        help="Give free dimensions a size, so that shapes are known ahead: some optimizations and most "
-        "mobile and accelerator providers need that. Other sizes are refused by the model afterwards.",
+        help="Give free dimensions a fixed size, which some optimizations and most mobile and accelerator "
+        "providers need. The model then refuses other sizes.",
         options=(
             Option(
                 name="dims",
@@ -145,7 +149,7 @@ STEPS: tuple[StepType, ...] = (
                 default={},
                 low=0,
                 high=MAX_DIMENSION,
-                help="Free dimensions with the size that each gets; what is not named stays free.",
+                help="Size of each free dimension to fix. The others stay free.",
             ),
         ),
     ),
@@ -153,7 +157,7 @@ STEPS: tuple[StepType, ...] = (
         kind="fuse",
         title="Fuse transformer",
         help="Replace attention, layer normalization and GELU by ONNX Runtime's fused operators, with its "
-        "optimizer for transformers. It knows patterns of exporters; how many it found is shown.",
+        "optimizer for transformers. The result lists how many it found.",
         options=(
             Option(
                 name="model_type",
@@ -161,7 +165,8 @@ STEPS: tuple[StepType, ...] = (
                 kind="choice",
                 default="auto",
                 choices=MODEL_TYPES,
-                help="Whose patterns to look for. auto tries the likely ones and keeps what fuses most.",
+                help="Model family whose patterns ORTune looks for. auto tries the likely ones and keeps "
+                "the one that fuses most.",
             ),
             Option(
                 name="num_heads",
@@ -170,7 +175,8 @@ STEPS: tuple[StepType, ...] = (
                 default=0,
                 low=0,
                 high=4096,
-                help="0: read from the graph, which works for most exports.",
+                help="Number of attention heads. 0: read from the graph, which works for most exported "
+                "models.",
             ),
             Option(
                 name="hidden_size",
@@ -187,16 +193,16 @@ STEPS: tuple[StepType, ...] = (
     StepType(
         kind="optimize",
         title="Optimized graph",
-        help="Save the graph as ONNX Runtime rewrites it when a session starts, so that this work is not "
-        "done at every start. Times of runs stay as they are.",
+        help="Save the graph as ONNX Runtime optimizes it when a session starts, so that sessions start "
+        "faster. The latency does not change.",
         options=(_LEVEL,),
-        hardware="Above EXTENDED the file belongs to this kind of processor.",
+        hardware="Above EXTENDED the file fits this kind of processor only.",
     ),
     StepType(
         kind="fp16",
         title="FP16",
         no_libraries=_FLOAT_ALONE,
-        help="Compute in float16: half the size, and faster where there are float16 kernels.",
+        help="Convert to float16: half the size, and faster where the provider has float16 kernels.",
         options=(
             _KEEP_IO,
             Option(
@@ -204,28 +210,28 @@ STEPS: tuple[StepType, ...] = (
                 label="Operators to leave in float32",
                 kind="names",
                 default=[],
-                help="Operator types that stay in float32, added to those that ONNX Runtime's converter "
-                "leaves by itself.",
+                help="Operator types that stay in float32, besides those that ONNX Runtime's converter "
+                "always keeps.",
             ),
             Option(
                 name="block_nodes",
                 label="Nodes to leave in float32",
                 kind="names",
                 default=[],
-                help="Names of single nodes that stay in float32.",
+                help="Names of nodes that stay in float32.",
                 advanced=True,
             ),
         ),
         precision="fp16",
-        hardware="For GPUs and ARM. On x86 the CPU provider has no float16 kernels for convolutions and "
-        "matrix products: it computes them in float32 and converts, so the file is smaller but not faster.",
+        hardware="For GPUs and ARM. On x86 the CPU provider has no float16 kernels for convolutions and matrix "
+        "products: it converts and computes in float32, so the file is smaller but not faster.",
     ),
     StepType(
         kind="mixed",
         title="Mixed precision",
         no_libraries=_FLOAT_ALONE,
-        help="Float16 except for the nodes that must stay in float32 for the outputs to hold a tolerance. "
-        "Which those are is found by measuring the error, so it takes longer.",
+        help="Convert to float16, except for nodes that must stay in float32 to keep the outputs within a "
+        "tolerance. ORTune finds these nodes by measuring the error, so it takes longer.",
         options=(
             Option(
                 name="max_rel",
@@ -234,26 +240,27 @@ STEPS: tuple[StepType, ...] = (
                 default=0.001,
                 low=1e-7,
                 high=1.0,
-                help="Largest difference to the original over the largest magnitude of that output.",
+                help="Largest allowed difference from the original, as a share of the largest magnitude of "
+                "that output.",
             ),
             _KEEP_IO,
         ),
         precision="mixed",
-        hardware="As FP16: for GPUs and ARM.",
+        hardware="For GPUs and ARM, as FP16.",
     ),
     StepType(
         kind="int8_dynamic",
         title="INT8 dynamic",
-        help="8-bit weights; activations are quantized while the model runs, so no calibration is needed. "
-        "Good for transformers and recurrent networks, not for convolutions.",
+        help="Quantize weights to 8 bits; activations are quantized at run time, so no calibration is "
+        "needed. Good for transformers and recurrent networks, not for convolutions.",
         options=(
             Option(
                 name="op_types",
-                label="Operators",
+                label="Operator types",
                 kind="names",
                 default=list(DYNAMIC_OPERATORS),
                 choices=(*DYNAMIC_OPERATORS, "Conv"),
-                help="Operator types that are quantized. Conv is left out because the dynamic one is slower "
+                help="Operator types to quantize. Conv is not among them because its dynamic form is slower "
                 "than float on most processors.",
             ),
             _PER_CHANNEL,
@@ -267,19 +274,19 @@ STEPS: tuple[StepType, ...] = (
     StepType(
         kind="int8_static",
         title="INT8 static",
-        no_libraries="ONNX Runtime's calibration opens sessions of its own, which take no libraries",
-        help="8-bit weights and activations with scales fixed ahead (QDQ), from what flows through the "
-        "model on calibration rows. The right one for convolutional networks.",
+        no_libraries="ONNX Runtime's calibration opens its own sessions, which load no such libraries",
+        help="Quantize weights and activations to 8 bits with fixed scales (QDQ), which are calibrated on "
+        "sample inputs. The right choice for convolutional networks.",
         options=(
             Option(
                 name="calibrate_method",
-                label="Calibration",
+                label="Calibration method",
                 kind="choice",
                 default="MinMax",
                 choices=("MinMax", "Entropy", "Percentile"),
-                help="How a range follows from the values seen: all of them (MinMax), the loss of "
-                "information (Entropy), or a share of them (Percentile). The last two keep histograms: "
-                "slower, more memory.",
+                help="How a range follows from the observed values: all of them (MinMax), the least loss of "
+                "information (Entropy), or a share of them (Percentile). Entropy and Percentile take "
+                "more time and memory.",
             ),
             Option(
                 name="percentile",
@@ -289,27 +296,27 @@ STEPS: tuple[StepType, ...] = (
                 low=90.0,
                 high=100.0,
                 unit="%",
-                help="Share of the values that the range covers; used by Percentile only.",
+                help="Share of the values that the range covers. Only Percentile uses it.",
                 advanced=True,
             ),
             Option(
                 name="calibration_rows",
-                label="Calibration rows",
+                label="Calibration samples",
                 kind="int",
                 default=128,
                 low=1,
                 high=100_000,
-                unit="rows",
-                help="How many rows of the data are fed to find the ranges. One to five hundred typical rows "
-                "are enough; more take longer.",
+                unit="samples",
+                help="Number of samples that ORTune runs to find the ranges. 100 to 500 typical samples are "
+                "enough.",
             ),
             Option(
                 name="activation_type",
-                label="Type of activations",
+                label="Activation type",
                 kind="choice",
                 default="QUInt8",
                 choices=("QUInt8", "QInt8"),
-                help="QUInt8 suits x86 and values after ReLU, QInt8 suits ARM and GPUs.",
+                help="QUInt8 suits x86 and values after ReLU. QInt8 suits ARM and GPUs.",
             ),
             _WEIGHT_TYPE,
             _PER_CHANNEL,
@@ -319,25 +326,25 @@ STEPS: tuple[StepType, ...] = (
                 label="Symmetric activations",
                 kind="bool",
                 default=False,
-                help="The zero of activations lies in the middle of the range. GPUs and some accelerators "
-                "need that; it wastes half of the range after ReLU.",
+                help="Puts the zero point of activations in the middle of the range. GPUs and some "
+                "accelerators need it; after ReLU it wastes half of the range.",
                 advanced=True,
             ),
             Option(
                 name="preprocess",
-                label="Prepare the model first",
+                label="Preprocess",
                 kind="bool",
                 default=True,
-                help="Infer shapes and optimize the graph before quantizing, as ONNX Runtime recommends.",
+                help="Infers shapes and optimizes the graph before quantizing, as ONNX Runtime recommends.",
                 advanced=True,
             ),
             Option(
                 name="op_types",
-                label="Operators",
+                label="Operator types",
                 kind="names",
                 default=[],
                 choices=("Conv", "MatMul", "Gemm", "Add", "Mul", "AveragePool", "GlobalAveragePool"),
-                help="Operator types that are quantized; none named: all that can be.",
+                help="Operator types to quantize. Empty: all that can be quantized.",
                 advanced=True,
             ),
             _EXCLUDE,
@@ -349,8 +356,8 @@ STEPS: tuple[StepType, ...] = (
     StepType(
         kind="int4",
         title="INT4 weights",
-        help="4-bit weights of matrix products, in blocks with a scale each; everything is computed in "
-        "float or 8 bits. An eighth of the size, for large language models above all.",
+        help="Quantize the weights of matrix products to 4 bits, in blocks with one scale each; the model "
+        "computes in float or 8 bits. An eighth of the size, mainly for large language models.",
         options=(
             Option(
                 name="block_size",
@@ -359,72 +366,84 @@ STEPS: tuple[StepType, ...] = (
                 default=32,
                 choices=(16, 32, 64, 128, 256),
                 unit="weights",
-                help="Weights that share a scale: smaller blocks are more exact and take more room.",
+                help="Number of weights that share a scale. Smaller blocks are more accurate and take more "
+                "space.",
             ),
             Option(
                 name="symmetric",
                 label="Symmetric",
                 kind="bool",
                 default=True,
-                help="No zero point: a little less exact, smaller and faster.",
+                help="Quantizes without a zero point: a little less accurate, smaller and faster.",
             ),
             Option(
                 name="accuracy_level",
-                label="Type of the computation",
+                label="Accuracy level",
                 kind="int",
                 default=0,
                 low=0,
                 high=4,
-                help="What the kernel may compute in: 0 its own choice, 1 float32, 2 float16, 3 bfloat16, "
-                "4 int8, which is the fastest on most processors.",
+                help="Type in which the kernel may compute: 0 automatic, 1 float32, 2 float16, 3 bfloat16, "
+                "4 int8. 4 is the fastest on most processors.",
             ),
             Option(
                 name="op_types",
-                label="Operators",
+                label="Operator types",
                 kind="names",
                 default=["MatMul"],
                 choices=("MatMul", "Gemm", "Gather"),
-                help="MatMul with a constant weight; Gemm is what a torch Linear is exported as, and becomes "
-                "MatMul and Add; Gather adds embeddings.",
+                help="Operator types to quantize. MatMul needs a constant weight, Gemm (a torch Linear) "
+                "becomes MatMul and Add, Gather adds embeddings.",
             ),
             _EXCLUDE,
         ),
         precision="int4",
-        hardware="Pays where weights do not fit into the cache: large models, few rows.",
+        hardware="Pays off where the weights do not fit into the cache: large models, small batches.",
     ),
     StepType(
         kind="ort_format",
         title="ORT format",
         help="Save as .ort, which small builds of ONNX Runtime for mobile and embedded devices load, with "
-        "the list of operators that such a build must have.",
+        "the list of operators that such a build needs.",
         options=(
             _LEVEL,
             Option(
                 name="type_reduction",
-                label="List the types too",
+                label="Type reduction",
                 kind="bool",
                 default=False,
-                help="The list of operators also names the types that each must support, for a still "
-                "smaller build.",
+                help="Also lists the types that each operator must support, for a smaller build.",
                 advanced=True,
             ),
         ),
-        hardware="Above EXTENDED the file belongs to this kind of processor.",
+        hardware="Above EXTENDED the file fits this kind of processor only.",
     ),
     StepType(
         kind="metadata",
         title="Metadata",
-        help="Write who made the model, its version and notes into the file. What stands there stays.",
+        help="Write author, version and notes into the file. Other metadata of the file stay.",
         options=(
-            Option(name="author", label="Author", kind="text", default="", help="Who is responsible."),
+            Option(
+                name="author",
+                label="Author",
+                kind="text",
+                default="",
+                help="Who is responsible for the model.",
+            ),
             Option(
                 name="version",
                 label="Version",
                 kind="text",
                 default="",
-                help="For example 3 or 1.2.0; a whole number is also written as the model's own version.",
+                help="For example 3 or 1.2.0. A whole number also becomes the model's `model_version`.",
             ),
-            Option(name="notes", label="Notes", kind="text", default="", help="Anything a user should know."),
+            Option(
+                name="notes",
+                label="Notes",
+                kind="text",
+                default="",
+                help="What users of the model should know.",
+            ),
         ),
     ),
 )
@@ -443,6 +462,6 @@ def step_type(kind: str) -> StepType:
     if found is None:
         raise SpecError(
             f"There is no step `{kind[:80]}`.{nearest(kind, _BY_KIND)}",
-            hint=f"Choose among {', '.join(_BY_KIND)}.",
+            hint=f"Use one of {', '.join(_BY_KIND)}.",
         )
     return found
