@@ -46,7 +46,7 @@ def main(
     ] = None,
     demo: Annotated[
         bool,
-        typer.Option("--demo", help="Show races that were recorded; nothing is measured, nothing is kept."),
+        typer.Option("--demo", help="Show recorded comparisons; nothing is measured or kept."),
     ] = False,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Open it to the network without any login.")
@@ -95,15 +95,19 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     from starlette.routing import Route
 
     from dashboard import state
+    from dashboard.address import FOLDERS
     from dashboard.server import live, upload
     from dashboard.server.ending import Ending
 
     stay_inside()
     upload.keep_clean()
 
-    async def start(request: Request) -> Response:
-        """Streamlit knows its first page by no name, and says "Page not found" to it."""
-        return RedirectResponse(f"/?{request.url.query}")
+    moved = {"/tune": "/"}  # Streamlit knows its first page by no name, and says "Page not found" to it
+    moved |= {f"/{folder}": f"/{path}" for path, folder in FOLDERS.items()}
+
+    async def move(request: Request) -> Response:
+        """Send an old address to the new one."""
+        return RedirectResponse(f"{moved[request.url.path]}?{request.url.query}")
 
     def close() -> None:
         live.STREAMS.close()
@@ -112,7 +116,7 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     ending = Ending(close)
     app = st.App(
         Path(__file__).with_name("app.py"),
-        routes=[*upload.ROUTES, *live.ROUTES, Route("/tune", start)],
+        routes=[*upload.ROUTES, *live.ROUTES, *(Route(one, move) for one in moved)],
         middleware=[Middleware(Gate, hosts=hosts, token=token)],
         lifespan=ending.lifespan,
         on_script_error=state.report_unexpected,
@@ -127,7 +131,7 @@ def _open_demo(home: Path | None) -> None:
     from dashboard import demo
 
     if home is not None:
-        _refuse("`--demo` has a home of its own, which goes with the server. Leave `--home` out.")
+        _refuse("`--demo` uses a temporary home. Leave `--home` out.")
     try:
         opened = demo.unpack()
     except TunerError as error:
@@ -145,8 +149,8 @@ def _open_to_all(address: str, token: str) -> str:
 
     if not login.is_configured():
         return (
-            f"`--address {address}` opens ORTune to the network, and nobody would have to log in. "
-            f"Set {TOKEN_VARIABLE} to a token that visitors share, set up `[auth]` in "
+            f"`--address {address}` opens ORTune to the network without a login. Set "
+            f"{TOKEN_VARIABLE} to a token that visitors share, set up `[auth]` in "
             ".streamlit/secrets.toml, or say `--insecure`."
         )
     if find_spec("authlib") is None:

@@ -5,7 +5,22 @@ A name is taken away with None, and what stands there already is not written aga
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
+
+# Path of a page -> folder of its view, which was also its path at first; where they differ.
+FOLDERS: Mapping[str, str] = {"sweep": "curves", "explain": "why"}
+
+
+def folder_of(path: str) -> str:
+    """Return the folder of the view of a page."""
+    return FOLDERS.get(path, path)
+
+
+def file_of(path: str) -> str:
+    """Return the script of a page, as Streamlit's navigation names it."""
+    return f"views/{folder_of(path)}/page.py"
 
 
 def named(name: str) -> str | None:

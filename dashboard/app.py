@@ -10,7 +10,7 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 import streamlit as st  # noqa: E402
 from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
-from dashboard import drafts, following, format, state  # noqa: E402
+from dashboard import address, drafts, following, format, state  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
 from dashboard.widgets import access, glossary, machine_line  # noqa: E402
 
@@ -31,7 +31,7 @@ if not state.is_following():
 
 def _page(title: str, icon: str, *, default: bool = False) -> StreamlitPage:
     name = title.lower()
-    return st.Page(f"views/{name}/page.py", title=title, icon=icon, url_path=name, default=default)
+    return st.Page(address.file_of(name), title=title, icon=icon, url_path=name, default=default)
 
 
 page = st.navigation(
@@ -40,11 +40,11 @@ page = st.navigation(
             _page("Tune", ":material/tune:", default=True),
             _page("Search", ":material/manage_search:"),
             _page("Compare", ":material/compare_arrows:"),
-            _page("Curves", ":material/show_chart:"),
+            _page("Sweep", ":material/show_chart:"),
         ],
         "Understand": [
             _page("Profile", ":material/search_insights:"),
-            _page("Why", ":material/troubleshoot:"),
+            _page("Explain", ":material/troubleshoot:"),
             _page("Graph", ":material/account_tree:"),
             _page("Machine", ":material/developer_board:"),
         ],
@@ -63,7 +63,7 @@ page = st.navigation(
 )
 if not state.is_following():
     drafts.keep()  # before the page: what was just typed survives a reload of a slow one
-state.take_recorded(page.title.lower())
+state.take_recorded(address.folder_of(page.title.lower()))
 drafts.carry(page.url_path)
 following.mirror(page.url_path)
 with st.sidebar:

@@ -183,7 +183,7 @@ def check_count(entries: Sequence[Entry]) -> None:
     """
     if len(entries) < LEAST:
         raise SpecError(
-            f"A race needs at least {LEAST} configurations, but there {_are(len(entries))}.",
+            f"A comparison needs at least {LEAST} configurations, but there {_are(len(entries))}.",
             hint="Add one from a preset, the history or a YAML file.",
         )
 
@@ -196,8 +196,8 @@ def check_room(entries: Sequence[Entry]) -> None:
     """
     if len(entries) >= MOST:
         raise SpecError(
-            f"A race has at most {MOST} configurations, and there {_are(len(entries))}.",
-            hint="Remove one first: every further one widens all intervals in the same time.",
+            f"A comparison takes at most {MOST} configurations, and there {_are(len(entries))}.",
+            hint="Remove one first: each further configuration widens all intervals.",
         )
 
 

@@ -72,7 +72,7 @@ def restore() -> None:
     values = _load(name)
     if values is None:
         st.query_params.pop(PARAM, None)
-        st.toast("The form of this address is not kept any more.", icon=":material/link_off:")
+        st.toast("The settings of this link are no longer stored.", icon=":material/link_off:")
         return
     for key, value in values.items():
         if _is_kept(key) and key not in st.session_state:
@@ -145,7 +145,7 @@ def button() -> None:
         key="draft.link",
         icon=":material/link:",
         type="tertiary",
-        help="An address that opens this page with its form, settings and result as they are now.",
+        help="An address that opens this page with its current settings and result.",
     ):
         _show()
 
@@ -153,7 +153,7 @@ def button() -> None:
 @st.dialog("Link to this page", icon=":material/link:")
 def _show() -> None:
     st.code(link(), language=None, wrap_lines=True)
-    st.caption("Opens on this server. What you change from now on does not change the link.")
+    st.caption("Works on this server. Later changes do not alter the link.")
 
 
 # --- values -------------------------------------------------------------------------------------------------

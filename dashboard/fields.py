@@ -231,7 +231,7 @@ def parse_lines(text: str) -> dict[str, str]:
                 f"Line {number} must be `key=value`, but got `{line[:60]}`.", hint="Write one entry per line."
             )
         if name.strip() in entries:
-            raise SpecError(f"`{name.strip()}` stands twice.", hint=f"Remove line {number}.")
+            raise SpecError(f"`{name.strip()}` is given twice.", hint=f"Remove line {number}.")
         entries[name.strip()] = value.strip()
     return entries
 
@@ -269,9 +269,11 @@ def _feeds(have: Mapping[str, Any]) -> str:
     path = str(have[FEEDS_PATH] or "").strip()
     what = "an `.npz` file" if source == NPZ else "an image or a folder of images"
     if not path:
-        raise SpecError(f"The feeds come from {what}, but none is named.", hint="Give its path or upload it.")
+        raise SpecError(
+            f"The inputs come from {what}, but none is named.", hint="Give its path or upload it."
+        )
     if (source == NPZ) != path.lower().endswith(".npz"):
-        raise SpecError(f"The feeds come from {what}, but got `{path}`.", hint="Choose the matching source.")
+        raise SpecError(f"The inputs come from {what}, but got `{path}`.", hint="Choose the matching source.")
     return path
 
 

@@ -43,7 +43,7 @@ def _opened(typed: str) -> Path | None:
         return None
     if not any(path.is_relative_to(root) for root in roots):
         raise ModelError(
-            f"`{typed[:200]}` is outside of the folders that this server opens to the browser.",
+            f"`{typed[:200]}` is outside the folders that this server allows.",
             hint=f"Use a file under {' or '.join(f'`{root}`' for root in roots)}, or upload it.",
         )
     return path
@@ -59,7 +59,7 @@ def check_spec(spec: TrialSpec) -> None:
     if spec.session.expert and not expert_allowed():
         raise SpecError(
             "`expert` is off on this server.",
-            hint=f"Turn it off, or ask whoever runs the server to start it with {EXPERT_VARIABLE}=1.",
+            hint=f"Turn it off, or ask the server's operator to start it with {EXPERT_VARIABLE}=1.",
         )
     check_named_files(spec.session, open_folders())
     if spec.workload.feeds != "random":

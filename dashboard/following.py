@@ -24,7 +24,7 @@ import streamlit as st
 from streamlit import runtime
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from dashboard import drafts, live_events, state
+from dashboard import address, drafts, live_events, state
 from dashboard.live_events import Event
 from dashboard.server import live
 from dashboard.widgets import live_view
@@ -149,7 +149,7 @@ def mirror(page: str) -> None:
     """
     if st.session_state.pop(ENDED, None):
         st.info(
-            "The presentation is over. From here on you look around by yourself.",
+            "The presentation has ended. You can use this page again.",
             icon=":material/co_present:",
         )
     token = st.session_state.get(state.FOLLOWING)
@@ -158,12 +158,12 @@ def mirror(page: str) -> None:
         return
     wanted = {**place.query, PARAM: token}
     if place.page and place.page != (page or HOME):
-        st.switch_page(f"views/{place.page}/page.py", query_params=wanted)
+        st.switch_page(address.file_of(place.page), query_params=wanted)
     if st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)
     st.html(_INERT)
     st.info(
-        "**You follow a presenter.** This page shows what theirs shows; you cannot change anything.",
+        "**You are following a presenter.** Your page shows theirs; you cannot change anything.",
         icon=":material/co_present:",
     )
 
@@ -204,7 +204,7 @@ def sidebar() -> None:
             icon=":material/logout:",
             type="tertiary",
             on_click=_leave,
-            help="This page is yours again.",
+            help="Lets you use this page yourself again.",
         )
         _listen(str(st.session_state[state.FOLLOWING]), int(st.session_state.get(TAKEN, 0)))
         return
@@ -216,7 +216,7 @@ def sidebar() -> None:
             icon=":material/co_present:",
             type="tertiary",
             on_click=_begin,
-            help="Gives you a link. Whoever opens it sees the pages that you see, and can change nothing.",
+            help="Creates a link. Viewers see the pages that you open and cannot change anything.",
         )
         return
     st.badge("Presenting", icon=":material/co_present:", color="green")
@@ -230,7 +230,7 @@ def sidebar() -> None:
         icon=":material/stop_circle:",
         type="tertiary",
         on_click=_end,
-        help="The link ends; those who follow keep the page that they see.",
+        help="Ends the link. Viewers keep the page that they see.",
     )
 
 
@@ -248,14 +248,14 @@ def _followers(token: str) -> None:
 def _count(token: str) -> Event:
     """How many follow a presentation now, in words for who gives it."""
     many = live.STREAMS.listeners(_stream(token))
-    said = "Nobody follows yet." if not many else f"{many:,} follow{'s' * (many == 1)}."
+    said = "No viewers yet." if not many else f"{many:,} viewer{'s' * (many != 1)}."
     text = f"{said} It ends when you close or reload this page."
     return {"ended": False, "state": "waiting", "lines": [{"text": text, "small": True}]}
 
 
 @st.dialog("Presentation link", icon=":material/co_present:")
 def _show_link(token: str) -> None:
-    st.markdown("Whoever opens this address sees what you see, and can change nothing.")
+    st.markdown("Viewers who open this address see what you see and cannot change anything.")
     st.code(_link(token), language=None, wrap_lines=True)
 
 

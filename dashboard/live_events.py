@@ -141,7 +141,7 @@ def of_race(
         failed: trial -> why it left.
     """
     if status.state == "WAITING":
-        event = _shown(status, 0.0, waiting_text(status, "this race"))
+        event = _shown(status, 0.0, waiting_text(status, "this comparison"))
     else:
         share = min(1.0, status.done / status.total) if status.total else 0.0
         event = _shown(status, share, running_text(status))
@@ -149,7 +149,9 @@ def of_race(
     event["lines"] = [
         {
             "icon": "error",
-            "text": f"{field.labels.get(trial, trial[:8])} failed: {why} The others go on.",
+            "text": (
+                f"{field.labels.get(trial, trial[:8])} failed: {why} The other configurations continue."
+            ),
         }
         for trial, why in failed.items()
     ]
@@ -178,10 +180,10 @@ def _add_forest(
     info = compare_charts.forest_info(
         found, field.labels, baseline=against, margin=margin, per_row=field.per_row, final=False
     )
-    unit = " per row" if field.per_row else ""
+    unit = " per sample" if field.per_row else ""
     event["caption"] = (
-        f"Speed{unit} against {named.get(against, 'the baseline')}; 95 % intervals change at each interim "
-        "analysis. The band holds differences that do not matter. Verdicts are given at the end."
+        f"Interim: speed{unit} versus {named.get(against, 'the baseline')}, 95 % "
+        "intervals. Band: equivalence margin."
     )
     alt = f"Ratio and interval of {len(contrasts)} configurations after {so_far.get('rounds', 0)} rounds"
     event["pictures"] = [
@@ -208,8 +210,7 @@ def add_points(event: Event, points: Sequence[Measured], axes: Sequence[str]) ->
         return event
     said: Line = {
         "small": True,
-        "text": f"{known} of {len(points)} points so far, by their typical run. Their intervals, and which "
-        "is best, are given at the end.",
+        "text": f"{known} of {len(points)} points so far, by median. Intervals follow at the end.",
     }
     series = axes[1] if len(axes) > 1 else ""
     curves = [live_pictures.curve(points, x=axes[0], y=y, series=series) for y in ("p50_s", "throughput")]
@@ -252,13 +253,13 @@ def search_progress(status: Status, now: float) -> tuple[float, str]:
         return 0.0, waiting_text(status, "this search")
     so_far = status.live
     if so_far is None:
-        return 0.0, f"Starts · {whole(status.elapsed_s)} so far"
+        return 0.0, f"Starting · {whole(status.elapsed_s)} so far"
     left_s = max(0.0, so_far["ends_at"] - now)
     step = status.stage
     if status.total:
         step += f" {status.done:,} of {status.total:,}"
     doing = str(so_far["doing"] or "plans")
-    ends = f"at most {whole(left_s)} left" if left_s else "the time is over; the last race ends"
+    ends = f"at most {whole(left_s)} left" if left_s else "the time is over; the last comparison ends"
     parts = [doing[:1].upper() + doing[1:], step, f"{whole(status.elapsed_s)} so far", ends]
     share = 1 - left_s / so_far["budget_s"] if so_far["budget_s"] else 0.0
     return min(1.0, max(0.0, share)), " · ".join(part for part in parts if part)
@@ -268,24 +269,24 @@ def best_words(so_far: Mapping[str, Any]) -> tuple[str, str]:
     """Return the best so far and what it rests on; nothing of it is final."""
     best = so_far["best"]
     if best is None:
-        return "Nothing tried yet", "The first looks show what a configuration costs."
-    return f"Best so far {best_told(best)}", f"{changes_words(best['changes'])} · final only at the end"
+        return "Nothing evaluated yet", "Screening has started."
+    return f"Best so far {best_told(best)}", f"{changes_words(best['changes'])} · not final"
 
 
 def tried_words(so_far: Mapping[str, Any]) -> str:
     """Return how many were tried and how many are still to try."""
     tried, distinct = so_far["tried"], so_far["distinct"]
-    return f"{tried:,} tried · {max(0, distinct - tried):,} of {distinct:,} not tried"
+    return f"{tried:,} evaluated · {max(0, distinct - tried):,} of {distinct:,} left"
 
 
 # --- the machine's queue ------------------------------------------------------------------------------------
 
 _OWN: Mapping[str, Line] = {
-    "WAITING": {"text": "Yours waits", "icon": "hourglass_empty", "color": "orange"},
-    "RUNNING": {"text": "Yours runs", "icon": "speed", "color": "green"},
-    "COMPLETE": {"text": "Yours is done", "icon": "check_circle", "color": "green"},
-    "FAIL": {"text": "Yours failed", "icon": "error", "color": "red"},
-    "CANCELLED": {"text": "Yours was cancelled", "icon": "cancel", "color": "gray"},
+    "WAITING": {"text": "Run waiting", "icon": "hourglass_empty", "color": "orange"},
+    "RUNNING": {"text": "Running", "icon": "speed", "color": "green"},
+    "COMPLETE": {"text": "Run finished", "icon": "check_circle", "color": "green"},
+    "FAIL": {"text": "Run failed", "icon": "error", "color": "red"},
+    "CANCELLED": {"text": "Run cancelled", "icon": "cancel", "color": "gray"},
 }
 
 
@@ -359,19 +360,17 @@ def of_glimpse(
     is_known = told.get("key") == wanted
     error, contrasts = told.get("error"), told.get("contrasts")
     if is_default and not error:
-        event["lines"] = [
-            _bolt("These are ONNX Runtime's defaults: nothing to compare. Move a setting.", small=True)
-        ]
+        event["lines"] = [_bolt("These are ORT's defaults. Change a setting to see its effect.", small=True)]
     elif not is_known or not (contrasts or error):
         behind = f" behind {status.holder}" if status.state == "WAITING" and status.holder else ""
         event["state"] = "waiting"
-        event["lines"] = [_bolt(f"Glimpse: {'waits' if behind else 'starts'}{behind} …", small=True)]
+        event["lines"] = [_bolt(f"Estimate: {'waits' if behind else 'starts'}{behind} …", small=True)]
     elif error:
         event["lines"] = [_failure(error)]
     else:
         _add_glimpse(event, told, margin)
     if is_known and contrasts and not error:
-        event["ratio"] = f"glimpse: {interim.sentence(contrasts[0])}"
+        event["ratio"] = f"estimate: {interim.sentence(contrasts[0])}"
     event["pictures"] = [*event["pictures"], *trail_of(told)]
     return event
 
@@ -381,7 +380,7 @@ def _rests(status: Status | None, told: Mapping[str, Any], margin: float, told_a
     event: Event = {"ended": True, "state": "ended", "ratio": "", "pictures": []}
     if status is not None and status.error is not None and status.state == "FAIL":
         return {**event, "lines": [_failure(status.error)]}
-    rests = _bolt("Live rests: the machine is free again. Move a setting to go on.", small=True)
+    rests = _bolt("Live preview paused. Change a setting to resume.", small=True)
     if not told.get("contrasts") or told.get("error"):
         return {**event, "lines": [rests]}
     _add_glimpse(event, told, margin)
@@ -402,14 +401,14 @@ def _failure(error: Mapping[str, Any]) -> Line:
 
 def _add_glimpse(event: Event, told: Mapping[str, Any], margin: float) -> None:
     [contrast] = told["contrasts"]
-    said = f"Glimpse: {interim.sentence(contrast, DEFAULT)}"
+    said = f"Estimate: {interim.sentence(contrast, DEFAULT)}"
     point = next((one for one in told.get("trail") or [] if one["key"] == told["key"]), None)
     if point is not None:
         said += f" · p50 about {format.ms(point['p50_s'])} · about {format.rate(point['rows_per_s'])}"
     launches = told.get("launches") or 0
-    rests_on = f"{launches} launches; outputs are not compared. Run confirms it."
+    rests_on = f"{launches} launches; outputs are not compared. Press Run to confirm."
     if contrast["ratio"] is None:
-        rests_on = f"{launches} of {live.LEAST_LAUNCHES} launches that a first interval takes."
+        rests_on = f"{launches} of {live.LEAST_LAUNCHES} launches for a first interval."
     event["lines"] = [_bolt(said), {"text": rests_on, "small": True}]
     labels = {live.WISH: told["label"], live.DEFAULT: DEFAULT}
     event["pictures"] = _intervals([contrast], labels, margin, per_row=False, hollow=True)

@@ -169,7 +169,7 @@ def exports() -> dict[str, ExportJob]:
     return {}
 
 
-@st.cache_resource(show_spinner="Looking at this machine…")
+@st.cache_resource(show_spinner="Reading this machine…")
 def environment() -> wire.Environment:
     """The machine and what it can load, found once by a worker; of recorded results, the one they are of."""
     found = recording(store().folder)
@@ -198,7 +198,7 @@ def take_recorded(page: str) -> None:
     """Let each page of a demonstration open on a model that it has something of, until somebody chooses one.
 
     Args:
-        page: title of the page, in small letters.
+        page: folder of the view of the page.
     """
     if not recorded() or not _nobody_chose():
         return
@@ -224,7 +224,7 @@ def closed() -> str:
     if recorded():
         return "This is a demonstration: nothing is measured. Start ORTune without `--demo` to measure."
     if st.session_state.get(FOLLOWING):
-        return "You follow a presenter, and can only look. Stop following to do something yourself."
+        return "You are following a presenter. Stop following to make changes."
     return ""
 
 

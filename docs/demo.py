@@ -99,7 +99,7 @@ def _make_encoder(home: Path) -> None:
 def _explain(home: Path, model: str) -> None:
     """Explain the newest result of a model by what it raced against."""
     newest = json.loads(_core(home, "history", "--model", model, "--limit", "1", "--json"))["trials"][0]
-    _core(home, "why", newest["contrasts"][0]["baseline"], newest["trial"], "--quiet")
+    _core(home, "explain", newest["contrasts"][0]["baseline"], newest["trial"], "--quiet")
 
 
 def _core(home: Path, *command: str) -> str:

@@ -2,8 +2,8 @@
 
     python docs/drawings.py MERMAID.js
 
-MERMAID.js is `dist/mermaid.min.js` of the npm package `mermaid`. The pages show the SVG files: neither the site
-nor its readers need that library, and nothing is loaded from another server.
+MERMAID.js is `dist/mermaid.min.js` of the npm package `mermaid`. The pages show the SVG files: neither the
+site nor its readers need that library, and nothing is loaded from another server.
 """
 
 from __future__ import annotations

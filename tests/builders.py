@@ -146,7 +146,7 @@ def model(name: str = "m", content: str = SHA, **changes: Any) -> ModelRecord:
     return ModelRecord(**(facts | changes))
 
 
-BUSY = "on a busy machine: chromium and 2 others used 1.6 cores"
+BUSY = "under background load: chromium and 2 others used 1.6 cores"
 
 
 def busy_machine(words: str = BUSY) -> dict[str, Any]:

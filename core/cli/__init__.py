@@ -41,79 +41,90 @@ class Command:
 
 COMMANDS = {
     "tune": Command(
-        "measure", "tune", "Measure one configuration of a model against ONNX Runtime's default."
+        "measure", "tune", "Measure one configuration of a model and compare it with ONNX Runtime's default."
     ),
     "compare": Command(
-        "compare", "compare", "Race configurations of a model against a baseline, in the same rounds."
+        "compare", "compare", "Compare configurations of a model with a baseline under the same conditions."
     ),
     "search": Command(
         "search",
         "search",
-        "Find the best configuration within limits and a time, and confirm it in fresh processes.",
+        "Find the best configuration within limits and a time budget, and confirm it in fresh processes.",
     ),
     "searches": Command(
-        "search", "studies", "List, show, export and delete searches; `search --resume` goes on with one."
+        "search", "studies", "List, show, export and delete searches; `search --resume` continues one."
     ),
-    "profile": Command("measure", "profile", "Show where a run spends its time."),
-    "sweep": Command("measure", "sweep", "Measure one or two settings over several values, all in one race."),
-    "explain": Command("why", "explain", "Show where the difference of two results comes from."),
-    "graph": Command("graph", "graph", "Show a model as a graph of nodes, or what ONNX Runtime makes of it."),
-    "accuracy": Command("accuracy", "accuracy", "Measure how often models are right on labelled data."),
+    "profile": Command("measure", "profile", "Show where an inference spends its time."),
+    "sweep": Command(
+        "measure", "sweep", "Measure one or two settings at several values, all under the same conditions."
+    ),
+    "explain": Command("why", "explain", "Show where the difference between two results comes from."),
+    "graph": Command(
+        "graph", "graph", "Show a model as a graph of nodes, before or after ONNX Runtime optimizes it."
+    ),
+    "accuracy": Command("accuracy", "accuracy", "Measure the accuracy of models on labelled data."),
     "scorecard": Command(
-        "check", "scorecard", "Measure what the targets of a configuration need, and say which are met."
+        "check", "scorecard", "Check a configuration against its targets, and show which are met."
     ),
     "transform": Command(
-        "transform", "transform", "Make a variant of a model: steps in the order of their flags.", "InOrder"
+        "transform",
+        "transform",
+        "Create a variant of a model: steps in the order of their options.",
+        "InOrder",
     ),
     "node-errors": Command(
         "node_errors",
         "node_errors",
-        "Show what quantizing each operator costs in accuracy and saves in time.",
+        "Show how much error each quantized operator adds, and how much time it saves.",
     ),
-    "inspect": Command("library", "inspect_model", "Show inputs, outputs, dimensions and operators."),
+    "inspect": Command(
+        "library", "inspect_model", "Show inputs, outputs, dimensions and operators of a model."
+    ),
     "convert": Command(
-        "library", "convert", "Convert a PyTorch or TensorFlow model to ONNX and compare the two."
+        "library", "convert", "Convert a PyTorch or TensorFlow model to ONNX, and compare their outputs."
     ),
     "export": Command(
         "library",
         "export",
-        "Write a result as YAML, as code, for other tools, or as a bundle with its model.",
+        "Export a result as YAML, as code, for other tools, or as a bundle with its model.",
     ),
     "verify": Command(
         "verify",
         "verify",
-        "Say whether a recorded configuration runs, answers the same and is as fast here.",
+        "Check that a recorded configuration runs here, with the same outputs and as fast.",
     ),
     "report": Command(
         "report", "report", "Write a stored result as one self-contained HTML file, or as Markdown."
     ),
     "history": Command(
-        "library", "history", "List trials, newest first, or drop the raw samples of old ones."
+        "library", "history", "List trials, newest first, or delete the raw measurements of old ones."
     ),
     "tag": Command(
-        "marking", "tag", "Star, label, note or archive trials; without an option, show their marks."
+        "marking", "tag", "Star, label, note or archive trials; without an option, show their tags."
     ),
     "delete": Command(
-        "marking", "delete", "Delete trials with their raw samples, files and marks; one that runs is not."
+        "marking",
+        "delete",
+        "Delete trials with their raw measurements, files and tags; running trials stay.",
     ),
-    "show": Command("library", "show", "Show a stored result again, or why there is none."),
-    "variants": Command("variants", "app", "List, rename and delete variants; `transform` makes them."),
+    "show": Command("library", "show", "Show a stored result, or why there is none."),
+    "variants": Command("variants", "app", "List, rename and delete variants; `transform` creates them."),
     "machine": Command(
         "library",
         "machine",
-        "Show this machine and which providers load on it, or test how quiet or how fast it is.",
+        "Show this machine and which providers load on it, or measure its noise or peak speed.",
     ),
     "schema": Command("schema", "schema", "Print the JSON Schema of what commands print with --json."),
-    "glossary": Command("glossary", "glossary", "Say what the words mean that stand beside numbers."),
+    "glossary": Command("glossary", "glossary", "Explain the terms that ORTune uses."),
     "backup": Command(
         "backup",
         "backup",
-        "Copy the result store to one file, while others may use it, and check every row of it.",
+        "Copy the result store to one file, even while it is in use, and check every row.",
     ),
     "restore": Command(
         "backup",
         "restore",
-        "Put a backup in the place of the result store; the present one is kept beside it.",
+        "Replace the result store by a backup, and keep the present store beside it.",
     ),
 }
 
@@ -167,7 +178,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Measure, compare, profile and tune ONNX Runtime. Every command takes -h.",
+    help="Measure, compare, profile and tune ONNX Runtime. Every command has -h.",
 )
 
 
@@ -234,7 +245,7 @@ def _unexpected(error: Exception) -> TunerError:
 
     said = " ".join(str(error).split())[:300]
     words = f"ORTune failed unexpectedly: {type(error).__name__}" + (f": {said}." if said else ".")
-    hint = "Report this with the command that you gave."
+    hint = "Report this with the command that you ran."
     with contextlib.suppress(OSError, ValueError, RuntimeError):
         path = home() / "last-error.txt"
         path.write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="replace")

@@ -37,7 +37,7 @@ def accuracy(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Paths, library names, sample names or hashes; none where --config names one.",
+            help="Paths, library names, sample names or hashes of models; not needed if --config names one.",
             metavar="MODEL…",
             show_default=False,
         ),
@@ -46,25 +46,31 @@ def accuracy(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Labelled rows: an .npz (MedMNIST's layout, images and labels, or labels and arrays named "
-            "as the inputs), a folder of images for each class, or a CSV of path and label.",
+            help="Labelled data: an .npz (MedMNIST's layout, images and labels, or labels and "
+            "arrays named as the inputs), a folder of images for each class, or a CSV of "
+            "path and label.",
             metavar="FILE|FOLDER",
         ),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="How to read it. Default: as it looks.", metavar="npz|folders|csv")
+        str | None,
+        typer.Option(help="Kind of data. Default: derived from the path.", metavar="npz|folders|csv"),
     ] = None,
     split: Annotated[
-        str | None, typer.Option(help="Default: test, or what there is.", metavar="train|val|test")
+        str | None,
+        typer.Option(help="Split to use. Default: test, or the only one.", metavar="train|val|test"),
     ] = None,
     limit: Annotated[
         str | None,
-        typer.Option(help="Rows at most; each class keeps its share. --seed says which.", metavar="N"),
+        typer.Option(
+            help="Number of samples to use; each class keeps its share. --seed chooses them.", metavar="N"
+        ),
     ] = None,
     calibration_share: Annotated[
         str | None,
         typer.Option(
-            help="Leave out the rows that `transform --calibration-share` of the same share calibrates on.",
+            help="Leave out the samples that `transform --calibration-share` with the same share "
+            "calibrates on.",
             metavar="SHARE|N%",
             show_default=False,
         ),
@@ -72,60 +78,73 @@ def accuracy(
     resize: Annotated[
         str | None,
         typer.Option(
-            help="Shorter side of each image. Default: straight to the input's size.", metavar="PIXELS"
+            help="Resize the shorter side of each image to this. Default: resize to the input's size.",
+            metavar="PIXELS",
         ),
     ] = None,
-    crop: Annotated[str | None, typer.Option(help="Then a centred square.", metavar="PIXELS")] = None,
+    crop: Annotated[
+        str | None, typer.Option(help="Then crop a centred square of this size.", metavar="PIXELS")
+    ] = None,
     channels: Annotated[
-        str | None, typer.Option(help="Default: as the input has them.", metavar="auto|rgb|bgr|gray")
+        str | None,
+        typer.Option(help="Colour channels. Default: as the input has them.", metavar="auto|rgb|bgr|gray"),
     ] = None,
     scale: Annotated[
-        str | None, typer.Option(help="What a pixel of 255 becomes. Default: 1.", metavar="X")
+        str | None, typer.Option(help="Value of a pixel of 255. Default: 1.", metavar="X")
     ] = None,
     mean: Annotated[
-        str | None, typer.Option(help="Subtracted per channel, after --scale.", metavar="M,M,…")
+        str | None, typer.Option(help="Subtract this from each channel, after --scale.", metavar="M,M,…")
     ] = None,
-    std: Annotated[str | None, typer.Option(help="Divided by, per channel.", metavar="S,S,…")] = None,
+    std: Annotated[
+        str | None, typer.Option(help="Divide each channel by this, after --mean.", metavar="S,S,…")
+    ] = None,
     output: Annotated[
-        str | None, typer.Option(help="Output with the classes, where there are several.", metavar="NAME")
+        str | None,
+        typer.Option(help="Output with the class scores. Needed if there are several.", metavar="NAME"),
     ] = None,
     positive: Annotated[
         str | None,
-        typer.Option(help="Number or name of the class that --threshold decides on.", metavar="CLASS"),
+        typer.Option(
+            help="Number or name of the positive class, which --threshold applies to.", metavar="CLASS"
+        ),
     ] = None,
     threshold: Annotated[
         str | None,
-        typer.Option(help="Probability from which a row counts as positive. Default: 0.5.", metavar="P|N%"),
+        typer.Option(
+            help="Probability from which a sample counts as positive. Default: 0.5.", metavar="P|N%"
+        ),
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(help="Compare with this model, row by row.", metavar="MODEL", show_default=False),
+        typer.Option(help="Model to compare with, sample by sample.", metavar="MODEL", show_default=False),
     ] = None,
     delta: Annotated[
         str | None,
-        typer.Option(help="Loss that still counts as not worse. Default: 1 %.", metavar="SHARE|N%"),
+        typer.Option(help="Loss of accuracy that is acceptable. Default: 1 %.", metavar="SHARE|N%"),
     ] = None,
     config: Annotated[
         str | None,
         typer.Option(
-            help="Start from a YAML file, a trial's id or preset:NAME.", metavar="FILE|TRIAL|preset:NAME"
+            help="Configuration to start from: a YAML file, a trial ID or preset:NAME.",
+            metavar="FILE|TRIAL|preset:NAME",
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Feed the rows even where it was done before.")
+        bool, typer.Option("--again", help="Measure again, even if a result is stored.")
     ] = False,
     wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Measure how often models are right on labelled data.
+    """Measure the accuracy of models on labelled data.
 
-    Accuracy, top-5, sensitivity, specificity and ROC-AUC, each with its 95 % interval. With --against the
-    same rows are compared pair by pair, and the verdict says whether a model is worse by more than --delta.
+    ORTune reports accuracy, top-5 accuracy, sensitivity, specificity and ROC AUC with 95 % intervals. With
+    --against it compares two models on the same samples, and decides whether one is worse by more than
+    --delta.
 
-    Exit codes: 0 done, and not worse · 1 a worker failed, or a model is worse than --against allows · 2 bad
-    input · 3 more rows are needed to tell · 130 Ctrl-C.
+    Exit codes: 0 done, and not worse · 1 a worker failed, or a model is worse by more than --delta · 2 bad
+    input · 3 undecided: more samples are needed · 130 Ctrl-C.
     """
     store = Store()
     asked = {

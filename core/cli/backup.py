@@ -24,16 +24,15 @@ def backup(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="The file to write; default: ortune-backup-DATE-TIME.db in this folder.", show_default=False
+            help="File to write. Default: ortune-backup-DATE-TIME.db in this folder.", show_default=False
         ),
     ] = None,
     *,
     json_: Json = False,
 ) -> None:
-    """Copy the result store to one file, while others may use it, and check every row of it.
+    """Copy the result store to one file, even while it is in use, and check every row.
 
-    Models, variants, traces and scores of accuracies are files of their own in ORTune's folder: copy that
-    folder to keep them too.
+    The file does not hold models, variants, traces and accuracy scores: copy ORTune's folder to keep them.
     """
     store = Store()
     target = expanded(file or time.strftime("ortune-backup-%Y%m%d-%H%M%S.db")).absolute()
@@ -45,23 +44,24 @@ def backup(
     print_lines(
         [
             f"Wrote {target} ({size(file_bytes)}): {_content(found)}.",
-            f"Models, variants, traces and scores are files in {store.folder} and no part of it.",
+            f"It does not hold models, variants, traces and scores: these are files in {store.folder}.",
         ]
     )
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="A file that `backup` wrote.")],
+    file: Annotated[Path, typer.Argument(help="File that `backup` wrote.")],
     *,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where the store holds results that the backup has not.")
+        bool,
+        typer.Option("--force", help="Replace the store even if it holds results that the backup lacks."),
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Put a backup in the place of the result store; the present one is kept beside it.
+    """Replace the result store by a backup, and keep the present store beside it.
 
-    Where the store holds results that the backup has not, a terminal is asked first; without one it is
-    refused, unless --force is given.
+    If the store holds results that the backup lacks, ORTune asks first. Without a terminal it refuses, unless
+    --force is given.
     """
     _check_idle()
     source = expanded(file)
@@ -76,8 +76,8 @@ def restore(
             {"store": str(store.path), "previous": previous, **asdict(found), "damaged": found.damaged}
         )
         return
-    before = [f"What was there before is kept as {kept}."] if kept is not None else []
-    print_lines([f"{store.path} holds {_content(found)} now.", *before])
+    before = [f"The previous store is kept as {kept}."] if kept is not None else []
+    print_lines([f"{store.path} now holds {_content(found)}.", *before])
 
 
 def _check_newer(source: Path, *, ask: bool) -> None:
@@ -89,9 +89,9 @@ def _check_newer(source: Path, *, ask: bool) -> None:
     lost = lost_by_restore(source)
     if not lost:
         return
-    told = f"The store holds {counted(lost, 'result')} that `{source}` has not."
-    if not (ask and typer.confirm(f"{told} Replace it? The present one is kept beside it.", err=True)):
-        raise StoreError(told, hint="Make a `backup` of it first; add --force to replace it in any case.")
+    told = f"The store holds {counted(lost, 'result')} that `{source}` lacks."
+    if not (ask and typer.confirm(f"{told} Replace it? The present store is kept beside it.", err=True)):
+        raise StoreError(told, hint="Make a `backup` first, then add --force.")
 
 
 def _check_idle() -> None:
@@ -120,6 +120,6 @@ def _check_idle() -> None:
 
 def _content(found: Checked) -> str:
     trials, races, accuracies = found.trials[0], found.comparisons[0], found.accuracies[0]
-    said = f"{counted(trials, 'trial')}, {counted(races, 'race')}, {accuracies} of accuracy, "
+    said = f"{counted(trials, 'trial')}, {counted(races, 'comparison')}, {accuracies} of accuracy, "
     said += f"{found.studies[0]} search" + ("es" if found.studies[0] != 1 else "")
-    return f"{said}; {found.damaged} damaged" if found.damaged else f"{said}; all whole"
+    return f"{said}; {found.damaged} damaged" if found.damaged else f"{said}; no damage found"

@@ -28,7 +28,9 @@ def emit_bundle(
         TunerError: as of `making.contents`.
     """
     if output is None:
-        raise SpecError("A bundle is a zip, which is not written to stdout.", hint="Give `-o NAME.zip`.")
+        raise SpecError(
+            "A bundle is a zip file, which ORTune does not write to stdout.", hint="Add `-o NAME.zip`."
+        )
     check_place(output)
     held = making.contents(store, trial, run=run_job)
     texts = bundle_texts(
@@ -38,7 +40,7 @@ def emit_bundle(
     if doubt := caution(trial):
         typer.echo(doubt, err=True)
     if held.no_sample:
-        typer.echo(f"Without a sample of inputs and outputs: {held.no_sample}", err=True)
+        typer.echo(f"The bundle has no recorded inputs and outputs: {held.no_sample}", err=True)
     typer.echo(f"Wrote {output} ({size(written)}).", err=True)
     if json_:
         told = {"trial": trial.id, "format": "bundle", "output": str(output), "text": ""}

@@ -34,14 +34,14 @@ def scorecard(
     config: Annotated[
         str,
         typer.Argument(
-            help="A YAML file with targets, or the id of a trial that has some.",
+            help="YAML file with targets, or ID of a trial that has targets.",
             metavar="X.yaml|TRIAL",
             show_default=False,
         ),
     ],
     *,
     reuse: Annotated[
-        bool, typer.Option("--reuse", help="Take what was measured before on this machine.")
+        bool, typer.Option("--reuse", help="Reuse earlier measurements of this machine.")
     ] = False,
     wait_quiet: WaitQuiet = None,
     wide: Wide = False,
@@ -49,14 +49,15 @@ def scorecard(
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Measure what the targets of a configuration need, and say which are met.
+    """Check a configuration against its targets, and show which are met.
 
-    A race is run for every batch size that a target names, and labelled data are fed where one is about
-    accuracy. A target is met when the whole 95 % interval lies inside the limit, missed when it lies outside,
-    and not known in between. Options change the configuration.
+    ORTune compares the configuration with ONNX Runtime's default at each batch size that a target names, and
+    measures the accuracy on labelled data where a target needs it. A target is met when the whole 95 %
+    interval lies within the limit, missed when it lies outside, and unknown in between. Options change the
+    configuration.
 
-    Exit codes: 0 all targets are met · 1 a target is missed · 2 bad input · 3 none is missed, but one is not
-    known · 130 Ctrl-C.
+    Exit codes: 0 all targets are met · 1 a target is missed · 2 bad input · 3 no target is missed, but one is
+    unknown · 130 Ctrl-C.
     """
     patience_s = wait_quiet_s(wait_quiet)
     store = Store()
@@ -86,7 +87,7 @@ def _check_answerable(spec: TrialSpec, config: str) -> None:
     if not spec.targets:
         raise SpecError(
             f"`{config[:80]}` has no targets to check.",
-            hint="Add some under `targets:`, for example `- {metric: latency_p99, at_most: 3 ms}`.",
+            hint="Add targets under `targets:`, for example `- {metric: latency_p99, at_most: 3 ms}`.",
         )
     if accuracy := next((one for one in spec.targets if one.about.source == "accuracy"), None):
         if spec.dataset is None:
@@ -127,7 +128,7 @@ def _measured(
 
 
 def _announcement(subject: Subject, sizes: Sequence[int], *, accuracy: bool) -> str:
-    parts = [f"a race at batch {size:,}" for size in sizes] + ["labelled data"] * accuracy
+    parts = [f"a comparison at batch {size:,}" for size in sizes] + ["an accuracy measurement"] * accuracy
     return f"{visible(subject.label)} needs {', '.join(parts)}"
 
 

@@ -42,6 +42,7 @@ from core.cli.racing import (
     check_all_before,
     failures,
     labels,
+    launches,
     named,
     report_precision,
     unsure,
@@ -56,7 +57,6 @@ from core.run import kinds
 from core.run.job import Job
 from core.show.sheets import races
 from core.show.table import csv_text, md_text
-from core.show.words import counted
 from core.spec import spec_from_dict
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES
@@ -80,8 +80,9 @@ def compare(
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Path, library name, sample name, or hash of a library model; not needed when a "
-            "configuration names one. Several race each on ONNX Runtime's default, against the first.",
+            help="Path, library name, sample name or hash of a model; not needed if a "
+            "configuration names one. Several models are compared on ONNX Runtime's default, "
+            "the first one as the baseline.",
             metavar="MODEL",
             show_default=False,
         ),
@@ -90,8 +91,8 @@ def compare(
     baseline: Annotated[
         str | None,
         typer.Option(
-            help="What the candidates are put against. Default: preset:default, or the first of several "
-            "models.",
+            help="Configuration that the candidates are compared with. Default: preset:default, "
+            "or the first of several models.",
             metavar=CONFIG,
             show_default=False,
         ),
@@ -99,14 +100,14 @@ def compare(
     candidate: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"A configuration to compare; repeat it for more, up to {MOST_CANDIDATES}.", metavar=CONFIG
+            help=f"Configuration to compare. Repeatable, up to {MOST_CANDIDATES} times.", metavar=CONFIG
         ),
     ] = None,
     fail_if_slower: Annotated[
         str | None,
         typer.Option(
-            help="Exit code 1 when a candidate is surely slower than the baseline by more than this, 3 when "
-            "that cannot be told, 0 when it surely is not.",
+            help="Exit code 1 if a candidate is significantly slower than the baseline by more "
+            "than this, 3 if that is undecided, 0 if it is not.",
             metavar="SHARE|N%",
             show_default=False,
         ),
@@ -115,8 +116,8 @@ def compare(
         str | None,
         typer.Option(
             "--continue",
-            help="Go on with a finished comparison: more generations, in one that holds all of them. Only "
-            "--effort and --budget may be changed.",
+            help="Measure a finished comparison longer: more launches, added to those that it "
+            "has. Only --effort and --budget may change.",
             metavar="COMPARISON",
             show_default=False,
         ),
@@ -125,15 +126,16 @@ def compare(
         bool,
         typer.Option(
             "--different-models",
-            help="Race also models that compute something else; every verdict on one says so.",
+            help="Also compare models whose outputs differ; every verdict on them says so.",
         ),
     ] = False,
     import_: Annotated[
         Path | None,
         typer.Option(
             "--import",
-            help="Show a result of onnxruntime_perf_test that was made elsewhere (what it printed, or its "
-            "result file), and keep it for the page Compare. Nothing races, and no verdict rests on it.",
+            help="Show a result of onnxruntime_perf_test from elsewhere (its output or its result "
+            "file), and keep it for the page Compare. ORTune measures nothing and draws no "
+            "verdict from it.",
             metavar="FILE",
             show_default=False,
         ),
@@ -145,16 +147,16 @@ def compare(
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Race configurations of a model against a baseline, in the same rounds.
+    """Compare configurations of a model with a baseline under the same conditions.
 
-    A configuration is a YAML file, a trial's id, a model (its path, or model:NAME) on ONNX Runtime's default,
-    a preset, or PyTorch itself for a model that was exported here. Options hold for everybody; a preset,
-    PyTorch and a model take the workload of the first file or trial. Times per row are compared where batch
-    sizes differ.
+    A configuration is a YAML file, a trial ID, a model (its path, or model:NAME) on ONNX Runtime's default, a
+    preset, or PyTorch itself for a model that ORTune converted. Options apply to all configurations; a
+    preset, PyTorch and a model take the workload of the first file or trial. If batch sizes differ, ORTune
+    compares the times per sample.
 
-    Exit codes: 0 all verdicts are decided (with --fail-if-slower: nobody is slower than allowed) · 1 a stated
-    limit is broken, or a worker failed · 2 bad input · 3 a verdict is UNDECIDED (with --fail-if-slower: the
-    limit may be broken), or the budget cannot give a number · 130 Ctrl-C.
+    Exit codes: 0 all verdicts are decided (with --fail-if-slower: no candidate is slower than allowed) · 1 a
+    candidate is slower than allowed, or a worker failed · 2 bad input · 3 a verdict is UNDECIDED (with
+    --fail-if-slower: a candidate may be slower than allowed), or the budget is too small · 130 Ctrl-C.
     """
     one_format(format_, json_=json_)
     if import_ is not None:
@@ -167,7 +169,7 @@ def compare(
     if continue_ is not None:
         if models or candidate:
             raise SpecError(
-                "`--continue` goes on with the configurations of a comparison, and takes no others.",
+                "`--continue` measures a comparison longer, and takes no other configurations.",
                 hint="Leave MODEL and `--candidate` out.",
             )
         store = Store()
@@ -223,16 +225,18 @@ def _continuation(store: Store, ref: str, given: Given, patience_s: float, progr
     """What goes on with the comparison that `ref` names."""
     if others := sorted(set(given) - {EFFORT, "budget_s"}):
         raise SpecError(
-            f"A race that goes on keeps its settings, so that `{others[0]}` cannot be changed.",
-            hint="Change --effort or --budget only, or race anew.",
+            f"A comparison that is measured longer keeps its settings, so `{others[0]}` cannot change.",
+            hint="Change --effort or --budget only, or start a new comparison.",
         )
     before = store.comparison(ref)
     continuation.check(before, [store.trial(one.trial) for one in before.contestants])
     protocol = spec_from_dict(spec_data(store.trial(before.contestants[0].trial).spec, None, given)).protocol
     precision = protocol.effort if EFFORT in given else before.protocol["precision"]
     budget_s = protocol.budget_s if "budget_s" in given else None
-    made = counted(len(before.facts.get("generations") or []), "generation")
-    progress.line(f"going on with comparison {before.id}, which has {made}: {precision}")
+    progress.line(
+        f"measuring comparison {before.id} longer: effort {precision}, "
+        f"{launches(len(before.facts.get('generations') or []))} so far"
+    )
     return kinds.more_generations(
         store, before.id, precision=precision, budget_s=budget_s, wait_quiet_s=patience_s
     )

@@ -12,9 +12,9 @@ from core.show.table import Table, texts
 
 
 def glossary(
-    word: Annotated[list[str] | None, typer.Argument(help="Of one word only, for example `round`.")] = None,
+    word: Annotated[list[str] | None, typer.Argument(help="Only this term, for example `round`.")] = None,
 ) -> None:
-    """Say what the words mean that stand beside numbers."""
+    """Explain the terms that ORTune uses."""
     asked = " ".join(word or [])
     rows = [(asked, meaning(asked))] if asked else list(TERMS.items())
     print_parts([Table(columns=texts("word", "meaning", left=2), rows=rows, solid=("word",))])

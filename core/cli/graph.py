@@ -34,35 +34,43 @@ from core.wire.profile import Profile, profile_from_dict
 @with_settings
 def graph(
     model: Annotated[
-        str | None, typer.Argument(help="A path, a name, or the beginning of a hash.", metavar="MODEL")
+        str | None,
+        typer.Argument(
+            help="Path, library name, sample name or hash of a model; not needed if --config names one.",
+            metavar="MODEL",
+        ),
     ] = None,
     *,
     config: Annotated[
         str | None,
-        typer.Option(help="Settings of the session that optimizes it.", metavar=CONFIG, show_default=False),
+        typer.Option(
+            help="Configuration of the session that optimizes the graph.", metavar=CONFIG, show_default=False
+        ),
     ] = None,
     optimized: Annotated[
         bool,
-        typer.Option("--optimized", help="The graph that ONNX Runtime makes of it; builds the session."),
+        typer.Option(
+            "--optimized", help="Show the graph after ONNX Runtime's optimizations; this creates a session."
+        ),
     ] = False,
     profile: Annotated[
         str | None,
-        typer.Option(help="Id of a profile of this model, for the time of each node.", metavar="TRIAL"),
+        typer.Option(help="ID of a profile of this model, to add the time of each node.", metavar="TRIAL"),
     ] = None,
     op_type: Annotated[
         list[str] | None,
-        typer.Option(help="Only nodes of this operator. Repeatable.", metavar="T", show_default=False),
+        typer.Option(help="Only nodes of this operator type. Repeatable.", metavar="T", show_default=False),
     ] = None,
-    top: Annotated[int, typer.Option(help="Rows of the table.", min=1)] = 200,
+    top: Annotated[int, typer.Option(help="Number of rows of the table.", min=1)] = 200,
     wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Show a model as a graph of nodes, or what ONNX Runtime makes of it.
+    """Show a model as a graph of nodes, before or after ONNX Runtime optimizes it.
 
-    Each node with its operator, type, shape and weights; with `--optimized` also which nodes of the model it
-    does the work of, and what was inserted; with `--profile` its time and provider.
+    Lists each node with its operator, type, shape and weights. `--optimized` adds which nodes of the model it
+    replaces and which nodes were inserted; `--profile` adds its time and provider.
     """
     store = Store()
     expert = bool(given.get("expert"))
@@ -110,12 +118,12 @@ def _profile(store: Store, trial_id: str | None, record: ModelRecord) -> Profile
     if trial.kind != "profile" or trial.state != "COMPLETE":
         raise SpecError(
             f"The trial `{trial.id[:12]}` ({trial.kind}, {trial.state}) holds no profile.",
-            hint="Profile the model with `profile`, and name that trial.",
+            hint="Profile the model with `ortune profile`, and give the ID of that trial.",
         )
     if trial.model_sha256 != record.content_sha256:
         raise SpecError(
             f"The profile `{trial.id[:12]}` is of `{trial.model_name}`, not of `{record.name}`.",
-            hint="Name a profile of this model.",
+            hint="Give the ID of a profile of this model.",
         )
     return profile_from_dict(trial.facts["profile"])
 

@@ -109,7 +109,7 @@ def lay_out(
     widths = _shared(natural, least, shown, width)
     stand_left = {i for i in shown if i in left or widths[i] < natural[i]}  # what wraps reads from the left
     found = [_wrapped(row, shown, widths, stand_left, cut=cut) for row in cells]
-    named = f"Left out for lack of width: {', '.join(hidden)}. All columns: --wide."
+    named = f"Columns that do not fit: {', '.join(hidden)}. Show them with --wide."
     return found, textwrap.wrap(f"({named})", width) if hidden else []
 
 

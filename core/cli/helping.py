@@ -73,7 +73,7 @@ class Grouped(TyperCommand):
                 with formatter.section(title):
                     formatter.write_dl([one.get_help_record(ctx) for one in options])
         if named:
-            with formatter.section(f"More options, which {ALL} explains"):
+            with formatter.section(f"More options, explained by {ALL}"):
                 formatter.write_dl(
                     [(title.removesuffix(ADVANCED), _flags(of)) for title, of in named.items()]
                 )

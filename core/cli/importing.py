@@ -26,7 +26,7 @@ def refuse_beside_import(others: Sequence[object], given: Given) -> None:
     if given or any(one for one in others):
         raise SpecError(
             "`--import` shows a file, and takes no model, configuration or setting.",
-            hint="Leave out whatever asks for a run.",
+            hint="Remove the model, the configuration and the settings.",
         )
 
 

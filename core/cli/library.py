@@ -86,27 +86,30 @@ def inspect_model(
     model: ModelHere,
     *,
     load: Annotated[
-        bool, typer.Option("--load", help="Have ONNX Runtime load it on the CPU, in a process of its own.")
+        bool,
+        typer.Option(
+            "--load", help="Also load the model with ONNX Runtime on the CPU, in a separate process."
+        ),
     ] = False,
     suggest: Annotated[
         bool,
         typer.Option(
-            "--suggest", help="Print only the options that give every free dimension a size, to be pasted."
+            "--suggest", help="Print only the options that give every free dimension a size, ready to paste."
         ),
     ] = False,
     wide: Wide = False,
     json_: Json = False,
     given: Given,
 ) -> None:
-    """Show inputs, outputs, dimensions and operators.
+    """Show inputs, outputs, dimensions and operators of a model.
 
-    Only the file is read: a damaged model may look well. With --load ONNX Runtime has to take it.
+    ORTune reads the file only, so a damaged model may look fine. With --load, ONNX Runtime loads it too.
     """
     libraries = operators_of(given)
     if libraries and not load:
         raise SpecError(
             f"`--custom-op-library {libraries[0][:80]}` is given, but nothing is loaded.",
-            hint="Add --load, or leave the option out.",
+            hint="Add --load, or remove the option.",
         )
     store = Store()
     record = resolve_model(store, model)
@@ -115,9 +118,7 @@ def inspect_model(
         typer.echo(suggested)
         return
     runs = (
-        check_loads(Path(record.path), libraries=libraries)
-        if load
-        else f"{NOT_CHECKED} (--load has ONNX Runtime load it)"
+        check_loads(Path(record.path), libraries=libraries) if load else f"{NOT_CHECKED} (--load checks it)"
     )
     why = cannot_feed(record.info)
     if json_:
@@ -149,7 +150,7 @@ def convert(
     source: Annotated[
         str,
         typer.Argument(
-            help="Name of a torchvision classifier, a .pt2 or .keras file, or the folder of a SavedModel."
+            help="Name of a torchvision classifier, a .pt2 or .keras file, or a SavedModel folder."
         ),
     ],
     *,
@@ -162,23 +163,25 @@ def convert(
     opset: Annotated[
         str, typer.Option(help=f"ONNX opset, {EXPORT_OPSETS[0]} to {EXPORT_OPSETS[-1]}.", metavar="N")
     ] = str(DEFAULT_OPSET),
-    dynamic_batch: Annotated[bool, typer.Option(help="Leave the batch free.")] = True,
+    dynamic_batch: Annotated[bool, typer.Option(help="Keep the batch dimension free.")] = True,
     pretrained: Annotated[
-        bool, typer.Option(help="Try to download trained weights; else seeded random ones.")
+        bool, typer.Option(help="Download trained weights if possible; else use seeded random weights.")
     ] = True,
     seed: Annotated[
-        str, typer.Option(help="Seed of random weights and of the comparison.", metavar="N")
+        str,
+        typer.Option(help="Seed of random weights and of the inputs that compare the outputs.", metavar="N"),
     ] = "0",
     image_size: Annotated[
-        str | None, typer.Option(help="Side of the images; default: what the weights saw.", metavar="N")
+        str | None,
+        typer.Option(help="Side of the images in pixels. Default: as the weights were trained.", metavar="N"),
     ] = None,
     external_data: Annotated[
-        Literal["auto", "always", "never"], typer.Option(help="Weights in a file of their own.")
+        Literal["auto", "always", "never"], typer.Option(help="Store the weights in a separate file.")
     ] = "auto",
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Convert a PyTorch or TensorFlow model to ONNX and compare the two."""
+    """Convert a PyTorch or TensorFlow model to ONNX, and compare their outputs."""
     if output is not None:
         check_place(output)
     kind = _kind_of(source)
@@ -253,40 +256,39 @@ def export(
     trial: Annotated[
         str,
         typer.Argument(
-            help="Id of a trial, or its first 6 or more characters; none with --list.", show_default=False
+            help="Trial ID, or its first 6 or more characters; not needed with --list.", show_default=False
         ),
     ] = "",
     *,
     format_: Annotated[
-        str, typer.Option("--format", help="What to write, see --list.", metavar="NAME")
+        str, typer.Option("--format", help="Format to write; see --list.", metavar="NAME")
     ] = "yaml",
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A file; default: stdout.", show_default=False)
+        Path | None,
+        typer.Option("-o", "--output", help="File to write. Default: stdout.", show_default=False),
     ] = None,
     accept_breach: Annotated[
         str,
         typer.Option(
-            help="Why outputs that differ from what they should be are good enough; it goes into the file. "
-            "Without it such a trial is not written.",
+            help="Reason why differing outputs are acceptable; the file repeats it. Without a "
+            "reason such a trial is not exported.",
             metavar="REASON",
             show_default=False,
         ),
     ] = "",
     all_: Annotated[
         bool,
-        typer.Option(
-            "--all", help="YAML with all settings, what was measured, the machine, and absolute paths."
-        ),
+        typer.Option("--all", help="YAML with all settings, the results, the machine and absolute paths."),
     ] = False,
     list_: Annotated[
-        bool, typer.Option("--list", help="Show the formats, and what each cannot express.")
+        bool, typer.Option("--list", help="List the formats, and the settings that each cannot express.")
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Write a result as YAML, as code, for other tools, or as a bundle with its model.
+    """Export a result as YAML, as code, for other tools, or as a bundle with its model.
 
-    Each file says which settings it does not carry. A format that takes the model along needs --output;
-    without it the part that holds the settings is shown.
+    Each file lists the settings that it cannot express. A format that includes the model needs --output;
+    without it, ORTune prints the part with the settings.
     """
     from core.run.leaving import leaving  # here: the other commands need neither searches nor formats
     from core.show.emit import caution, emitter_named, emitters_table, records
@@ -314,7 +316,7 @@ def export(
         _write(chosen, known, accept_breach, output)
         typer.echo(f"Wrote {output}.", err=True)
     elif chosen.pack is not None:
-        typer.echo(f"Nothing is written: {chosen.label} takes the model along; give -o FILE.", err=True)
+        typer.echo(f"Nothing is written: {chosen.label} includes the model. Add -o FILE.", err=True)
     if json_:
         written = str(output) if output is not None else None
         print_json({"trial": one.id, "format": format_, "output": written, "text": text})
@@ -329,9 +331,9 @@ def _check_export(trial: str, format_: str, *, all_: bool) -> None:
             hint=f"Convert it with `ortune convert {trial[:80]}`.",
         )
     if not trial:
-        raise SpecError("`export` needs a trial.", hint="Give an id from `history`, or --list.")
+        raise SpecError("`export` needs a trial.", hint="Give an ID from `history`, or --list.")
     if all_ and format_ != "yaml":
-        raise SpecError("`--all` belongs to YAML.", hint="Leave it out, or use `--format yaml`.")
+        raise SpecError("`--all` applies to YAML only.", hint="Remove it, or use `--format yaml`.")
 
 
 def _write(chosen: Emitter, known: Leaving, accept_breach: str, output: Path) -> None:
@@ -349,83 +351,87 @@ def history(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Only trials of this model, as the list calls it; or its path or hash.", show_default=False
+            help="Only trials of this model: its name in the list, its path or its hash.", show_default=False
         ),
     ] = None,
     grade: Annotated[
         str | None,
-        typer.Option(help="Only trials of races with these grades.", metavar="A,B,C,D,F", show_default=False),
+        typer.Option(
+            help="Only trials of comparisons with these grades.", metavar="A,B,C,D,F", show_default=False
+        ),
     ] = None,
     state: Annotated[
         Literal["COMPLETE", "FAIL", "CANCELLED", "RUNNING", "WAITING", "DAMAGED"] | None,
-        typer.Option(help="Only trials that ended so, or have not ended.", show_default=False),
+        typer.Option(help="Only trials in this state.", show_default=False),
     ] = None,
     changed: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only trials that changed this setting, to this value where one is given. Repeatable.",
+            help="Only trials that changed this setting, or changed it to this value. Repeatable.",
             metavar="NAME[=VALUE]",
             show_default=False,
         ),
     ] = None,
     error: Annotated[
         str | None,
-        typer.Option(help="Only trials whose error holds this text.", metavar="TEXT", show_default=False),
+        typer.Option(help="Only trials whose error contains this text.", metavar="TEXT", show_default=False),
     ] = None,
     starred: Annotated[bool, typer.Option("--starred", help="Only trials with a star; see `tag`.")] = False,
-    archived: Annotated[
-        bool, typer.Option("--archived", help="Trials that were archived, too; see `tag`.")
-    ] = False,
+    archived: Annotated[bool, typer.Option("--archived", help="Include archived trials; see `tag`.")] = False,
     label: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only trials with this label; several with commas. Repeatable.", show_default=False
+            help="Only trials with this label; separate several with commas. Repeatable.", show_default=False
         ),
     ] = None,
     search: Annotated[
         str,
         typer.Option(
-            help="Only trials with all these words in id, model, settings, study, owner, error, labels or "
-            "note.",
+            help="Only trials with all these words in ID, model, settings, search, owner, error, "
+            "labels or note.",
             metavar="WORDS",
             show_default=False,
         ),
     ] = "",
     limit: Annotated[
         int | None,
-        typer.Option(help=f"At most so many, newest first. Default: {LISTED}.", min=1, show_default=False),
+        typer.Option(
+            help=f"Most trials to list, newest first. Default: {LISTED}.", min=1, show_default=False
+        ),
     ] = None,
     prune: Annotated[
         bool,
         typer.Option(
             "--prune",
-            help="Instead of listing, drop the raw samples of the oldest races (every run, every block) and "
-            "make the file smaller. Their numbers stay; pinned baselines and profiles stay whole. Say which "
-            "with --older-than, --keep-size, or both.",
+            help="Instead of listing, delete the raw measurements (every inference, every block) "
+            "of the oldest comparisons and shrink the store. Needs --older-than, --keep-size "
+            "or both; results, pinned baselines and profiles stay.",
         ),
     ] = False,
     older_than: Annotated[
         str | None,
         typer.Option(
-            help="With --prune: races that ended longer ago.", metavar="90d|12w|36h", show_default=False
+            help="With --prune: comparisons that ended longer ago than this.",
+            metavar="90d|12w|36h",
+            show_default=False,
         ),
     ] = None,
     keep_size: Annotated[
         str | None,
         typer.Option(
-            help="With --prune: the oldest races, until so much of raw samples is left.",
+            help="With --prune: the oldest comparisons, until this much raw data is left.",
             metavar="500MiB",
             show_default=False,
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --prune: say what would go, and change nothing.")
+        bool, typer.Option("--dry-run", help="With --prune: show what would be deleted, and change nothing.")
     ] = False,
     format_: Format = "text",
     wide: Wide = False,
     json_: Json = False,
 ) -> None:
-    """List trials, newest first, or drop the raw samples of old ones."""
+    """List trials, newest first, or delete the raw measurements of old ones."""
     one_format(format_, json_=json_)
     before, keep_bytes = _wanted(prune, older_than, keep_size, dry_run=dry_run, limit=limit)
     wanted = Filter(
@@ -440,8 +446,8 @@ def history(
     )
     if prune and wanted.asked:
         raise SpecError(
-            "`--prune` looks at every trial of a model, and takes no other filter.",
-            hint="Leave the filters out, all but --model.",
+            "`--prune` applies to all trials of a model, and takes no other filter.",
+            hint="Remove all filters but --model.",
         )
     store = Store()
     settle(store)  # a command line that was killed can no longer say so itself
@@ -468,7 +474,7 @@ def history(
     elif format_ == "md":
         print_lines([md_text(races.history(trials, marks))])
     elif not trials and wanted.asked:
-        print_lines(["No trial is like that."])
+        print_lines(["No trial matches."])
     else:
         _print_history(trials, marks, store.rescued())
 
@@ -477,15 +483,15 @@ def show(
     ref: Annotated[
         str,
         typer.Argument(
-            help="Id of a trial or of a comparison, or its first 6 or more characters.", metavar="TRIAL"
+            help="ID of a trial or a comparison, or its first 6 or more characters.", metavar="TRIAL"
         ),
     ],
     *,
-    top: Annotated[int, typer.Option(help="Rows of the tables of a profile.", min=1)] = 20,
+    top: Annotated[int, typer.Option(help="Number of rows of the tables of a profile.", min=1)] = 20,
     wide: Wide = False,
     json_: Json = False,
 ) -> None:
-    """Show a stored result again, or why there is none."""
+    """Show a stored result, or why there is none."""
     store = Store()
     settle(store)
     try:
@@ -550,17 +556,17 @@ def _wanted(
     if not prune:
         given = {"--older-than": older_than, "--keep-size": keep_size, "--dry-run": dry_run}
         if alone := next((flag for flag, value in given.items() if value not in (None, False)), None):
-            raise SpecError(f"`{alone}` says what `--prune` does, but it is not given.", hint="Add --prune.")
+            raise SpecError(f"`{alone}` applies to `--prune` only.", hint="Add --prune.")
         return None, None
     if older_than is None and keep_size is None:
         raise SpecError(
-            "`--prune` needs to know which raw samples may go.",
-            hint="Give --older-than 90d, --keep-size 500MiB, or both; add --dry-run to see it first.",
+            "`--prune` needs an age or a size.",
+            hint="Add --older-than 90d, --keep-size 500MiB, or both; add --dry-run to see the effect first.",
         )
     if limit is not None:
         raise SpecError(
-            "`--limit` is for the list; `--prune` looks at every trial.",
-            hint="Leave --limit out, or say what goes with --older-than or --keep-size.",
+            "`--limit` is for the list; `--prune` applies to all trials.",
+            hint="Remove --limit; use --older-than or --keep-size.",
         )
     before = None if older_than is None else time.time() - _age_s(older_than)
     return before, None if keep_size is None else _bytes(keep_size)
@@ -589,27 +595,30 @@ def _bytes(text: str) -> int:
 def _pruned_lines(done: Pruned, *, dry_run: bool) -> list[str]:
     lost, are = ("would lose", "would be") if dry_run else ("lost", "are")
     trials, baselines = len(done.trials), done.baselines_kept
-    lines = [f"No trial {lost} raw samples."]
+    lines = [f"No trial {lost} raw measurements."]
     if trials:
         lines = [
-            f"{counted(trials, 'trial')} {lost} raw samples ({size(done.samples_bytes)}); the numbers stay."
+            f"{counted(trials, 'trial')} {lost} raw measurements ({size(done.samples_bytes)}); "
+            "the results stay."
         ]
     if done.compressed:
         lines.append(
-            f"The raw samples of {counted(done.compressed, 'trial')} of an earlier version {are} compressed, "
-            "without loss."
+            f"The raw measurements of {counted(done.compressed, 'trial')} of an earlier version {are} "
+            "compressed, without loss."
         )
     if baselines:
-        lines.append(f"{counted(baselines, 'pinned baseline')} kept raw samples.")
+        lines.append(f"{counted(baselines, 'pinned baseline')} kept raw measurements.")
     left, smaller = size(done.kept_bytes), size(done.freed_bytes)
     if dry_run:
         return [
             *lines,
-            f"Raw samples left: {left}; the store would be about {smaller} smaller. Nothing was changed.",
+            f"Raw measurements left: {left}; the store would be about {smaller} smaller. "
+            "Nothing was changed.",
         ]
     return [
         *lines,
-        f"Raw samples left: {left}; the store is {smaller} smaller and takes {size(done.file_bytes)} now.",
+        f"Raw measurements left: {left}; the store is {smaller} smaller and now takes "
+        f"{size(done.file_bytes)}.",
     ]
 
 
@@ -624,27 +633,29 @@ def _of_model(store: Store, model: str | None) -> dict[str, str | None]:
 def machine(
     *,
     self_test: Annotated[
-        bool, typer.Option("--self-test", help="Race ONNX Runtime's default against itself: how quiet is it?")
+        bool,
+        typer.Option(
+            "--self-test",
+            help="Compare ONNX Runtime's default with itself, to measure the noise of this machine.",
+        ),
     ] = False,
     peaks: Annotated[
         bool,
         typer.Option(
             "--peaks",
-            help="Measure what this machine reaches at most: a product of matrices and a copy in memory. "
-            "`profile` holds operators against it.",
+            help="Measure the peak speed of this machine: a matrix product and a memory copy. "
+            "`profile` compares operators with it.",
         ),
     ] = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show this machine and which providers load on it, or test how quiet or how fast it is.
+    """Show this machine and which providers load on it, or measure its noise or peak speed.
 
-    A self-test that is graded F (rejected) ends with exit code 3.
+    A rejected self-test (grade F) ends with exit code 3.
     """
     if self_test and peaks:
-        raise SpecError(
-            "`--self-test` and `--peaks` are two measurements.", hint="Ask for one after the other."
-        )
+        raise SpecError("`--self-test` and `--peaks` contradict each other.", hint="Run one after the other.")
     if peaks:
         _peaks(json_=json_, quiet=quiet)
         return

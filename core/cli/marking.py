@@ -18,36 +18,34 @@ from core.wire.units import visible
 
 Trials = Annotated[
     list[str],
-    typer.Argument(help="Ids of trials, or their first 6 or more characters.", metavar="TRIAL..."),
+    typer.Argument(help="Trial IDs, or their first 6 or more characters.", metavar="TRIAL..."),
 ]
 
 
 def tag(
     trials: Trials,
     *,
-    star: Annotated[
-        bool | None, typer.Option("--star/--no-star", help="Give it a star, or take it away.")
-    ] = None,
+    star: Annotated[bool | None, typer.Option("--star/--no-star", help="Add or remove the star.")] = None,
     archive: Annotated[
         bool | None,
-        typer.Option("--archive/--no-archive", help="Leave it out of lists that do not ask for it, or not."),
+        typer.Option("--archive/--no-archive", help="Hide the trial from lists, or show it again."),
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option(help="Add a label; several with commas. Repeatable.", show_default=False),
+        typer.Option(help="Add a label; separate several with commas. Repeatable.", show_default=False),
     ] = None,
     no_label: Annotated[
         list[str] | None,
         typer.Option(
-            help="Take a label away; several with commas. Repeatable.", metavar="LABEL", show_default=False
+            help="Remove a label; separate several with commas. Repeatable.",
+            metavar="LABEL",
+            show_default=False,
         ),
     ] = None,
-    note: Annotated[
-        str | None, typer.Option(help='Write a note; "" takes it away.', show_default=False)
-    ] = None,
+    note: Annotated[str | None, typer.Option(help='Write a note; "" removes it.', show_default=False)] = None,
     json_: Json = False,
 ) -> None:
-    """Star, label, note or archive trials; without an option, show their marks."""
+    """Star, label, note or archive trials; without an option, show their tags."""
     change = Change(
         starred=star,
         archived=archive,
@@ -63,19 +61,19 @@ def tag(
     if json_:
         print_json({"marks": {one: races.marks_of(now, one).to_dict() for one in ids}})
         return
-    print_lines([visible(f"{one[:12]}  {races.marks_in_words(now.get(one)) or 'no marks'}") for one in ids])
+    print_lines([visible(f"{one[:12]}  {races.marks_in_words(now.get(one)) or 'no tags'}") for one in ids])
 
 
 def delete(
     trials: Trials,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be deleted, and change nothing.")
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Delete trials with their raw samples, files and marks; one that runs is not."""
+    """Delete trials with their raw measurements, files and tags; running trials stay."""
     store = Store()
     settle(store)  # a command line that was killed can no longer say so itself
     ids = [store.trial_id(one) for one in trials]
@@ -100,7 +98,7 @@ def _ask(found: Deletion, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise SpecError(
-            f"`delete` would delete {races.deletion_in_words(found)}, and asks first.",
-            hint="Add --yes to delete without being asked, or --dry-run to see what would go.",
+            f"`delete` would delete {races.deletion_in_words(found)}, and needs a confirmation.",
+            hint="Add --yes to confirm, or --dry-run to see what would be deleted.",
         )
     typer.confirm(f"Delete {races.deletion_in_words(found)}? This cannot be undone.", abort=True, err=True)

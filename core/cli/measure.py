@@ -90,8 +90,7 @@ from core.wire.profile import profile_from_dict
 Model = Annotated[
     str | None,
     typer.Argument(
-        help="Path, library name, sample name, or hash of a library model; not needed with a --config "
-        "that names one.",
+        help="Path, library name, sample name or hash of a model; not needed if --config names one.",
         metavar="MODEL",
         show_default=False,
     ),
@@ -99,7 +98,7 @@ Model = Annotated[
 Config = Annotated[
     str | None,
     typer.Option(
-        help="Start from a YAML file, from a trial's id, or from preset:NAME; other options change it.",
+        help="Configuration to start from: a YAML file, a trial ID or preset:NAME. Other options change it.",
         metavar="FILE|TRIAL|preset:NAME",
         show_default=False,
     ),
@@ -107,13 +106,14 @@ Config = Annotated[
 Baseline = Annotated[
     str | None,
     typer.Option(
-        help="Race against this too, on the same workload, and not against ONNX Runtime's default alone.",
+        help="Second configuration to compare with, on the same workload, besides ONNX Runtime's default.",
         metavar=CONFIG,
         show_default=False,
     ),
 ]
 Preset = Annotated[
-    str | None, typer.Option(help=f"Start from: {', '.join(PRESETS)}.", metavar="NAME", show_default=False)
+    str | None,
+    typer.Option(help=f"Preset to start from: {', '.join(PRESETS)}.", metavar="NAME", show_default=False),
 ]
 
 
@@ -132,10 +132,10 @@ def tune(
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Measure one configuration of a model against ONNX Runtime's default.
+    """Measure one configuration of a model and compare it with ONNX Runtime's default.
 
-    Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the verdict is UNDECIDED, or the budget cannot
-    give a p50 · 130 Ctrl-C.
+    Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the verdict is UNDECIDED, or the budget is too
+    small for a p50 · 130 Ctrl-C.
     """
     patience_s = wait_quiet_s(wait_quiet)
     store = Store()
@@ -159,7 +159,7 @@ def tune(
         raise typer.Exit(exit_code(error))
     thin = trial.state == "COMPLETE" and trial.p50_s is None
     if thin:
-        complain("The runs are too few for a p50.", "Give it a larger --budget, or more --runs.")
+        complain("There are too few inferences for a p50.", "Use a larger --budget, or more --runs.")
     raise typer.Exit(EXIT_UNDECIDED if thin or unsure(race) else 0)
 
 
@@ -170,25 +170,28 @@ def profile(
     config: Config = None,
     preset: Preset = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Write ORT's trace here (Chrome, Perfetto).", metavar="OUT.json")
+        Path | None,
+        typer.Option(
+            help="Write ONNX Runtime's trace to this file, for Chrome or Perfetto.", metavar="OUT.json"
+        ),
     ] = None,
     import_: Annotated[
         Path | None,
         typer.Option(
             "--import",
-            help="Show a profile that was made elsewhere (ONNX Runtime's own, or a Chrome trace of it), and "
-            "keep it for the page Profile. Nothing runs.",
+            help="Show a profile from elsewhere (ONNX Runtime's own, or a Chrome trace of it), "
+            "and keep it for the page Profile. ORTune runs nothing.",
             metavar="FILE",
             show_default=False,
         ),
     ] = None,
-    top: Annotated[int, typer.Option(help="Rows of the tables.", min=1)] = 20,
+    top: Annotated[int, typer.Option(help="Number of rows of the tables.", min=1)] = 20,
     wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Show where a run spends its time."""
+    """Show where an inference spends its time."""
     if import_ is not None:
         refuse_beside_import([model, config, preset, trace], given)
         show_imported(Store(), import_, wanted="profile", top=top, json_=json_)
@@ -217,7 +220,7 @@ def _spec_data(
     store: Store, model: str | None, config: str | None, preset: str | None, given: Given
 ) -> dict[str, Any]:
     if config is not None and preset is not None:
-        raise SpecError("`--config` and `--preset` both say where to start.", hint="Give one of them.")
+        raise SpecError("`--config` and `--preset` contradict each other.", hint="Give one of them.")
     if preset is not None:
         base = preset_config(preset)
     else:
@@ -278,8 +281,8 @@ def sweep(
     vary: Annotated[
         list[str] | None,
         typer.Option(
-            help="Measure these values of a setting, a free dimension, or `model` (variants of it). Twice: "
-            "every combination.",
+            help="Values of a setting, of a free dimension, or of `model` (its variants) to "
+            "measure. Give it twice for all combinations.",
             metavar="NAME=A,B,…",
             show_default=False,
         ),
@@ -287,7 +290,7 @@ def sweep(
     line: Annotated[
         str | None,
         typer.Option(
-            help="The latency limit in ms: what is over it is marked, and the best is under it.",
+            help="Latency limit in ms. Points above it are marked, and the best point is one below it.",
             metavar="MS",
             show_default=False,
         ),
@@ -295,7 +298,8 @@ def sweep(
     percentile: Annotated[
         str | None,
         typer.Option(
-            help="What the limit applies to. Default: p95 where every point supports one, else p50.",
+            help="Percentile that the limit applies to. Default: p95 if every point has enough "
+            "inferences for it, else p50.",
             metavar="|".join(_PERCENTILES),
             show_default=False,
         ),
@@ -303,7 +307,7 @@ def sweep(
     config: Config = None,
     preset: Preset = None,
     reuse: Annotated[
-        bool, typer.Option("--reuse", help="Take points that were measured before on this machine.")
+        bool, typer.Option("--reuse", help="Reuse points that were measured before on this machine.")
     ] = False,
     wait_quiet: WaitQuiet = None,
     format_: Format = "text",
@@ -312,12 +316,13 @@ def sweep(
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Measure one or two settings over several values, all in one race.
+    """Measure one or two settings at several values, all under the same conditions.
 
-    `--vary NAME=A,B,…`, once or twice; or lists: `--batch-size 1,2,4,8 --intra-op-num-threads 1,2`, `--dim
-    NAME=64,128`. All run in the same rounds, with ONNX Runtime's default on the workload of the first.
+    Give `--vary NAME=A,B,…` once or twice, or lists: `--batch-size 1,2,4,8 --intra-op-num-threads 1,2`,
+    `--dim NAME=64,128`. All points run in the same rounds, with ONNX Runtime's default on the workload of
+    the first.
 
-    Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the race is graded F · 130 Ctrl-C.
+    Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the result is rejected (grade F) · 130 Ctrl-C.
     """
     one_format(format_, json_=json_)
     patience_s = wait_quiet_s(wait_quiet)
@@ -384,7 +389,7 @@ def _tell_left_out(points: Sequence[Point], progress: Progress) -> None:
         if point.refused:
             progress.line(f"{point_name(point.values)} is refused: {point.refused}")
         elif point.same is not None:
-            progress.line(f"{point_name(point.values)} is {point_name(point.same)}: {point.why}")
+            progress.line(f"{point_name(point.values)} is the same as {point_name(point.same)}: {point.why}")
 
 
 @dataclass(slots=True, kw_only=True)

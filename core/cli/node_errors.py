@@ -28,26 +28,28 @@ from core.wire.errors import WorkerError
 @with_feeds
 def node_errors(
     variant: Annotated[
-        str, typer.Argument(help="A quantized variant: its path, name or hash.", metavar="VARIANT")
+        str, typer.Argument(help="Quantized variant: its path, name or hash.", metavar="VARIANT")
     ],
     *,
     dim: Annotated[
         list[str] | None,
         typer.Option(
-            help="Size of a free dimension of the feeds. Repeatable.", metavar="NAME=N", show_default=False
+            help="Size of a free dimension of the inputs. Repeatable.", metavar="NAME=N", show_default=False
         ),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Look again even where it is known.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure again, even if a result is stored.")
+    ] = False,
     wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Show what quantizing each operator costs in accuracy and saves in time.
+    """Show how much error each quantized operator adds, and how much time it saves.
 
-    Every operator is quantized alone, and the outputs are compared with the float model's; then both models
-    are profiled in turns. The curve leaves out the worst bargain first: `transform` takes its list as
-    `exclude_nodes`.
+    ORTune quantizes every operator alone, compares the outputs with those of the float model, and profiles
+    both models in turns. The curve first excludes the operators that save the least time for the error they
+    add; pass its list to `transform` as `exclude_nodes`.
     """
     store = Store()
     workload, libraries = workload_of(given, sizes(dim or [])), operators_of(given)

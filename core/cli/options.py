@@ -65,14 +65,12 @@ _METAVARS = {
     "cpus": "0-3,6",
 }
 _PROVIDER_OPTION_HELP = (
-    "An option of a provider, `PROVIDER.KEY=VALUE`, for example `cuda.use_tf32=0`. Repeatable."
+    "Option of a provider, `PROVIDER.KEY=VALUE`, for example `cuda.use_tf32=0`. Repeatable."
 )
 _FEED_HELP = (
-    "What is fed: `NAME=VALUE` or `NAME=random:LOW..HIGH` for one input (repeatable), for one that takes "
-    "text "
-    "`NAME=TEXT` or `NAME=@FILE` with a line for each row; an .npz, an image or a folder of images. "
-    "Default: seeded "
-    "random values; text is never made up."
+    "Input data: `NAME=VALUE` or `NAME=random:LOW..HIGH` for one input (repeatable), "
+    "`NAME=TEXT` or `NAME=@FILE` (one line per sample) for text, or an .npz, an image or a "
+    "folder of images. Default: seeded random values; text inputs need a value."
 )
 _GROUPS = ("Workload", "Threads", "Graph", "Providers", "Memory", "Model", "Protocol")  # as help has them
 MOST_BESIDE = 40  # characters of choices beside the name of an option
@@ -235,8 +233,8 @@ WaitQuiet = Annotated[
     str | None,
     typer.Option(
         "--wait-quiet",
-        help="When it is this measurement's turn, wait at most this long until other programs leave the CPUs "
-        "alone; then it is made in any case, and its notes say how the machine was.",
+        help="Wait for an idle machine before measuring, at most this long. Then ORTune measures "
+        "in any case, and notes the background load.",
         metavar="SECONDS|30s|5m|1h",
         show_default=False,
     ),
@@ -309,7 +307,7 @@ def _no_configuration(ref: str, store: Store) -> SpecError:
     names |= {name: f"preset:{name}" for name in PRESETS} | {one: one for one in REFS}
     meant = names.get(ref)
     return SpecError(
-        f"`{ref[:80]}` is no file that is there, and no trial"
+        f"`{ref[:80]}` is no existing file, and no trial"
         f"{'.' if meant else ', model, variant or preset.'}{'' if meant else nearest(ref, names)}",
         hint=f"Write `{meant}`."
         if meant
@@ -335,7 +333,8 @@ def _file_config(path: Path, *, expert: bool) -> dict[str, Any]:
     spec = placed(spec_from_yaml(text, expert=expert or expert_allowed()))
     if re.search(rf"^\s+{OLD_EFFORT}: (quick|standard|publish)\b", text, re.MULTILINE):
         note(
-            f"`protocol.{OLD_EFFORT}` in `{path.name}` is called `protocol.effort` now; the old key still works."
+            f"`protocol.{OLD_EFFORT}` in `{path.name}` is called `protocol.effort` now; "
+            "the old key still works."
         )
     check_named_files(spec.session, [Path.cwd().resolve(), path.resolve().parent, *open_folders()])
     return spec.to_dict()
@@ -363,7 +362,7 @@ def _variant_config(name: str, store: Store) -> dict[str, Any]:
         listed = ", ".join(names[:8]) if names else ""
         raise SpecError(
             f"`{name[:80]}` is no variant of a model.{nearest(name, names)}",
-            hint=f"Choose among {listed}." if listed else "Make one with `transform` first.",
+            hint=f"Choose among {listed}." if listed else "Create one with `transform` first.",
         )
     model = {"path": record.path, "sha256": record.sha256}
     return {"model": model, "variant": variant["root"]}
@@ -534,7 +533,7 @@ def _values(setting: Knob, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, text in pairs:
         if name in found:
-            raise SpecError(f"`{setting.flag} {name}` stands twice.", hint="Give it once.")
+            raise SpecError(f"`{setting.flag} {name}` is given twice.", hint="Give it once.")
         sized = setting.flag in _OF_DIMENSIONS
         found[name] = whole_number(f"{setting.flag} {name}", text) if sized else text
     return found
@@ -591,7 +590,7 @@ def _apply_feeds(workload: dict[str, Any], texts: Sequence[str]) -> None:
     if len(sources) > 1:
         raise SpecError(
             f"`--feed` names {len(sources)} sources, `{sources[0]}` and `{sources[1]}`.",
-            hint="Give one .npz, image or folder; fixed values as NAME=VALUE.",
+            hint="Give one .npz, image or folder; write fixed values as NAME=VALUE.",
         )
     fixed: set[str] = set()
     for text in texts:
@@ -600,7 +599,7 @@ def _apply_feeds(workload: dict[str, Any], texts: Sequence[str]) -> None:
             continue
         name, value = _pair("--feed", text)
         if name in fixed:
-            raise SpecError(f"`--feed {name}` stands twice.", hint="Give each input one value.")
+            raise SpecError(f"`--feed {name}` is given twice.", hint="Give each input one value.")
         fixed.add(name)
         values[name] = _feed_value(name, value)
     if values:
@@ -617,7 +616,7 @@ def _is_source(text: str) -> bool:
 def _feed_value(name: str, text: str) -> Any:
     """A number, `true` or `false`, nested lists of them in JSON, or a range of random values."""
     if len(text) > MAX_CHARACTERS:
-        raise SpecError(f"The value of `--feed {name}` is too long.", hint="Feed it from an .npz.")
+        raise SpecError(f"The value of `--feed {name}` is too long.", hint="Put it into an .npz.")
     plain = text.strip()
     if plain in ("True", "False"):
         return plain == "True"
@@ -646,8 +645,8 @@ def _lines(name: str, path: str) -> list[str]:
     lines = _read(expanded(path), what=f"file of lines for `--feed {name}`").splitlines()
     if not lines or len(lines) > MOST_LINES:
         raise SpecError(
-            f"`--feed {name}=@{path[:80]}` has {len(lines):,} lines; 1 to {MOST_LINES:,} are fed.",
-            hint="Give one line for each row of the batch.",
+            f"`--feed {name}=@{path[:80]}` must have 1 to {MOST_LINES:,} lines, but has {len(lines):,}.",
+            hint="Give one line for each sample of the batch.",
         )
     return lines
 

@@ -23,13 +23,15 @@ EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_CANCELLED = 1, 2, 3, 130
 
 Json = Annotated[
     bool,
-    typer.Option("--json", help="One JSON document on stdout and nothing else.", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--json", help="Write one JSON document to stdout and nothing else.", rich_help_panel=OUTPUT
+    ),
 ]
 Wide = Annotated[
     bool,
     typer.Option(
         "--wide",
-        help="All columns of tables, however wide they are.",
+        help="Show all columns of tables, even beyond the width of the terminal.",
         callback=grid.widen,
         rich_help_panel=OUTPUT,
     ),
@@ -38,11 +40,13 @@ Format = Annotated[
     Literal["text", "csv", "md"],
     typer.Option(
         "--format",
-        help="csv: every number in full, with its unit in the name. md: the whole table for a document.",
+        help="csv: full numbers, with units in the column names. md: the whole table in Markdown.",
         rich_help_panel=OUTPUT,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Write no progress to stderr.", rich_help_panel=OUTPUT)
+]
 
 
 def exit_code(record: ErrorRecord | None) -> int:

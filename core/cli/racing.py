@@ -82,9 +82,8 @@ def _carrier(
         roots |= _root_of(store(), path)
     if len(roots) > 1 and not different_models:
         raise SpecError(
-            "The models are not variants of one original, so a race would compare different work.",
-            hint="Race variants of one model, give that model as MODEL; or ask for it: `compare "
-            "--different-models`.",
+            "The models are not variants of one original, so their outputs may differ.",
+            hint="Compare variants of one model, name that model as MODEL, or add `--different-models`.",
         )
     if path is not None:
         return carrier
@@ -189,7 +188,7 @@ def check_all_before(store: Store, asked: Sequence[Configuration], progress: Pro
         TunerError: what keeps the first candidate from it.
     """
     for one, why in check_race_before(asked, store, run_job):
-        progress.line(f"{one.label} will not race: {why.message}")
+        progress.line(f"{one.label} is left out: {why.message}")
 
 
 def _short(ref: str) -> str:
@@ -212,21 +211,21 @@ def announce(
 def _who(everybody: Sequence[Configuration]) -> str:
     names = [one.label for one in everybody]
     if len(names) > 4:
-        return f"{len(names)} configurations race"
-    return f"{', '.join(names[:-1])} and {names[-1]} race" if len(names) > 1 else f"{names[0]} runs alone"
+        return f"comparing {len(names)} configurations"
+    return f"comparing {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else f"measuring {names[0]}"
 
 
 def _how_long(store: Store, specs: Sequence[TrialSpec], family: int | None) -> str:
     protocol = specs[0].protocol
     if protocol.runs is not None:
-        asked = f"{protocol.runs} runs of each"
+        asked = f"{counted(protocol.runs, 'inference')} each"
     else:
         precision = EFFORTS[protocol.effort]
         budget_s = precision.budget_s if protocol.budget_s is None else protocol.budget_s
-        asked = f"{precision.name}, ±{100 * precision.target:g} % or {budget_s} s of measuring"
+        asked = f"effort {precision.name} (±{100 * precision.target:g} %), at most {budget_s} s"
     found = _prediction(store, specs, family)
     if found is None:
-        return f"{asked}; the time is not known: no race of this model has told it here yet"
+        return f"{asked}; duration unknown, because this model was not measured here yet"
     late = f"; {found.late}" if found.late else ""
     return f"{asked}; about {found.seconds:.0f} s, {counted(found.rounds, 'round')}{late}"
 
@@ -248,12 +247,17 @@ def report_precision(race: Comparison, progress: Progress) -> None:
     widths = [one["half_width"] for one in against_baseline(race) if one["half_width"] is not None]
     if not result:
         return
-    generations = counted(len(result["generations"]), "generation")
-    text = f"{generations} of {counted(result['rounds'], 'round')}, {result['wall_s']:.1f} s"
+    text = f"{launches(len(result['generations']))}, {counted(result['rounds'], 'round')}"
+    text += f", {result['wall_s']:.1f} s"
     if widths:
-        text += f", known to ±{100 * max(widths):.2g} %"
-        text += "" if race.protocol.get("runs") else f" (asked for: ±{100 * race.protocol['target']:g} %)"
+        text += f", ±{100 * max(widths):.2g} %"
+        text += "" if race.protocol.get("runs") else f" (goal ±{100 * race.protocol['target']:g} %)"
     progress.line(f"{text}. {result['outcome_text']}")
+
+
+def launches(number: int) -> str:
+    """Return "1 launch", "5 launches"."""
+    return f"{number} launch" if number == 1 else f"{number} launches"
 
 
 def against_baseline(race: Comparison) -> list[ContrastRecord]:

@@ -34,9 +34,9 @@ def report(
     refs: Annotated[
         list[str],
         typer.Argument(
-            help="Id of a trial, a comparison or a search, or the name of a sweep or a scorecard; or two "
+            help="ID of a trial, comparison or search, or name of a sweep or scorecard; or two "
             "trials that `explain` has explained, the baseline first.",
-            metavar="TRIAL|COMPARISON|STUDY|BASELINE CANDIDATE",
+            metavar="TRIAL|COMPARISON|SEARCH|BASELINE CANDIDATE",
             show_default=False,
         ),
     ],
@@ -44,7 +44,7 @@ def report(
     format_: Annotated[
         Literal["html", "md"],
         typer.Option(
-            "--format", help="html: one file with plots, which opens offline. md: for a pull request."
+            "--format", help="html: one file with plots that opens offline. md: Markdown for a pull request."
         ),
     ] = "html",
     output: Annotated[
@@ -52,7 +52,7 @@ def report(
         typer.Option(
             "-o",
             "--output",
-            help="The file to write. Default: report-ID.html in this folder; of Markdown stdout.",
+            help="File to write. Default: report-ID.html in this folder; stdout for Markdown.",
             metavar="FILE",
             show_default=False,
         ),
@@ -60,18 +60,19 @@ def report(
     price_per_hour: Annotated[
         str | None,
         typer.Option(
-            help="What an hour of this machine costs: adds the cost per million inferences of one session, "
-            "run after run, with its 95 % interval.",
+            help="Price of an hour of this machine. Adds the cost per million inferences of one "
+            "session, with its 95 % interval.",
             metavar="AMOUNT",
             show_default=False,
         ),
     ] = None,
-    currency: Annotated[str, typer.Option(help="Of --price-per-hour.", metavar="NAME")] = "USD",
+    currency: Annotated[str, typer.Option(help="Currency of --price-per-hour.", metavar="NAME")] = "USD",
     json_: Json = False,
 ) -> None:
     """Write a stored result as one self-contained HTML file, or as Markdown.
 
-    Verdict, plots, the machine, how it was measured, caveats and the YAML. The file asks nobody for anything.
+    It holds the verdict, plots, the machine, the method, warnings and the YAML. The file loads nothing from
+    the network.
     """
     price = None if price_per_hour is None else Price(per_hour=_amount(price_per_hour), currency=currency)
     if output is not None:
@@ -151,5 +152,5 @@ def _html(refs: list[str], output: Path, price: Price | None) -> None:
     if done.returncode == 2:
         raise SpecError(done.stderr.strip()[-500:], hint="Choose a file in a folder you may write.")
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         raise WorkerError(f"The report could not be written: {last[:300]}", hint="Try --format md.")

@@ -13,7 +13,7 @@ from core.show.schema import schema as json_schema
 def schema(
     command: Annotated[
         list[str] | None,
-        typer.Argument(help='Of one command only, for example `tune` or "machine --self-test".'),
+        typer.Argument(help='Only this command, for example `tune` or "machine --self-test".'),
     ] = None,
 ) -> None:
     """Print the JSON Schema of what commands print with --json."""

@@ -69,8 +69,8 @@ EXITS = {"FOUND": 0, "NO_DIFFERENCE": 0, "NONE_KEEPS_LIMITS": EXIT_FAILED}
 Vary = Annotated[
     list[str] | None,
     typer.Option(
-        help="Try these values of a setting, and vary nothing but what is so named. Repeatable. Default: all "
-        "that is worth trying on this model and machine.",
+        help="Values of a setting to search. Repeatable; by default ORTune varies all settings "
+        "that are worth it on this model and machine.",
         metavar="NAME=A,B,…",
         show_default=False,
     ),
@@ -82,8 +82,8 @@ def search(  # noqa: PLR0915 - one option after the other
     model: Annotated[
         str | None,
         typer.Argument(
-            help="Path, library name, sample name, or hash of a library model; not needed with a --config "
-            "that names one, or with --resume.",
+            help="Path, library name, sample name or hash of a model; not needed if --config "
+            "names one, or with --resume.",
             metavar="MODEL",
             show_default=False,
         ),
@@ -92,7 +92,7 @@ def search(  # noqa: PLR0915 - one option after the other
     objective: Annotated[
         str | None,
         typer.Option(
-            help=f"{OBJECTIVE_NAMES}; or two with weights. Default: latency.",
+            help=f"What to optimize: {OBJECTIVE_NAMES}; or two with weights. Default: latency.",
             metavar="NAME|NAME:W,NAME:W",
             show_default=False,
         ),
@@ -100,21 +100,22 @@ def search(  # noqa: PLR0915 - one option after the other
     limit: Annotated[
         list[str] | None,
         typer.Option(
-            help="What the answer must keep: p99<=3ms, memory<=100MiB, size<=20MiB, output_error<=1%, "
-            "accuracy>=98%, accuracy>=-0.5% (against the original). Repeatable.",
+            help="Constraint on the result, for example p99<=3ms, memory<=100MiB, size<=20MiB, "
+            "output_error<=1%, accuracy>=98%, or accuracy>=-0.5% relative to the original. "
+            "Repeatable.",
             metavar="METRIC<=X|METRIC>=X",
             show_default=False,
         ),
     ] = None,
     ask: Annotated[
         str | None,
-        typer.Option(help=f"A question that people have: {', '.join(PRESETS)}.", metavar="NAME"),
+        typer.Option(help=f"Predefined objective and limits: {', '.join(PRESETS)}.", metavar="NAME"),
     ] = None,
     vary: Vary = None,
     fix: Annotated[
         list[str] | None,
         typer.Option(
-            help="Keep a setting at this value; the same as its own option.",
+            help="Keep a setting at this value, as its own option does.",
             metavar="NAME=VALUE",
             show_default=False,
         ),
@@ -122,7 +123,7 @@ def search(  # noqa: PLR0915 - one option after the other
     without: Annotated[
         list[str] | None,
         typer.Option(
-            help="Never try a setting, or one value: intra_op_num_threads, ORT_PARALLEL, NAME=VALUE.",
+            help="Exclude a setting or a value: intra_op_num_threads, ORT_PARALLEL, NAME=VALUE. Repeatable.",
             metavar="NAME|VALUE",
             show_default=False,
         ),
@@ -130,63 +131,70 @@ def search(  # noqa: PLR0915 - one option after the other
     variants: Annotated[
         Literal["none", "existing", "make"],
         typer.Option(
-            help="Variants of the model: try none, those that exist, or make simplified, fused, FP16 and "
-            "INT8 ones first, within the time (with --data INT8 static, too)."
+            help="Variants of the model to search: none, existing ones, or create simplified, "
+            "fused, FP16 and INT8 ones first, within the budget. With --data this includes "
+            "static INT8."
         ),
     ] = "existing",
     data: Annotated[
         str | None,
         typer.Option(
-            help="Labelled rows for limits on the accuracy; other options of reading them in a --config.",
+            help="Labelled data for constraints on the accuracy. Set how to read them in a --config.",
             metavar="FILE|FOLDER",
             show_default=False,
         ),
     ] = None,
     strategy: Annotated[
         str,
-        typer.Option(help="Which are looked at: " + "; ".join(f"{k}: {v}" for k, v in STRATEGIES.items())),
+        typer.Option(
+            help="How to choose configurations. "
+            + "; ".join(f"{k}: {v}" for k, v in STRATEGIES.items())
+            + "."
+        ),
     ] = "race",
     give_way: Annotated[
-        bool, typer.Option("--give-way", help="Let others on this machine go first between two races.")
+        bool,
+        typer.Option("--give-way", help="Let waiting jobs of this machine run between two measurements."),
     ] = False,
     extend: Annotated[
         bool,
-        typer.Option("--extend", help="Take longer than --budget where that could not confirm anything."),
+        typer.Option("--extend", help="Exceed --budget if it is too short to confirm a result."),
     ] = False,
     wait_quiet: WaitQuiet = None,
-    cold: Annotated[
-        bool, typer.Option("--cold", help="Take no hints from earlier searches of this model.")
-    ] = False,
+    cold: Annotated[bool, typer.Option("--cold", help="Ignore earlier searches of this model.")] = False,
     resume: Annotated[
         str | None,
         typer.Option(
-            help="Go on with a search: where it was interrupted; or, finished, with --budget more time or "
-            "another --objective or --limit.",
-            metavar="STUDY",
+            help="Continue an interrupted search. Or extend a finished one with a longer "
+            "--budget, another --objective or --limit.",
+            metavar="SEARCH",
             show_default=False,
         ),
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(help="Start from it; its settings stay unless they vary.", metavar=CONFIG),
+        typer.Option(
+            help="Configuration to start from. Its settings stay as they are unless they vary.",
+            metavar=CONFIG,
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Write the winner as YAML.", metavar="BEST.yaml"),
+        typer.Option("-o", "--output", help="Write the best configuration as YAML.", metavar="BEST.yaml"),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be searched, and end.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the search space and stop.")] = False,
     wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
     given: Given,
 ) -> None:
-    """Find the best configuration within limits and a time, and confirm it in fresh processes.
+    """Find the best configuration within limits and a time budget, and confirm it in fresh processes.
 
-    Every number is a ratio to ONNX Runtime's default in the same rounds; what is reported comes from a last
-    race in fresh processes alone. The options of `tune` say what stays fixed.
+    ORTune compares every configuration with ONNX Runtime's default in the same rounds. The reported speed-up
+    comes from the confirmation run in fresh processes alone. The options of `tune` fix settings.
 
-    Exit codes: 0 found, or nothing beats the default · 1 no configuration keeps the limits, or a worker
-    failed · 2 bad input · 3 undecided, rejected, or too little time · 130 Ctrl-C.
+    Exit codes: 0 found, or no configuration beats the default · 1 no configuration keeps the limits, or a
+    worker failed · 2 bad input · 3 undecided, rejected, or too little time · 130 Ctrl-C.
     """
     if output is not None:
         check_place(output)
@@ -228,7 +236,9 @@ def search(  # noqa: PLR0915 - one option after the other
     except Interrupted as interrupted:
         if study:
             interrupted.document = searches_document(store.study(study)) | told
-            interrupted.hint = f"What it tried is kept. Go on: `search --resume {study}`."
+            interrupted.hint = (
+                f"The configurations that it evaluated are kept. Continue with `search --resume {study}`."
+            )
         raise
     record = store.study(study)
     if status.error is not None:
@@ -243,9 +253,10 @@ def _asked(objective: str | None, limits: list[str], ask: str | None) -> dict[st
     """The parts of a question that options name."""
     found: dict[str, Any] = {}
     if ask is not None:
+        ask = ask.replace("rows", "samples")  # as it was called before 1.0
         if ask not in PRESETS:
             raise SpecError(
-                f"There is no question `{ask[:60]}`.{nearest(ask, PRESETS)}",
+                f"There is no preset `{ask[:60]}` of objective and limits.{nearest(ask, PRESETS)}",
                 hint=f"Choose among {', '.join(f'`{name}`' for name in PRESETS)}.",
             )
         found |= PRESETS[ask][1]
@@ -270,8 +281,8 @@ def _strategy(name: str) -> str:
 def _only_resuming(*given: Any) -> None:
     if any(given):
         raise SpecError(
-            "A search that goes on keeps its model, its settings and what varies.",
-            hint="Give `--budget`, `--objective` and `--limit` only; or start a new search.",
+            "A continued search keeps its model, its settings and what varies.",
+            hint="Give `--budget`, `--objective` and `--limit` only, or start a new search.",
         )
 
 
@@ -290,7 +301,7 @@ def _announce(prepared: Prepared, store: Store, progress: Progress) -> None:
     question, space = prepared.question, prepared.space
     within = f", keeping {', '.join(question.limit_words)}" if question.limit_words else ""
     progress.line(f"{question.words}{within}: {searches.space_words(space_facts(space))}")
-    progress.line(f"{duration(question.budget_s)} in all; {searching.prediction(prepared, store)}")
+    progress.line(f"time budget {duration(question.budget_s)}; {searching.prediction(prepared, store)}")
 
 
 def _report_space(prepared: Prepared, told: dict[str, Any], *, json_: bool) -> None:
@@ -315,7 +326,7 @@ def _report_space(prepared: Prepared, told: dict[str, Any], *, json_: bool) -> N
                 for axis in space.axes
             ),
             "",
-            "Left out:",
+            "Skipped combinations:",
             *(f"  {count:>12,}  {reason}" for reason, count in space.left_out.items()),
             *([unvaried_words(space.unvaried)] if space.unvaried else []),
         ]
@@ -329,7 +340,7 @@ def _report(
     winner = answer["winner"] if answer["outcome"] == "FOUND" else None
     if output is not None:
         if winner is None:
-            complain(f"`{output}` was not written: there is no winner.", "")
+            complain(f"`{output}` was not written: no configuration is better.", "")
         else:
             try:
                 trial = store.trial(winner["trial"])
@@ -365,10 +376,10 @@ studies = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=False,
-    help="List, show, export and delete searches; `search --resume` goes on with one.",
+    help="List, show, export and delete searches; `search --resume` continues one.",
 )
 
-Study = Annotated[str, typer.Argument(help="Id of the search, or how it begins.", metavar="STUDY")]
+Study = Annotated[str, typer.Argument(help="Search ID, or its first characters.", metavar="SEARCH")]
 
 
 @studies.callback(invoke_without_command=True)
@@ -386,7 +397,7 @@ def _settled() -> Store:
 
 @studies.command("list")
 def list_studies(
-    model: Annotated[str | None, typer.Option(help="Only of this model.", metavar="MODEL")] = None,
+    model: Annotated[str | None, typer.Option(help="Only searches of this model.", metavar="MODEL")] = None,
     *,
     format_: Format = "text",
     wide: Wide = False,
@@ -412,19 +423,19 @@ def list_studies(
     elif found:
         print_parts([table])
     else:
-        print_lines(["There is no search yet. Start one: `ortune search MODEL`."])
+        print_lines(["No searches yet. Start one: `ortune search MODEL`."])
 
 
 @studies.command("show")
 def show_study(
     study: Study,
     *,
-    all_: Annotated[bool, typer.Option("--all", help="Everything that was tried.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Show all evaluated configurations.")] = False,
     format_: Format = "text",
     wide: Wide = False,
     json_: Json = False,
 ) -> None:
-    """Show a search with its answer and what it tried."""
+    """Show a search with its result and the configurations that it evaluated."""
     one_format(format_, json_=json_)
     record = _settled().study(study)
     if json_:
@@ -446,14 +457,14 @@ def export_study(
     optuna: Annotated[
         str,
         typer.Option(
-            help="Storage of Optuna, which `optuna-dashboard` opens: a new file, or one with other studies.",
+            help="Optuna storage, which `optuna-dashboard` opens: a new file, or one with other studies.",
             metavar="sqlite:///FILE",
             show_default=False,
         ),
     ],
     json_: Json = False,
 ) -> None:
-    """Write a search as a study of Optuna: what was tried, its gains, what failed."""
+    """Export a search as an Optuna study: configurations, their speed-ups, and failures."""
     from core.run.search.optuna_export import export  # here: no other command needs it
 
     record = _settled().study(study)
@@ -461,12 +472,12 @@ def export_study(
     if json_:
         print_json({"study": record.id, "optuna": optuna, "trials": written})
     else:
-        print_lines([f"Wrote {written} trials to {optuna}. Look at them: `optuna-dashboard {optuna}`."])
+        print_lines([f"Wrote {written} trials to {optuna}. Open them with `optuna-dashboard {optuna}`."])
 
 
 @studies.command("delete")
 def delete_study(study: Study, *, json_: Json = False) -> None:
-    """Delete a search and what it tried; the races that confirmed its answer stay."""
+    """Delete a search and the trials of its screening; the comparison that confirmed its result stays."""
     store = _settled()
     record = store.study(study)
     if record.state in ("RUNNING", "WAITING"):

@@ -83,23 +83,22 @@ def transform(
     dim: Annotated[
         list[str] | None,
         typer.Option(
-            help="Size of a free dimension: what --fix-dims fixes, and what outputs are compared on. "
-            "Repeatable.",
+            help="Size of a free dimension, for --fix-dims and for comparing outputs. Repeatable.",
             metavar="NAME=N",
         ),
     ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
-            help="An option of a step, for example `int8-static.calibrate_method=Entropy`. Repeatable.",
+            help="Option of a step, for example `int8-static.calibrate_method=Entropy`. Repeatable.",
             metavar="STEP.NAME=VALUE",
         ),
     ] = None,
     calibration: Annotated[
         str | None,
         typer.Option(
-            help="Rows to calibrate --int8-static with: an .npz, a folder of images or a CSV. Without it "
-            "random values are fed, and a warning says what that means.",
+            help="Data to calibrate --int8-static on: an .npz, a folder of images or a CSV. "
+            "Default: random values, with a warning.",
             metavar="FILE",
             show_default=False,
         ),
@@ -107,8 +106,8 @@ def transform(
     calibration_share: Annotated[
         str | None,
         typer.Option(
-            help="Calibrate on this share of those rows only, so that `accuracy --calibration-share` of the "
-            "same share scores on the others. Each class keeps its share.",
+            help="Calibrate on this share of the samples; each class keeps its share. `accuracy "
+            "--calibration-share` with the same share uses the others.",
             metavar="SHARE|N%",
             show_default=False,
         ),
@@ -119,7 +118,11 @@ def transform(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", help="Also copy the variant's files there.", metavar="OUT", show_default=False
+            "-o",
+            "--output",
+            help="Also copy the files of the variant to this path.",
+            metavar="OUT",
+            show_default=False,
         ),
     ] = None,
     wide: Wide = False,
@@ -128,11 +131,11 @@ def transform(
     kinds: list[str],
     given: Given,
 ) -> None:
-    """Make a variant of a model: steps in the order of their flags.
+    """Create a variant of a model: steps in the order of their options.
 
-    Each step's outputs are compared with those of the original, and marked where they are further off than
-    their precision allows; what a step made before is not made again. The variants join the library: race one
-    with `compare MODEL --candidate variant:NAME`.
+    ORTune compares the outputs of each step with the original, and marks them if the error exceeds the
+    tolerance of their precision. It reuses variants that exist already. The variants are stored in the
+    library: compare one with `compare MODEL --candidate variant:NAME`.
     """
     if output is not None:
         check_place(output)
@@ -204,7 +207,7 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
     for text in texts:
         for name, number in step_type("fix_dims").option("dims").parse(text).items():
             if name in found:
-                raise SpecError(f"`--dim {name}` stands twice.", hint="Give it once.")
+                raise SpecError(f"`--dim {name}` is given twice.", hint="Give it once.")
             found[name] = number
     return found
 
@@ -227,11 +230,11 @@ def chain(kinds: Sequence[str], options: Sequence[str], dims: Mapping[str, int])
         kind, name, value = _option(text)
         if kind not in given:
             raise SpecError(
-                f"`--option {text[:80]}` is for a step that is not in the chain.",
-                hint=f"Add `{step_type(kind).flag}`, or leave the option out.",
+                f"`--option {text[:80]}` is for a step that is not given.",
+                hint=f"Add `{step_type(kind).flag}`, or remove the option.",
             )
         if name in given[kind]:
-            raise SpecError(f"`--option {kind}.{name}` stands twice.", hint="Give it once.")
+            raise SpecError(f"`--option {kind}.{name}` is given twice.", hint="Give it once.")
         given[kind][name] = value
     if "fix_dims" in given:
         given["fix_dims"].setdefault("dims", dict(dims))
@@ -255,15 +258,13 @@ def _option(text: str) -> tuple[str, str, Any]:
 def _calibration(path: str | None, steps: Sequence[Step], part: float | None) -> DatasetSpec | None:
     if path is None:
         if part is not None:
-            raise SpecError(
-                "`--calibration-share` is given, but no data.", hint="Name them with `--calibration FILE`."
-            )
+            raise SpecError("`--calibration-share` is given, but no data.", hint="Add `--calibration FILE`.")
         return None
     if not any(one.type.needs_calibration for one in steps):
         flags = " or ".join(one.flag for one in STEPS if one.needs_calibration)
         raise SpecError(
-            "`--calibration` is given, but no step of the chain calibrates.",
-            hint=f"Add {flags}, or leave the option out.",
+            "`--calibration` is given, but no step calibrates.",
+            hint=f"Add {flags}, or remove the option.",
         )
     here = expanded(path)
     try:
@@ -288,7 +289,7 @@ def copy_out(record: ModelRecord, output: Path) -> list[str]:
     target = output / source.name if output.is_dir() else output
     if target.suffix.lower() != source.suffix.lower():
         raise SpecError(
-            f"`{target.name}` must end in `{source.suffix}`, by which ONNX Runtime tells the format.",
+            f"`{target.name}` must end in `{source.suffix}`, which tells ONNX Runtime the format.",
             hint=f"Name it `{target.stem}{source.suffix}`.",
         )
     beside = [one["location"] for one in record.info["external_data"]]

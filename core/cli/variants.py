@@ -21,11 +21,11 @@ app = typer.Typer(
     cls=Group,
     add_completion=False,
     rich_markup_mode=None,
-    help="List, rename and delete variants; `transform` makes them.",
+    help="List, rename and delete variants; `transform` creates them.",
 )
 
 Name = Annotated[
-    str, typer.Argument(help="Name or hash of a variant; `variant:` may stand before it.", metavar="VARIANT")
+    str, typer.Argument(help="Name or hash of a variant, with or without `variant:`.", metavar="VARIANT")
 ]
 
 
@@ -33,13 +33,13 @@ Name = Annotated[
 def list_variants(
     model: Annotated[
         str | None,
-        typer.Argument(help="Only the family of this model: its path, name or hash.", show_default=False),
+        typer.Argument(help="Only variants of this model: its path, name or hash.", show_default=False),
     ] = None,
     *,
     wide: Wide = False,
     json_: Json = False,
 ) -> None:
-    """List variants below their originals, with what each costs and brings."""
+    """List variants below their originals, with size, error and speed-up."""
     store = Store()
     families = _families(store, model)
     if json_:
@@ -48,16 +48,16 @@ def list_variants(
     if families:
         print_parts([listed(families)])
     else:
-        print_lines(["No variants yet. Make one: ortune transform digits_cnn --fp16"])
+        print_lines(["No variants yet. Create one: ortune transform digits_cnn --fp16"])
 
 
 def rename(
     variant: Name,
-    name: Annotated[str, typer.Argument(help="Its new name.", metavar="NAME")],
+    name: Annotated[str, typer.Argument(help="New name.", metavar="NAME")],
     *,
     json_: Json = False,
 ) -> None:
-    """Give a variant another name; results that it has stay under the old one."""
+    """Rename a variant; its results keep the old name."""
     store = Store()
     before = _variant(store, variant)
     after = rename_model(store, before.content_sha256, name)
@@ -68,7 +68,7 @@ def rename(
 
 
 def delete(variant: Name, *, json_: Json = False) -> None:
-    """Delete a variant and its files; results that it has stay, and so do variants made of it."""
+    """Delete a variant and its files; its results stay, and so do variants derived from it."""
     store = Store()
     record = _variant(store, variant)
     remove_model(store, record.content_sha256)

@@ -45,7 +45,7 @@ def verify(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A bundle (`export --format bundle`), or a YAML file; a YAML carries no sample of outputs.",
+            help="Bundle (`export --format bundle`) or YAML file; a YAML file holds no recorded outputs.",
             metavar="X.zip|X.yaml",
             show_default=False,
         ),
@@ -53,23 +53,26 @@ def verify(
     *,
     no_measure: Annotated[
         bool,
-        typer.Option("--no-measure", help="No race: for a build machine. Facts and answers only."),
+        typer.Option(
+            "--no-measure",
+            help="Check facts and outputs only, without measuring, for example on a build machine.",
+        ),
     ] = False,
     margin: Annotated[
         str,
         typer.Option(
-            help="A gain that differs by less than this from the recorded one is the same.",
+            help="A speed-up within this margin of the recorded one counts as reproduced.",
             metavar="SHARE|N%",
         ),
     ] = f"{100 * MARGIN:g}%",
     effort: Annotated[
         Literal["quick", "standard", "publish"] | None,
-        typer.Option(help="How exact the race is. Default: as it was recorded.", show_default=False),
+        typer.Option(help="Effort of the measurement. Default: the recorded one.", show_default=False),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            help="At most so long for the race. Default: what belongs to the effort.",
+            help="Longest time to measure. Default: that of the effort.",
             metavar="SECONDS|30s|2m",
             show_default=False,
         ),
@@ -77,7 +80,7 @@ def verify(
     record: Annotated[
         Path | None,
         typer.Option(
-            help="Keep this machine's own numbers in a file, for --against.",
+            help="Write the numbers of this machine to a file, for --against.",
             metavar="BASELINE.json",
             show_default=False,
         ),
@@ -85,7 +88,8 @@ def verify(
     against: Annotated[
         Path | None,
         typer.Option(
-            help="Compare with numbers that --record kept on this machine; another machine is refused.",
+            help="Compare with numbers that --record wrote on this machine; those of another "
+            "machine are refused.",
             metavar="BASELINE.json",
             show_default=False,
         ),
@@ -93,34 +97,35 @@ def verify(
     fail_if_slower: Annotated[
         str | None,
         typer.Option(
-            help="With --against: exit code 1 when it is surely slower by more than this, 3 when that cannot "
-            "be told. Default: the margin.",
+            help="With --against: exit code 1 if significantly slower by more than this, 3 if "
+            "that is undecided. Default: the margin.",
             metavar="SHARE|N%",
             show_default=False,
         ),
     ] = None,
     expert: Annotated[
-        bool, typer.Option("--expert", help="Let the file turn `expert` on: for files that you trust.")
+        bool,
+        typer.Option("--expert", help="Let the file turn on `expert`. Use it only for files that you trust."),
     ] = False,
     wait_quiet: WaitQuiet = None,
     format_: Annotated[
         Literal["text", "json", "junit", "md"],
-        typer.Option("--format", help="junit: XML for build machines. md: tables for a document."),
+        typer.Option("--format", help="junit: XML for CI systems. md: tables for a document."),
     ] = "text",
     wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say whether a recorded configuration runs, answers the same and is as fast here.
+    """Check that a recorded configuration runs here, with the same outputs and as fast.
 
-    First what needs no measuring: the model's hash, ONNX Runtime's version, providers that really load,
-    settings that it knows, threads that fit, and what differs between the machines. Then one run, held
-    against the recorded outputs; then a race against ONNX Runtime's default and, where it is recorded, the
-    old baseline. HOLDS and DIFFERS come from both 95 % intervals, never from two numbers alone.
+    ORTune first checks what needs no measuring: the model's hash, ONNX Runtime's version, providers that
+    load, known settings, numbers of threads, and differences between the machines. Then it runs the model
+    once and compares the outputs with the recorded ones. Last, it measures the speed-up over ONNX Runtime's
+    default and, if it was recorded, over the old baseline; HOLDS and DIFFERS use both 95 % intervals.
 
-    Exit codes: 0 it holds, or with --no-measure all that was checked does (nothing is said of its speed then)
-    · 1 it does not run, answers otherwise, gains less, misses a target, or is slower than allowed · 2 bad
-    input, or a file that was changed · 3 something is not known or undecided · 130 Ctrl-C.
+    Exit codes: 0 reproduced (with --no-measure: all checks passed, the speed was not measured) · 1 it does
+    not run, outputs differ, the speed-up is smaller, a target is missed, or it is slower than allowed · 2 bad
+    input, or a file that was changed · 3 something is unknown or undecided · 130 Ctrl-C.
     """
     kind = _kind(format_, json_=json_)
     try:
@@ -164,9 +169,7 @@ def _request(
     allowed = share("--margin", margin)
     limit = None if fail_if_slower is None else share("--fail-if-slower", fail_if_slower)
     if limit is not None and against is None:
-        raise SpecError(
-            "`--fail-if-slower` needs to know slower than what.", hint="Add --against BASELINE.json."
-        )
+        raise SpecError("`--fail-if-slower` needs a baseline.", hint="Add --against BASELINE.json.")
     if effort is not None and effort not in EFFORTS:
         raise SpecError(f"There is no effort `{effort}`.", hint=f"Use {', '.join(EFFORTS)}.")
     return Request(
@@ -201,7 +204,7 @@ def _asked(request: Request, *, quiet: bool, as_json: bool) -> dict[str, Any]:
             raise
     if status.result is not None:
         return status.result
-    error = status.error or {"type": "WorkerError", "message": "There is no answer.", "hint": ""}
+    error = status.error or {"type": "WorkerError", "message": "The verification gave no result.", "hint": ""}
     if as_json:
         print_json({"state": status.state, "error": error})
     complain(error["message"], error["hint"])

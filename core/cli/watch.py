@@ -123,7 +123,7 @@ def watch(service: Scheduler, job: str, progress: Progress, *, prefix: str = "")
 def describe(status: Status) -> str:
     """Where a job stands, in one line."""
     if status.stage == WAITING_QUIET and status.state == "WAITING":
-        return f"{status.what}: waiting for quiet: {status.text}"
+        return f"{status.what}: waiting for an idle machine: {status.text}"
     if status.state == "WAITING":
         if not status.place:
             return f"{status.what}: waiting"
@@ -146,7 +146,7 @@ def describe(status: Status) -> str:
 def _searching(status: Status, live: Mapping[str, Any]) -> str:
     """How far a search is: what it races now, the best so far, and when it will be over."""
     parts = [f"{status.what}: {live['doing']} ({status.stage})" if live["doing"] else status.what]
-    parts.append(f"{live['tried']} tried")
+    parts.append(f"{live['tried']} evaluated")
     if (best := live["best"]) is not None:
         parts.append(f"best so far {best_told(best)}")
     left_s = live["ends_at"] - time.time()

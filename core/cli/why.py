@@ -23,22 +23,22 @@ from core.wire.errors import ErrorRecord
 
 
 def explain(
-    baseline: Annotated[str, typer.Argument(help="Id of a measured trial.", metavar="BASELINE")],
-    candidate: Annotated[str, typer.Argument(help="Id of the trial to explain by it.", metavar="CANDIDATE")],
+    baseline: Annotated[str, typer.Argument(help="ID of the trial to compare with.", metavar="BASELINE")],
+    candidate: Annotated[str, typer.Argument(help="ID of the trial to explain.", metavar="CANDIDATE")],
     *,
-    top: Annotated[int, typer.Option(help="Rows of the table of nodes.", min=1)] = 15,
+    top: Annotated[int, typer.Option(help="Number of rows of the table of nodes.", min=1)] = 15,
     again: Annotated[
-        bool, typer.Option("--again", help="Profile both again, even where that was done before.")
+        bool, typer.Option("--again", help="Profile both again, even if an explanation is stored.")
     ] = False,
     wide: Wide = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show where the difference of two results comes from.
+    """Show where the difference between two results comes from.
 
-    Both configurations are profiled in turns, in passes of their own, and their nodes are matched through
-    ONNX Runtime's fusions. The parts, the unexplained one included, add up to the difference that the ratio
-    of their rounds says. Where it is not decided which one is faster, it is said how to find out.
+    ORTune profiles both configurations in turns, in separate runs, and matches their nodes through ONNX
+    Runtime's fusions. The parts, including an unexplained one, add up to the difference that the comparison
+    measured. If the comparison is undecided, the output says how to measure longer.
     """
     store = Store()
     of = pair(store, baseline, candidate)

@@ -569,7 +569,7 @@ _REMEDIES = {
     "throttled": "Raise the container's CPU quota, or use fewer threads.",
     "gpu_shared": "Stop the other programs on the GPU.",
     "frequency": "Let the machine cool down, connect it to power, and set the CPU frequency governor to "
-        "performance.",
+    "performance.",
     "major_faults": "Free memory, so that no pages are read from disk.",
 }
 

@@ -46,7 +46,7 @@ def _nothing_to_explain(difference: Difference) -> str:
     if end.verdict == Verdict.EQUIVALENT:
         return f"No difference to explain: {end.words}."
     how = " Measure longer." if end.raced else " Compare them."
-    return f"Nothing to explain yet: it is not known which one is faster ({end.words}).{how}"
+    return f"Nothing to explain yet, because it is not known which one is faster: {end.words}.{how}"
 
 
 def _doubt(difference: Difference) -> str:

@@ -282,8 +282,9 @@ class Evidence:
             found.append(f"{MARK}: {self._verdicts[candidate].why}")
         if self._verdicts[baseline].breach:
             name = self.entrants[baseline].contestant.label
-            found.append(f"{MARK} of `{name}`, the reference of this comparison: "
-                f"{self._verdicts[baseline].why}")
+            found.append(
+                f"{MARK} of `{name}`, the reference of this comparison: {self._verdicts[baseline].why}"
+            )
         return found
 
     def _apart(self, candidate: int, baseline: int) -> tuple[OutputCheck | None, str]:
@@ -384,7 +385,7 @@ class Evidence:
             )
         if lost := len(record.discarded):
             reasons = "; ".join(dict.fromkeys(one.reason for one in record.discarded))
-            found.append(f"{lost} round{'s' * (lost != 1)} were discarded: {reasons}.")
+            found.append(f"{lost} round{'s' * (lost != 1)} discarded: {reasons}.")
         return found
 
     @cached_property

@@ -202,13 +202,13 @@ def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) ->
         if sum(node.self_s for node in profile.nodes if node.provider in HOST_TIMED) > profile.self_s / 2:
             return Advice(
                 sentence=f"{_percent(between)} of the profiled run is outside the nodes. Node times "
-                    "cover the GPU kernel launches only, so GPU execution cannot be attributed to nodes."
+                "cover the GPU kernel launches only, so GPU execution cannot be attributed to nodes."
             )
         return Advice(
             sentence=f"{_percent(between)} of the profiled run is overhead between nodes; the largest "
-                f"operator type, {op_type}, takes {_percent(share)} of the time in nodes.",
+            f"operator type, {op_type}, takes {_percent(share)} of the time in nodes.",
             remedy="Try a larger batch, or fewer and larger operators. Then compare: a comparison runs "
-                "without profiler overhead.",
+            "without profiler overhead.",
         )
     largest = next(node for node in profile.nodes if node.op_type == op_type)
     head = f"{op_type} takes {_percent(share)} of the time in nodes"
@@ -292,12 +292,12 @@ def _reached(point: Point) -> Advice:
     if least > BEYOND and point.bound != "computing":
         return Advice(
             sentence=f"runs at {reach:.1f} times the memory bandwidth, so its data comes from a cache "
-                "and it is not memory-bound"
+            "and it is not memory-bound"
         )
     if least > BEYOND:
         return Advice(
             sentence=f"runs at {reach:.1f} times the measured peak, so the machine was slower when the "
-                "peak was measured",
+            "peak was measured",
             remedy="Measure the peaks again on an idle machine.",
         )
     span = "" if most - least < NARROW else f" ({_percent(least)} to {_percent(most)})"
@@ -314,14 +314,14 @@ def _reached(point: Point) -> Advice:
         return Advice(
             sentence=f"{words}: its limit is {point.bound}, but it is far below it",
             remedy="Neither limit explains the time. Try other thread counts, a larger batch, or shapes "
-                "that are multiples of 16.",
+            "that are multiples of 16.",
         )
     remedy = (
         "Reduce the computation: INT8 where the CPU has instructions for it, a smaller input, or fewer "
         "channels."
         if point.bound == "computing"
         else "Reduce the memory traffic: smaller weights (INT8, INT4), operator fusion, or a larger "
-            "batch that reuses the weights."
+        "batch that reuses the weights."
     )
     return Advice(sentence=f"{words}: bound by {point.bound}", remedy=remedy, bound=point.bound)
 

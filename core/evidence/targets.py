@@ -165,9 +165,7 @@ def _narrower(target: TargetSpec, found: _Reading, evidence: Evidence) -> str:
     rows = rows_to_decide(found.value, target.limit, count=share.get("total") or 0)
     if rows is None:
         return "Use more labelled samples. The value is so close to the limit that very many are needed."
-    return (
-        f"Use more labelled samples: about {rows:,} would decide it, if the share stays the same."
-    )
+    return f"Use more labelled samples: about {rows:,} would decide it, if the share stays the same."
 
 
 def rows_to_decide(share: float, limit: float, *, count: int) -> int | None:
@@ -213,8 +211,9 @@ def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
     if busy is not None or gap is not None:
         return busy or gap  # type: ignore[return-value] # one of them is there
     if why := evidence.failures.get(rows):
-        return _Gap(cause="failed", why="It could not be measured: "
-            f"{why}", todo="Correct that, or remove the target.")
+        return _Gap(
+            cause="failed", why=f"It could not be measured: {why}", todo="Correct that, or remove the target."
+        )
     return _Gap(cause="missing", why=f"Not measured at batch {rows:,} on this machine.", todo="Measure it.")
 
 
@@ -301,7 +300,7 @@ def _memory(result: Result, spread: float) -> _Reading | _Gap:
         low=value * (1 - spread),
         high=value * (1 + spread),
         why=f"Added by the session in a fresh process{_whole(result)}; equal configurations differ by "
-            f"up to ±{spread:.0%}.",
+        f"up to ±{spread:.0%}.",
     )
 
 
@@ -324,7 +323,7 @@ def _error(result: Result) -> _Reading | _Gap:
     if value is None or not math.isfinite(value):
         why = error.get("difference") or "the outputs contain NaN or Inf"
         return _Reading(value=math.inf, low=math.inf, high=math.inf, why=f"Not comparable: {why}.")
-    return _Reading(value=value, low=value, high=value, why="On the inputs of the comparison; exact for these.")
+    return _Reading(value=value, low=value, high=value, why="For the inputs of the comparison; exact.")
 
 
 def _not_in_race(what: str) -> _Gap:

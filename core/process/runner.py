@@ -353,7 +353,7 @@ def crash_error(job: str, number: int, where: str, said: str) -> WorkerError:
     except ValueError:
         name = f"signal {number}"
     cause, hint = _CRASH_HINTS.get(
-        name, ("", "Try fewer settings, for example no graph optimizations, to find what it cannot stand.")
+        name, ("", "Try fewer settings, for example no graph optimizations, to find the one that crashes it.")
     )
     verb = "was killed" if name == "SIGKILL" else "crashed"
     error = WorkerError(f"The worker for `{job}` {verb} ({name}){cause}{where}.{said}", hint=hint)
@@ -364,7 +364,7 @@ def crash_error(job: str, number: int, where: str, said: str) -> WorkerError:
 def last_words(stderr: bytes) -> str:
     """Return a sentence with the last thing said before Python's own report of a crash."""
     last = _last_line(stderr)
-    return f" Its last words: {last}" if last else ""
+    return f" Its last output: {last}" if last else ""
 
 
 def _last_line(stderr: bytes) -> str:  # the report itself says only where

@@ -79,7 +79,9 @@ class _Line:
         deadline = time.monotonic() + timeout_s
         while (reply := self.asking.reply()) is None:
             if self.cancel.is_set():
-                raise Cancelled("The race was cancelled.", hint="Start it again when you want its result.")
+                raise Cancelled(
+                    "The comparison was cancelled.", hint="Start it again when you want its result."
+                )
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError

@@ -139,8 +139,8 @@ def varies(row: Knob) -> bool:
 
 def _check_varies(row: Knob) -> None:
     if not varies(row):
-        why = "says how to measure" if row.target == "protocol" else "has no values to list"
-        raise SpecError(f"`{row.name}` {why}, so it cannot vary.", hint="Give it once, as an option.")
+        why = "is a measurement setting" if row.target == "protocol" else "has no values to list"
+        raise SpecError(f"`{row.name}` {why}, so it cannot vary.", hint="Set it once, as an option.")
 
 
 def check_count(count: int) -> None:
@@ -148,7 +148,7 @@ def check_count(count: int) -> None:
     if count > MAX_POINTS:
         raise SpecError(
             f"A sweep has at most {MAX_POINTS} points, but this one has {count}.",
-            hint="Leave out values, or sweep one setting at a time.",
+            hint="Remove values, or sweep one setting at a time.",
         )
 
 

@@ -82,7 +82,8 @@ class Kept:
         if told:
             more = f" (and {len(told) - 3} more)" if len(told) > 3 else ""
             raise SpecError(
-                f"The baseline `{self.path.name}` is of another machine: {'; '.join(told[:3])}{more}.",
+                f"The baseline `{self.path.name}` was recorded on another machine: "
+                f"{'; '.join(told[:3])}{more}.",
                 hint="Record one here with `verify X --record baseline.json`.",
             )
 
@@ -110,7 +111,7 @@ def keep(path: Path, trial: Trial, record: ModelRecord, machine: wire.Environmen
     except OSError as error:
         raise SpecError(
             f"`{path}` cannot be written: {error.strerror or error}.",
-            hint="Free disk space, or choose a file in a folder you may write.",
+            hint="Free disk space, or choose a file in a writable folder.",
         ) from None
 
 
@@ -148,7 +149,7 @@ def read(path: Path) -> Kept:
         sound = False
     if not sound or version != FORMAT:
         raise SpecError(
-            f"`{path.name}` is no baseline of `verify --record`.", hint="Record one on this machine first."
+            f"`{path.name}` is not a baseline of `verify --record`.", hint="Record one on this machine first."
         )
     return Kept(path=path, file=file)
 
@@ -183,9 +184,9 @@ def _changed(file: _File, trial: Trial, record: ModelRecord, machine: wire.Envir
         f"{name}: {then} then, {now} now" for name, then, now in differing_facts(file["environment"], machine)
     ]
     if file["model"]["content_sha256"] != record.content_sha256:
-        found.insert(0, f"model: {file['model']['name']} then, {record.name} now, of other content")
+        found.insert(0, f"model: {file['model']['name']} then, {record.name} now, with different content")
     if _settings(file["spec"]) != _settings(trial.spec):
-        found.append("settings: the configuration is another one")
+        found.append("settings: the configuration differs")
     return found
 
 

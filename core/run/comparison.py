@@ -234,7 +234,7 @@ def entry_of(label: str, resolved: Resolved, prepared: Prepared) -> Entry:
 
 def _nobody(comparison: Comparison, failed: Mapping[str, Ending]) -> Outcome:
     """No candidate could be prepared: there is nothing to race for."""
-    idle = Cancelled("It was not measured: no candidate could run.", hint="See the candidates' errors.")
+    idle = Cancelled("Not measured: no candidate could run.", hint="See the candidates' errors.")
     first = next(failed[one.trial] for one in comparison.contestants if one.role == "candidate")
     trials = {one.trial: Ending(state="CANCELLED", error=idle) for one in comparison.contestants}
     return Outcome(whole=first, trials={**trials, **failed})
@@ -249,7 +249,7 @@ def _without_rounds(comparison: Comparison, failed: Mapping[str, Ending], error:
 
 def _warnings(comparison: Comparison, failed: Mapping[str, Ending]) -> list[str]:
     return [
-        f"`{one.label}` could not race: {ending.error.message}"
+        f"`{one.label}` could not be measured: {ending.error.message}"
         for one in comparison.contestants
         if (ending := failed.get(one.trial)) is not None and ending.error is not None
     ]
@@ -372,7 +372,7 @@ def _with_placements(evidence: Evidence, ready: Sequence[_Ready], service: Servi
                 where, casts, notes = placement(one.resolved, one.prepared, service.run, run_s)
             except Cancelled:
                 over, where, casts = True, None, None
-                notes = ["Which provider ran which nodes is not known: the pass was cancelled."]
+                notes = ["The placement of nodes on providers is unknown: the pass was cancelled."]
             entrant = replace(entrant, placement=where, casts=casts, notes=(*entrant.notes, *notes))
         found.append(entrant)
     return replace(evidence, entrants=found)
@@ -407,7 +407,7 @@ def _ending(evidence: Evidence, index: int, one: _Ready) -> Ending:
     if record.outcome == "cancelled" and not _had_ended(record, index):
         return Ending(state="CANCELLED", error=_cancelled(), result=result)
     if result is None:
-        idle = Cancelled("It was not measured: nobody was left to race with.", hint="See the others' errors.")
+        idle = Cancelled("Not measured: all other configurations had failed.", hint="See the others' errors.")
         return Ending(state="CANCELLED", error=idle)
     return Ending(state="COMPLETE", result=result)
 
@@ -419,7 +419,9 @@ def _had_ended(record: RaceRecord, index: int) -> bool:
 
 
 def _cancelled() -> Cancelled:
-    return Cancelled("The race was cancelled; the rounds before that are kept.", hint="Start it again.")
+    return Cancelled(
+        "The comparison was cancelled; the rounds measured before are kept.", hint="Start it again."
+    )
 
 
 # --- a self-test on its own ---------------------------------------------------------------------------------

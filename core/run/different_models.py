@@ -123,7 +123,7 @@ def _fed_alike(other: Origin, against: Origin) -> tuple[str, wire.ContestantPlan
     """How `other` runs on the numbers of `against`; None, and why, where it cannot be fed them."""
     for one in (other, against):
         if one.reference is None:
-            return f"`{one.name}` is not there any more.", None
+            return f"`{one.name}` no longer exists.", None
     assert other.reference is not None
     assert against.reference is not None
     plan, feeds = other.reference.plan, against.reference.plan["feeds"]
@@ -148,6 +148,6 @@ def refuse(origins: Sequence[Origin], found: Pairs) -> None:
         if verdict.breach is not False:
             raise SpecError(
                 f"{apart_words(names[other], names[against], verdict)}.",
-                hint="Ask for it if that is meant: `compare --different-models`, or the switch "
+                hint="To compare them anyway, use `compare --different-models` or the switch "
                 '"Different models" on Compare.',
             )

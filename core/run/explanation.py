@@ -74,7 +74,7 @@ def pair(store: Store, baseline: str, candidate: str) -> Pair:
     found = Pair(baseline=store.trial(baseline), candidate=store.trial(candidate))
     if found.baseline.id == found.candidate.id:
         raise SpecError(
-            f"Both sides are the trial `{found.baseline.id[:12]}`.", hint="Name two different trials."
+            f"Both sides are trial `{found.baseline.id[:12]}`.", hint="Give two different trials."
         )
     for trial in (found.baseline, found.candidate):
         _check(trial)
@@ -85,7 +85,7 @@ def _check(trial: Trial) -> None:
     if trial.state != "COMPLETE" or not trial.p50_s:
         raise SpecError(
             f"The trial `{trial.id[:12]}` ({trial.kind}, {trial.state}) has no p50 latency to explain.",
-            hint="Name complete measurements; `ortune history` lists them.",
+            hint="Choose complete measurements from `ortune history`.",
         )
     engine = trial.spec.get("engine", engines.DEFAULT)
     engines.require(engine, "profile", of=f", but the trial `{trial.id[:12]}` ran on it")
@@ -175,16 +175,16 @@ def _read(path: Path) -> Passes | None:
         return None
     except (OSError, ValueError) as error:
         raise WorkerError(
-            f"The passes of these two results cannot be read: {error}.", hint="Explain them again."
+            f"The profiled passes of these two results cannot be read: {error}.", hint="Explain them again."
         ) from error
 
 
 def _notes(of: Pair, fingerprint: str) -> list[str]:
     notes = []
     if fingerprint not in (of.baseline.fingerprint, of.candidate.fingerprint):
-        notes.append("The passes ran on another machine, or with other libraries, than the results.")
+        notes.append("The profiled passes ran on another machine or with other libraries than the results.")
     if of.different_models:
-        notes.append("The two are different models: their nodes are matched by name.")
+        notes.append("The models are different, so their nodes are matched by name.")
     return notes
 
 
@@ -220,7 +220,7 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
     if raced and found.get("ratio"):  # of the paired rounds: two p50 found apart could contradict it
         candidate_s = baseline_s / found["ratio"]
     if raced and "holds" not in found and is_rejected(_result(of.candidate)):  # of an older version
-        reason = _result(of.candidate).get("grade_reason") or "the machine was not quiet enough"
+        reason = _result(of.candidate).get("grade_reason") or "the A/A control failed"
         text = f"their comparison was rejected: {reason.rstrip('.')}"
         found = {**found, "verdict": Verdict.UNDECIDED, "words": text}
     if found.get("holds") is False:
@@ -272,7 +272,7 @@ def _contrast(of: Pair, protocol: Mapping[str, Any]) -> Mapping[str, Any] | None
         return None
     ratios = paired(_medians(of.candidate), _medians(of.baseline))
     if not ratios and any(PRUNED in _result(trial) for trial in (of.candidate, of.baseline)):
-        text = "they raced together, but the samples that would tell were pruned"
+        text = "they were measured together, but the raw measurements were pruned"
         return {**_open(text), "holds": True}
     margin = float(protocol.get("margin") or DEFAULT_MARGIN)
     return contrast(ratios, looks=splits(protocol), margin=margin).to_dict() if ratios else None

@@ -22,7 +22,7 @@ def export(plan: wire.ExportPlan) -> Job:
     if plan["opset"] not in EXPORT_OPSETS:
         raise SpecError(
             f"`opset` must be {EXPORT_OPSETS[0]} to {EXPORT_OPSETS[-1]}, but got {plan['opset']}.",
-            hint="Use 20 unless the target needs another.",
+            hint="Use 20 unless the target needs another opset.",
         )
     _check_output(Path(plan["output"]))
     _check_source(plan)
@@ -37,16 +37,17 @@ def _check_output(output: Path) -> None:
             hint="End the output's name in `.onnx`.",
         )
     if output.is_dir():
-        raise SpecError(f"The output `{output}` is a folder.", hint="Name a file in it.")
+        raise SpecError(f"The output `{output}` is a folder.", hint="Give a file name in it.")
 
 
 def _check_source(plan: wire.ExportPlan) -> None:
     if plan["source"] == "torchvision":
         if plan["name"] not in TORCHVISION_CLASSIFIERS:
             raise SpecError(
-                f"`{plan['name']}` is no torchvision classifier, .pt2 or Keras file, or SavedModel folder."
+                f"`{plan['name']}` is not a torchvision classifier, .pt2 file, Keras file or SavedModel "
+                "folder."
                 f"{nearest(plan['name'], TORCHVISION_CLASSIFIERS)}",
-                hint="Give a name such as resnet18, or a file that torch.export saved.",
+                hint="Give a name such as resnet18, or a file saved with torch.export.",
             )
         return
     source = Path(plan["path"])
@@ -55,6 +56,6 @@ def _check_source(plan: wire.ExportPlan) -> None:
     saved = (source / "saved_model.pb").is_file()
     if plan["source"] == "tensorflow" and not saved and source.suffix.lower() not in KERAS_SUFFIXES:
         raise SpecError(
-            f"`{source.name}` is no `.keras` or `.h5` file and no folder of a SavedModel.",
+            f"`{source.name}` is not a `.keras` or `.h5` file or a SavedModel folder.",
             hint="Save the model with `model.save('m.keras')` or `tf.saved_model.save`.",
         )

@@ -95,7 +95,7 @@ def _libraries(spec: TrialSpec, found: Facts) -> bool:
             found.checks.append(Check(name=name, state="NO", recorded=then, why=why))
             continue
         if not then:
-            why = "The file does not say which library it was measured with: it carries no hash."
+            why = "The file has no hash of the library it was measured with."
             found.checks.append(Check(name=name, state="UNKNOWN", here=here, why=why))
         else:
             found.checks.append(Check(name=name, state="OK", recorded=then, here=here))
@@ -118,7 +118,7 @@ def _model(held: Opened, service: Service, found: Facts) -> Resolved | None:
     resolved = _in_library(held, resolved, service)
     here = resolved.record.sha256
     if wanted is None:
-        why = "The file does not say which model was measured: it carries no hash."
+        why = "The file has no hash of the measured model."
         found.checks.append(Check(name="model", state="UNKNOWN", here=here[:12], why=why))
     else:
         found.checks.append(Check(name="model", state="OK", recorded=wanted[:12], here=here[:12]))
@@ -143,12 +143,12 @@ def _versions(held: Opened, machine: wire.Environment, found: Facts) -> None:
     recorded = _recorded_machine(held.environment)
     here = _ort_versions(machine["libraries"])
     if recorded is None:
-        why = "The file does not say with which ONNX Runtime it was measured."
+        why = "The file does not state the ONNX Runtime version."
         found.checks.append(Check(name="ONNX Runtime", state="UNKNOWN", here=here, why=why))
         return
     then = _ort_versions(recorded["libraries"])
     same = then == here
-    why = "" if same else f"It was measured with {then}; here is {here}."
+    why = "" if same else f"Measured with {then}; this machine has {here}."
     found.checks.append(
         Check(name="ONNX Runtime", state="OK" if same else "NOTE", recorded=then, here=here, why=why)
     )
@@ -159,14 +159,14 @@ def _versions(held: Opened, machine: wire.Environment, found: Facts) -> None:
             state="OK" if same else "NOTE",
             recorded=recorded["ort_build"],
             here=machine["ort_build"],
-            why="" if same else "ONNX Runtime was built otherwise.",
+            why="" if same else "The ONNX Runtime build differs.",
         )
     )
 
 
 def _ort_versions(libraries: Mapping[str, str]) -> str:
     names = sorted(name for name in libraries if name.startswith("onnxruntime"))
-    return ", ".join(f"{name} {libraries[name]}" for name in names) or "none that pip knows"
+    return ", ".join(f"{name} {libraries[name]}" for name in names) or "none known to pip"
 
 
 def _providers(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None:
@@ -175,7 +175,7 @@ def _providers(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None
     for name in spec.session.requested_providers:
         fact = known.get(name)
         if fact is None and spec.session.provider_libraries:
-            why = f"ONNX Runtime itself has no {name}; whether a library brings it shows in the run."
+            why = f"ONNX Runtime itself has no {name}; the run shows whether a library provides it."
             found.checks.append(Check(name=name, state="UNKNOWN", why=why))
             continue
         if fact is not None and fact["loadable"]:
@@ -209,15 +209,12 @@ def _settings(spec: TrialSpec, service: Service, found: Facts) -> None:
         return
     if reply["unknown"]:
         names = ", ".join(f"`{name}`" for name in reply["unknown"])
-        why = (
-            f"ONNX Runtime {reply['version']} here does not know {names}, and drops what it does not know "
-            "in silence."
-        )
+        why = f"ONNX Runtime {reply['version']} does not know {names} and silently ignores unknown entries."
         found.checks.append(
             Check(name="settings", state="NO", here=f"{len(reply['unknown'])} unknown", why=why)
         )
     elif asked["keys"] and not reply["searched"]:
-        why = "No library of ONNX Runtime can be read here, so it is not known which config entries it knows."
+        why = "The ONNX Runtime library cannot be read, so its known config entries are unknown."
         found.checks.append(Check(name="settings", state="UNKNOWN", why=why))
     else:
         found.checks.append(
@@ -233,11 +230,11 @@ def _threads(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None:
     cpu = machine["cpu"]
     pinned = cpu_list(spec.protocol.cpus)
     if lacking := sorted(set(pinned) - set(cpu["allowed"])):
-        why = f"`cpus` asks for CPU {lacking[0]}, which this process may not use."
+        why = f"`cpus` includes CPU {lacking[0]}, which this process may not use."
         found.checks.append(Check(name="CPUs", state="NO", recorded=spec.protocol.cpus, why=why))
     asked = spec.session.intra_op_num_threads
     text = "ONNX Runtime's default" if not asked else f"{asked}"
-    here = f"{cpu['usable']} can be used"
+    here = f"{cpu['usable']} usable"
     why = thread_warning(spec, cpu)
     found.checks.append(
         Check(name="threads", state="NOTE" if why else "OK", recorded=text, here=here, why=why)
@@ -249,9 +246,9 @@ def _machine(held: Opened, machine: wire.Environment, found: Facts) -> None:
     recorded = _recorded_machine(held.environment)
     if recorded is None:
         why = (
-            "The file does not say on which machine it was measured."
+            "The file does not state the machine."
             if not held.environment
-            else "What the file says of its machine cannot be read."
+            else "The machine description in the file cannot be read."
         )
         found.checks.append(Check(name="machine", state="UNKNOWN", why=why))
         return
@@ -261,7 +258,7 @@ def _machine(held: Opened, machine: wire.Environment, found: Facts) -> None:
         here, why = "another", f"{_facts(len(hardware))} of the machine differ."
     elif found.differences:
         here, why = (
-            "this one with other software",
+            "this machine with different software",
             f"{_facts(len(found.differences))} of its software differ.",
         )
     found.checks.append(Check(name="machine", state="NOTE" if why else "OK", here=here, why=why))

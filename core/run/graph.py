@@ -47,7 +47,7 @@ def own_graph(store: Store, record: ModelRecord, run: Run) -> Graphs:
         _draw(resolved.record.path, None, path, run, OWN_TIMEOUT_S)
         known = _known(path)
     if known is None:
-        raise WorkerError("The graph was not kept.", hint="Read it again.")
+        raise WorkerError("The graph was not stored.", hint="Read it again.")
     return known
 
 
@@ -119,8 +119,8 @@ def _draw(
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(
-            f"The graph cannot be kept in `{path.parent}`: {error.strerror or error}.",
-            hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+            f"The graph cannot be stored in `{path.parent}`: {error.strerror or error}.",
+            hint="Free disk space, or set ORTUNE_HOME to a writable folder.",
         ) from error
     plan: wire.GraphPlan = {"model_path": model_path, "session": session, "output": str(path)}
     return run(wire.GRAPH, plan, timeout_s=timeout_s)

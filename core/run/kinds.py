@@ -106,7 +106,7 @@ def race(
     job = _lined_up(
         everybody,
         protocol or protocol_of(everybody[0].spec.protocol, different_models=different_models, family=family),
-        what=what or f"race of {len(asked)} configurations of {name}",
+        what=what or f"comparison of {len(asked)} configurations of {name}",
         study=study,
         model_name=model_name,
         wait_quiet_s=wait_quiet_s,
@@ -153,7 +153,7 @@ def more_generations(
         everybody,
         protocol,
         earlier=continuation.record_of(before, trials),
-        what=f"more generations of a race of {before.model_name}",
+        what=f"measuring a comparison of {before.model_name} longer",
         study=before.study,
         model_name=before.model_name,
         wait_quiet_s=wait_quiet_s,

@@ -177,7 +177,7 @@ class Ledger:
         move = "" if path.parent == self._store.folder else f", move the file into `{self._store.folder}`"
         return StoreError(
             f"{failure.message} The result was kept as `{path}`.",
-            hint=f"Free disk space{move} and start ORTune again: it takes the result back.",
+            hint=f"Free disk space{move} and start ORTune again to restore the result.",
         )
 
 

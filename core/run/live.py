@@ -142,7 +142,7 @@ def job(wishes: Wishes, first: Wish, *, model_name: str) -> Job:
     wishes.put(first)
     return Job(
         kind="live",
-        what=f"live sliders on {model_name}",
+        what=f"live preview of {model_name}",
         work=partial(_work, wishes),
         specs=(first.spec,),
     )
@@ -204,7 +204,7 @@ class _Live:
             self.service.on_progress(Progress(stage="live", done=shown, total=0))
             wish = self.wishes.take(TICK_S)
             if self.service.cancel.is_set():
-                raise Cancelled("Live was switched off.", hint="Switch it on again when you want it.")
+                raise Cancelled("The live preview was switched off.", hint="Switch it on again to continue.")
             if wish is None:
                 self.service.give_way()
                 continue
@@ -242,8 +242,8 @@ class _Live:
                 break
         if found.launches < LEAST_LAUNCHES:
             raise WorkerError(
-                "Too many rounds of the glimpse were disturbed.",
-                hint="Move the setting again, or press Run.",
+                "Too many rounds of the preview were disturbed.",
+                hint="Change the setting again, or press Run.",
             )
         self._tell(wish, state="shown")
 

@@ -100,8 +100,8 @@ def check_named_files(session: SessionSpec, folders: Sequence[Path]) -> None:
     for setting, text in named_files(session):
         if not is_inside(Path(text), folders):
             raise SpecError(
-                f"`{setting}` names `{text[:200]}`, which is outside of the folders that are open.",
-                hint=f"Name a file under {' or '.join(f'`{folder}`' for folder in folders)}.",
+                f"`{setting}` is `{text[:200]}`, which is outside the allowed folders.",
+                hint=f"Choose a file in {' or '.join(f'`{folder}`' for folder in folders)}.",
             )
 
 

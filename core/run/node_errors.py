@@ -66,14 +66,15 @@ def quantized_from(store: Store, record: ModelRecord) -> Quantized:
     steps = steps_of(record)
     if facts is None or not steps or steps[-1].kind not in QUANTIZED:
         raise SpecError(
-            f"The last step that made `{record.name}` is no quantization.",
+            f"The last step of `{record.name}` is not a quantization.",
             hint="Choose a variant whose last step is INT8 or INT4.",
         )
     before = store.model(facts["parent"])
     if before is None or not Path(before.path).is_file():
         raise ModelError(
-            f"The model `{facts['parent_name']}`, which `{record.name}` was quantized from, is gone.",
-            hint="Make the variant again from its original; the steps before it come back.",
+            f"The model `{facts['parent_name']}`, from which `{record.name}` was quantized, no longer "
+            "exists.",
+            hint="Create the variant again from its original; this restores the earlier steps.",
         )
     return Quantized(before=before, step=steps[-1])
 
@@ -147,7 +148,7 @@ def locate_errors(
     except Cancelled:
         raise
     except TunerError as error:
-        note = f"What each operator saves is not known: {error.message}"
+        note = f"The time saved by each operator is unknown: {error.message}"
     shown = [one.to_dict() for one in fed(feeds, of.before.info)]
     data = {"version": VERSION, "errors": errors, "note": note, "made_at": time.time(), "fed": shown}
     _keep(folder, data)
@@ -210,8 +211,8 @@ def _keep(folder: Path, data: Mapping[str, Any]) -> None:
 
 def _no_room(folder: Path, error: OSError) -> StoreError:
     return StoreError(
-        f"The errors of the operators cannot be kept in `{folder}`: {error.strerror or error}.",
-        hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+        f"The errors of the operators cannot be stored in `{folder}`: {error.strerror or error}.",
+        hint="Free disk space, or set ORTUNE_HOME to a writable folder.",
     )
 
 
@@ -276,4 +277,4 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _unreadable(error: Exception) -> WorkerError:
-    return WorkerError(f"The errors of the operators cannot be read: {error}.", hint="Find them again.")
+    return WorkerError(f"The errors of the operators cannot be read: {error}.", hint="Compute them again.")

@@ -117,9 +117,9 @@ def contestant_plan(
     program = ENGINES[spec.engine].program
     if program and torch is None:
         raise SpecError(
-            f"The engine `{spec.engine}` runs the PyTorch model behind a file, but none is known for "
+            f"The engine `{spec.engine}` needs the PyTorch source of the model, which is unknown for "
             f"`{spec.model.path}`.",
-            hint="Export the model here, from torchvision or from a `.pt2` that is still there.",
+            hint="Export the model on this machine, from torchvision or from an existing `.pt2` file.",
         )
     return {
         "engine": spec.engine,
@@ -236,8 +236,8 @@ def thread_warning(spec: TrialSpec, cpu: wire.CpuFacts) -> str:
         threads = getattr(spec.session, name) or 0
         if threads > may_use:
             return (
-                f"`{name}` is {threads}, but {may_use} CPU{'s' * (may_use != 1)} may be used here: threads "
-                "will wait for each other."
+                f"`{name}` is {threads}, but only {may_use} CPU{'s' * (may_use != 1)} can be used: "
+                "threads will compete for them."
             )
     return ""
 
@@ -317,14 +317,16 @@ def check_overrides(spec: TrialSpec, info: wire.ModelInfo) -> None:
     for name, size in spec.session.free_dimension_overrides.items():
         if name not in named:
             raise SpecError(
-                f"The model names no free dimension `{name[:80]}`, so `free_dimension_overrides` would be "
-                f"ignored silently.{nearest(name, named)}",
-                hint=f"Choose among {', '.join(named)}." if named else "Leave it out: none has a name.",
+                f"The model has no free dimension `{name[:80]}`, so `free_dimension_overrides` would "
+                f"have no effect.{nearest(name, named)}",
+                hint=f"Choose among {', '.join(named)}."
+                if named
+                else "Remove it; the model has no named free dimensions.",
             )
         if fed.get(name, size) != size:
             raise SpecError(
-                f"`free_dimension_overrides` fixes `{name}` at {size}, but {fed[name]} is fed.",
-                hint=f"Feed {size}, or fix it at {fed[name]}.",
+                f"`free_dimension_overrides` fixes `{name}` at {size}, but the input has {fed[name]}.",
+                hint=f"Use an input of size {size}, or fix it at {fed[name]}.",
             )
 
 
@@ -341,7 +343,7 @@ def check_feeds_file(workload: WorkloadSpec) -> None:
     except (OSError, ValueError):  # no text for a path
         there = False
     if not there:
-        raise SpecError(f"There is no feeds file `{workload.feeds[:200]}`.", hint="Check the path.")
+        raise SpecError(f"There is no input file `{workload.feeds[:200]}`.", hint="Check the path.")
 
 
 def drawn_range(one: wire.InputInfo | wire.InputPlan, value: Any) -> tuple[float, float] | None:
@@ -358,16 +360,16 @@ def drawn_range(one: wire.InputInfo | wire.InputPlan, value: Any) -> tuple[float
         least, most = _integer_limits(dtype)
         if not (low == int(low) and high == int(high) and least <= low and high <= most):
             raise SpecError(
-                f"The range {low} to {high} is given for input `{one['name']}`, but {dtype} holds whole "
-                f"numbers from {least} to {most}.",
-                hint="Give whole numbers that the type can hold, for example `random:0..1`.",
+                f"The range {low} to {high} is given for input `{one['name']}`, but {dtype} has "
+                f"integers from {least} to {most}.",
+                hint="Use integers in that range, for example `random:0..1`.",
             )
         return int(low), int(high) + 1
     most_f = 65504.0 if dtype == "float16" else 1e38
     if max(abs(low), abs(high)) > most_f:
         raise SpecError(
             f"The range {low} to {high} of input `{one['name']}` is too wide for {dtype}.",
-            hint=f"Stay between -{most_f:g} and {most_f:g}.",
+            hint=f"Use values between -{most_f:g} and {most_f:g}.",
         )
     return float(low), float(high)
 
@@ -398,8 +400,8 @@ def resolve_batch(workload: WorkloadSpec, info: wire.ModelInfo) -> int:
         own = info["fixed_batch"] or 1
         if batch is not None and batch != own and not info["batch_axes"]:
             raise SpecError(
-                f"No input of the model has rows that a batch could count, but `batch_size` is {batch}.",
-                hint="Leave `batch_size` out; the model's own dimensions are set with `dims`.",
+                f"No input of the model has a batch dimension, but `batch_size` is {batch}.",
+                hint="Remove `batch_size`; set the model's dimensions with `dims`.",
             )
         if batch is not None and batch != own:
             raise SpecError(
@@ -411,12 +413,12 @@ def resolve_batch(workload: WorkloadSpec, info: wire.ModelInfo) -> int:
     if in_dims is not None and batch is not None and in_dims != batch:
         raise SpecError(
             f"`batch_size` is {batch}, but `dims` sets the batch dimension `{dim}` to {in_dims}.",
-            hint="Give the batch once.",
+            hint="Set the batch only once.",
         )
     if in_dims == 0:
         raise SpecError(
             f"The batch must be 1 or more, but `dims` sets the batch dimension `{dim}` to 0.",
-            hint="Feed at least one row; other dimensions may be empty.",
+            hint="Use at least one sample; other dimensions may be 0.",
         )
     return batch or in_dims or 1
 
@@ -460,8 +462,9 @@ def _check_texts(workload: WorkloadSpec, info: wire.ModelInfo) -> None:
             )
         elif feed_range(name, value) is not None:
             raise SpecError(
-                f"Input `{name}` takes text, and ORTune makes up none: `{value}` asks for random values.",
-                hint=f"If that is the text itself, write it as a list: `--feed '{name}=[\"{value}\"]'`.",
+                f"Input `{name}` takes text, and ORTune generates no random text, but its value is "
+                f"`{value}`.",
+                hint=f"If this is the text itself, write it as a list: `--feed '{name}=[\"{value}\"]'`.",
             )
 
 
@@ -492,7 +495,7 @@ def brought_dims(workload: WorkloadSpec, info: wire.ModelInfo) -> set[str]:
 
 def _no_size(missing: Sequence[str], info: wire.ModelInfo) -> SpecError:
     listed = ", ".join(f"`{dim}`" for dim in missing)
-    what, it = ("dimensions", "them all") if len(missing) > 1 else ("dimension", "it")
+    what, it = ("dimensions", "them") if len(missing) > 1 else ("dimension", "it")
     has = "have" if len(missing) > 1 else "has"
     return SpecError(
         " ".join(filter(None, (f"The model's free {what} {listed} {has} no size.", ignored(info)))),

@@ -72,10 +72,10 @@ class Prediction:
         """What the budget does not hold, and which one does; empty: it holds the answer."""
         if self.interval_budget_s is not None:
             return (
-                f"the budget holds 1 launch of each, and an interval takes {MIN_LAUNCHES}: "
-                f"give it about {self.interval_budget_s} s"
+                f"the budget allows 1 launch of each, but an interval needs {MIN_LAUNCHES}: use a "
+                f"budget of about {self.interval_budget_s} s"
             )
-        return "" if self.in_budget else "the budget may end before the answer is that precise"
+        return "" if self.in_budget else "the budget may end before this precision is reached"
 
 
 def past(store: Store, *, model_sha256: str, fingerprint: str) -> Past | None:

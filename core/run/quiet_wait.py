@@ -47,7 +47,7 @@ class Window:
             return f"the hypervisor {gives} {self.steal_share:.0%} of the CPU time to other guests"
         if self.pressure_share is not None:
             wait = "wait" if verb == "use" else "waited"
-            return f"programs {wait} for a CPU {self.pressure_share:.0%} of the time"
+            return f"processes {wait} for a CPU {self.pressure_share:.0%} of the time"
         return ""
 
 
@@ -63,13 +63,13 @@ class Waited:
     def note(self) -> str:
         """What a result says about it."""
         if self.quiet is None:
-            return "This system does not tell how busy it is, so it was not waited for."
+            return "This system does not report its load, so the comparison started without waiting."
         if not self.quiet:
             return (
-                f"The machine did not become quiet within {_duration(self.seconds)}: {self.words}. "
-                "It was measured all the same."
+                f"The machine was not idle within {_duration(self.seconds)}: {self.words}. The "
+                "measurement started anyway."
             )
-        return f"The machine was quiet when it began, after a wait of {_duration(self.seconds)}."
+        return f"The machine was idle at the start, after a wait of {_duration(self.seconds)}."
 
 
 def wait_until_quiet(
@@ -104,7 +104,9 @@ def wait_until_quiet(
     on_wait("watching the machine")
     for _ in range(windows):
         if cancel.wait(most_s / windows):
-            raise Cancelled("The job was cancelled while it waited for quiet.", hint="Start it again.")
+            raise Cancelled(
+                "The job was cancelled while it waited for an idle machine.", hint="Start it again."
+            )
         after = look()
         window = seen(before, after, needed_cpus=needed)
         seconds, before = after.at_s - first.at_s, after
@@ -114,7 +116,7 @@ def wait_until_quiet(
         if in_a_row == enough:
             return Waited(seconds=seconds, quiet=True)
         disturbed = disturbed if window.quiet else window.words(verb="used")
-        on_wait(f"{window.words() or 'quiet so far'}, {_duration(seconds)} of at most {_duration(most_s)}")
+        on_wait(f"{window.words() or 'idle so far'}, {_duration(seconds)} of at most {_duration(most_s)}")
     return Waited(seconds=seconds, quiet=False, words=disturbed)
 
 

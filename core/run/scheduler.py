@@ -265,7 +265,7 @@ class Scheduler:
             return 0.0
         began = time.monotonic()
         turn.close()
-        self._ledger.set_progress(outer, Progress(stage="gives way", done=0, total=0))
+        self._ledger.set_progress(outer, Progress(stage="waits for other jobs", done=0, total=0))
         for entry in ours:
             with self._changed:
                 self._current = entry
@@ -355,6 +355,4 @@ class Scheduler:
 
 
 def _cancelled() -> Cancelled:
-    return Cancelled(
-        "The job was cancelled before it began.", hint="Start it again when you want its result."
-    )
+    return Cancelled("The job was cancelled before it started.", hint="Start it again to get its result.")

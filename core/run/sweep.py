@@ -144,7 +144,7 @@ def expand(
     if len(names) > MAX_AXES:
         raise SpecError(
             f"A sweep varies at most {MAX_AXES} settings, but got {len(names)}: {', '.join(names)}.",
-            hint="Leave one out, or let `search --vary` go through all of them.",
+            hint="Remove one, or use `search --vary` for all of them.",
         )
     for one in axes:
         if info is not None:
@@ -153,7 +153,7 @@ def expand(
     rows = itertools.product(*(one.values for one in axes))
     points = [_point(base, dict(zip(names, values, strict=True)), info, models) for values in rows]
     if all(point.spec is None for point in points):
-        raise SpecError(points[0].refused, hint="Choose other values, or correct the settings that stay.")
+        raise SpecError(points[0].refused, hint="Choose other values, or correct the fixed settings.")
     return _once_each(points, axes)
 
 
@@ -183,7 +183,7 @@ def _once_each(points: Sequence[Point], axes: Sequence[Axis]) -> list[Point]:
                 values=point.values,
                 spec=point.spec,
                 same=other.values,
-                why=why or "both ask for the same",
+                why=why or "both are the same request",
                 stand_in=other.spec,
             )
         found.append(point)
@@ -219,15 +219,15 @@ def _check_axis(one: Axis, info: wire.ModelInfo, models: Models) -> None:
         for value in one.values:
             if value not in models:
                 raise SpecError(
-                    f"`{str(value)[:60]}` is no variant of this model.{nearest(str(value), models)}",
-                    hint=f"Choose among {', '.join(models) or 'none'}, or make one with `transform`.",
+                    f"`{str(value)[:60]}` is not a variant of this model.{nearest(str(value), models)}",
+                    hint=f"Choose among {', '.join(models) or 'none'}, or create one with `transform`.",
                 )
         return
     if name not in info["free_dims"] and row_of(name) is None:
         known = [*axis_names(info), *(row.name for row in KNOBS if varies(row))]
         raise SpecError(
-            f"`{name[:60]}` is no setting and no free dimension of this model.{nearest(name, known)}",
-            hint=f"Sweep {', '.join(axis_names(info))}, or another setting by its name.",
+            f"`{name[:60]}` is neither a setting nor a free dimension of this model.{nearest(name, known)}",
+            hint=f"Sweep {', '.join(axis_names(info))}, or another setting.",
         )
 
 

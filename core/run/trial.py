@@ -91,9 +91,9 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
 def another_model(path: Path | str, found: str, wanted: str) -> SpecError:
     """Return the error for a file that holds another model than the one that is meant, by their SHA-256."""
     return SpecError(
-        f"`{path}` is another model: its SHA-256 begins with `{found[:12]}`, but the configuration asks for "
-        f"`{wanted[:12]}`.",
-        hint="Choose the model that the configuration was made for, or remove `sha256` from it.",
+        f"`{path}` is another model: its SHA-256 begins with `{found[:12]}`, but the configuration "
+        f"requires `{wanted[:12]}`.",
+        hint="Choose the model of the configuration, or remove `sha256` from it.",
     )
 
 
@@ -224,8 +224,8 @@ def _fp16_copy(
         facts.write_text(json.dumps({"notes": reply["notes"]}))
     except OSError as error:
         raise StoreError(
-            f"The fp16 copy cannot be kept in `{folder}`: {error.strerror or error}.",
-            hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+            f"The fp16 copy cannot be stored in `{folder}`: {error.strerror or error}.",
+            hint="Free disk space, or set ORTUNE_HOME to a writable folder.",
         ) from error
     return path, list(reply["notes"])
 
@@ -299,7 +299,7 @@ def about(resolved: Resolved, prepared: Prepared) -> list[str]:
 def explained(error: TunerError, prepared: Prepared) -> TunerError:
     """The error of a worker, with the way round it where the making of the fp16 copy has found one."""
     if isinstance(error, WorkerError) and error.signal == "SIGSEGV" and prepared.notes:
-        return WorkerError(error.message, hint=f"About the fp16 copy: {'; '.join(prepared.notes)}.")
+        return WorkerError(error.message, hint=f"fp16 copy: {'; '.join(prepared.notes)}.")
     return error
 
 
@@ -340,7 +340,7 @@ def placement(
     except Cancelled:
         raise
     except (TunerError, OSError) as error:
-        return None, None, [f"Which provider ran which nodes is not known: {error}"]
+        return None, None, [f"The placement of nodes on providers is unknown: {error}"]
     return _by_provider(reply), _casts(resolved.spec, profile), []
 
 

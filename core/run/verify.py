@@ -51,7 +51,7 @@ from core.wire.errors import (
 from core.wire.guard import computed_in, judge, random_operators
 from core.wire.units import visible
 
-LABEL = "what was recorded"
+LABEL = "recorded configuration"
 DEFAULT = "ONNX Runtime's default"
 
 
@@ -141,14 +141,14 @@ def verify(request: Request, service: Service) -> dict[str, Any]:
             found.no_speed = "It was not measured (--no-measure)."
             found.transfers = _unmeasured(held)
         elif found.runs.state == "NO":
-            found.no_speed = "It was not measured, because it does not run here as it was recorded."
+            found.no_speed = "Not measured, because it does not run here as recorded."
         else:
-            found.no_speed = "It was not measured, because it is not known whether it runs."
+            found.no_speed = "Not measured, because it is unknown whether it runs."
         return _document(held, request, machine, found)
 
 
 def _as_asked(held: Opened, request: Request) -> Opened:
-    """With the effort that was asked for; the rest stays what was recorded."""
+    """With the effort that was asked for; the rest stays as recorded."""
     if request.admit is not None:
         held = replace(held, spec=request.admit(held.spec))
     changes: dict[str, Any] = {}
@@ -178,7 +178,7 @@ def _before(held: Opened, machine: wire.Environment, service: Service, found: _F
     found.facts, resolved = facts_of(held, machine, service)
     if broken := [one for one in found.facts.checks if one.state == "NO"]:
         found.runs = Part(state="NO", why=" ".join(one.why for one in broken))
-        found.same = Part(state="UNKNOWN", why="It was not run: see why it does not run here.")
+        found.same = Part(state="UNKNOWN", why='Not run. See the reason under "runs".')
         return None
     return resolved
 
@@ -202,12 +202,12 @@ def _answers(held: Opened, resolved: Resolved, service: Service, found: _Found) 
         found.runs = Part(state="NO", why=error.message)
         return
     if reply["unusable"]:
-        told = f"The sample that was recorded cannot be used: {visible(reply['unusable'])}"
-        found.runs = Part(state="UNKNOWN", why=f"It loads; it was not run. {told}")
+        told = f"The recorded inputs and outputs cannot be used: {visible(reply['unusable'])}"
+        found.runs = Part(state="UNKNOWN", why=f"It loads, but was not run. {told}")
         found.same = Part(state="UNKNOWN", why=told)
         return
     if reply["fallback"]:
-        why = f"It runs, but not on what was asked for: {reply['fallback_reason']}"
+        why = f"It runs, but not on the requested provider: {reply['fallback_reason']}"
         found.runs = Part(state="YES", why=why)
     else:
         ran = ", ".join(reply["effective_providers"])
@@ -272,7 +272,7 @@ def _race(
     found.comparison, found.trial = race.id, trial.id
     if ending.error is not None or trial.error is not None:
         told = trial.error["message"] if trial.error is not None else str(ending.error)
-        found.no_speed = f"The race gave no numbers: {told}"
+        found.no_speed = f"The comparison has no result: {told}"
         found.transfers = _unmeasured(held)
         return
     found.notes += _race_notes(held, trial)
@@ -307,9 +307,9 @@ def _old_baseline(held: Opened, spec: TrialSpec) -> Configuration | None:
 def _race_notes(held: Opened, trial: Trial) -> list[str]:
     """Who else used the CPUs, here and when it was recorded: it may be all that differs."""
     busy, then = trial.facts.get("busy"), held.measured.get("busy")
-    told = [f"During the race here: {busy['words']}."] if busy else []
+    told = [f"During this measurement: {busy['words']}."] if busy else []
     if isinstance(then, dict) and then.get("words"):
-        told.append(f"When it was recorded: {str(then['words'])[:200]}.")
+        told.append(f"During the recorded measurement: {str(then['words'])[:200]}.")
     return told
 
 
@@ -334,10 +334,10 @@ def _unmeasured(held: Opened) -> list[Transfer]:
 
 def _nothing_recorded(held: Opened, spec: TrialSpec) -> str:
     if same_request(spec, anchor(spec)):
-        return "It is ONNX Runtime's default itself: there is nothing that it would be faster than."
+        return "It is ONNX Runtime's default itself, so there is no speed-up to reproduce."
     if held.measured.get("contrasts"):
-        return "What the file says of its gain cannot be read."
-    return "The file does not say how much was gained: nothing was measured with it, or it was raced alone."
+        return "The recorded speed-up cannot be read."
+    return "The file has no recorded speed-up: it was not measured, or measured without a comparison."
 
 
 def _judge_targets(

@@ -135,7 +135,7 @@ def outputs_cell(result: Result) -> Cell | None:
         value=f"{error['max_rel']:.2g}" if known else DASH,
         note=f"{WARNING} {MARK}; {note}" if judged["breach"] else note,
         help="Largest difference from the original model, run without optimizations on the CPU on the "
-            "same inputs. Relative to the largest magnitude of that output.",
+        "same inputs. Relative to the largest magnitude of that output.",
     )
 
 
@@ -169,7 +169,7 @@ def _idle(result: Result, baseline: Result | None) -> Cell:
         value=DASH if own is None else _cores(own),
         note=f"in the {ms(result['idle_wall_s'], 3)} after a run" if own is not None else "not measured",
         help="CPU use of threads that spin while waiting for the next run. "
-            "`session.intra_op.allow_spinning` turns it off.",
+        "`session.intra_op.allow_spinning` turns it off.",
         beside=_beside(None if other is None else _cores(other)),
     )
 
@@ -243,7 +243,7 @@ COSTS = (
         name=PEAK_MEMORY,
         text=size,
         help="Peak resident memory of a run, minus the level before the model was loaded. The peak of "
-            "the whole process includes Python and ONNX Runtime.",
+        "the whole process includes Python and ONNX Runtime.",
     ),
     Single(
         label="Load memory",
@@ -409,7 +409,7 @@ def break_even_cell(found: BreakEven) -> Cell:
         value=short.get(found.kind, "not known" if found.kind == "unknown" else found.kind),
         note=found.words.partition(": ")[2] if found.kind in ("at once", "never", "unknown") else found.words,
         help="The number of runs after which the candidate has used less total time, including session "
-            "creation and first run. Rough, because each start is measured once.",
+        "creation and first run. Rough, because each start is measured once.",
     )
 
 

@@ -45,7 +45,7 @@ JobState = Literal["COMPLETE", "FAIL", "CANCELLED"]
 
 
 class AskedModel(TypedDict):
-    """The model of a trial, as it was asked for and as it was found."""
+    """The model of a trial, as requested and as found."""
 
     path: NotRequired[str]
     name: str
@@ -57,22 +57,22 @@ class AskedModel(TypedDict):
 
 
 class TrialHead(TypedDict):
-    """What stands at the beginning and the end of every trial."""
+    """The common keys of every trial."""
 
-    trial: str  # id
+    trial: str  # ID
     kind: TrialKind
     state: TrialState
     error: ErrorRecord | None
     model: AskedModel
     spec: dict[str, Any]  # as in a YAML file; only what differs from the defaults
-    comparison: str | None  # id of the race it ran in
+    comparison: str | None  # ID of the comparison it was measured in
     fingerprint: str  # of the machine
     study: str
     owner: str
     created_at: float  # seconds since the epoch
     started_at: float | None
     finished_at: float | None
-    sizes_from: NotRequired[dict[str, Source]]  # dimension that nobody gave a size -> where that is from
+    sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
 
 
 def _trial() -> Any:
@@ -89,9 +89,9 @@ TrialDocument = _trial()
 
 
 class Race(ComparisonResult):
-    """A comparison: who raced, under which protocol, and what followed."""
+    """A comparison: its configurations, protocol and result."""
 
-    comparison: str  # id
+    comparison: str  # ID
     state: TrialState
     error: ErrorRecord | None
     model_name: str
@@ -107,37 +107,37 @@ class Race(ComparisonResult):
 
 
 class Limit(TypedDict):
-    """What `--fail-if-slower` found."""
+    """The result of `--fail-if-slower`."""
 
-    limit: float  # slower by this share is too slow
-    passed: bool  # nobody surely is, and of nobody it is open
-    broken: list[str]  # trials that are surely slower
-    open: list[str]  # trials that may be
+    limit: float  # slower than the baseline by more than this share fails
+    passed: bool  # no candidate is too slow, and none is undecided
+    broken: list[str]  # trials that are significantly too slow
+    open: list[str]  # trials for which that is undecided
 
 
 class RaceDocument(Race):
-    """A comparison with the trials of all its contestants."""
+    """A comparison with the trials of all its configurations."""
 
     trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
     fail_if_slower: NotRequired[Limit | None]
-    sizes_from: NotRequired[dict[str, Source]]  # dimension that nobody gave a size -> where that is from
+    sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
 
 
 class SweepPointHead(TypedDict):
-    """What a sweep adds to the trial of a point."""
+    """Keys that a sweep adds to the trial of a point."""
 
-    values: dict[str, Any]  # what varies -> what this point sets
-    reused: bool  # measured before
-    state: str  # of its trial; REFUSED: no configuration allows it, NEW: nobody measured it
-    place: str  # "best", "level with the best" (surely within the margin), "inconclusive", or nothing
-    over_line: bool  # its percentile is over the line
-    front: bool  # no other has surely more throughput at no more latency, or less at no less throughput
-    same_as: dict[str, Any] | None  # values of the point that was measured in its place; null: it was itself
-    why: str  # it is the same, or was refused
+    values: dict[str, Any]  # varied setting -> value at this point
+    reused: bool  # measured earlier
+    state: str  # of its trial; REFUSED: not a valid configuration, NEW: not measured yet
+    place: str  # "best", "level with the best" (95 % interval within the margin), "inconclusive", or empty
+    over_line: bool  # its percentile is over the latency limit
+    front: bool  # on the Pareto front of throughput and latency
+    same_as: dict[str, Any] | None  # values of the equivalent point that was measured instead; null: none
+    why: str  # reason for same_as or REFUSED
 
 
 def _swept() -> Any:
-    """A point of a sweep; where there is a trial of it, with all keys of the trial."""
+    """A point of a sweep, with all keys of its trial if there is one."""
     trial = {name: NotRequired[hint] for name, hint in get_type_hints(TrialDocument).items()}
     return TypedDict("SweepPoint", {**trial, **get_type_hints(SweepPointHead)})  # type: ignore[operator]
 
@@ -149,80 +149,80 @@ class SweepDocument(TypedDict):
     """A sweep: its points are trials."""
 
     study: str
-    axes: dict[str, list[Any]]  # what varies -> its values
-    comparison: Race | None  # null: everything was known before
-    line_s: float | None  # the latency line; null: there is none
-    percentile: str  # that the line applies to, "p95_s"
-    best: dict[str, Any] | None  # values of the point with most rows/s, under the line where there is one
-    verdict: str  # which point is best, and against which it is inconclusive, in words
+    axes: dict[str, list[Any]]  # varied setting -> its values
+    comparison: Race | None  # null: all points were measured earlier
+    line_s: float | None  # latency limit; null: none
+    percentile: str  # percentile of the latency limit, "p95_s"
+    best: dict[str, Any] | None  # values of the point with the highest throughput within the latency limit
+    verdict: str  # the best point, and the points it is inconclusive against, as text
     points: list[SweepPoint]  # type: ignore[valid-type] # made from `TrialDocument`
-    sizes_from: NotRequired[dict[str, Source]]  # dimension that nobody gave a size -> where that is from
+    sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
 
 
 class MarksRecord(TypedDict):
-    """What a person said of a trial."""
+    """The tags of a trial: star, labels, note, archive state."""
 
     starred: bool
-    archived: bool  # left out of lists that do not ask for it
+    archived: bool  # excluded from lists by default
     labels: list[str]
     note: str
 
 
 class MarkDocument(TypedDict):
-    """The marks that trials have now."""
+    """The current tags of trials."""
 
-    marks: dict[str, MarksRecord]  # id of the trial -> its marks
+    marks: dict[str, MarksRecord]  # ID of the trial -> its tags
 
 
 class TrialsDeletedDocument(TypedDict):
     """What was deleted, or would be with `--dry-run`."""
 
     dry_run: bool
-    trials: list[str]  # ids
-    references: int  # trials that only raced beside them
-    comparisons: int  # races of which no candidate is left
-    samples_bytes: int  # of raw samples
+    trials: list[str]  # IDs
+    references: int  # trials measured only as their references
+    comparisons: int  # comparisons without remaining candidates
+    samples_bytes: int  # of raw measurements
     starred: int
-    unfinished: list[str]  # ids of those that wait or run: with one, nothing is deleted
+    unfinished: list[str]  # IDs of waiting or running trials; if there are any, nothing is deleted
 
 
 class HistoryDocument(TypedDict):
-    """Trials, newest first, without raw samples."""
+    """Trials, newest first, without raw measurements."""
 
     trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
-    marks: dict[str, MarksRecord]  # id of the trial -> its marks, where it has any
-    rescued: list[str]  # files with results that a full disk did not take
+    marks: dict[str, MarksRecord]  # ID of the trial -> its tags, if any
+    rescued: list[str]  # files with results that were not stored because the disk was full
 
 
 class PruneDocument(TypedDict):
-    """What was dropped, or would be with `--dry-run`."""
+    """What was pruned, or would be with `--dry-run`."""
 
     dry_run: bool
-    trials: list[str]  # those of the oldest race first
-    samples_bytes: int  # of their raw samples
-    compressed: int  # trials whose samples an earlier version wrote as text: packed now, and nothing lost
-    baselines_kept: int  # pinned trials among those that would have been dropped
-    kept_bytes: int  # raw samples that are left
-    freed_bytes: int  # by which the file gets smaller; about, while nothing is done yet
-    file_bytes: int  # size of the file then; about, while nothing is done yet
+    trials: list[str]  # oldest comparison first
+    samples_bytes: int  # of their raw measurements
+    compressed: int  # trials whose uncompressed measurements of an earlier version were compressed
+    baselines_kept: int  # pinned trials that would otherwise have been pruned
+    kept_bytes: int  # raw measurements that remain
+    freed_bytes: int  # reduction of the file size; approximate in a dry run
+    file_bytes: int  # file size afterwards; approximate in a dry run
 
 
 # --- why ------------------------------------------------------------------------------------------------
 
 
 class WhyEnd(TypedDict):
-    """A whole run of both sides, and what is known of the difference; per run, or per row with `per_row`."""
+    """A whole run of both sides and the difference; per run, or per sample with `per_row`."""
 
     baseline_s: float  # its p50
-    candidate_s: float  # raced: the baseline's p50 divided by the ratio of the rounds; else its own p50
-    candidate_p50_s: float  # as it is stored
-    difference_s: float  # candidate minus baseline: below zero the candidate is faster
-    low_s: float | None  # 95 % interval of the difference; null: not known
+    candidate_s: float  # the baseline's p50 / paired ratio; its own p50 if not measured together
+    candidate_p50_s: float  # p50 as stored
+    difference_s: float  # candidate minus baseline; negative: the candidate is faster
+    low_s: float | None  # 95 % interval of the difference; null: unknown
     high_s: float | None
     verdict: Verdict
     words: str  # the verdict with its numbers
-    raced: bool  # in the same rounds of one comparison
-    per_row: bool  # the two fed different numbers of rows
+    raced: bool  # measured in the same rounds of one comparison
+    per_row: bool  # times per sample, because the batch sizes differ
 
 
 class WhyPart(TypedDict):
@@ -232,11 +232,11 @@ class WhyPart(TypedDict):
     baseline_s: float
     candidate_s: float
     difference_s: float  # candidate minus baseline
-    share: float | None  # of the whole difference; below zero where it works against it
+    share: float | None  # of the whole difference; negative: it works against the difference
 
 
 class WhyRow(WhyPart):
-    """One kind of work in both results."""
+    """One kind of node in both results."""
 
     kind: RowKind
     half_width_s: (
@@ -247,19 +247,19 @@ class WhyRow(WhyPart):
 
 
 class WhyGroup(WhyPart):
-    """Nodes of both sides that do the same work, and the nodes of the model that it comes from."""
+    """Matched nodes of both sides, and the model nodes they come from."""
 
     kind: Kind
     half_width_s: float | None
     baseline: list[GroupNode]
     candidate: list[GroupNode]
-    model: list[str]  # names; of those in a body with all that encloses them
+    model: list[str]  # node names; of nodes in a body with all enclosing nodes
     baseline_by_pass: list[float]
     candidate_by_pass: list[float]
 
 
 class WhyMove(WhyPart):
-    """Nodes that one side ran on other providers than the other; the times of their groups."""
+    """Nodes that ran on different providers on the two sides, with the times of their groups."""
 
     baseline: list[str]  # providers
     candidate: list[str]
@@ -274,29 +274,29 @@ class WhyDocument(TypedDict):
     state: JobState
     error: ErrorRecord | None
     sentence: NotRequired[str]
-    measure_longer: NotRequired[str | None]  # comparison that can be continued; null: none, or no need
+    measure_longer: NotRequired[str | None]  # comparison to measure longer; null: none or not needed
     end: NotRequired[WhyEnd]
-    rows: NotRequired[list[WhyRow]]  # largest difference first; empty where nothing is decided
+    rows: NotRequired[list[WhyRow]]  # largest difference first; empty if undecided
     groups: NotRequired[list[WhyGroup]]  # largest difference first
     moves: NotRequired[list[WhyMove]]
-    seen_s: NotRequired[float]  # the difference of the passes' own runs, without the profiler
+    seen_s: NotRequired[float]  # difference in the runs of the passes without the profiler
     seen_half_width_s: NotRequired[float | None]
-    instrument_s: NotRequired[float]  # taken off every call of a node: what the profiler adds to it
+    instrument_s: NotRequired[float]  # profiler overhead subtracted from every node call
     scales: NotRequired[list[float]]
     passes: NotRequired[int]  # of each side
     runs: NotRequired[list[int]]  # of each pass
-    overlapping: NotRequired[bool]  # nodes of one run ran at the same time
-    host_timed: NotRequired[bool]  # some times are those of starting a kernel on a GPU
+    overlapping: NotRequired[bool]  # nodes of a run were executed in parallel
+    host_timed: NotRequired[bool]  # some times cover the GPU kernel launch only
     origins_known: NotRequired[list[bool]]
     notes: NotRequired[list[str]]
 
 
 class GraphTensor(TypedDict):
-    """What a node takes or gives."""
+    """An input or output of a node."""
 
     name: str
-    dtype: str  # numpy's name; "unknown": nothing says it
-    shape: list[int | str] | None  # "?": a size that nothing says; null: the rank is not known
+    dtype: str  # NumPy name; "unknown": not stated
+    shape: list[int | str] | None  # "?": unknown size; null: unknown rank
 
 
 class GraphNodeDocument(TypedDict):
@@ -304,20 +304,20 @@ class GraphNodeDocument(TypedDict):
 
     name: str
     op_type: str  # with its domain, unless that is ai.onnx
-    path: list[str]  # names of the nodes whose bodies enclose it, outermost first
-    role: str  # what the innermost of them uses that body for; empty: the main graph
-    scope: list[str]  # the modules that its author put it in, outermost first
+    path: list[str]  # names of the enclosing nodes, outermost first
+    role: str  # role of the body in the innermost enclosing node; empty: the main graph
+    scope: list[str]  # source modules, outermost first
     precision: str  # type that it computes in
     inputs: list[GraphTensor]
     outputs: list[GraphTensor]
     weight_bytes: int  # of the weights that it reads
-    attributes: dict[str, str]  # long values are cut, tensors and graphs told by what they are
-    does: list[str]  # of an optimized graph: names of the model's nodes whose work it does
+    attributes: dict[str, str]  # long values are truncated, tensors and graphs are summarized
+    does: list[str]  # of an optimized graph: names of the model nodes that it replaces
     inserted: bool  # by ONNX Runtime
-    self_s: float | None  # per run, of a profile; null: none was asked for, or it did not run by itself
-    with_others: int | None  # further nodes that share this time, as of a fused one
+    self_s: float | None  # per run, from a profile; null: no profile, or not run as a separate node
+    with_others: int | None  # other nodes that share this time, as in a fused node
     providers: list[str]  # where it ran
-    error: float | None  # relative L2 error of the outputs when only this is quantized; null: not known
+    error: float | None  # relative L2 error of the outputs if only this node is quantized; null: unknown
 
 
 class GraphChange(TypedDict):
@@ -333,17 +333,17 @@ class GraphChange(TypedDict):
 
 
 class GraphDocument(TypedDict):
-    """The nodes of a model, or of what ONNX Runtime makes of it. After a failure only state and error."""
+    """The nodes of a model or of its optimized graph. After a failure only state and error."""
 
     state: JobState
     error: ErrorRecord | None
     model: NotRequired[str]
     content_sha256: NotRequired[str]
     optimized: NotRequired[bool]
-    count: NotRequired[int]  # of all nodes, those that a filter left out among them
+    count: NotRequired[int]  # number of all nodes, including filtered ones
     nodes: NotRequired[list[GraphNodeDocument]]
     profile: NotRequired[str | None]  # trial that the times are of
-    unmatched_s: NotRequired[float | None]  # per run, of profiled nodes that stand for no node here
+    unmatched_s: NotRequired[float | None]  # per run, time of profiled nodes without a match
     effective_providers: NotRequired[list[str]]  # of the session whose graph this is; empty: none was built
     changes: NotRequired[list[GraphChange]]  # of an optimized graph, the most frequent first; else empty
     notes: NotRequired[list[str]]
@@ -353,7 +353,7 @@ class GraphDocument(TypedDict):
 
 
 class ShareDocument(TypedDict):
-    """A share of rows with Wilson's 95 % interval; null of no rows."""
+    """A share of samples with its Wilson 95 % interval; null without samples."""
 
     value: float | None
     low: float | None
@@ -382,13 +382,13 @@ class AccuracySummary(TypedDict):
     rows: int
     classes: int
     class_names: list[str]
-    not_finite: int  # rows with NaN or Inf, which count as wrong
+    not_finite: int  # samples with NaN or Inf, which count as wrong
     accuracy: ShareDocument  # top-1
     top5: ShareDocument | None  # null: not more than five classes
     roc_auc: Interval  # mean over the classes
     confusion: list[list[int]]  # true class -> predicted class
     per_class: list[ClassDocument]
-    positive: dict[str, Any] | None  # the class that a threshold decides on
+    positive: dict[str, Any] | None  # class to which the threshold applies
     missing_classes: list[str]
     calibration: wire.CalibrationRows | None
     calibration_note: str
@@ -405,30 +405,30 @@ class AccuracyRecord(TypedDict):
     spec: dict[str, Any]
     dataset: dict[str, Any]
     reply: wire.AccuracyReply
-    scores_path: str  # `.npz` with `scores` [rows, classes] and `labels` [rows]
+    scores_path: str  # `.npz` with `scores` [samples, classes] and `labels` [samples]
     created_at: float  # seconds since the epoch
     fingerprint: str
     summary: AccuracySummary
 
 
 class JudgedPair(TypedDict):
-    """Whether a candidate is worse than its reference by more than `delta`, on the same rows."""
+    """Whether a candidate is worse than its reference by more than `delta`, on the same samples."""
 
     verdict: PairVerdict
     text: str
     rows: int
-    both: int  # rows that both answered rightly
-    only_reference: int  # that the reference alone did
+    both: int  # samples that both predicted correctly
+    only_reference: int  # samples that only the reference predicted correctly
     only_candidate: int
     neither: int
     delta: float
     reference: ShareDocument
     candidate: ShareDocument
-    difference: float | None  # candidate less reference
+    difference: float | None  # candidate minus reference
     low: float
     high: float
     p: float  # of McNemar's exact test
-    rows_needed: int | None  # for an answer; null: no number of rows is enough
+    rows_needed: int | None  # samples needed to decide; null: no number is enough
 
 
 class NamedAccuracy(TypedDict):
@@ -439,13 +439,13 @@ class NamedAccuracy(TypedDict):
 
 
 class AccuracyPair(TypedDict):
-    """Two models on the same rows."""
+    """Two models on the same samples."""
 
     reference: NamedAccuracy
     candidate: NamedAccuracy
     rows: int
-    delta: float  # a loss that still counts as not worse
-    agreement: ShareDocument  # rows in which both predict the same class
+    delta: float  # largest loss that counts as not worse
+    agreement: ShareDocument  # samples for which both predict the same class
     accuracy: JudgedPair
     positive: dict[str, Any] | None
     sensitivity: JudgedPair | None
@@ -454,7 +454,7 @@ class AccuracyPair(TypedDict):
 
 
 class AccuracyDocument(TypedDict):
-    """What `accuracy` found."""
+    """The result of `accuracy`."""
 
     accuracies: list[AccuracyRecord]
     comparisons: list[AccuracyPair]
@@ -462,17 +462,17 @@ class AccuracyDocument(TypedDict):
 
 
 class JudgedTarget(TypedDict):
-    """A target and what is known of it, in the metric's unit."""
+    """A target with its measured value, in the unit of the metric."""
 
     target: dict[str, Any]
     state: State
     value: float | None
     low: float | None
     high: float | None
-    margin: float | None  # from the worse end of the interval to the limit; negative: beyond it
+    margin: float | None  # distance from the worse end of the interval to the limit; negative: beyond it
     why: str
     todo: str
-    cause: Cause  # of UNKNOWN
+    cause: Cause  # reason for UNKNOWN
 
 
 class NamedModel(TypedDict):
@@ -490,29 +490,29 @@ class CheckDocument(TypedDict):
     spec: dict[str, Any]
     targets: list[JudgedTarget]
     trials: list[str]
-    breach: str | None  # why its outputs are not what they should be
+    breach: str | None  # why the output check failed; null: passed or not checked
     calibration_note: str | None
     error: ErrorRecord | None
-    sizes_from: NotRequired[dict[str, Source]]  # dimension that nobody gave a size -> where that is from
+    sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
 
 
 # --- verifications --------------------------------------------------------------------------------------
 
 
 class SamePart(VerificationPart):
-    """Whether it answers the same: YES, NO, or UNKNOWN."""
+    """Whether its outputs match: YES, NO, or UNKNOWN."""
 
-    error: wire.OutputError | None  # of its outputs against the recorded ones; null: they were not compared
+    error: wire.OutputError | None  # of its outputs versus the recorded ones; null: not compared
 
 
 class FastPart(VerificationPart):
-    """Whether it is as fast: HOLDS, DIFFERS, UNDECIDED, or NOT_MEASURED."""
+    """Whether the speed-up is reproduced: HOLDS, DIFFERS, UNDECIDED, or NOT_MEASURED."""
 
     gains: list[TransferRecord]
 
 
 class DifferingFact(TypedDict):
-    """A fact of the machine that is not what it was."""
+    """A property of the machine that differs from the recorded one."""
 
     name: str
     recorded: str
@@ -520,25 +520,25 @@ class DifferingFact(TypedDict):
 
 
 class VerifyDocument(TypedDict):
-    """What a recorded configuration does on this machine."""
+    """The verification of a recorded configuration on this machine."""
 
-    # exit code 0, 0, 1, 3; NOT_MEASURED: all but the speed, which `--no-measure` leaves out
+    # exit code 0, 0, 1, 3; NOT_MEASURED: all but the speed, because of `--no-measure`
     state: Literal["CONFIRMED", "NOT_MEASURED", "FAILED", "UNDECIDED"]
-    passed: bool  # everything that was asked for is confirmed
+    passed: bool  # all requested checks are confirmed
     file: str
     model: NamedModel
-    recorded_trial: str | None  # where it was measured
+    recorded_trial: str | None  # ID on the machine where it was recorded
     runs: VerificationPart  # YES, NO, or UNKNOWN
     same: SamePart
     fast: FastPart
-    checks: list[CheckedFact]  # what needs no measuring
+    checks: list[CheckedFact]  # checks without a measurement
     differences: list[DifferingFact]  # of the machines
     targets: list[JudgedTarget]
-    change: ChangeRecord | None  # against a baseline of this machine; null: none was named
-    margin: float  # a gain that differs by less from the recorded one is the same
-    trial: str | None  # of the race here
+    change: ChangeRecord | None  # versus a baseline of this machine; null: no baseline given
+    margin: float  # speed-ups that differ by less from the recorded one count as reproduced
+    trial: str | None  # of the comparison on this machine
     comparison: str | None
-    recorded_to: str | None  # file with this machine's own numbers
+    recorded_to: str | None  # file with the numbers of this machine
     notes: list[str]
     tool_version: str
     error: ErrorRecord | None
@@ -550,66 +550,64 @@ class VerifyDocument(TypedDict):
 class InspectDocument(wire.ModelInfo):
     """A model file."""
 
-    loads: str | None  # what ONNX Runtime says of it; null: not asked for with `--load`
-    suggested: str  # options that give every free dimension a size; empty: there is none
-    suggested_from: dict[str, Source]  # dimension -> where its size is from; the batch is 1
-    not_fed: str | None  # why ORTune cannot run it: an input that it cannot feed; null: it can
+    loads: str | None  # result of loading it in ONNX Runtime; null: `--load` not given
+    suggested: str  # options that set every free dimension; empty: none needed
+    suggested_from: dict[str, Source]  # dimension -> source of its size; the batch is 1
+    not_fed: str | None  # why ORTune cannot create an input of it; null: it can
 
 
 class ExportDocument(wire.ExportReply):
-    """A model that was exported, and how far it is from its source."""
+    """An exported model and its output error versus the source."""
 
     state: JobState
     error: None
 
 
 class StepDocument(TypedDict):
-    """A variant that one step made."""
+    """A variant created by one step."""
 
     model: str
     content_sha256: str
     path: str
-    variant: dict[str, Any]  # how it was made: steps, original, error, checks
+    variant: dict[str, Any]  # steps, original, output error, checks
     guard: NotRequired[Judged | None]
 
 
 class TransformDocument(TypedDict):
-    """A chain of steps, and the variant at its end. After a failure only state and error."""
+    """A chain of steps and the final variant. After a failure only state and error."""
 
     state: JobState
     error: ErrorRecord | None
     model: NotRequired[str]
     content_sha256: NotRequired[str]
     path: NotRequired[str]
-    written: NotRequired[list[str] | None]  # files that `-o` wrote
-    reused: NotRequired[int]  # steps that had been made before
+    written: NotRequired[list[str] | None]  # files written by `-o`
+    reused: NotRequired[int]  # steps that were reused
     steps: NotRequired[list[StepDocument]]
     notes: NotRequired[list[str]]
 
 
 class NodeErrorsDocument(TypedDict):
-    """What quantizing each operator costs and saves."""
+    """The error added and the time saved by quantizing each operator."""
 
     units: list[Unit]  # quantized operators, largest error first
     whole: float  # relative L2 error of the whole variant's outputs, as measured
     timed: bool
-    elsewhere_s: (
-        float  # saved by nodes that are no quantized operator; below zero: conversions cost that much
-    )
-    float_s: float | None  # a typical run of the float model; null: not timed
+    elsewhere_s: float  # time saved in other nodes; negative: added conversions cost this much
+    float_s: float | None  # typical run of the float model; null: not timed
     quantized_s: float | None
     state: JobState
     error: ErrorRecord | None
     variant: str
     libraries: NotRequired[dict[str, str]]  # of native code that ran in it: name -> "sha256:…"
     curve: list[Choice]
-    halving: list[str]  # operators to leave in float so that the error halves
+    halving: list[str]  # operators to keep in float to halve the error
     fed: list[FedInput]
     notes: list[str]
 
 
 class RacedVariant(TypedDict):
-    """The newest race of a variant against its original."""
+    """The latest comparison of a variant with its original."""
 
     ratio: float
     ratio_low: float | None
@@ -630,7 +628,7 @@ class VariantDocument(TypedDict):
     path: str
     precision: str
     variant: dict[str, Any] | None  # null: an original
-    against_original: RacedVariant | None  # null: they never raced
+    against_original: RacedVariant | None  # null: never compared
 
 
 class VariantsDocument(TypedDict):
@@ -655,13 +653,13 @@ class DeletedDocument(TypedDict):
 
 
 class FormatRecord(TypedDict):
-    """A format in which a trial leaves."""
+    """An export format."""
 
     name: str  # of `--format`
-    file: str  # how the name of its file ends
+    file: str  # suffix of its file name
     purpose: str
-    cannot: str  # what it cannot express
-    takes_model: bool  # its file holds the model
+    cannot: str  # settings that it does not support
+    takes_model: bool  # its file contains the model
 
 
 class FormatsDocument(TypedDict):
@@ -673,10 +671,10 @@ class FormatsDocument(TypedDict):
 class ReportDocument(TypedDict):
     """`report`."""
 
-    kind: str  # of the result, in words
-    id: str  # by which it is found again
+    kind: str  # kind of the result, as text
+    id: str  # ID of the result
     verdict: str  # one sentence
-    rejected: str | None  # why no verdict stands; null: it stands
+    rejected: str | None  # why the verdict is rejected; null: it is valid
     format: Literal["html", "md"]
     output: str | None  # the file written; null: none
     output_bytes: int | None
@@ -697,45 +695,45 @@ class EmitDocument(TypedDict):
 
 
 class LookRecord(TypedDict):
-    """What one race told of one configuration, to choose by; none of it is reported as a result."""
+    """One measurement of a configuration during a search. It selects candidates and is never reported."""
 
     stage: Literal["screen", "heat", "confirm"]
     race: str
     trial: str
-    gains: dict[str, tuple[float, float | None]]  # metric -> ln(gain over the default), its standard error
+    gains: dict[str, tuple[float, float | None]]  # metric -> ln(speed-up), standard error
     values: dict[str, float]
     error: str
     breach: str
-    launches: NotRequired[int]  # fresh processes that the gain by medians rests on
-    df: NotRequired[float | None]  # degrees of freedom of that standard error; null: not known
-    splits: NotRequired[float]  # by which the 5 % of its interval are divided: interim analyses
-    level: NotRequired[float | None]  # ln(seconds a row) of the default in the same race
+    launches: NotRequired[int]  # fresh processes behind the speed-up by medians
+    df: NotRequired[float | None]  # degrees of freedom of that standard error; null: unknown
+    splits: NotRequired[float]  # divisor of the 5 % of its interval: interim analyses
+    level: NotRequired[float | None]  # ln(seconds per sample) of the default in the same comparison
 
 
 class TriedRecord(TypedDict):
-    """One configuration that a search tried."""
+    """One configuration that a search evaluated."""
 
-    changes: dict[str, Any]  # what it sets otherwise than ONNX Runtime's default
+    changes: dict[str, Any]  # settings that differ from ONNX Runtime's default
     key: str
     looks: list[LookRecord]
-    twin: bool  # a hidden control
+    twin: bool  # a hidden A/A control
 
 
 class SearchHead(TypedDict):
-    """What stands at the beginning of every search."""
+    """The common keys of every search."""
 
-    study: str  # id; also the name of its races and trials
+    study: str  # ID; also the study name of its comparisons and trials
     state: TrialState
     model: str
     error: ErrorRecord | None
     question: dict[str, Any]
-    spec: dict[str, Any]  # what stays fixed
+    spec: dict[str, Any]  # the fixed settings
     trials: list[TriedRecord]
-    sizes_from: NotRequired[dict[str, Source]]  # dimension that nobody gave a size -> where that is from
+    sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
 
 
 def _search() -> Any:
-    """The head and the answer of a search, whose keys are absent until there is one."""
+    """A search. The keys of its result are absent until there is one."""
     parts = {name: NotRequired[hint] for name, hint in get_type_hints(SearchResult).items()}
     return TypedDict("SearchDocument", {**parts, **get_type_hints(SearchHead, include_extras=True)})  # type: ignore[operator]
 
@@ -744,17 +742,17 @@ SearchDocument = _search()
 
 
 class SpaceDocument(TypedDict):
-    """What would be searched."""
+    """The search space of a dry run."""
 
     objective: dict[str, float]
     limits: list[str]
     space: SpaceFacts
-    axes: dict[str, list[Any]]  # setting -> values, that of the start first
-    sizes_from: NotRequired[dict[str, Source]]  # dimension that nobody gave a size -> where that is from
+    axes: dict[str, list[Any]]  # setting -> values, the starting value first
+    sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
 
 
 class StudiesDocument(TypedDict):
-    """Searches, newest first, without what they tried."""
+    """Searches, newest first, without evaluated configurations."""
 
     studies: list[SearchDocument]  # type: ignore[valid-type] # made from `SearchResult`
 
@@ -763,7 +761,7 @@ class StudyExportedDocument(TypedDict):
     """A search that was written as a study of Optuna."""
 
     study: str
-    optuna: str  # the storage
+    optuna: str  # URL of the Optuna storage
     trials: int
 
 
@@ -788,13 +786,13 @@ class SelfTestDocument(SelfTestResult):
 class ImportDocument(TypedDict):
     """What was found in a file that was made elsewhere; nothing of it was measured here."""
 
-    imported: bool  # always true: the mark
+    imported: bool  # always true
     id: str
     kind: Literal["profile", "summary"]
-    file: str  # its name
+    file: str  # file name
     format: str
     sha256: str  # of the file
-    created_at: float  # when it was imported, seconds since the epoch
+    created_at: float  # time of the import, seconds since the epoch
     profile: dict[str, Any] | None  # nodes with their times, and a timeline
     summary: wire.Summary | None  # of onnxruntime_perf_test
 
@@ -806,7 +804,7 @@ class PeaksDocument(wire.PeaksReply):
     error: None
     fingerprint: str  # of the machine
     at: float  # seconds since the epoch
-    peaks: list[Peak]  # a row for each number of threads
+    peaks: list[Peak]  # one for each number of threads
 
 
 class Contents(TypedDict):
@@ -832,7 +830,7 @@ class RestoreDocument(Contents):
     """The store after a backup took its place."""
 
     store: str
-    previous: str | None  # where what was there before is kept
+    previous: str | None  # file with the previous content
 
 
 class FailureDocument(TypedDict):

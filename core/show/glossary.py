@@ -9,101 +9,95 @@ from core.wire.errors import SpecError, nearest
 TERMS: Mapping[str, str] = {
     "run": "One call of the model, from inputs to outputs. Latency is the time of one run.",
     "block": "A short burst of consecutive runs of one configuration, some tens of milliseconds long. "
-        "The median latency of the block is used.",
+    "The median latency of the block is used.",
     "round": "One block of every configuration, in random order. Ratios are taken within a round, so "
-        "background load affects all configurations equally.",
+    "background load affects all configurations equally.",
     "launch": "One fresh process of every configuration, measured for some rounds and then ended. Two "
-        "processes of the same configuration differ by a few percent, so an interval needs several launches.",
+    "processes of the same configuration differ by a few percent, so an interval needs several launches.",
     "comparison": "Rounds and launches of two to eight configurations, until the result is decided or "
-        "the time budget is spent. One configuration is the baseline.",
+    "the time budget is spent. One configuration is the baseline.",
     "trial": "One configuration of one model with its measured result. It has an ID and is listed in "
-        "the history.",
+    "the history.",
     "baseline": "The configuration that the others are compared with: ONNX Runtime's default, or a "
-        "pinned result.",
+    "pinned result.",
     "effort": "How narrow the 95 % interval has to be before a comparison stops: ±3 % (quick), ±1.5 % "
-        "(standard) or ±0.7 % (publish). Each effort has a default time budget.",
+    "(standard) or ±0.7 % (publish). Each effort has a default time budget.",
     "budget": "The most time that a measurement or a search may take. It ends earlier once the result "
-        "is decided.",
-    "A/A "
-    "test": "Two copies of ONNX Runtime's default, compared in the same rounds: any difference is "
-        "noise. If they differ by more than 1 % with p < 0.01, only effects at least three times that "
-        "size are reported.",
-    "A/A "
-    "control": "A copy of a configuration that a comparison or a search measures like any other. It "
-        "shows how far equal configurations differ on this machine.",
-    "95 % "
-    "interval": "Of a hundred such intervals about 95 contain the true value. The 5 % are divided over "
-        "the interim analyses of a comparison and over its configurations, and a part is reserved for "
-        "measuring longer.",
+    "is decided.",
+    "A/A test": "Two copies of ONNX Runtime's default, compared in the same rounds: any difference is "
+    "noise. If they differ by more than 1 % with p < 0.01, only effects at least three times that "
+    "size are reported.",
+    "A/A control": "A copy of a configuration that a comparison or a search measures like any other. It "
+    "shows how far equal configurations differ on this machine.",
+    "95 % interval": "Of a hundred such intervals about 95 contain the true value. The 5 % are divided over "
+    "the interim analyses of a comparison and over its configurations, and a part is reserved for "
+    "measuring longer.",
     "half-width": "Half the width of a 95 % interval, as a share of the value: ±1.6 %. It is the "
-        "precision of a result and decides the grade.",
+    "precision of a result and decides the grade.",
     "ratio": "The median latency of the baseline divided by the candidate's in the same round, averaged "
-        "robustly over rounds and launches. Mean latency, percentiles and throughput are not paired, so "
-        "their quotients may differ from it.",
+    "robustly over rounds and launches. Mean latency, percentiles and throughput are not paired, so "
+    "their quotients may differ from it.",
     "speed-up": "The ratio of two configurations where the candidate is faster: 1.42× means 1.42 times "
-        "as fast. A search reports the speed-up of its confirmation alone.",
+    "as fast. A search reports the speed-up of its confirmation alone.",
     "equivalence "
     "margin": "The largest difference that counts as none, 2 % by default. Two configurations within it "
-        "are equivalent, even if one is measurably faster.",
+    "are equivalent, even if one is measurably faster.",
     "verdict": "Equivalent if the 95 % interval lies within the equivalence margin, faster or slower if "
-        "it excludes 1×, otherwise undecided. Measuring longer may decide it.",
+    "it excludes 1×, otherwise undecided. Measuring longer may decide it.",
     "rank": "The possible places of a configuration by the 95 % intervals, such as 2–3. Intervals that "
-        "overlap leave several places open.",
+    "overlap leave several places open.",
     "undisturbed "
     "rounds": "Rounds without a disturbance in the system counters. If they alone give another verdict "
-        "than all rounds, the reported interval covers both.",
+    "than all rounds, the reported interval covers both.",
     "grade": "Precision of a result, by the half-width of its 95 % interval: A ≤ 1 %, B ≤ 3 %, C ≤ 10 "
-        "%, D wider. F: rejected, because the A/A control failed.",
+    "%, D wider. F: rejected, because the A/A control failed.",
     "background "
     "load": "Other processes or virtual machines that used the CPUs or the GPU during a measurement. "
-        "Ratios are taken within rounds and stay comparable; absolute times may be too high.",
+    "Ratios are taken within rounds and stay comparable; absolute times may be too high.",
     "estimate": "A rough ratio from a few launches of fresh processes, as of the live preview. It is no "
-        "verdict: outputs are not compared.",
+    "verdict: outputs are not compared.",
     "p50, p95, "
     "p99": "The latency that 50 %, 95 % or 99 % of the runs did not exceed. A high percentile needs "
-        "many runs.",
+    "many runs.",
     "per "
     "sample": "Divided by the batch size: the cost of one item of the batch. Used where batch sizes differ.",
     "throughput": "Samples per second of one session that executes one run after another: the batch "
-        "size divided by the mean latency. Unusually slow or fast launches have little weight.",
-    "latency "
-    "limit": "The latency that a point of a sweep may not exceed. The best point is the one with the "
-        "highest throughput at or under it.",
+    "size divided by the mean latency. Unusually slow or fast launches have little weight.",
+    "latency limit": "The latency that a point of a sweep may not exceed. The best point is the one with the "
+    "highest throughput at or under it.",
     "constraint": "A bound that the result of a search has to keep, such as p99 ≤ 3 ms. It limits the "
-        "choice, while the objective ranks what is left.",
+    "choice, while the objective ranks what is left.",
     "target": "A metric with a limit that a scorecard tests. It is met or missed if the whole 95 % "
-        "interval is on one side of the limit, otherwise unknown.",
+    "interval is on one side of the limit, otherwise unknown.",
     "screening": "The first stage of a search: short measurements of many configurations, a few rounds "
-        "each. It selects candidates and is never reported as a result.",
+    "each. It selects candidates and is never reported as a result.",
     "elimination "
     "round": "The second stage of a search: the best candidates run in fresh processes, and any that is "
-        "significantly slower than the leader is dropped.",
+    "significantly slower than the leader is dropped.",
     "confirmation": "The last stage of a search: the best configuration and ONNX Runtime's default are "
-        "measured again in fresh processes. The reported result comes from it alone, so selection bias "
-        "does not inflate it.",
+    "measured again in fresh processes. The reported result comes from it alone, so selection bias "
+    "does not inflate it.",
     "Pareto "
     "front": "The points that no other point beats in both quantities, such as latency and throughput. "
-        "Every other point is worse than one of them.",
-    "cold "
-    "start": "The cost of the first answer: session creation, the first run, and the first run of a new "
-        "input shape.",
+    "Every other point is worse than one of them.",
+    "cold start": "The cost of the first answer: session creation, the first run, and the first run of a new "
+    "input shape.",
     "provider": "The execution provider of ONNX Runtime that computes a node: CPU, CUDA, TensorRT, OpenVINO.",
     "fallback": "A requested execution provider did not load or did not take a node, so another one "
-        "computed it.",
+    "computed it.",
     "fingerprint": "The properties of a machine that decide its speed: CPU, usable threads, kernel, "
-        "library versions. Results with different fingerprints are not treated as comparable.",
+    "library versions. Results with different fingerprints are not treated as comparable.",
     "steal": "CPU time that a virtual machine requested and its host gave to other guests.",
     "variant": "The same model after steps such as graph optimization, FP16 or INT8. ORTune checks its "
-        "outputs against those of the original.",
+    "outputs against those of the original.",
     "calibration": "Finding the value ranges for static quantization by running sample data through the "
-        "model. The scales follow from these ranges.",
-    "output "
-    "check": "Compares the outputs of a configuration with those of the original model, run without "
-        "optimizations on the CPU. Results beyond the tolerance are marked *outputs differ*.",
+    "model. The scales follow from these ranges.",
+    "output check": "Compares the outputs of a configuration with those of the original model, run without "
+    "optimizations on the CPU. Results beyond the tolerance are marked *outputs differ*.",
     "tolerance": "The largest allowed difference from the original's outputs. Beyond it the result is "
-        "marked.",
+    "marked.",
     "bundle": "A zip with model, configuration, script, requirements and recorded inputs and outputs. "
-        "`ortune verify` tests it on another machine.",
+    "`ortune verify` tests it on another machine.",
 }
 
 

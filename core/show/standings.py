@@ -80,7 +80,7 @@ def order(comparison: Comparison) -> list[str]:
 def headline(comparison: Comparison) -> str:
     """Say in a sentence or two who is ahead, by the intervals that are shown and by nothing else."""
     if is_rejected(comparison.result):
-        return "Rejected: the A/A control failed, so nothing is ranked."
+        return "Rejected: the configurations are not ranked."
     named, found, against = labels(comparison), against_reference(comparison), reference(comparison)
     if not found:
         return "Nothing to compare: fewer than two configurations have a result."

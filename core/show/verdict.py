@@ -40,9 +40,7 @@ OLDER = (
     "Measured by an earlier version of ORTune, with one process per configuration. The interval "
     "excludes variance between processes and may be too narrow."
 )
-BUSY_MEANING = (
-    "Ratios are paired within rounds; absolute times may be too high."
-)
+BUSY_MEANING = "Ratios are paired within rounds; absolute times may be too high."
 MEASURE_BETTER = "Measure longer, or on an idle machine."
 _SOURCES = {
     "search": " (from the A/A controls of its search)",

@@ -139,7 +139,7 @@ class SessionSpec(Spec):
         for provider in self.providers:
             if provider.name in seen:
                 raise SpecError(
-                    f"`{provider.name}` stands twice in the provider chain.",
+                    f"`{provider.name}` is given twice in the provider chain.",
                     hint="Name each execution provider once.",
                 )
             seen.add(provider.name)
@@ -386,7 +386,7 @@ def _without_effect_on_threads(held: Held) -> dict[str, str]:
         reasons["enable_mem_pattern"] = "ORT_PARALLEL does not use memory patterns"
         reasons["enable_mem_reuse"] = "ORT_PARALLEL does not reuse buffers"
     else:
-        reasons["inter_op_num_threads"] = "only ORT_PARALLEL uses it"
+        reasons["inter_op_num_threads"] = "used by ORT_PARALLEL only"
         for name in _INTER_OP_SPINNING:
             reasons[name] = "ORT_SEQUENTIAL has no inter-op thread pool"
     if held("use_per_session_threads") is False:

@@ -96,7 +96,7 @@ def check_libraries(texts: Sequence[str]) -> None:
     """
     names = [library(text).name for text in texts]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise SpecError(f"The library `{twice}` stands twice.", hint="Name each library once.")
+        raise SpecError(f"The library `{twice}` is given twice.", hint="Name each library once.")
 
 
 def check_provider(provider: str, options: Mapping[str, str], *, expert: bool, plugged: bool = False) -> None:

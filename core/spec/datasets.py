@@ -45,8 +45,8 @@ class PreprocessingSpec(Spec):
                 )
         if self.resize is not None and self.crop is not None and self.crop > self.resize:
             raise SpecError(
-                f"`preprocessing.crop` is {self.crop}, but `resize` leaves a shorter side of {self.resize}.",
-                hint="Crop at most what `resize` leaves.",
+                f"`preprocessing.crop` must be at most `resize` ({self.resize}), but got {self.crop}.",
+                hint="Lower `crop`, or raise `resize`.",
             )
         if not (math.isfinite(self.scale) and self.scale > 0):
             raise SpecError(
@@ -111,17 +111,17 @@ class DatasetSpec(Spec):
             )
         if not 0.0 < self.calibration_share < 1.0:
             raise SpecError(
-                f"`dataset.calibration_share` lies between 0 and 1, but got {self.calibration_share}.",
-                hint="Give for example 0.25; the rest scores.",
+                f"`dataset.calibration_share` must lie between 0 and 1, but got {self.calibration_share}.",
+                hint="Give for example 0.25; the other samples are for the accuracy.",
             )
         if not 0.0 <= self.threshold <= 1.0:  # False for NaN too
             raise SpecError(
-                f"`dataset.threshold` is a probability from 0 to 1, but got {self.threshold}.",
-                hint="Use 0.5 where nothing speaks for another.",
+                f"`dataset.threshold` must be a probability from 0 to 1, but got {self.threshold}.",
+                hint="Use 0.5 unless you need another one.",
             )
         if isinstance(self.positive_class, int) and self.positive_class < 0:
             raise SpecError(
-                f"`dataset.positive_class` counts from 0, but got {self.positive_class}.",
+                f"`dataset.positive_class` must be 0 or more, but got {self.positive_class}.",
                 hint="Give the number or the name of a class.",
             )
         return self

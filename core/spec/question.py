@@ -22,7 +22,7 @@ from core.wire.errors import SpecError, nearest, range_rule
 Strategy = Literal["race", "grid", "random", "optuna-tpe"]
 STRATEGIES: Mapping[Strategy, str] = MappingProxyType(
     {
-        "race": "Bayesian optimization: a balanced design first, then the most promising configurations",
+        "race": "Bayesian optimization after a balanced design",
         "grid": "every configuration in turn, until the time is used up",
         "random": "configurations in random order",
         "optuna-tpe": "Optuna's tree-structured Parzen estimator; needs the package `optuna`",
@@ -87,7 +87,7 @@ class Question(Spec):
             )
         if self.accuracy_drop is not None and not 0 <= self.accuracy_drop < 1:
             raise SpecError(
-                f"An accuracy may fall by 0 to 100 %, but the limit says {100 * self.accuracy_drop:g} %.",
+                f"The accuracy may fall by 0 to 100 %, but got {100 * self.accuracy_drop:g} %.",
                 hint="Write for example `accuracy>=-0.5%`.",
             )
         return self
@@ -134,7 +134,7 @@ def _check_objective(objective: Mapping[str, float]) -> None:
     for name, weight in objective.items():
         if name not in OBJECTIVES:
             raise SpecError(
-                f"Unknown objective `{name[:40]}`.{nearest(name, [*_SHORT, *OBJECTIVES])}",
+                f"There is no objective `{name[:40]}`.{nearest(name, [*_SHORT, *OBJECTIVES])}",
                 hint=f"Use one of {OBJECTIVE_NAMES}.",
             )
         if not (0 < weight <= 1 and math.isfinite(weight)):
@@ -180,7 +180,7 @@ def parse_objective(text: str) -> dict[str, float]:
             found[name] = float(weight) if weight else 1.0 / len(parts)
         except ValueError:
             raise SpecError(
-                f"The weight of `{name}` must be a number, but got `{weight[:20]}`.",
+                f"`{weight[:20]}` is no weight of `{name}`.",
                 hint="Write for example `latency:0.7,memory:0.3`.",
             ) from None
     if len(found) > 2:
@@ -203,14 +203,14 @@ def parse_limits(texts: Sequence[str]) -> dict[str, Any]:
         match = _LIMIT.fullmatch(text)
         if match is None:
             raise SpecError(
-                f"`{text[:60]}` is not a limit.", hint="Write for example `p99<=3ms` or `memory<=100MiB`."
+                f"`{text[:60]}` is no limit.", hint="Write for example `p99<=3ms` or `memory<=100MiB`."
             )
         name, threshold, sign, value = match.groups()
         metric = _SHORT.get(name.lower(), name.lower())
         if metric not in METRICS:
             known = [one for one in [*_SHORT, *METRICS] if _SHORT.get(one, one) in METRICS]
             raise SpecError(
-                f"Unknown metric `{name[:40]}`.{nearest(name, known)}",
+                f"There is no metric `{name[:40]}`.{nearest(name, known)}",
                 hint=f"Use one of {', '.join(known)}.",
             )
         if metric == "accuracy" and value.startswith(("-", "−")):

@@ -34,11 +34,12 @@ class _StrictLoader(yaml.SafeLoader):
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise SpecError(
-                f"Anchors and aliases are not accepted, but one stands at line {line}.", hint="Write it out."
+                f"YAML references (`&anchor`, `*alias`) are not accepted, but got one at line {line}.",
+                hint="Write the value out.",
             )
         if (tag := getattr(event, "tag", None)) is not None:
             raise SpecError(
-                f"Tags are not accepted, but `{_shown(tag)}` stands at line {line}.", hint="Remove the tag."
+                f"Tags are not accepted, but got `{_shown(tag)}` at line {line}.", hint="Remove the tag."
             )
         if isinstance(event, yaml.ScalarEvent):
             _check_text(event.value, line)
@@ -87,7 +88,7 @@ def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[str, Any]:
             )
         if key_node.value in data:
             raise SpecError(
-                f"The key `{key_node.value[:80]}` stands twice, at line {line}.",
+                f"The key `{key_node.value[:80]}` is given twice, the second time at line {line}.",
                 hint="Remove one of the two.",
             )
         data[key_node.value] = loader.construct_object(value_node, deep=True)

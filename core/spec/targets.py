@@ -270,7 +270,7 @@ class TargetSpec(Spec):
             return data
         if name not in METRICS:
             raise SpecError(
-                f"Unknown metric `{name[:40]}`.{nearest(name, METRICS)}",
+                f"There is no metric `{name[:40]}`.{nearest(name, METRICS)}",
                 hint=f"Use one of {', '.join(METRICS)}.",
             )
         return {

@@ -202,7 +202,7 @@ class Store:
             raw = rows.raw_of(samples) if samples else {}
         except ValueError as error:
             raise StoreError(
-                f"The raw samples of trial `{row['id']}` in `{self.path}` cannot be read: {error}.",
+                f"The raw measurements of trial `{row['id']}` in `{self.path}` cannot be read: {error}.",
                 hint=rows.REMEDY,
             ) from error
         if found.result is None:
@@ -455,9 +455,9 @@ class Store:
         """
         wanted = {"model_sha256": model_sha256, "study": study, "state": state}
         took_part = (
-            "(model_sha256 = :raced OR id IN (SELECT comparison FROM trials WHERE model_sha256 = :raced))"
+            "(model_sha256 = :sha256 OR id IN (SELECT comparison FROM trials WHERE model_sha256 = :sha256))"
         )
-        where, bound = ("1", {}) if raced_sha256 is None else (took_part, {"raced": raced_sha256})
+        where, bound = ("1", {}) if raced_sha256 is None else (took_part, {"sha256": raced_sha256})
         where += "" if study else f" AND {_NO_STAGE}"
         with self._database.reading() as db:
             return rows.sound(_select(db, "comparisons", wanted, limit, where, **bound), rows.comparison)
@@ -625,7 +625,7 @@ class Store:
         with self._database.writing() as db:
             interrupted = _interrupt(db, "trials", "trial", is_alive)
             _interrupt(db, "comparisons", "comparison", is_alive)
-            _interrupt(db, "studies", "search", is_alive, hint="Go on with it: `search --resume`.")
+            _interrupt(db, "studies", "search", is_alive, hint="Continue it with `search --resume`.")
         return interrupted
 
     def rescue(self, one: Trial | Comparison) -> Path:
@@ -886,13 +886,13 @@ def _by_id(db: sqlite3.Connection, table: Table, row_id: str) -> sqlite3.Row:
     if not found:
         raise MissingError(
             f"There is no {noun} `{row_id}` here.",
-            hint="It was deleted, or lies in another store. "
+            hint="It was deleted, or is in another store. "
             + ("The Search page and `searches` list" if table == "studies" else "History and `history` list")
             + " what there is.",
         )
     if len(found) > 1:
         raise StoreError(
-            f"More than one {noun} begins with `{row_id}`.", hint="Give more characters of the id."
+            f"More than one {noun} begins with `{row_id}`.", hint="Give more characters of the ID."
         )
     return found[0]
 

@@ -81,7 +81,7 @@ def check_loads(path: Path, *, libraries: Sequence[str] = (), run: Run = run_job
     reply = run(wire.LOADS, asked, timeout_s=INSPECT_TIMEOUT_S)
     brought = ", ".join(f"`{name}` ({digest})" for name, digest in reply["libraries"].items())
     with_them = f" with native code of {brought}" if brought else ""
-    return f"ONNX Runtime {reply['version']} loads it on the CPU{with_them}; a run was not tried"
+    return f"ONNX Runtime {reply['version']} loads it on the CPU{with_them}; inference was not tested"
 
 
 NOT_CHECKED = "not checked whether it runs"  # what an inspection says: it reads a file, and loads no model
@@ -371,7 +371,7 @@ def new_folder(store: Store) -> Iterator[Path]:
             yield folder
     except OSError as error:
         raise StoreError(
-            f"The model could not be taken in: {error.strerror or error}.",
+            f"The model could not be imported: {error.strerror or error}.",
             hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
         ) from error
 
@@ -466,8 +466,7 @@ def remove_model(store: Store, content_sha256: str) -> None:
     if variants := descendants(store, content_sha256):
         listed = ", ".join(f"`{one}`" for one in variants)
         raise ModelError(
-            f"`{record.name}` is the original of {listed}: without it their "
-            "outputs could not be checked any more.",
+            f"`{record.name}` is the original of {listed}: without it ORTune cannot check their outputs.",
             hint="Remove these variants first.",
         )
     own = (store.folder / "models" / content_sha256).resolve()

@@ -54,7 +54,7 @@ class Change:
             object.__setattr__(self, "note", _checked_note(self.note))
         if both := set(self.add) & set(self.remove):
             raise SpecError(
-                f"The label `{min(both)}` is to be given and taken away at once.",
+                f"The label `{min(both)}` is to be added and removed at once.",
                 hint="Leave one of them out.",
             )
 
@@ -72,8 +72,8 @@ class Change:
         labels = tuple(sorted((set(marks.labels) | set(self.add)) - set(self.remove)))
         if len(labels) > MOST_LABELS:
             raise SpecError(
-                f"A trial has {MOST_LABELS} labels at most, this would be {len(labels)}.",
-                hint="Take a label away first.",
+                f"A trial has at most {MOST_LABELS} labels, but this would make {len(labels)}.",
+                hint="Remove a label first.",
             )
         return Marks(
             starred=marks.starred if self.starred is None else self.starred,

@@ -20,7 +20,7 @@ from core.wire.errors import StoreError
 
 _AT_ONCE = 100  # trials of one transaction: others wait for it, and its journal takes space
 _HELD = (
-    "SELECT trials.id AS id, CASE comparison WHEN '' THEN trials.id ELSE comparison END AS race,"
+    "SELECT trials.id AS id, CASE comparison WHEN '' THEN trials.id ELSE comparison END AS comparison,"
     " CAST(coalesce(finished_at, created_at) AS REAL) AS ended_at,"
     " length(data) AS size, typeof(data) = 'text' AS is_text,"  # text is JSON in ASCII: as long in bytes
     " kind = 'profile' AS is_profile, state IN ('WAITING', 'RUNNING') AS is_unfinished,"
@@ -53,7 +53,7 @@ class _Held:
     """The samples of one trial."""
 
     id: str
-    race: str  # id of its comparison; its own where it has none
+    comparison: str  # its id; the trial's own where it has none
     ended_at: float  # seconds since the epoch
     size: int  # bytes
     is_text: bool
@@ -120,7 +120,7 @@ def _races(held: Iterable[_Held]) -> list[list[_Held]]:
     races: dict[str, list[_Held]] = {}
     for one in sorted(held, key=lambda one: one.ended_at):
         if not one.is_profile:
-            races.setdefault(one.race, []).append(one)
+            races.setdefault(one.comparison, []).append(one)
     ended = [race for race in races.values() if not any(one.is_unfinished for one in race)]
     return sorted(ended, key=lambda race: race[-1].ended_at)
 
@@ -208,8 +208,10 @@ def _shrink(database: Database, *, dropped: int) -> None:
     try:
         database.shrink()
     except StoreError as error:
-        done = f"{dropped} trials lost their raw samples" if dropped else "No trial lost raw samples"
+        done = (
+            f"{dropped} trials lost their raw measurements" if dropped else "No trial lost raw measurements"
+        )
         raise StoreError(
-            f"{error.message} {done}, and the file is not smaller yet: the same command makes it so.",
+            f"{error.message} {done}, but the file is not smaller yet. Run the same command again.",
             hint=error.hint,
         ) from error

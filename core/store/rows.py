@@ -130,7 +130,7 @@ def raw_parts(data: bytes | str) -> dict[str, Any]:
 def raw_of(row: Row) -> dict[str, Any]:
     """Return the raw parts of a row of the table of samples; raises like `raw_parts`."""
     if row["checksum"] and row["checksum"] != samples_seal(row["trial"], row["data"]):
-        raise Damage("their checksum does not fit what stands there")
+        raise Damage("their checksum does not match")
     return raw_parts(row["data"])
 
 
@@ -162,7 +162,7 @@ def comparison(row: Row) -> Comparison:
     try:
         contestants = tuple(Contestant(**one) for one in values["contestants"])
     except TypeError:
-        raise Damage("it does not say who raced") from None
+        raise Damage("its list of configurations is incomplete") from None
     if values["result"] is not None:
         values["result"] = regraded(values["result"])
     return Comparison(**{**values, "contestants": contestants})
@@ -192,7 +192,7 @@ def is_text(value: object) -> bool:
         return False
 
 
-REMEDY = "Delete it on the History page, or bring a backup back with `ortune restore FILE`."
+REMEDY = "Delete it on the page History, or restore a backup with `ortune restore FILE`."
 
 
 def legible(value: object) -> str:
@@ -240,7 +240,7 @@ def verified(row: Row, table: Table, names: Iterable[str]) -> dict[str, Any]:
     except IndexError:  # the file's own description of its tables is damaged
         raise Damage("a column of it is missing") from None
     if not fits:
-        raise Damage("its checksum does not fit what stands there")
+        raise Damage("its checksum does not match")
     try:
         values = {name: _value(row, name) for name in names}
     except (ValueError, TypeError, RecursionError):

@@ -62,7 +62,7 @@ def check_files(files: Sequence[Path], *, within: Path | None = None) -> None:
     allowed = folders if within is None else [within.resolve()]
     outside = next((file for file in files if not is_inside(file, allowed)), None)
     if outside is not None:
-        where = "the folders that this server opens" if within is None else f"`{within}`"
+        where = "the folders that this server allows" if within is None else f"`{within}`"
         raise SpecError(
             f"The data lead to `{outside}`, which is outside of {where}.",
             hint="Put the files themselves there, without links to other places.",
@@ -95,9 +95,7 @@ class Library:
 
 def native_code(name: str, sha256: str) -> str:
     """Say that a library ran, as it stands wherever a result does."""
-    return (
-        f"Native code of `{name}` ran in it, a library that is not part of ONNX Runtime (SHA-256 {sha256})."
-    )
+    return f"The library `{name}` ran native code that is not part of ONNX Runtime (SHA-256 {sha256})."
 
 
 def library(text: str) -> Library:
@@ -109,15 +107,15 @@ def library(text: str) -> Library:
     match = _NAMED.fullmatch(text.strip())
     if match is None or not match["name"].strip():
         raise SpecError(
-            f"A library is a name, or a name with `@sha256:` and 64 digits in lower case, but got "
+            f"A library must be a name, or a name with `@sha256:` and 64 digits in lower case, but got "
             f"`{text[:120]}`.",
             hint="Write for example `libmyops.so`.",
         )
     path = Path(match["name"])
     if path.is_absolute() or ".." in path.parts or "\\" in match["name"]:
         raise SpecError(
-            f"A library is named relative to the operator's folder, but got `{match['name'][:120]}`.",
-            hint=f"Put the file into the folder that {LIBRARIES_VARIABLE} names, and write its name alone.",
+            f"A library must be named relative to the allowed folder, but got `{match['name'][:120]}`.",
+            hint=f"Put the file into the folder in {LIBRARIES_VARIABLE}, and write its name alone.",
         )
     return Library(match["name"], match["sha256"] or "")
 
@@ -158,14 +156,13 @@ def found_library(text: str) -> tuple[Path, Library]:
     asked, folder = library(text), libraries_folder()
     if folder is None:
         raise SpecError(
-            f"`{asked.name}` is a library of native code, and no folder for such is open here.",
-            hint=f"Start ORTune with {LIBRARIES_VARIABLE}=FOLDER, or ask whoever runs it here, and put the "
-            "library into that folder.",
+            f"`{asked.name}` is a native library, but no folder of native libraries is allowed here.",
+            hint=f"Put the library into a folder, and start ORTune with {LIBRARIES_VARIABLE}=FOLDER.",
         )
     path = folder / asked.name
     if not is_inside(path, [folder]):
         raise SpecError(
-            f"`{asked.name}` leads out of `{folder}`, the folder that {LIBRARIES_VARIABLE} names.",
+            f"`{asked.name}` leads out of `{folder}`, the folder in {LIBRARIES_VARIABLE}.",
             hint="Put the library itself there, without links to other places.",
         )
     real = path.resolve()
@@ -173,9 +170,8 @@ def found_library(text: str) -> tuple[Path, Library]:
     if asked.sha256 and asked.sha256 != sha256:
         raise SpecError(
             f"`{asked.name}` is another library: its SHA-256 begins with `{sha256[:12]}`, but the "
-            f"configuration asks "
-            f"for `{asked.sha256[:12]}`.",
-            hint="Put the library there that it was measured with, or remove `@sha256:…` from its name.",
+            f"configuration asks for `{asked.sha256[:12]}`.",
+            hint="Use the library of the measurement, or remove `@sha256:…` from its name.",
         )
     return real, Library(asked.name, sha256)
 
@@ -191,7 +187,7 @@ def _hash_of(path: Path, name: str, folder: Path) -> str:
     except FileNotFoundError:
         raise SpecError(
             f"There is no library `{name}` in `{folder}`.{nearest(name, libraries_offered())}",
-            hint=f"Put it there, or start with {LIBRARIES_VARIABLE} naming the folder that holds it.",
+            hint=f"Put it there, or start ORTune with its folder in {LIBRARIES_VARIABLE}.",
         ) from None
     except OSError as error:
         raise SpecError(
@@ -199,7 +195,7 @@ def _hash_of(path: Path, name: str, folder: Path) -> str:
         ) from None
     if not first.startswith(_FIRST_BYTES):
         raise SpecError(
-            f"`{name}` is no shared library: it begins with none of the marks of one.",
-            hint="Name a file that a linker made: `.so`, `.dylib` or `.dll`.",
+            f"`{name}` is no shared library: it has no header of one.",
+            hint="Choose a shared library: `.so`, `.dylib` or `.dll`.",
         )
     return digest.hexdigest()

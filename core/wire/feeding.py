@@ -15,10 +15,10 @@ INTEGERS = {
 
 STRING = "string"
 FED_TYPES = frozenset({*INTEGERS, "float16", "bfloat16", "float32", "float64", "bool", STRING})
-NOT_FED_HINT = "Export the model with tensor inputs of such a type."
+NOT_FED_HINT = "Export the model with inputs of these types."
 NO_TEXT_HINT = (
-    'Give it fixed text under "Values of single inputs", or `--feed {name}="some text"`, or a file of lines, '
-    "`--feed {name}=@lines.txt`."
+    'Set its text under "Values of single inputs", with `--feed {name}="some text"`, or as a '
+    "file of lines, `--feed {name}=@lines.txt`."
 )
 
 
@@ -31,12 +31,12 @@ def not_fed(name: str, dtype: str) -> str:
     """
     if dtype in FED_TYPES:
         return ""
-    return f"Input `{name}` is {dtype}; ORTune feeds tensors of numbers, bool and text only."
+    return f"Input `{name}` is {dtype}; ORTune supports tensors of numbers, bool and text only."
 
 
 def no_text(name: str) -> str:
     """Say that an input of text has none: no random text would be like any that the model is for."""
-    return f"Input `{name}` takes text, and ORTune makes up none."
+    return f"Input `{name}` takes text, which ORTune cannot generate."
 
 
 def channel_axis(shape: Sequence[int]) -> int | None:

@@ -34,8 +34,8 @@ MARK = "outputs differ"  # the words that stand beside every number of such a re
 WARNING = "⚠"  # before a mark in tables and charts, which have no icons
 ELSE = "computes something else"  # the same beside a verdict between different models
 ADVICE = (
-    "Feed data like the model's own, where it was calibrated on such; make the variant again with other "
-    "options; or set the tolerance to what your use allows."
+    "Calibrate on data like the model's own, create the variant again with other options, or "
+    "set the tolerance that your use allows."
 )
 TIED = 1e-5  # largest error below which a changed class was a tie
 LEAST_ROWS = 10
@@ -144,7 +144,7 @@ def _judged(error: wire.OutputError, allowed: Tolerance, whose: str) -> tuple[bo
     if moved:
         parts.append(
             f"the highest class agrees in {error['top1_agreement']:.1%} of {rows_of(error)}, where "
-            f"{allowed.top1_agreement:.0%} must"
+            f"{allowed.top1_agreement:.0%} is required"
         )
     if odd := error.get("not_finite"):
         parts.append(f"{odd:,} values are infinite or not a number on both sides")
@@ -158,10 +158,10 @@ def _void(error: wire.OutputError) -> str:
         return ""
     listed = ", ".join(f"`{name}`" for name in names[:5])
     if not error.get("not_finite"):
-        return f"nothing could be compared of {listed}: no output holds a value; feed sizes above 0"
+        return f"nothing could be compared of {listed}: no output holds a value; use sizes above 0"
     return (
         f"nothing could be compared of {listed}: every value is infinite or not a number, in the reference "
-        f"too ({error.get('not_finite', 0):,} values); feed data that the model can treat"
+        f"too ({error.get('not_finite', 0):,} values); use inputs that suit the model"
     )
 
 
@@ -175,9 +175,9 @@ def _moved(error: wire.OutputError, most: float, allowed: Tolerance) -> bool:
 
 
 def rows_of(error: wire.OutputError) -> str:
-    """Return how many rows the share of equal classes is of, "7 rows"; an earlier version did not say."""
+    """Return how many rows the share of equal classes is of, "7 samples"; an earlier version did not say."""
     rows = error.get("rows")
-    return "an unknown number of rows" if rows is None else f"{rows:,} row{'s' * (rows != 1)}"
+    return "an unknown number of samples" if rows is None else f"{rows:,} sample{'s' * (rows != 1)}"
 
 
 def apart_words(name: str, against: str, verdict: OutputCheck) -> str:
@@ -186,7 +186,7 @@ def apart_words(name: str, against: str, verdict: OutputCheck) -> str:
     if verdict.breach:
         return f"`{name}` {ELSE} than `{against}`: {why}"
     if verdict.breach is None:
-        return f"It is not known whether `{name}` computes the same as `{against}`: {why}"
+        return f"It is unknown whether `{name}` computes the same as `{against}`: {why}"
     return f"`{name}` and `{against}` are different models whose outputs agree: {why}"
 
 
@@ -202,8 +202,8 @@ RANDOM_OPERATORS = (
     "RandomUniformLike",
 )
 _RANDOM = (
-    "two runs of this model differ by themselves, because it draws random numbers in each ({names}), so that "
-    "its outputs cannot be judged; here {why}"
+    "the model draws random numbers ({names}), so two runs of it differ and its outputs "
+    "cannot be judged; here {why}"
 )
 
 
@@ -241,7 +241,8 @@ _TENSORRT_KINDS = (("trt_fp16_enable", "fp16"), ("trt_bf16_enable", "bf16"), ("t
 # --- reading stored results ---------------------------------------------------------------------------------
 
 _EARLIER = (
-    "they were not those of what it raced against; how far they are from the reference was not measured"
+    "they differed from those of the configuration that it was compared with; the error "
+    "against the reference was not measured"
 )
 
 

@@ -113,8 +113,8 @@ class _Server:
         try:
             if len(given) != 2:
                 raise WorkerError(
-                    f"A contestant needs two descriptors, its channel and its log; {len(given)} came.",
-                    hint="Start contestants through ORTune's commands.",
+                    f"A worker needs two descriptors, its channel and its log, but got {len(given)}.",
+                    hint="Start workers through ORTune's commands.",
                 )
             tied, tie = os.pipe()
             try:
@@ -135,8 +135,8 @@ class _Server:
         pid = child["pid"]
         if pid not in self._children:
             raise WorkerError(
-                f"The fork server has no contestant with the process id {pid}.",
-                hint="Start contestants through ORTune's commands.",
+                f"The fork server has no worker with the process ID {pid}.",
+                hint="Start workers through ORTune's commands.",
             )
         if self._children[pid] is None:
             reaped, status = os.waitpid(pid, os.WNOHANG)

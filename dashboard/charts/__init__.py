@@ -57,7 +57,7 @@ def provider_label(effective: Sequence[str], requested: Sequence[str], *, fallba
         return ran
     missing = [name for name in requested if name not in effective]
     asked = ", ".join(provider(name) for name in missing or requested)
-    return f"{ran} — fallback, {asked} was asked"
+    return f"{ran} — fallback, {asked} was requested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def per_row(sides: Sequence[Side]) -> bool:
 
 def latency_title(sides: Sequence[Side]) -> str:
     """Title of an axis of latencies."""
-    return "Latency per row (ms)" if per_row(sides) else "Latency per run (ms)"
+    return "Latency per sample (ms)" if per_row(sides) else "Latency per run (ms)"
 
 
 def pruned(sides: Sequence[Side]) -> list[str]:

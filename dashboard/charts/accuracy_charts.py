@@ -114,7 +114,7 @@ def confusion_table(info: Confusion) -> Table:
 def confusion(info: Confusion) -> go.Figure:
     """Draw the matrix; a darker cell holds more of the rows of its class, an empty one none."""
     size = FRAME + CELL * len(info.names)
-    figure = base_figure(x_title="What the model said", y_title="What is true", height=max(HEIGHT, size))
+    figure = base_figure(x_title="Predicted class", y_title="True class", height=max(HEIGHT, size))
     ticks = list(range(len(info.names)))
     labels = [plain(_shortened(name)) for name in info.names]
     numbers = [[f"{count:,}" if count else "" for count in row] for row in info.counts]
@@ -151,9 +151,9 @@ def _hovers(info: Confusion) -> list[list[str]]:
 
 
 def _hover(truth: str, said: str, rows: int, share: float | None) -> str:
-    what = "seen as such" if truth == said else f"taken for {plain(said)}"
-    known = "" if share is None else f", {share:.2%} of its rows"
-    return f"{plain(truth)} {what}<br>{rows:,} rows{known}"
+    what = "correct" if truth == said else f"predicted as {plain(said)}"
+    known = "" if share is None else f", {share:.2%} of its samples"
+    return f"{plain(truth)} {what}<br>{rows:,} samples{known}"
 
 
 def confused_pairs(
@@ -210,7 +210,7 @@ def tradeoff_info(
 
 def tradeoff(info: Tradeoff, threshold: float) -> go.Figure:
     """Draw both shares of right answers against the threshold, which is a line."""
-    figure = base_figure(x_title="Threshold on the probability", y_title="Share of rows that are right")
+    figure = base_figure(x_title="Threshold on the probability", y_title="Share of correct samples")
     for index, (name, values) in enumerate(
         (("sensitivity", info.sensitivity), ("specificity", info.specificity))
     ):
@@ -379,7 +379,7 @@ def differences_info(
 def differences(info: Differences) -> go.Figure:
     """Draw each difference with its interval; left of the line at −delta a loss is not accepted."""
     figure = base_figure(
-        x_title=f"{info.metric.capitalize()} against {plain(_shortened(info.reference))} (percentage points)",
+        x_title=f"{info.metric.capitalize()} versus {plain(_shortened(info.reference))} (percentage points)",
         y_title="",
         height=120 + ROW_HEIGHT * len(info.rows),
     )

@@ -46,7 +46,7 @@ BASELINE, REJECTED = "BASELINE", "REJECTED"  # beside the verdicts
 VERDICTS: Mapping[str, tuple[str, str, str]] = {
     Verdict.FASTER: (PALETTE[2], "triangle-right", Verdict.FASTER.word),
     Verdict.SLOWER: (PALETTE[1], "triangle-left", Verdict.SLOWER.word),
-    Verdict.EQUIVALENT: (PALETTE[0], "diamond", "no difference that matters"),
+    Verdict.EQUIVALENT: (PALETTE[0], "diamond", "equivalent"),
     Verdict.UNDECIDED: (MUTED, "circle-open", Verdict.UNDECIDED.word),
     REJECTED: (MUTED, "x-thin-open", "rejected: no verdict"),
     BASELINE: (MUTED, "line-ns-open", "baseline"),
@@ -163,7 +163,7 @@ def of_one(contrasts: Sequence[Mapping[str, Any]], named: Mapping[str, str], **h
     """
     first, alone = contrasts[0]["baseline"], len(contrasts) == 1
     rows = [
-        {**one, "label": "this trial" if alone else f"against {named.get(one['baseline'], 'the baseline')}"}
+        {**one, "label": "this trial" if alone else f"versus {named.get(one['baseline'], 'the baseline')}"}
         for one in contrasts
     ]
     reference = named.get(first, "the baseline") if alone else "the reference"
@@ -220,8 +220,8 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 def axis_title(info: ForestInfo) -> str:
     """Say what is put against what, and on which side faster lies."""
-    unit = " per row" if info.per_row else ""
-    return f"← slower · speed{unit} against {_shortened(info.baseline, TITLE_LIMIT)} · faster →"
+    unit = " per sample" if info.per_row else ""
+    return f"← slower · speed{unit} versus {_shortened(info.baseline, TITLE_LIMIT)} · faster →"
 
 
 def forest(info: ForestInfo, *, slim: bool = False, least: int = 0) -> go.Figure:

@@ -32,7 +32,7 @@ from dashboard.charts import (
 
 LOG_FROM_RATIO = 10.0  # values that span a decade are read on a logarithmic axis
 STATISTICS = {"p50_s": "p50", "p90_s": "p90", "p95_s": "p95", "p99_s": "p99", "mean_s": "mean"}
-AXIS_TITLES = {"batch_size": "Batch size (rows per run)", THREADS: "Intra-op threads"}
+AXIS_TITLES = {"batch_size": "Batch size (samples per run)", THREADS: "Intra-op threads"}
 
 
 def axis_title(name: str) -> str:
@@ -139,7 +139,7 @@ def curve_info(
     texts = {place: value_words(value) for value, place in places.items()}
     return CurveInfo(
         x_title=axis_title(x),
-        y_title="Throughput (rows/s)" if throughput else "Latency per run (ms)",
+        y_title="Throughput (samples/s)" if throughput else "Latency per run (ms)",
         x_log=_are_numbers(places) and _spans(ticks, 4.0),
         y_log=_spans(drawn, LOG_FROM_RATIO),
         ticks=ticks,
@@ -266,10 +266,10 @@ def hover(point: Measured, name: str, value: tuple[float, float | None, float | 
         *(f"{axis_title(axis)}: {value_words(held)}" for axis, held in point.values.items()),
         f"{what}: {number(value[0])} {unit}",
         known,
-        f"{point.runs} runs of {point.rows} rows" + (", measured earlier" if point.reused else ""),
+        f"{point.runs} runs of {point.rows} samples" + (", measured earlier" if point.reused else ""),
         _provider(point),
         *([f"the same as {point_name(point.same)}: {point.why}"] if point.same is not None else []),
-        *(["cancelled: the rounds until then"] if point.cut_short else []),
+        *(["cancelled: partial results"] if point.cut_short else []),
         *([f"⚠ {MARK}"] if point.breach else []),
     ]
     return "<br>".join(plain(part) for part in parts)

@@ -46,7 +46,7 @@ MAX_SPIKES = 500  # of one side in the rug, the slowest ones: all of them are co
 ROOM, RUG = 0.08, 0.35  # above and below what is drawn, and how far below the top the rug stands: shares
 MAX_SIGNS = 60  # of one kind in the strip: more of them would be a smear
 DISTURBED, SIGN = PALETTE[5], "#1E293B"  # the sign is dark with a light rim: seen on every tile
-NO_COUNTERS = "what disturbed it was not recorded"
+NO_COUNTERS = "disturbances were not recorded"
 
 # Rows of the strip: flags of `core.evidence.interference`, by what a reader can do about them.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
@@ -124,7 +124,7 @@ def timeline_info(sides: Sequence[Side], beside: Sequence[Side] = (), *, limit: 
     return Timeline(
         sides=drawn,
         strip=_strip([*with_runs, *beside]),
-        y_title="ms per row" if rows else "ms per run",  # short: the plot is low, above a strip
+        y_title="ms per sample" if rows else "ms per run",  # short: the plot is low, above a strip
         y_ticks=wide_ticks([ms for one in drawn for ms in one.ms if ms is not None and ms <= cap]),
         cap_ms=cap if any(one.above for one in drawn) else None,
         top_ms=max((max(ms) for ms in latencies), default=None),
@@ -179,7 +179,7 @@ def _runs(one: Side, cap: float, *, rows: bool, limit: int) -> Runs:
 def _block_hover(block: Mapping[str, Any], runs: int, middle: float) -> str:
     where = f"round {block['round'] + 1}, " if "round" in block else ""
     if "generation" in block:
-        where = f"generation {block['generation'] + 1}, {where}"
+        where = f"launch {block['generation'] + 1}, {where}"
     marks = "<br>" + ", ".join(FLAGS.get(flag, flag) for flag in block["flags"]) if block["flags"] else ""
     return f"{where}{runs:,} runs<br>median {number(middle)} ms{marks}"
 
@@ -218,11 +218,11 @@ def counter_words(block: Mapping[str, Any]) -> list[str]:
     if not counters:
         return [NO_COUNTERS]
     wall_s = counters["wall_s"] or math.nan
-    lines = [FLAGS.get(flag, flag) for flag in block["flags"]] or ["nothing disturbed it"]
+    lines = [FLAGS.get(flag, flag) for flag in block["flags"]] or ["undisturbed"]
     lines.append(f"{counters['cpu_s'] / wall_s:.2f} CPUs used by this worker")
     shares = {
         "waited for a CPU": counters["wait_s"],
-        "kept back by the hypervisor": counters["steal_s"],
+        "CPU taken by the hypervisor": counters["steal_s"],
         "some program waited for a CPU": counters["pressure_s"],
     }
     lines += [f"{what}: {value / wall_s:.1%}" for what, value in shares.items() if value is not None]
@@ -231,7 +231,7 @@ def counter_words(block: Mapping[str, Any]) -> list[str]:
         lines.append(f"stopped by the quota for {counters['throttled_s'] or 0:.3f} s")
     if counters["frequency_hz"]:
         lines.append(f"clock {counters['frequency_hz'] / 1e9:.2f} GHz")
-    lines.append(f"a fixed piece of work took {counters['canary_ns'] / 1e6:.3f} ms")
+    lines.append(f"reference work took {counters['canary_ns'] / 1000000.0:.3f} ms")
     gpu = counters["gpu"] or {}
     if gpu.get("sm_clock_mhz"):
         lines.append(f"GPU clock {gpu['sm_clock_mhz']:.0f} MHz")
@@ -351,7 +351,7 @@ def _clip(figure: go.Figure, info: Timeline, cap: float) -> None:
             customdata=[ms for _, ms in one.spikes],
             meta=TRUE_Y,
             text=[f"{number(ms)} ms" for _, ms in one.spikes],
-            hovertemplate="a run of %{text}, above the picture<extra></extra>",
+            hovertemplate="a run of %{text}, above the axis<extra></extra>",
         )
     note_beyond(figure, f"▲ {clipped_words(info.above, END, cap, info.top_ms)}")
 

@@ -67,14 +67,14 @@ NUMBERS: Mapping[str, Number] = {
     "p50": Number(title="p50 latency (ms)", of=_latency("p50_s")),
     "p95": Number(title="p95 latency (ms)", of=_latency("p95_s")),
     "p99": Number(title="p99 latency (ms)", of=_latency("p99_s")),
-    "gain": Number(title="Speed against its baseline (×)", of=_gain),
-    "throughput": Number(title="Throughput (rows/s)", of=_fact("throughput_per_s")),
+    "gain": Number(title="Speed versus its baseline (×)", of=_gain),
+    "throughput": Number(title="Throughput (samples/s)", of=_fact("throughput_per_s")),
     "memory": Number(
         title="Peak memory added by the session (MiB)", of=_fact("peak_rss_bytes", 1 / (1 << 20))
     ),
     "cpu": Number(title="CPU time per run (ms)", of=_fact("cpu_s_per_inference", 1e3)),
     "creation": Number(title="Session creation (ms)", of=_fact("session_creation_s", 1e3)),
-    "batch": Number(title="Batch (rows)", of=_fact("batch_size")),
+    "batch": Number(title="Batch (samples)", of=_fact("batch_size")),
 }
 WHEN = "when"
 

@@ -156,7 +156,9 @@ def curve(points: Sequence[Measured], *, x: str, y: str, series: str = "") -> Pl
             "log": False,
             "ticks": [(float(place), value_words(one)) for place, one in enumerate(values)],
         },
-        "y": linear("rows/s by the p50 so far" if y == "throughput" else "p50 per run so far (ms)", heights),
+        "y": linear(
+            "samples/s by the p50 so far" if y == "throughput" else "p50 per run so far (ms)", heights
+        ),
         "level": None,
         "legend": bool(series),
         "series": [
@@ -182,15 +184,19 @@ def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> P
     ratios = [_short(one["ratio"]) for one in points]
     return {
         "kind": "plot",
-        "alt": f"Gain of {len(points)} configurations tried so far, over their memory where known",
+        "alt": f"Improvement of {len(points)} configurations so far, over their memory where known",
         "height": HALF_PX,
-        "x": linear(COSTS["peak_rss"][0] if by_memory else "Order of trying", [at for at, _, _ in placed]),
-        "y": linear("Gain", [0.99, 1.01, *ratios]),
+        "x": linear(
+            COSTS["peak_rss"][0] if by_memory else "Order of evaluation", [at for at, _, _ in placed]
+        ),
+        "y": linear("Improvement", [0.99, 1.01, *ratios]),
         "level": 1.0,
         "legend": True,
         "series": [
             _series("tried", MUTED, [one for one in placed if one[2] not in best], size=7, hollow=False),
-            _series("front so far", FIRST, [one for one in placed if one[2] in best], size=11, hollow=False),
+            _series(
+                "Pareto front so far", FIRST, [one for one in placed if one[2] in best], size=11, hollow=False
+            ),
         ],
     }
 
@@ -201,7 +207,7 @@ def course(points: Sequence[CoursePoint]) -> Plot:
     drawn = [(at, ratio, "") for at, ratio in known]
     return {
         "kind": "plot",
-        "alt": "The best gain over the time since the search began",
+        "alt": "The best improvement over the time since the search began",
         "height": HALF_PX,
         "x": linear("Time (s)", [0.0, *(at for at, _ in known)]),
         "y": linear("Best so far", [0.99, 1.01, *(ratio for _, ratio in known)]),
@@ -241,7 +247,7 @@ def ratios(courses: Mapping[str, Sequence[Sequence[float]]], against: str) -> Pl
         "alt": f"Ratio to {against} over the time since the start, {len(courses)} configurations",
         "height": COURSE_PX,
         "x": linear("Time (s)", [0.0, *(one[0] for one in last)]),
-        "y": linear(f"Speed against {against} so far (above 1: faster)", [*seen, 1.0]),
+        "y": linear(f"Speed versus {against} so far (above 1: faster)", [*seen, 1.0]),
         "level": 1.0,
         "legend": len(courses) > 1,
         "wide": True,
@@ -260,10 +266,10 @@ def trail(points: Sequence[Mapping[str, Any]], current: str) -> Plot:
     times, rates = [point[0] for _, point in placed], [point[1] for _, point in placed]
     return {
         "kind": "plot",
-        "alt": "Throughput over latency of the estimates so far, joined in their order",
+        "alt": "Throughput over latency of the estimates so far, in their order",
         "height": TRAIL_PX,
         "x": linear("p50 of a run (ms)", times),
-        "y": linear("Rows per second", rates),
+        "y": linear("Samples per second", rates),
         "level": None,
         "legend": False,
         "series": [

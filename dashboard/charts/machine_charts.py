@@ -17,8 +17,13 @@ from core.evidence.quality import quality
 from core.evidence.verdict import Grade
 from dashboard.charts import MUTED, PALETTE, base_figure, number, plain, transparent
 
-WHEN = {"before": "before a race", "after": "after a race", "during": "during a race", "alone": "on its own"}
-AGREES, DIFFERS = "the interval holds 0", "the interval leaves 0 out"
+WHEN = {
+    "before": "before a comparison",
+    "after": "after a comparison",
+    "during": "during a comparison",
+    "alone": "noise check",
+}
+AGREES, DIFFERS = "interval contains 0", "interval excludes 0"
 _LOOKS = {AGREES: (PALETTE[0], "circle"), DIFFERS: (PALETTE[1], "x")}
 _BAND_COLOR = PALETTE[2]
 _ROOM = 1.15  # above the farthest bound
@@ -162,7 +167,7 @@ def _hover(one: Mapping[str, Any]) -> str:
     when = WHEN.get(str(one.get("when")), "")
     rounds = f"{one['rounds']} rounds"
     if one.get("generations"):
-        rounds = f"{one['generations']} generations, {rounds}"
+        rounds = f"{one['generations']} launches, {rounds}"
     return f"{_local(one['at'])}, {when}<br>{number(value)} %, {span}, {rounds}{sigma}{grade}"
 
 

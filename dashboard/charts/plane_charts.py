@@ -96,8 +96,8 @@ def plane_info(points: Sequence[Measured], axes: Sequence[Axis], standing: Stand
 _MARKS: Mapping[str, Mark] = {BEST: "best", LEVEL: "level", INCONCLUSIVE: "inconclusive"}
 _PLACES = {
     BEST: "the best",
-    LEVEL: "its throughput is within the margin of the best, with 95 %",
-    INCONCLUSIVE: "inconclusive against the best: the 95 % intervals of the throughput overlap",
+    LEVEL: "its throughput is equivalent to the best, with 95 %",
+    INCONCLUSIVE: "undecided against the best: the 95 % intervals overlap",
 }
 
 
@@ -140,14 +140,14 @@ def _hover(point: Measured, standing: Standing, place: str, *, over: bool, is_op
     name = STATISTICS[standing.percentile]
     parts = [
         *head,
-        f"throughput: {_with_interval(point, 'throughput', 'rows/s')}",
+        f"throughput: {_with_interval(point, 'throughput', 'samples/s')}",
         f"{name}: {_with_interval(point, standing.percentile, 'ms')}",
         *([_PLACES[place]] if place else []),
         *(["over the limit"] if over else []),
-        *(["its interval holds the limit: which side is not sure"] if is_open else []),
+        *(["its interval contains the limit: undecided"] if is_open else []),
         *([f"the same as {point_name(point.same)}: {point.why}"] if point.same is not None else []),
         *(["measured earlier"] if point.reused else []),
-        *(["cancelled: the rounds until then"] if point.cut_short else []),
+        *(["cancelled: partial results"] if point.cut_short else []),
     ]
     return "<br>".join(map(plain, parts))
 
@@ -155,7 +155,7 @@ def _hover(point: Measured, standing: Standing, place: str, *, over: bool, is_op
 def _with_interval(point: Measured, name: str, unit: str) -> str:
     value = value_of(point, name)
     if value is None:
-        return "the runs do not support one"
+        return "too few runs for one"
     middle, low, high = value
     bounds = f", 95 % [{number(low)}, {number(high)}]" if low is not None and high is not None else ""
     return f"{number(middle)} {unit}{bounds}"
@@ -187,9 +187,7 @@ def plane(info: Plane) -> go.Figure:
     )
     _add_stripes(figure, [one for one in info.cells if one.mark == "inconclusive"])
     _add_crosses(figure, [one for one in info.cells if one.mark == "over"], info.over_label)
-    _add_frames(
-        figure, [one for one in info.cells if one.mark == "level"], "=: within the margin of the best", 2
-    )
+    _add_frames(figure, [one for one in info.cells if one.mark == "level"], "=: equivalent to the best", 2)
     _add_frames(figure, [one for one in info.cells if one.mark == "best"], "★ best", 4)
     _add_lost(figure, [one for one in info.cells if one.mark == "lost"], small=small)
     if small:
@@ -222,7 +220,7 @@ def _add_stripes(figure: go.Figure, cells: Sequence[Cell]) -> None:
             strokes.append(
                 (cell.x - HALF + low, cell.y - HALF + high, cell.x - HALF + high, cell.y - HALF + low)
             )
-    name = "hatched: inconclusive against the best"
+    name = "hatched: undecided"
     _add_lines(figure, strokes, name=name, line={"color": PALETTE[1], "width": 1.3})
 
 
@@ -379,13 +377,13 @@ def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], standing: St
 
 def tradeoff(info: Tradeoff) -> go.Figure:
     """Draw throughput against latency: up and to the left is better; ringed points are not dominated."""
-    figure = base_figure(x_title=info.x_title, y_title="Throughput (rows/s)")
+    figure = base_figure(x_title=info.x_title, y_title="Throughput (samples/s)")
     count = sum(map(len, info.groups.values()))
     figure.add_scatter(
         x=[one.ms for one in info.front],
         y=[one.rate for one in info.front],
         mode="markers+lines",
-        name="front: no other is surely better",
+        name="Pareto front",
         hoverinfo="skip",
         line={"color": MUTED, "width": 1.5, "dash": "dot"},
         marker={"symbol": "circle-open", "size": 18, "color": PALETTE[2], "line": {"width": 2.5}},

@@ -96,12 +96,12 @@ def _hover(one: Point) -> str:
         f"{number(one.intensity, 3)} per byte",
     ]
     if not one.is_clear:
-        parts.append("so short that the profiler's own 5 to 8 µs a call hide its rate")
+        parts.append("too short for the profiler to measure its rate")
     elif reach is not None:
-        beyond = "; its data come out of a cache" if reach > 1 and one.bound == "memory" else ""
+        beyond = "; its data come from a cache" if reach > 1 and one.bound == "memory" else ""
         parts.append(f"{reach:.0%} of the roof over it ({one.bound}){beyond}")
     elif one.roof is None:
-        parts.append("no roof is known for it")
+        parts.append("its roof is not known")
     return "<br>".join(plain(part) for part in parts)
 
 

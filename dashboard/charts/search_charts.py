@@ -40,14 +40,14 @@ LEAST_SHOWN = 0.5  # gains below are outside of the view, unless the best is har
 MOST_EFFECTS = 12
 MIB = 1 << 20
 STAGES: Mapping[str, tuple[str, str]] = {  # stage of a search -> in words, marker
-    "screen": ("a first look", "circle"),
-    "heat": ("a race of the best", "square"),
-    "confirm": ("confirmed in fresh processes", "star"),
+    "screen": ("screening", "circle"),
+    "heat": ("elimination round", "square"),
+    "confirm": ("confirmation", "star"),
 }
 # metric of the horizontal axis -> its title, and what a unit of it is in SI units
 COSTS: Mapping[str, tuple[str, float]] = {
     "peak_rss": ("Peak memory added by the session (MiB)", MIB),
-    "cpu_s": ("CPU time a row (ms)", 1e-3),
+    "cpu_s": ("CPU time per sample (ms)", 1e-3),
     "model_size": ("Model size (MiB)", MIB),
     "latency_p50": ("p50 latency (ms)", 1e-3),
 }
@@ -90,8 +90,8 @@ class Intervals:
 WORDS: Mapping[str, str] = {  # verdict -> what it says of a gain
     Verdict.FASTER: "better",
     Verdict.SLOWER: "worse",
-    Verdict.EQUIVALENT: "no difference that matters",
-    Verdict.UNDECIDED: "not known",
+    Verdict.EQUIVALENT: "equivalent",
+    Verdict.UNDECIDED: "undecided",
 }
 
 
@@ -108,7 +108,7 @@ def gains_info(gains: Sequence[GainNumbers]) -> Intervals:
         )
         for one in gains
     ]
-    return _intervals(rows, "← worse than by default · better →")
+    return _intervals(rows, "← worse than the default · better →")
 
 
 def effects_info(effects: Sequence[EffectRecord], *, margin: float, most: int = MOST_EFFECTS) -> Intervals:
@@ -125,7 +125,7 @@ def effects_info(effects: Sequence[EffectRecord], *, margin: float, most: int = 
         )
         for one in effects[:most]
     ]
-    return _intervals(rows, "← worse than the start · better →")
+    return _intervals(rows, "← worse than the starting point · better →")
 
 
 def metric_name(metric: str) -> str:
@@ -366,11 +366,13 @@ def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
         info: what is drawn.
         height: in pixels.
     """
-    figure = base_figure(x_title=info.x_title, y_title="Gain over ONNX Runtime's default", height=height)
+    figure = base_figure(
+        x_title=info.x_title, y_title="Improvement over ONNX Runtime's default", height=height
+    )
     figure.add_hline(y=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     for points, name, color, symbol, size in (
         (info.others, "tried", MUTED, "circle-open", 7),
-        (info.front, "front: nobody is surely better", PALETTE[0], "diamond", 11),
+        (info.front, "Pareto front", PALETTE[0], "diamond", 11),
         (info.winner, "confirmed", PALETTE[1], "star", 15),
     ):
         if points:
@@ -416,7 +418,7 @@ def _add_points(
 
 def course(points: Sequence[CoursePoint]) -> go.Figure:
     """Draw the best gain that was known at each moment, with what had just been raced."""
-    figure = base_figure(x_title="Time since the search began (s)", y_title="Best gain so far")
+    figure = base_figure(x_title="Time since the search began (s)", y_title="Best improvement so far")
     known = [(one["at_s"], one["ratio"]) for one in points if one["ratio"]]
     figure.add_scatter(
         x=[at for at, _ in known],
@@ -435,7 +437,7 @@ def course(points: Sequence[CoursePoint]) -> go.Figure:
                 mode="markers",
                 name=words,
                 marker={"symbol": symbol, "size": 11, "color": PALETTE[index]},
-                text=[f"after {one['tried']:,} tried<br>{times(one['ratio'] or 1.0)}" for one in own],
+                text=[f"after {one['tried']:,} evaluated<br>{times(one['ratio'] or 1.0)}" for one in own],
                 hovertemplate="%{text}<extra></extra>",
             )
     figure.add_hline(y=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})

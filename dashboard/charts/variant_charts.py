@@ -18,7 +18,7 @@ from dashboard.charts import BAR_WIDTH, MUTED, PALETTE, base_figure, number, pla
 MAX_BARS = 20  # operators with the largest errors; a longer list is in the table
 ROW_PX = 26
 NAME_LIMIT = 40  # characters of a name beside its bar
-QUANTIZED, BLOCKED = "quantized", "stays in float"
+QUANTIZED, BLOCKED = "quantized", "kept in float"
 COLORS = {QUANTIZED: PALETTE[0], BLOCKED: PALETTE[1]}
 _LIGHT = "rgba(255,255,255,0.55)"
 
@@ -70,7 +70,7 @@ def _shortened(name: str) -> str:
 def bars(info: Sequence[Bar]) -> go.Figure:
     """Draw the error of each operator when only it is quantized, the largest on top."""
     figure = base_figure(
-        x_title="Error of the outputs when only this operator is quantized (%)",
+        x_title="Output error when only this operator is quantized (%)",
         y_title="",
         height=120 + ROW_PX * max(len(info), 3),
     )
@@ -126,7 +126,7 @@ def curve_info(curve: Sequence[Choice]) -> list[Point]:
             f"about {number(one.saved_s * 1e3)} ms saved per run",
         ]
         if before is not None:
-            lines.append(f"last left out: {', '.join(one.blocked[len(before.blocked) :])}")
+            lines.append(f"kept in float last: {', '.join(one.blocked[len(before.blocked) :])}")
         points.append(
             Point(
                 blocked=len(one.blocked),
@@ -145,12 +145,12 @@ def curve(info: Sequence[Point], chosen: Choice) -> go.Figure:
         info: from `curve_info`.
         chosen: what is chosen now; it need not lie on the curve.
     """
-    figure = base_figure(x_title="Error to expect of the outputs (%)", y_title="Time saved per run (ms)")
+    figure = base_figure(x_title="Expected output error (%)", y_title="Time saved per run (ms)")
     figure.add_scatter(
         x=[one.error_percent for one in info],
         y=[one.saved_ms for one in info],
         mode="lines+markers",
-        name="best bargains first",
+        name="by time saved per error",
         line={"color": PALETTE[0], "width": 2},
         marker={"symbol": "circle", "size": 7},
         hovertext=[one.hover for one in info],

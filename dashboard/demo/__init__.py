@@ -45,7 +45,7 @@ def unpack() -> Path:
     except (OSError, EOFError, lzma.LZMAError, tarfile.TarError) as error:
         remove(home)
         raise StoreError(
-            f"The recorded races cannot be unpacked: {error}.",
+            f"The recorded comparisons cannot be unpacked: {error}.",
             hint="Install ORTune again, or free some disk.",
         ) from error
     return home
@@ -71,7 +71,7 @@ def seen_on(store: Store, page: str) -> list[str]:
 
     Args:
         store: the recorded results.
-        page: title of the page, in small letters.
+        page: folder of the view of the page.
 
     Returns:
         Hashes; none where a page shows something of every model.

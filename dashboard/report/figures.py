@@ -87,7 +87,7 @@ def _race(race: Comparison, trials: Sequence[Trial]) -> Iterator[Plot]:
 
 
 def _forest_alt(info: compare_charts.ForestInfo) -> str:
-    return f"Speed against {info.baseline} with 95 % intervals; the band holds differences that do not matter"
+    return f"Speed versus {info.baseline} with 95 % intervals; the band is the equivalence margin"
 
 
 def _samples(sides: Sequence[charts.Side], beside: Sequence[charts.Side] = ()) -> Iterator[Plot]:
@@ -97,7 +97,7 @@ def _samples(sides: Sequence[charts.Side], beside: Sequence[charts.Side] = ()) -
     yield Plot(
         title="Latency over time",
         figure=duel_charts.timeline(info),
-        alt="Latency of the runs over the time of the race, with what disturbed each block beneath",
+        alt="Latency of the runs over time, with disturbances beneath",
         spare=True,
     )
     yield Plot(
@@ -136,17 +136,17 @@ def _search(about: Search) -> Iterator[Plot]:
         if shown and shown["gains"]:
             info = search_charts.gains_info(shown["gains"])
             yield Plot(
-                title="What it brings, in every respect" if answer["winner"] else "The best that was tried",
+                title="All metrics" if answer["winner"] else "Best configuration",
                 figure=search_charts.intervals(info),
-                alt="Gain over ONNX Runtime's default in every respect, with 95 % intervals",
+                alt="Improvement over ONNX Runtime's default in all metrics, with 95 % intervals",
             )
         yield from _grounds(record.spec, answer, tried, ratio_of)
     parallel = search_tried_charts.parallel_info(tried, ratio_of, answer["effects"] if answer else [])
     if len(parallel.gains) >= 2 and parallel.dimensions:
         yield Plot(
-            title="Everything that was tried",
+            title="All evaluated configurations",
             figure=search_tried_charts.parallel(parallel),
-            alt=f"{len(parallel.gains)} configurations as lines through their settings to their gain",
+            alt=f"{len(parallel.gains)} configurations as lines through their settings to their improvement",
             spare=True,
         )
 
@@ -155,22 +155,22 @@ def _grounds(spec: dict[str, Any], answer: Any, tried: Sequence[Tried], ratio_of
     if answer["effects"]:
         margin = spec_from_dict(spec).protocol.margin
         yield Plot(
-            title="What matters",
+            title="Effects",
             figure=search_charts.intervals(search_charts.effects_info(answer["effects"], margin=margin)),
-            alt="What values of settings do on average, with 95 % intervals",
+            alt="Average effects of settings, with 95 % intervals",
         )
     for cost in search_charts.costs(answer["front"], answer["objective"])[:1]:
         info = search_charts.front_info(answer["front"], tried, ratio_of, cost=cost, winner=answer["winner"])
         yield Plot(
-            title="Gain over what it costs",
+            title="Pareto front",
             figure=search_charts.front(info),
-            alt=f"Gain over {info.x_title} of {len(info.front)} configurations on the front",
+            alt=f"Improvement over {info.x_title} of {len(info.front)} configurations on the Pareto front",
         )
     if any(one["ratio"] for one in answer["course"]):
         yield Plot(
-            title="How it went",
+            title="Progress",
             figure=search_charts.course(answer["course"]),
-            alt="The best gain that was known at each moment of the search",
+            alt="The best known improvement at each moment of the search",
         )
 
 

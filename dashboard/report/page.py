@@ -28,7 +28,7 @@ from core.wire.units import visible
 from dashboard.report.figures import Plot
 
 MOST_BYTES = 6_000_000  # of a file that people send to each other
-LEFT_OUT = "Left out, because the file would be too large: {}. It stands on the page of the result."
+LEFT_OUT = "Left out, because the file would be too large: {}. See the page of the result."
 SIGNS: dict[Color, str] = {"green": "▲", "blue": "◆", "orange": "▼", "red": "✕", "gray": "○"}
 
 
@@ -105,8 +105,8 @@ def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iter
     yield f'<p class="about">{_text(_about(report))}</p>'
     if report.rejected:
         yield (
-            '<section class="box red" role="alert"><h2>✕ Rejected: no verdict stands</h2>'
-            f"<p>{_prose(report.rejected)}</p></section>"
+            '<section class="box red" role="alert"><h2>✕ Invalid: no '
+            f"verdict</h2><p>{_prose(report.rejected)}</p></section>"
         )
     yield f'<section class="box {report.color}"><p class="verdict">'
     yield f'<span class="sign" aria-hidden="true">{SIGNS[report.color]}</span> {_text(report.verdict)}</p>'
@@ -128,7 +128,7 @@ def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iter
         for file in report.files:
             yield from _file(file)
         yield "</section>"
-    said = f"Measured by ORTune {report.tool_version}. This file asks nobody for anything."
+    said = f"Measured by ORTune {report.tool_version}. This file works offline."
     yield f"<footer>{_text(said)}</footer>"
 
 

@@ -55,7 +55,7 @@ def require() -> None:
         st.stop()
     if not is_welcome(st.user.to_dict(), os.environ.get(USERS_VARIABLE, "")):
         st.title("ORTune")
-        st.error("This account may not use this server. Ask whoever runs it.", title="Not for you")
+        st.error("This account may not use this server. Ask its operator.", title="No access")
         log_out()
         st.stop()
 
@@ -70,5 +70,5 @@ def _require_gate() -> None:
     """Refuse a server without the gate, as `streamlit run` starts one: pages of others could speak to it."""
     if Gate.stands or type(runtime.get_instance()) is not runtime.Runtime:
         return
-    st.error("Start it with `python -m dashboard`, which asks who speaks to it.", title="Open to others")
+    st.error("Start it with `python -m dashboard`, which controls access.", title="No access control")
     st.stop()

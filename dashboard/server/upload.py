@@ -102,7 +102,7 @@ async def put(request: Request) -> Response:
     except _RefusedError as refused:
         return _answer(refused.status, str(refused))
     except TimeoutError:
-        return _answer(408, f"Nothing came for {IDLE_S:g} s.")
+        return _answer(408, f"No data came for {IDLE_S:g} s.")
     except ClientDisconnect:
         return _answer(400, "The upload was broken off. Upload the file again.")
     except OSError as error:

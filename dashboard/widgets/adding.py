@@ -26,7 +26,7 @@ def area(page: str, added: Callable[[ModelRecord, bool], None]) -> None:
         "An .onnx file, with its external data files if it has any",
         key=f"{page}.upload",
         accept="",
-        hint="Drop files here or choose them; they go straight to the server's disk.",
+        hint="Drop files here or choose them.",
         on_upload=lambda files: _keep(page, files),
     )
     _read(page, added)

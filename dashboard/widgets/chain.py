@@ -24,7 +24,7 @@ def providers() -> None:
             options,
             key=key,
             format_func=format.provider,
-            help=help_text(knob("providers")) + "\n\nThe order of choice is the order of preference.",
+            help=help_text(knob("providers")) + "The first provider is preferred.",
             placeholder="ONNX Runtime's default (CPU)",
             persist_state="session",
         )
@@ -51,7 +51,7 @@ def ways_out(place: str) -> None:
             icon=":material/alt_route:",
             on_click=_allow_fallback,
             disabled=bool(st.session_state.get(fields.key("allow_fallback"))),
-            help="Runs on what loads, at last the CPU; the result is marked as a fallback.",
+            help="Uses what loads, at last the CPU, and marks the result as a fallback.",
         )
         st.button(
             "Use CPU",
@@ -59,7 +59,7 @@ def ways_out(place: str) -> None:
             icon=":material/memory:",
             on_click=state.reset,
             args=(fields.key("providers"),),
-            help="Takes the chosen providers off: ONNX Runtime's default.",
+            help="Clears the chosen providers.",
         )
 
 

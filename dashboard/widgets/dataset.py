@@ -28,8 +28,7 @@ SAMPLES: Mapping[str, tuple[str, str]] = {
     LABELLED: (SAMPLE, "360 handwritten digits that the sample model `digits_cnn` has never seen."),
     CALIBRATION: (
         "sample_models/digits_calibration.npz",
-        "240 handwritten digits that the sample model `digits_cnn` was trained on; none of them is in the "
-        "sample that accuracy is measured on.",
+        "240 handwritten digits that the sample model `digits_cnn` was trained on, for calibration.",
     ),
 }
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
@@ -54,26 +53,26 @@ FIRST_VALUES: Mapping[str, Any] = {  # of the form's values -> what it begins wi
     "std": "",
 }
 _KINDS = {
-    "auto": "as the file looks",
+    "auto": "detected",
     "npz": ".npz arrays",
-    "folders": "a folder for each class",
+    "folders": "folder per class",
     "csv": "CSV of paths and labels",
     "images": "images without labels",
 }
-_SPLITS = {"": "test, or what there is", "train": "train", "val": "val", "test": "test"}
+_SPLITS = {"": "test if it exists", "train": "train", "val": "val", "test": "test"}
 _PARTS = {
-    "": "all rows",
-    "calibration": "a part, to calibrate on",
-    "rest": "the rest, to score on",
+    "": "all samples",
+    "calibration": "calibration part",
+    "rest": "scoring part",
 }
-_CHANNELS = {"auto": "as the input has them", "rgb": "RGB", "bgr": "BGR", "gray": "gray"}
+_CHANNELS = {"auto": "as the input", "rgb": "RGB", "bgr": "BGR", "gray": "gray"}
 
 PREPARATIONS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
     # name -> label, what it is for, and what it sets beside the defaults
-    "unit": ("0 to 1", "Straight to the input's size, pixels divided by 255.", {}),
+    "unit": ("0 to 1", "Resized to the input, pixels divided by 255.", {}),
     "imagenet": (
         "ImageNet",
-        "As torchvision's classifiers were trained: shorter side 256, centre 224, normalized RGB.",
+        "As for torchvision's classifiers: shorter side 256, centre 224, normalized RGB.",
         {
             "resize": 256,
             "crop": 224,
@@ -82,7 +81,7 @@ PREPARATIONS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
             "std": "0.229, 0.224, 0.225",
         },
     ),
-    "bytes": ("0 to 255", "Straight to the input's size, bytes as they are.", {"scale": 255.0}),
+    "bytes": ("0 to 255", "Resized to the input, bytes unchanged.", {"scale": 255.0}),
 }
 
 
@@ -201,11 +200,11 @@ def _file(prefix: str, *, labels: bool) -> None:
         key=key(prefix, "path"),
         persist_state="session",
         placeholder=SAMPLES[prefix][0],
-        help=f"{layouts}{'' if labels else ' Labels are not needed: a folder of images will do.'}",
+        help=f"{layouts}{'' if labels else ' Labels are not needed.'}",
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
-            "Take the sample",
+            "Use sample data",
             key=key(prefix, "sample"),
             icon=":material/grid_on:",
             on_click=_take,
@@ -246,14 +245,14 @@ def _uploaded(prefix: str, files: Sequence[Path]) -> None:
 
 
 def _rows(prefix: str, outputs: Sequence[str]) -> None:
-    with st.expander("Which rows", icon=":material/filter_list:", key=key(prefix, "rows")):
+    with st.expander("Samples", icon=":material/filter_list:", key=key(prefix, "rows")):
         st.selectbox(
             "Layout",
             list(_KINDS),
             key=key(prefix, "kind"),
             format_func=_KINDS.__getitem__,
             persist_state="session",
-            help="What the file or folder holds.",
+            help="The layout of the file or folder.",
         )
         st.selectbox(
             "Split",
@@ -261,7 +260,8 @@ def _rows(prefix: str, outputs: Sequence[str]) -> None:
             key=key(prefix, "split"),
             format_func=_SPLITS.__getitem__,
             persist_state="session",
-            help="Of an `.npz` in MedMNIST's layout. Judge a model on rows that it was not trained on.",
+            help="Split of an `.npz` in MedMNIST's layout. Score a model on samples that it was "
+            "not trained on.",
         )
         st.selectbox(
             "Part",
@@ -269,33 +269,33 @@ def _rows(prefix: str, outputs: Sequence[str]) -> None:
             key=key(prefix, "part"),
             format_func=_PARTS.__getitem__,
             persist_state="session",
-            help="A model that is scored on rows that calibrated it looks better than it is. One file serves "
-            "for both: calibrate on a part of it, and measure accuracy on the rest.",
+            help="Calibrate on one part and score on the other. A model looks better on data that "
+            "it was calibrated on.",
         )
         if _value(prefix, "part"):
             st.number_input(
-                "Share to calibrate on",
+                "Calibration share",
                 min_value=0.01,
                 max_value=0.99,
                 step=0.05,
                 key=key(prefix, "calibration_share"),
                 persist_state="session",
-                help="The same share on both pages leaves no row in both parts. Each class keeps its share.",
+                help="Use the same share on both pages, so that no sample is in both parts.",
             )
         st.number_input(
-            "Rows at most",
+            "Sample limit",
             step=100,
             key=key(prefix, "limit"),
             placeholder="all",
             persist_state="session",
-            help="Fewer rows take less time and make wider intervals. The share of each class is kept.",
+            help="Fewer samples take less time and give wider intervals. Class shares are kept.",
         )
         st.number_input(
             "Seed",
             step=1,
             key=key(prefix, "seed"),
             persist_state="session",
-            help="Which rows are taken where a limit leaves some out.",
+            help="Selects the samples when a limit applies.",
         )
         if len(outputs) > 1:
             _output(prefix, outputs)
@@ -306,18 +306,20 @@ def _output(prefix: str, outputs: Sequence[str]) -> None:
     if chosen and chosen not in outputs:  # of another model
         st.session_state[key(prefix, "output")] = ""
     st.selectbox(
-        "Output with the classes",
+        "Class output",
         ["", *outputs],
         key=key(prefix, "output"),
         format_func=lambda name: name or "the only one that can be",
         persist_state="session",
-        help="The output that holds one score for each class.",
+        help="The output with one score per class.",
     )
 
 
 def _images(prefix: str) -> None:
-    with st.expander("Preprocessing of images", icon=":material/image:", key=key(prefix, "images")):
-        st.caption("Once for all models, and part of the YAML. Arrays that fit an input are fed as they are.")
+    with st.expander("Image preprocessing", icon=":material/image:", key=key(prefix, "images")):
+        st.caption(
+            "Applies to all models and is part of the YAML. Arrays that fit an input are used as they are."
+        )
         with st.container(horizontal=True, gap="xsmall"):
             for name, (label, purpose, _) in PREPARATIONS.items():
                 st.button(
@@ -328,20 +330,20 @@ def _images(prefix: str) -> None:
                     args=(prefix, name),
                 )
         _size(prefix, "resize", "Shorter side (pixels)", "straight to the input's size", "Bilinear.")
-        _size(prefix, "crop", "Centre square (pixels)", "no crop", "Cut out of the middle after resizing.")
+        _size(prefix, "crop", "Centre square (pixels)", "no crop", "Cropped after resizing.")
         st.selectbox(
             "Channels",
             list(_CHANNELS),
             key=key(prefix, "channels"),
             format_func=_CHANNELS.__getitem__,
             persist_state="session",
-            help="Order of the colours. One channel is gray.",
+            help="Colour order. One channel is gray.",
         )
         st.number_input(
             "What a pixel of 255 becomes",
             key=key(prefix, "scale"),
             persist_state="session",
-            help="1 divides by 255 as torchvision does; 255 leaves the bytes as they are.",
+            help="1 divides by 255, as torchvision does; 255 leaves the bytes unchanged.",
         )
         for name, what in (("mean", "Subtracted"), ("std", "Divided by")):
             st.text_input(
@@ -349,7 +351,7 @@ def _images(prefix: str) -> None:
                 key=key(prefix, name),
                 persist_state="session",
                 placeholder="nothing",
-                help="Numbers of the scaled values, with commas.",
+                help="Comma-separated values, after scaling.",
             )
 
 

@@ -171,12 +171,10 @@ def _about(trial: Trial, duel: Duel | None, against: str = "") -> None:
             st.caption(format.plain(error.message), width="content")
         ran = ", ".join(format.provider(name) for name in result.get("effective_providers") or ())
         if result.get("fallback"):
-            why = result.get("fallback_reason") or "A provider that was asked for did not load."
+            why = result.get("fallback_reason") or "A requested provider did not load."
             st.badge(f"fallback to {ran}", icon=":material/warning:", color="orange", help=format.plain(why))
         elif ran:
-            st.badge(
-                ran, icon=":material/memory:", color="gray", help="The execution providers that were used."
-            )
+            st.badge(ran, icon=":material/memory:", color="gray", help="The execution providers used.")
 
 
 def _further(duel: Duel, contrast: verdict.Contrast, reason: str) -> None:
@@ -218,8 +216,7 @@ def _self_test(duel: Duel) -> None:
     with st.popover("Confidence details", icon=":material/help_center:", key="sure"):
         if lines:
             st.markdown(
-                "Against an equal configuration, which shows the noise of this machine (1× is the truth):\n"
-                + "\n".join(f"- {format.plain(line)}" for line in lines)
+                "A/A control (1× is expected):\n" + "\n".join(f"- {format.plain(line)}" for line in lines)
             )
         if reason:
             st.caption(f":material/info: {format.plain(reason)}")
@@ -230,9 +227,9 @@ def forest(duel: Duel) -> None:
     info = compare_charts.duel_info(duel.comparison, duel.contrasts)
     plots.draw(
         compare_charts.forest(info, slim=True),
-        "Speed against the reference",
+        "Speed versus reference",
         key="duel.forest",
-        alt="Speed of this trial against the reference, with its 95 % interval and the margin of equivalence",
+        alt="Speed of this trial versus the reference, with its 95 % interval and the equivalence margin",
     )
 
 
@@ -242,12 +239,12 @@ def never_raced(trial: Trial, pinned: Trial) -> None:
         name = f"trial `{pinned.id[:8]}`, {format.when(pinned.finished_at)}"
         differ = format.plain("; ".join(cells.differences(trial, pinned)))
         st.caption(
-            f":material/history_toggle_off: The pinned baseline ({name}) never raced against this trial. "
-            f"Numbers of different hours are not a verdict, so none is given. {differ}"
+            f":material/history_toggle_off: The pinned baseline ({name}) was measured at "
+            f"another time; no comparison. {differ}"
         )
         st.page_link(
             COMPARE_PAGE,
-            label="Race them now",
+            label="Compare now",
             icon=":material/sports_score:",
             query_params={TRIALS_PARAM: f"{trial.id},{pinned.id}"},
         )
@@ -326,10 +323,8 @@ def cold_start(trial: Trial, duel: Duel | None) -> None:
     results.grid(shown, key="cold_start")
     warm = len(result.get("warmup_latencies_s") or [])
     if warm:
-        settled = "until the latency was steady" if result.get("steady") else "kept apart"
-        st.caption(
-            f":material/info: {warm:,} runs of warm-up, {settled}. None of them is in the numbers above."
-        )
+        settled = "until the latency was steady" if result.get("steady") else "not until steady"
+        st.caption(f":material/info: {warm:,} warm-up runs, {settled}, not in the numbers above.")
 
 
 def cost(trial: Trial, duel: Duel | None) -> None:

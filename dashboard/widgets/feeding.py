@@ -34,7 +34,7 @@ def dims(record: ModelRecord) -> None:
                 help=f"{knob('dims').help}\n\nCommand line: `--dim {dim}=N`.",
             )
     if any(found.source == "guess" for found in proposed.values()):
-        st.caption(":material/help: The model leaves these sizes free. Give those that you will feed.")
+        st.caption(":material/help: The model has dynamic dimensions. Set the sizes that you will use.")
     for note in sorted({found.note for found in proposed.values() if found.note}):
         st.caption(f":material/warning: {format.plain(note)}")
 
@@ -89,7 +89,7 @@ _SOURCES = {fields.RANDOM: "Random", fields.NPZ: ".npz file", fields.IMAGES: "Im
 def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
     """Draw where the inputs come from, and a fixed value for each of them."""
     st.segmented_control(
-        "Feeds",
+        "Inputs",
         list(_SOURCES),
         key=fields.FEEDS_SOURCE,
         format_func=_SOURCES.__getitem__,
@@ -104,9 +104,7 @@ def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
         for name in ("image_mean", "image_std"):
             one(knob(name), effects.get(name), record)
     text = any(info["dtype"] == STRING for info in record.info["inputs"])  # nothing runs without it
-    with st.expander(
-        "Values of single inputs", icon=":material/push_pin:", key="group.values", expanded=text
-    ):
+    with st.expander("Fixed values", icon=":material/push_pin:", key="group.values", expanded=text):
         for info in record.info["inputs"]:
             _fixed_value(info)
 
@@ -121,7 +119,9 @@ def _feed_files(source: str) -> None:
         what,
         key=fields.FEEDS_PATH,
         persist_state="session",
-        help="One array per input, first axis = rows." if source == fields.NPZ else "PNG, JPEG, BMP or WebP.",
+        help="One array per input; the first axis is the batch."
+        if source == fields.NPZ
+        else "PNG, JPEG, BMP or WebP.",
     )
     accept = ".npz" if source == fields.NPZ else ".png,.jpg,.jpeg,.bmp,.webp"
     upload.uploader(
@@ -147,10 +147,9 @@ def _fixed_text(info: wire.InputInfo) -> None:
         key=fields.value_key(info["name"]),
         persist_state="session",
         height=90,
-        placeholder="the text to feed",
-        help=f"{knob('feed_values').help} This input takes text, and ORTune makes up none: every run is "
-        f"fed this text, "
-        'one line for each row, or a JSON list such as `["first", "second"]`.',
+        placeholder="text",
+        help=f"{knob('feed_values').help} Text is required: one line for each sample, or a "
+        'JSON list such as `["first", "second"]`.',
     )
 
 
@@ -159,7 +158,7 @@ def _fixed_value(info: wire.InputInfo) -> None:
         _fixed_text(info)
         return
     random = st.session_state[fields.FEEDS_SOURCE] in (fields.RANDOM, None)
-    usual = fed.random_words(info) if random else "from the feeds"
+    usual = fed.random_words(info) if random else "from the inputs"
     reason = info.get("range_reason", "")
     st.text_input(
         f"{format.label(info['name'])} ({info['dtype']}, {format.shape(info['shape'])})",
@@ -167,5 +166,5 @@ def _fixed_value(info: wire.InputInfo) -> None:
         persist_state="session",
         placeholder=usual,
         help=f"{knob('feed_values').help} Here: `16000`, `[1, 2]` or `random:0..30521`; empty: as above."
-        + (f" As it comes, it {format.plain(reason)}." if reason else ""),
+        + (f" By default it {format.plain(reason)}." if reason else ""),
     )

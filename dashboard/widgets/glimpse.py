@@ -42,8 +42,7 @@ def switch() -> None:
         persist_state="session",
         on_change=_switched,
         **state.unless_closed(
-            "Shows what a setting does as soon as a slider rests: a glimpse against ONNX Runtime's default, "
-            "which stays warm meanwhile. Others who wait for this machine go first. *Run* confirms."
+            "Previews each change against ONNX Runtime's default. Rough; press **Run** to confirm."
         ),
     )
 
@@ -96,7 +95,7 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
         return
     with st.container(border=True, key="glimpse"):
         if spec is None:
-            st.caption(":material/bolt: Live waits for settings that can be used.")
+            st.caption(":material/bolt: Live waits for valid settings.")
             return
         if (known := _known(record, spec)) is not None:
             _draw_known(known)
@@ -130,12 +129,12 @@ def _known(record: ModelRecord, spec: TrialSpec) -> Trial | None:
 def _draw_known(trial: Trial) -> None:
     st.markdown(f":material/verified: **Measured before:** {format.plain(results.trial_label(trial))}")
     st.button(
-        "Show it",
+        "Open",
         key="glimpse.known",
         icon=":material/visibility:",
         on_click=state.own_trial,
         args=(trial.id,),
-        help="The whole result, instead of a glimpse.",
+        help="Opens the full result.",
     )
 
 

@@ -15,7 +15,7 @@ def button() -> None:
         key="glossary",
         icon=":material/menu_book:",
         type="tertiary",
-        help="What the words mean that stand beside the numbers.",
+        help="Definitions of the terms on these pages.",
     ):
         _show()
 
@@ -25,7 +25,7 @@ def _show() -> None:
     wanted = st.text_input("Find", key="glossary.find", placeholder="round, p95, grade …").strip().lower()
     found = [(term, text) for term, text in TERMS.items() if wanted in f"{term} {text}".lower()]
     if not found:
-        st.caption(f"Nothing here is about `{format.plain(wanted[:40])}`.")
+        st.caption(f"No entry for `{format.plain(wanted[:40])}`.")
     _draw(found)
 
 
@@ -35,7 +35,7 @@ def words(*chosen: str) -> None:
     Args:
         chosen: keys of the glossary.
     """
-    with st.popover("What these words mean", icon=":material/menu_book:", type="tertiary"):
+    with st.popover("Terms", icon=":material/menu_book:", type="tertiary"):
         terms(*chosen)
 
 

@@ -29,14 +29,13 @@ def button(
     if not verdict.can_go_on(race, trials):
         return
     st.button(
-        "Go on",
+        "Measure longer",
         key=f"{page}.go_on",
         icon=":material/more_time:",
         on_click=_start,
         args=(race.id, follow),
         **state.unless_closed(
-            "Adds more generations of fresh processes. The rounds that there are count with them; this "
-            "result stays as it is."
+            "Adds launches of fresh processes; finished rounds count. This result stays as it is."
         ),
     )
 

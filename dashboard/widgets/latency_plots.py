@@ -28,10 +28,10 @@ def over_time(info: duel_charts.Timeline, *, key: str, words: str = "", height: 
     )
     long = []
     if info.above:
-        long.append("The picture ends at p99.9; a tick on top is a run beyond (double-click shows all).")
+        long.append("Axis cut at p99.9; ticks on top are slower runs. Double-click for the full range.")
     if height and (parts := duel_charts.thinned(info)):
         long.append(f"{' '.join(parts)}.")
-    long.append("Every run counts, slow ones too. Hover the strip to see what disturbed a block.")
+    long.append("All runs are drawn. Hover the strip for disturbances.")
     if words:
         st.caption(f":material/info: {words}", help=" ".join(long))
 
@@ -42,22 +42,21 @@ def distribution(sides: Sequence[charts.Side], *, key: str) -> None:
     if info.sides:
         plots.draw(
             density_charts.densities(info),
-            "Where the runs lie",
+            "Latency density",
             key=f"{key}.densities",
             alt="Density of the runs over their latency in milliseconds, with the median of each side",
         )
     if info.few:
         st.caption(
-            f":material/info: Fewer than {density_charts.LEAST} runs make no density: "
+            f":material/info: Too few runs for a density (fewer than {density_charts.LEAST}): "
             f"{format.plain(', '.join(info.few))}."
         )
     plots.draw(
         charts.latency_ecdf(sides),
-        "Percentiles of the latency",
+        "Latency percentiles",
         key=f"{key}.ecdf",
         alt="Latency in milliseconds at each percentile of the runs, up to the slowest run",
     )
     st.caption(
-        ":material/info: From p90 on, each line upwards leaves a tenth of the runs: the tail is as wide as "
-        "the bulk. The last step of a line is its slowest run."
+        ":material/info: Logarithmic percentile scale: 90, 99, 99.9 %. The last step is the slowest run."
     )

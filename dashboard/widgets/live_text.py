@@ -43,7 +43,7 @@ def rounds_text(live: Mapping[str, Any], *, racing: bool) -> str:
     rounds, predicted = live.get("rounds") or 0, live.get("predicted_rounds") or 0
     more = f" of about {predicted:,}" if racing and predicted > rounds else ""
     text = f"{rounds:,}{more} round{'s' * (max(rounds, predicted) != 1)}"
-    return f"generation {live['generation']:,} · {text}" if live.get("generation") else text
+    return f"launch {live['generation']:,} · {text}" if live.get("generation") else text
 
 
 def p50_text(live: Mapping[str, Any], trial: str, field: Field) -> str:
@@ -54,13 +54,14 @@ def p50_text(live: Mapping[str, Any], trial: str, field: Field) -> str:
     if not field.per_row:
         return format.ms(seconds)
     rows = field.rows.get(trial)
-    return f"{format.ms(seconds / rows)} per row" if rows else ""  # not known how many a model feeds itself
+    # not known how many a model feeds itself
+    return f"{format.ms(seconds / rows)} per sample" if rows else ""
 
 
 def words(live: Mapping[str, Any], trial: str, field: Field, *, racing: bool) -> str:
     """Say how far the race of `trial` is, and what it found so far; a verdict stands only at its end.
 
-    "generation 3 · 9 of about 32 rounds · p50 0.8123 ms (ORT default: 1.064 ms) · 1.31× faster than ORT
+    "launch 3 · 9 of about 32 rounds · p50 0.8123 ms (ORT default: 1.064 ms) · 1.31× faster than ORT
     default so far, 95 % [1.10, 1.56] · final only at the end"
     """
     own = contrasts_of(live, trial)
@@ -74,7 +75,7 @@ def words(live: Mapping[str, Any], trial: str, field: Field, *, racing: bool) ->
         parts.append(f"p50 {text} ({'; '.join(beside)})" if beside else f"p50 {text}")
     for one in own:
         parts.append(interim.sentence(one, field.labels.get(one["baseline"], "the baseline")))
-    return " · ".join([*parts, "final only at the end"])
+    return " · ".join([*parts, "not final"])
 
 
 def contrasts_of(live: Mapping[str, Any], trial: str) -> list[dict[str, Any]]:

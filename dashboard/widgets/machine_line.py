@@ -97,11 +97,11 @@ def providers(environment: wire.Environment) -> None:
             listed,
             (Column("provider", tells=True), lambda one: format.provider(one["name"])),
             (Column("loads"), lambda one: "yes" if one["loadable"] else "no"),
-            (Column("why not"), lambda one: one["reason"]),
-            (Column("what to do"), lambda one: one["remedy"]),
+            (Column("reason"), lambda one: one["reason"]),
+            (Column("remedy"), lambda one: one["remedy"]),
         ),
         key="machine.providers",
-        alt="Providers that this build lists, whether each loads, why not, and what would help",
+        alt="Providers that this build lists, whether each loads, the reason, and the remedy",
     )
     loadable = sum(one["loadable"] for one in listed)
     st.caption(
@@ -137,17 +137,18 @@ def needs(answer: Answer) -> None:
         tables.draw(
             things.needs(answer),
             key="machine.needs",
-            alt="Generations and seconds that a comparison of two needs here, by effort",
+            alt="Launches and seconds that a comparison of two needs here, by effort",
         )
 
 
 def _about(answer: Answer, self_test: Mapping[str, Any]) -> str:
-    known = {"one pair of blocks": answer.sigma, "one pair of processes": answer.sigma_between}
+    known = {"one pair of blocks": answer.sigma, "one launch": answer.sigma_between}
     noise = [f"{what} scatters by ±{100 * one:.2g} %" for what, one in known.items() if one is not None]
     return (
-        f"Tested {format.when(self_test['at'])} with {self_test.get('model') or 'a sample model'}; "
-        f"{', '.join(noise) or 'how much it scatters is not known'}. A larger model needs more seconds, "
-        "rarely more generations."
+        f"Tested {format.when(self_test['at'])} with "
+        f"{self_test.get('model') or 'a sample model'}; "
+        f"{', '.join(noise) or 'scatter unknown'}. A larger model needs more seconds, "
+        "rarely more launches."
     )
 
 
@@ -161,7 +162,7 @@ def quiet_history(self_tests: Sequence[Mapping[str, Any]]) -> None:
         machine_charts.history(self_tests),
         "A/A controls over time",
         key="machine.history",
-        alt=f"{many} self-tests over time: how far two equal processes differed, with intervals and grades",
+        alt=f"{many} A/A controls over time: difference of two equal processes, with intervals and grades",
     )
     if info.beyond:
         st.caption(f"{info.beyond} lie outside this view: double-click it to see all.")

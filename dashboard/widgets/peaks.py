@@ -88,7 +88,7 @@ def shown(found: Mapping[str, Any], *, key: str) -> None:
     tables.draw(
         sheets.table(peaks),
         key=key,
-        alt="What this machine reaches at most with some threads: operations and bytes per second, intervals",
+        alt="Peak performance of this machine by threads: operations and bytes per second, with intervals",
     )
 
 

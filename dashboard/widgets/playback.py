@@ -69,7 +69,7 @@ def button(job: str, *, key: str) -> bool:
         icon=":material/replay:",
         on_click=_play,
         args=(job,),
-        help=f"Shows how this was measured, as it was told then: {format.about(told[-1].at_s)}.",
+        help=f"Shows the recorded progress: {format.about(told[-1].at_s)}.",
     )
     return True
 

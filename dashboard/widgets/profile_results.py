@@ -56,7 +56,7 @@ def imported(one: Imported, others: Mapping[str, str]) -> None:
         state.report(error)
         return
     st.warning(
-        "Made elsewhere: machine, time and settings are not known.",
+        "Machine, time and settings of an import are not known.",
         title=format.plain(f"Imported: {one.name}"),
         icon=":material/move_to_inbox:",
     )
@@ -105,10 +105,7 @@ def result(trial_id: str, others: Mapping[str, str], menu: DeltaGenerator) -> No
     with menu:
         _actions(trial_id, asked)
     with places.details:
-        st.caption(
-            "The trace opens in Chrome at `chrome://tracing` (Load) and in the Perfetto viewer "
-            "(`ui.perfetto.dev`), which reads it inside your browser."
-        )
+        st.caption("Open the trace at `chrome://tracing` (Load) or `ui.perfetto.dev`.")
 
 
 # --- what stands where --------------------------------------------------------------------------------------
@@ -205,7 +202,7 @@ def _metrics(profile: Profile, result: Mapping[str, Any], basis: str) -> None:
         st.metric(
             "Profiler off (p50)",
             format.ms(off),
-            help="A run of the same process without the profiler. Compare this with the latency on Tune.",
+            help="The same process without the profiler. Compare this with the latency on Tune.",
         )
         st.metric(
             "Profiler on (p50)",
@@ -213,7 +210,7 @@ def _metrics(profile: Profile, result: Mapping[str, Any], basis: str) -> None:
             delta=f"{format.percent(on / off - 1)} by the profiler" if off else None,
             delta_color="off",
             delta_arrow="off",
-            help="The other times hold this cost: read them as shares.",
+            help="The other times include this cost: read them as shares.",
         )
         st.metric(
             f"In nodes ({basis})",
@@ -221,7 +218,7 @@ def _metrics(profile: Profile, result: Mapping[str, Any], basis: str) -> None:
             delta=f"{profile.self_s / total:.1%} of a run" if total else None,
             delta_color="off",
             delta_arrow="off",
-            help="Self times of all nodes per run. The body of an If or Loop counts once.",
+            help="Self times of all nodes per run. An If or Loop body counts once.",
         )
         st.metric(
             f"Between nodes ({basis})",
@@ -229,7 +226,7 @@ def _metrics(profile: Profile, result: Mapping[str, Any], basis: str) -> None:
             delta=f"{profile.remainder_s / total:.1%} of a run" if total else None,
             delta_color="off",
             delta_arrow="off",
-            help="The rest of a run, with the profiler's own work.",
+            help="The rest of a run, with profiler overhead.",
         )
 
 
@@ -237,14 +234,12 @@ def _about(profile: Profile, result: Mapping[str, Any]) -> None:
     """What the numbers rest on."""
     calls = sum(node.calls_per_run for node in profile.nodes)
     st.caption(
-        f"{profile.runs} runs, {len(profile.nodes):,} nodes, {calls:,.0f} node calls per run, "
-        f"{_rows(result)} per run. Of each call, up to 5 to 8 µs are the instrument's own noise: at most "
-        f"{format.ms(min(calls * NOISE_PER_NODE_S, profile.self_s), 2)} of the time in nodes here."
+        f"{profile.runs} runs of {_rows(result)}, {len(profile.nodes):,} nodes, "
+        f"{calls:,.0f} node calls per run. Profiler overhead of 5 to 8 µs per call: up to "
+        f"{format.ms(min(calls * NOISE_PER_NODE_S, profile.self_s), 2)} of the time in "
+        "nodes."
     )
-    st.caption(
-        "Mean: the nodes and the rest add up to the mean run. Median: one stall of the machine does not "
-        "count; a node that ran in some runs only has the median of those."
-    )
+    st.caption("Means add up to the mean run. Medians ignore single stalls.")
 
 
 def _basis(profile: Profile, profile_id: str) -> str:
@@ -266,8 +261,8 @@ def _skewed(profile: Profile, basis: str) -> None:
     if (ratio := profile_charts.skew(profile)) > SKEW:
         shown = "Medians are shown. " if basis == MEDIAN else ""
         st.warning(
-            f"A few slow runs pull the mean up ({ratio:.1f}× the median). {shown}"
-            "Profile more runs, or on an idle machine.",
+            f"A few slow runs raise the mean ({ratio:.1f}× the median). {shown}Profile more "
+            "runs, or on an idle machine.",
             icon=":material/warning:",
         )
 
@@ -275,16 +270,16 @@ def _skewed(profile: Profile, basis: str) -> None:
 def _rows(result: Mapping[str, Any]) -> str:
     rows = result.get("batch_size")
     if rows is None:
-        return "nobody knows how many rows"
-    return "1 row" if rows == 1 else f"{format.count(rows)} rows"
+        return "an unknown number of samples"
+    return "1 sample" if rows == 1 else f"{format.count(rows)} samples"
 
 
 def _warnings(profile: Profile, result: Mapping[str, Any], ran: Ran) -> None:
     if ran.fallback:
         st.warning(
             format.plain(
-                f"Fallback. Asked for: {', '.join(ran.requested)}; ran: {', '.join(ran.effective)}. "
-                f"{result.get('fallback_reason', '')}"
+                f"Fallback. Requested: {', '.join(ran.requested)}; used: "
+                f"{', '.join(ran.effective)}. {result.get('fallback_reason', '')}"
             ),
             icon=":material/warning:",
         )

@@ -99,15 +99,14 @@ def _treemap(shown: Shown, picture: DeltaGenerator) -> None:
             key="profile.treemap",
             alt=f"Self time as areas: {len({one.op_type for one in tiles})} operator types and their nodes.",
         )
-    st.caption("An area is a self time per run. Click an operator type to fill the figure with its nodes.")
+    st.caption("An area is a self time per run. Click an operator type for its nodes.")
 
 
 def _roofline(shown: Shown, picture: DeltaGenerator) -> None:
     points = roofline_points(shown.profile, shown.peak)
     if not points:
         picture.info(
-            "No node of this profile has operations that can be counted from its shapes; the table under "
-            "Nodes says why of each.",
+            "No node of this profile has countable operations; see the table under Nodes.",
             icon=":material/roofing:",
         )
         return
@@ -123,14 +122,9 @@ def _roofline(shown: Shown, picture: DeltaGenerator) -> None:
     hollow = sum(not one.is_clear for one in points)
     missing = len(shown.profile.nodes) - len(points)
     st.caption(
-        "A larger area took more of the time. Bytes are those of inputs, weights and outputs once, so a node "
-        "whose data come out of a cache may lie above the sloping line. "
-        + (f"{hollow} hollow: so short that the profiler's own time hides their rate. " if hollow else "")
-        + (
-            f"{missing} of {len(shown.profile.nodes)} nodes compute nothing, or are not counted."
-            if missing
-            else ""
-        )
+        "Larger: more time. Nodes above the sloping line read from a cache. "
+        + (f"{hollow} hollow: too short for the profiler to measure their rate. " if hollow else "")
+        + (f"{missing} of {len(shown.profile.nodes)} nodes are not counted." if missing else "")
     )
 
 
@@ -138,7 +132,7 @@ def _roof_state(shown: Shown) -> None:
     """Say which roof is drawn; where none is, offer to measure it."""
     if shown.is_imported:
         st.info(
-            "The peaks of the machine that made this profile are not known, so no roof is drawn over it.",
+            "The peaks of the profiled machine are not known, so no roof is drawn.",
             icon=":material/move_to_inbox:",
         )
         return
@@ -148,19 +142,18 @@ def _roof_state(shown: Shown) -> None:
         here = False
     if shown.peak is not None:
         words = sheets.peak_words(shown.peak, [shown.peak], shown.threads)
-        st.caption(format.plain(f"The roof: {words}. What it rests on stands on the page Machine."))
+        st.caption(format.plain(f"The roof: {words}. See Machine."))
         return
     if not here:
         st.info(
-            "This profile was made on another machine, or with other libraries, whose peaks are not "
-            "measured: no roof is drawn.",
+            "This profile is from another machine or other libraries without measured peaks: "
+            "no roof is drawn.",
             icon=":material/roofing:",
         )
         return
     threads = f" with {shown.threads} threads" if shown.threads > 1 else ""
     st.info(
-        f"The peaks of this machine{threads} are not measured yet, so no roof is drawn. "
-        "It takes some seconds.",
+        f"The peaks of this machine{threads} are not measured yet, so no roof is drawn.",
         icon=":material/roofing:",
     )
     peaks.button("profile", again=False, threads=shown.threads)
@@ -210,13 +203,13 @@ def _timeline_search(name: str) -> tuple[str, bool]:
             icon=":material/search:",
             placeholder="all words must occur",
             live="300ms",
-            help="What is found keeps its colour, the rest steps back.",
+            help="Matches keep their colour.",
         )
         zoom = st.toggle(
             "Zoom to what is found",
             key=f"profile.zoom.{name}",
             disabled=not words,
-            help="From the first to the last execution that was found.",
+            help="From the first to the last match.",
         )
     return words or "", bool(zoom and words)
 
@@ -225,10 +218,10 @@ def _found(info: Timeline) -> None:
     if info.found is None:
         return
     if not info.found:
-        st.caption("Nothing of that name is on the timeline.")
+        st.caption("No match on the timeline.")
         return
     total = sum(sum(one.ms) for one in info.bundles if one.op_type != profile_charts.NOT_FOUND)
-    st.caption(f"{info.found:,} of {info.drawn:,} executions found; {format.ms(total / 1e3)} together.")
+    st.caption(f"{info.found:,} of {info.drawn:,} executions match; {format.ms(total / 1000.0)} together.")
 
 
 def _omitted(info: Timeline) -> str:
@@ -243,13 +236,12 @@ def _omitted(info: Timeline) -> str:
 def _pair(shown: Shown, picture: DeltaGenerator) -> None:
     if not shown.others:
         picture.info(
-            "There is no other profile of this model. Profile other settings, or import a profile, and "
-            "the two can lie over one another.",
+            "There is no other profile of this model to compare with.",
             icon=":material/compare:",
         )
         return
     chosen = picture.selectbox(
-        "Lay over it",
+        "Compare with",
         list(shown.others),
         key=OVER,
         format_func=lambda one: shown.others.get(one, str(one)),
@@ -262,7 +254,7 @@ def _pair(shown: Shown, picture: DeltaGenerator) -> None:
         return
     if None not in (shown.rows, rows) and shown.rows != rows:
         st.warning(
-            f"A was fed {shown.rows} rows a run and B {rows}: the times are per run, not per row.",
+            f"A ran {shown.rows} samples per run and B {rows}: the times are per run.",
             icon=":material/table_rows:",
         )
     names = ("the profile above", shown.others[str(chosen)])
@@ -287,8 +279,8 @@ def _pair(shown: Shown, picture: DeltaGenerator) -> None:
         )
     tables.draw(pairs_table(info), key="profile.table.pair", alt="Times by operator type of both profiles")
     st.caption(
-        f"{_HOW_TO_ZOOM}{_omitted(both)} Two profiles come from two moments, with the profiler's own time in "
-        "them: what differs here is no verdict. The page Why races two results and profiles them in turns."
+        f"{_HOW_TO_ZOOM}{_omitted(both)} Measured at different times, so differences are "
+        "no verdict. Explain compares two results."
     )
 
 
@@ -329,5 +321,5 @@ def _table(table: Table, name: str, *, search: str | None) -> None:
     found = matching(table, words or "")
     if words:
         share = sum(float(one or 0) for one in column_of(found, "share"))
-        st.caption(f"{len(found.rows)} of {len(table.rows)} rows; {share:.1%} of the time in nodes.")
+        st.caption(f"{len(found.rows)} of {len(table.rows)} lines; {share:.1%} of the time in nodes.")
     tables.draw(found, key=f"profile.table.{name}", alt=f"Times by {name}; click a column's title to sort.")

@@ -49,7 +49,7 @@ def effort(key: str, label: str = "Effort", predictions: Mapping[str, Prediction
         default=None if key in st.session_state else QUICK,
         format_func=lambda name: _option(name, known.get(name)),
         persist_state="session",
-        help="How narrow the 95 % interval of every ratio must be before the race ends: "
+        help="How narrow the 95 % interval of every ratio must be before measuring ends: "
         + ", ".join(f"{one.name} ±{100 * one.target:.2g} %" for one in EFFORTS.values()),
     )
     return chosen or QUICK
@@ -59,22 +59,21 @@ def wait_for_quiet() -> None:
     """Draw whether races wait for a quiet machine, and how long at most; all pages share the answer."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="row.wait_quiet"):
         st.toggle(
-            "Wait for quiet",
+            "Wait for an idle machine",
             key=WAIT,
             persist_state="session",
-            help="A race that has its turn waits until other programs, the hypervisor and the disk leave the "
-            "machine alone, then starts; it starts all the same when the time is over. The result says what "
-            "came of it.",
+            help="Waits until other programs, the hypervisor and the disk are idle, then starts. "
+            "After the time limit it starts anyway.",
         )
         st.session_state.setdefault(MINUTES, DEFAULT_MINUTES)
         st.number_input(
-            "at most (min)",
+            "Time limit (min)",
             step=1,
             key=MINUTES,
             width=130,
             persist_state="session",
             disabled=not st.session_state[WAIT],
-            help="Minutes; after them the race starts on a machine that is not quiet.",
+            help="Measuring starts then, even if the machine is not idle.",
         )
     try:
         wait_quiet_s()
@@ -92,7 +91,7 @@ def wait_quiet_s() -> float:
         return 0.0
     minutes = st.session_state.get(MINUTES)
     minutes = DEFAULT_MINUTES if minutes is None else minutes
-    fields.in_range("minutes to wait for quiet", minutes, 1, MOST_MINUTES)
+    fields.in_range("minutes of the time limit", minutes, 1, MOST_MINUTES)
     return 60.0 * minutes
 
 
@@ -140,8 +139,8 @@ def _time_words(name: str, predictions: dict[str, Prediction]) -> str:
     if prediction is None:
         budget_s = st.session_state.get(fields.key("budget_s")) or EFFORTS[name].budget_s
         limit = format.about(budget_s)
-        return f"{precise}, or at most {limit} of racing. The first race of a model tells how long."
+        return f"{precise}, or at most {limit}. The first measurement of a model tells how long."
     words = f"{precise}: about {format.about(prediction.seconds)}, {prediction.rounds:,} rounds"
     if not prediction.late:
-        return f"{words}, where the machine is as noisy as it was last."
+        return f"{words}, at the noise last measured."
     return f"{words}. {sentence(prediction.late)}"

@@ -16,10 +16,10 @@ def progress(status: Status, what: str) -> tuple[float, str]:
 def waiting_text(status: Status, what: str) -> str:
     """Who has the machine, and how many jobs are ahead of `what` ("this race"); or what it waits for then."""
     if status.stage == WAITING_QUIET:
-        return f"Waiting for the machine to be quiet: {status.text}"
+        return f"Waiting for an idle machine: {status.text}"
     if not status.holder and status.place <= 0:
         return "Waiting for a turn on this machine"
-    who = f"{status.holder} has the machine" if status.holder else "The machine is taken"
+    who = f"{status.holder} uses the machine" if status.holder else "The machine is in use"
     turn = f"{what} is next" if status.place <= 1 else f"{what} is number {status.place} in the queue"
     return f"{who}; {turn}."
 

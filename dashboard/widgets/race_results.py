@@ -97,7 +97,7 @@ def finished(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
     if comparison.error and comparison.state != "CANCELLED":
         state.report_record(comparison.error)
     if comparison.state == "CANCELLED":
-        st.info("This race was cancelled.", icon=":material/cancel:")
+        st.info("This comparison was cancelled.", icon=":material/cancel:")
     if not comparison.result:
         title(comparison)
         _failures(comparison, trials)
@@ -148,9 +148,9 @@ def _forest(comparison: Comparison) -> None:
         return
     plots.draw(
         compare_charts.forest(info, least=PICTURE_PX),
-        "Speed against the baseline",
+        "Speed versus baseline",
         key="compare.forest",
-        alt=f"Ratio of each configuration against {info.baseline} with its 95 % interval.",
+        alt=f"Ratio of each configuration versus {info.baseline} with its 95 % interval.",
     )
 
 
@@ -170,7 +170,7 @@ def _table(comparison: Comparison, trials: Mapping[str, Trial]) -> list[str]:
             races.contestants(comparison, trials.values()),
             key=f"{TABLE}.{comparison.id}",  # a tick belongs to its race
             on_select="rerun",
-            alt="Rank, verdict against the baseline, and the numbers of every configuration",
+            alt="Rank, verdict versus baseline, and the numbers of every configuration",
         )
     ordered = standings.order(comparison)
     return [ordered[index] for index in chosen["selection"]["rows"] if index < len(ordered)]
@@ -183,16 +183,16 @@ def _actions(comparison: Comparison, chosen: Sequence[str], trials: Mapping[str,
         if comparison.state != "COMPLETE":
             results.state_badge(comparison.state)
         if not known:
-            st.caption("Tick a row to open it in Tune or to profile it; tick two to see why they differ.")
+            st.caption("Tick one configuration to open or profile it, two to explain their difference.")
             return
         if len(known) == 1:
             _single(trials[known[0]])
         pair = known[:2] if len(known) > 1 else [standings.reference(comparison), known[0]]
         if pair[0] != pair[1] and all(trial in trials for trial in pair):
-            other = "these two" if len(known) > 1 else "it and the baseline"
+            other = "these two" if len(known) > 1 else "versus baseline"
             st.page_link(
                 "views/why/page.py",
-                label=f"Why do {other} differ?",
+                label=f"Explain {other}",
                 icon=":material/troubleshoot:",
                 query_params={TRIAL_A: pair[0], TRIAL_B: pair[1]},
             )
@@ -224,9 +224,9 @@ def _details(comparison: Comparison) -> None:
         st.caption(f":material/info: {reason} {remedy}".rstrip())
     _intervals(comparison)
     if tests := verdict.self_test_lines(comparison):
-        st.markdown("**Self-test:** ONNX Runtime's default against a copy of itself")
+        st.markdown("**A/A control:** ONNX Runtime's default and a copy of itself")
         st.markdown("\n".join(f"- {format.plain(line)}" for line in tests))
-        st.caption("Two equal configurations should differ by nothing: what they differ by is noise.")
+        st.caption("Equal configurations should not differ: the difference is noise.")
     when = format.when(comparison.finished_at or comparison.created_at)
     st.caption(
         f"{format.plain(' · '.join(standings.facts(comparison)))} · Comparison `{comparison.id[:12]}` · "
@@ -237,11 +237,10 @@ def _details(comparison: Comparison) -> None:
 def _intervals(comparison: Comparison) -> None:
     ordered = list(standings.against_reference(comparison).values())
     noise = _noise(ordered)
-    unit = "row, because the batch sizes differ," if standings.is_per_row(comparison) else "run"
+    unit = " Times are per sample." if standings.is_per_row(comparison) else ""
     st.caption(
-        f"Intervals: {standings.intervals_text(comparison)}{f'; {noise}' if noise else ''}. Band: "
-        f"differences of less than {100 * margin(comparison):g} %. Compared are median latencies of a {unit} "
-        "within the same rounds."
+        f"{standings.intervals_text(comparison)}{f'; {noise}' if noise else ''}. Band: "
+        f"differences under {100 * margin(comparison):g} %.{unit}"
     )
 
 

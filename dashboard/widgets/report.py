@@ -56,8 +56,8 @@ def _inside(about: About, key: str) -> None:
         icon=":material/download:",
         type="primary",
         on_click="ignore",
-        help="Verdict, plots that answer to the mouse, machine, how it was measured, caveats and YAML in one "
-        "file of about 5 MiB. It asks nobody for anything.",
+        help="Verdict, interactive plots, machine, method, caveats and YAML in one file of "
+        "about 5 MiB that works offline.",
     )
     st.caption("Copy as Markdown, for a pull request:")
     st.code(markdown(said), language="markdown", height=MARKDOWN_PX)
@@ -74,15 +74,15 @@ def _price(key: str) -> Price | None:
         format="%.4g",
         key=f"{key}.{PRICE}",
         placeholder="none",
-        help="What an hour of this machine costs: the report then says what a million inferences cost, with "
-        "the 95 % interval. Counted is one session, run after run, without a pause.",
+        help="Adds the cost of a million inferences to the report, with its 95 % interval. It "
+        "assumes one session without pauses.",
     )
     currency = right.text_input(
         "Currency",
         value=st.session_state.get(CURRENCY, DEFAULT_CURRENCY),
         max_chars=8,
         key=f"{key}.{CURRENCY}",
-        help="Written behind the amounts.",
+        help="Written after the amounts.",
     )
     st.session_state[PRICE], st.session_state[CURRENCY] = per_hour, currency
     return Price(per_hour=per_hour, currency=currency.strip()) if per_hour else None

@@ -96,9 +96,7 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
                 "fallback",
                 icon=":material/warning:",
                 color="orange",
-                help=format.plain(
-                    result.get("fallback_reason") or "A provider that was asked for did not load."
-                ),
+                help=format.plain(result.get("fallback_reason") or "A requested provider did not load."),
             )
         if result:
             ran = ", ".join(format.provider(name) for name in result["effective_providers"])
@@ -219,28 +217,27 @@ def what_ran(result: Result) -> None:
     """Draw what was asked for, what it was fed and what really ran."""
     if shown := result.get("fed"):
         words = "; ".join(fed_words(fed_from_dict(one)) for one in shown)
-        st.caption(f":material/input: fed {format.plain(words)}")
+        st.caption(f":material/input: inputs: {format.plain(words)}")
     tables.draw(
         placement(result),
         key="what_ran",
-        alt="Providers asked for, loaded, with their nodes and time per run",
+        alt="Requested and loaded providers, with their nodes and time per run",
     )
     if result.get("placement") is not None:
         st.caption(
-            ":material/info: Nodes and times come from a short pass of its own with the profiler on, "
-            "which slows each "
-            "node down: read the shares, not the sum."
+            ":material/info: From a separate profiled pass, which slows nodes down: read the "
+            "shares, not the sum."
         )
     if result["fallback"]:
         st.warning(
-            f"Asked for {', '.join(result['requested_providers'])}, ran on "
+            f"Requested {', '.join(result['requested_providers'])}, used "
             f"{', '.join(result['effective_providers'])}. "
             f"{format.plain(result.get('fallback_reason') or '')}",
             icon=":material/warning:",
             title="Fallback",
         )
     if result.get("placement") is None:
-        st.caption(":material/info: Which node ran where is not known for this trial; see the notes.")
+        st.caption(":material/info: The provider of each node is not known for this trial; see the notes.")
     _casts(result.get("casts"))
 
 

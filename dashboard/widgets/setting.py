@@ -69,7 +69,7 @@ def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> 
     elif setting.kind == "bool":
         closed = setting.name == "expert" and not expert_allowed()
         if closed:
-            text += f"\n\nOff on this server; whoever runs it allows it with `{EXPERT_VARIABLE}=1`."
+            text += f"Off on this server; its operator allows it with `{EXPERT_VARIABLE}=1`."
         off = closed and not st.session_state.get(key)  # what came with a trial can be turned off
         st.toggle(label, key=key, help=text, persist_state="session", disabled=off)
     elif setting.name == "engine":
@@ -202,10 +202,10 @@ def _fixed_batch(record: ModelRecord) -> None:
     rows = record.info["fixed_batch"]
     st.text_input(
         "Batch size",
-        value=str(rows) if rows else "no input has rows",
+        value=str(rows) if rows else "no batch dimension",
         disabled=True,
         key="fixed.batch",
-        help="This model's batch is fixed. Export it with a dynamic batch to feed other sizes.",
+        help="This model's batch is fixed. Export it with a dynamic batch to use other sizes.",
     )
 
 
@@ -226,10 +226,9 @@ def help_text(setting: Knob) -> str:
         cpu = state.environment()["cpu"]
         quota = f", a quota of {cpu['quota']:g} CPUs" if cpu["quota"] is not None else ", no CPU quota"
         parts.append(
-            f"Empty or 0 is {cpu['ort_default_threads']} here. This machine has {cpu['physical']} "
-            f"physical and "
-            f"{cpu['logical']} logical CPUs; this process may use {len(cpu['allowed'])} of them{quota}: "
-            f"{cpu['usable']} threads are worth starting."
+            f"Empty or 0: {cpu['ort_default_threads']} here. The machine has "
+            f"{cpu['physical']} physical and {cpu['logical']} logical CPUs; this process may "
+            f"use {len(cpu['allowed'])}{quota}, so {cpu['usable']} threads are useful."
         )
     name = "ONNX Runtime's name" if setting.target in ("attribute", *ENTRIES) else "Name in the YAML"
     parts.append(f"{name}: `{setting.field}`. Command line: `{setting.flag}`.")

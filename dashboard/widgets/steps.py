@@ -123,16 +123,14 @@ def builder(info: wire.ModelInfo) -> list[Step] | None:
     steps = listed()
     if not steps:
         st.info(
-            "No step yet. Add one: **INT8 dynamic** needs nothing else, **INT8 static** wants some typical "
-            "rows, **FP16** halves the file.",
+            "No step yet. Add one: **INT8 dynamic** needs no data, **INT8 static** some "
+            "typical samples, **FP16** halves the file.",
             icon=":material/science:",
         )
     for index, one in enumerate(steps):
         _card(one, index, len(steps), info)
     with (
-        st.popover(
-            "Add a step", icon=":material/add:", help="Steps work one after the other.", key="step.add"
-        ),
+        st.popover("Add a step", icon=":material/add:", help="Steps run in this order.", key="step.add"),
         st.container(gap="xsmall"),
     ):
         for kind in STEPS:
@@ -162,14 +160,14 @@ def _card(one: Mapping[str, str], index: int, count: int, info: wire.ModelInfo) 
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.markdown(f"**{index + 1}. {kind.title}**", width="content", help=format.plain(kind.help))
             st.space("stretch")
-            _tool("Earlier", "arrow_upward", step_id, disabled=index == 0, by=-1)
-            _tool("Later", "arrow_downward", step_id, disabled=index == count - 1, by=1)
+            _tool("earlier", "Move up", "arrow_upward", step_id, disabled=index == 0, by=-1)
+            _tool("later", "Move down", "arrow_downward", step_id, disabled=index == count - 1, by=1)
             st.button(
                 "Remove",
                 key=f"step.remove.{step_id}",
                 icon=":material/close:",
                 type="tertiary",
-                help=f"Take {kind.title} out of the chain.",
+                help=f"Removes {kind.title} from the chain.",
                 on_click=_remove,
                 args=(step_id,),
             )
@@ -181,10 +179,10 @@ def _card(one: Mapping[str, str], index: int, count: int, info: wire.ModelInfo) 
                 _options(advanced, step_id, info)
 
 
-def _tool(label: str, icon: str, step_id: str, *, disabled: bool, by: int) -> None:
+def _tool(name: str, label: str, icon: str, step_id: str, *, disabled: bool, by: int) -> None:
     st.button(
         label,
-        key=f"step.{label.lower()}.{step_id}",
+        key=f"step.{name}.{step_id}",
         icon=f":material/{icon}:",
         type="tertiary",
         disabled=disabled,

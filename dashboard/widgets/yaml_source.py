@@ -22,7 +22,7 @@ def fields(file: str, pasted: str, *, begins: str) -> None:
         max_upload_size=1,
         on_change=_file_chosen,
         args=(file, pasted),
-        help="One that ORTune exported. Nothing in it is executed; its model is found by its hash.",
+        help="A file that ORTune exported. Nothing in it is executed; its model is found by its hash.",
     )
     st.text_area(
         "or paste it",

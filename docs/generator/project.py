@@ -1,4 +1,4 @@
-"""The documents at the root of the repository, as pages of the site: their links point to the site's pages."""
+"""The documents at the root of the repository, as pages of the site, with the site's links."""
 
 from __future__ import annotations
 

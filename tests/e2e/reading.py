@@ -178,7 +178,13 @@ def first_screen(page: Page, *, pictures: bool = True) -> list[str]:
         page: as it stands, at its top.
         pictures: it has something to show.
     """
-    found = settled(page, FIRST_SCREEN)
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while (wrong := _misspent(settled(page, FIRST_SCREEN), pictures)) and time.monotonic() < deadline:
+        page.wait_for_timeout(250)  # a plot gets its size in several steps
+    return wrong
+
+
+def _misspent(found: dict[str, Any], pictures: bool) -> list[str]:
     wrong = []
     if pictures and found["share"] < LEAST_SHARE:
         wrong.append(f"pictures and tables take {found['share']:.0%} of the first screen")

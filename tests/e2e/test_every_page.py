@@ -41,9 +41,9 @@ PLOTS = {
     "Tune": 1,
     "Search": 2,
     "Compare": 1,
-    "Curves": 2,
+    "Sweep": 2,
     "Profile": 1,
-    "Why": 2,
+    "Explain": 2,
     "Graph": 1,
     "Machine": 0,
     "Models": 0,
@@ -57,9 +57,9 @@ ACTION = ", ".join(f".st-key-{key} button:visible" for key in ("bar-action", "se
 HAVE_ACTION = (
     "Search",
     "Compare",
-    "Curves",
+    "Sweep",
     "Profile",
-    "Why",
+    "Explain",
     "Machine",
     "Variants",
     "Accuracy",
@@ -107,9 +107,9 @@ def under_way(site: Site) -> dict[str, tuple[str, str]]:
 
 # Page -> the button that starts a job on it; beside what is there already, where nothing plays back.
 WAITING = {
-    "Curves": "curves.run",
+    "Sweep": "curves.run",
     "Profile": "profile.run",
-    "Why": "why.run",
+    "Explain": "why.run",
     "Machine": "machine.test",
     "Scorecard": "scorecard.run",
     "Accuracy": "accuracy.run",
@@ -242,7 +242,7 @@ def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(
             if PLOTS[name]:
                 reading.plots(page, PLOTS[name])
             look_at(page, f"{name} while it waits, {scheme}", pictures=True)
-            button(page, f"{name.lower()}.cancel").click()
+            button(page, key.replace(".run", ".cancel").replace(".test", ".cancel")).click()
             expect(button(page, key)).to_be_enabled()
             page.close()
     with serving(tmp_path) as (url, _), visitors(browser, Site(url, tmp_path)) as open_it:

@@ -26,7 +26,7 @@ def point_at(page: Page, point: Locator) -> None:
 def test_a_sweep_gives_its_best_point_under_a_line_its_numbers_and_settings_for_tune(
     look: Open, tmp_path: Path
 ) -> None:
-    page = look("/curves")
+    page = look("/curves")  # the old address
     line = field(page, "curves.line.number")
     curves = page.locator(".st-key-curves-latency")
     expect(curves.locator(".main-svg").first).to_be_visible()

@@ -190,8 +190,8 @@ def test_a_result_survives_reload_link_and_back_and_leads_to_why(open_browser: O
     expect(p50(page)).to_have_text(value)
 
     show(page, results.explained)
-    page.locator('.st-key-pane-result a[href*="why"]').first.click()
-    at_page(page, "Why")
+    page.locator('.st-key-pane-result a[href*="explain"]').first.click()
+    at_page(page, "Explain")
     expect(headings(page)).to_be_visible()
     page.wait_for_url(lambda url: {"a", "b"} <= named(url).keys(), wait_until="commit")
     page.reload()  # the explanation is kept: nothing is measured again

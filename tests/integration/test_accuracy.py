@@ -153,7 +153,7 @@ def test_rows_that_are_not_finite_count_as_wrong_and_are_told(store: Store, tmp_
     x[3] = np.inf
     one = measured(store, spec(model, rows(tmp_path / "d.npz", x, np.arange(4))))
     assert one.reply["not_finite"] == 2
-    assert any("NaN" in note and "2 rows" in note for note in one.reply["notes"])
+    assert any("NaN" in note and "2 samples" in note for note in one.reply["notes"])
     assert summary(one)["accuracy"]["count"] == 2
 
 

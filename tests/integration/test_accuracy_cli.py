@@ -88,7 +88,7 @@ def test_rows_that_calibrated_the_model_and_score_it_are_told(line: CommandLine)
         assert one["summary"]["rows"] == rows
         assert one["summary"]["calibration"]["shared"] == shared
         text = line.run("accuracy", "small", *DATA, *score)
-        assert ("SEEN ROWS" in text.out) is bool(shared)
+        assert ("SEEN SAMPLES" in text.out) is bool(shared)
 
 
 def test_a_share_without_data_to_calibrate_on_is_two_lines(line: CommandLine) -> None:

@@ -199,7 +199,7 @@ def test_a_feed_of_the_wrong_type_is_refused(line: CommandLine, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"x": np.zeros((3, 16), np.float32)}, "3 rows, the batch is 4"),
+        ({"x": np.zeros((3, 16), np.float32)}, "3 samples, but the batch is 4"),
         ({"x": np.zeros((4, 17), np.float32)}, "shape"),
         ({"y": np.zeros((4, 16), np.float32), "z": np.zeros(1)}, "no array `x`"),
         ({"x": np.full((4, 16), "a")}, "<U1"),
@@ -400,14 +400,14 @@ def test_a_full_disk_loses_nothing_and_says_so(cli: CommandLine, tmp_path: Path)
     [
         (("tune", "mlp.onnx", "--dim", "foo=4"), "no free dimension `foo`"),
         (("tune", "gone.onnx"), "gone.onnx"),
-        (("tune", "mlp.onnx", "--feed", "gone.npz"), "no feeds file"),
+        (("tune", "mlp.onnx", "--feed", "gone.npz"), "no input file"),
         (("tune", "mlp.onnx", "--engine", "torch-eager"), "PyTorch"),
         (("profile", "mlp.onnx", "--dim", "foo=4"), "no free dimension `foo`"),
         (("profile", "mlp.onnx", "--engine", "torch-eager"), "cannot be profiled"),
         (("compare", "mlp.onnx", "--candidate", "torch:eager"), "PyTorch"),
         (("compare", "mlp.onnx", "--candidate", "preset:edge", "--dim", "foo=4"), "no free dimension `foo`"),
         (("accuracy", "mlp.onnx", "--data", "gone.npz"), "gone.npz"),
-        (("sweep", "mlp.onnx", "--batch-size", "1,2", "--feed", "gone.npz"), "no feeds file"),
+        (("sweep", "mlp.onnx", "--batch-size", "1,2", "--feed", "gone.npz"), "no input file"),
     ],
     ids=repr,
 )
@@ -432,4 +432,4 @@ def test_no_candidate_that_could_run_is_bad_input_and_no_cancellation(
     rows = ("--batch-size", "4", "--feed", str(tmp_path / "few.npz"))
     done = cli.run("compare", mlp, "--candidate", "preset:edge", *QUICK, *rows, "--quiet")
     assert done.code == 2, done.err
-    assert "1 rows" in done.err
+    assert "1 samples" in done.err

@@ -197,5 +197,5 @@ def test_the_scorecard_as_text_says_that_rows_were_seen_in_calibration() -> None
         judge(target, Evidence(batch_size=1, size_bytes=10)),
         summaries={(None, None): {"calibration_note": note}},
     )
-    assert f"SEEN ROWS: {note}" in "\n".join(lines(scorecard(found)))
+    assert f"SEEN SAMPLES: {note}" in "\n".join(lines(scorecard(found)))
     assert document(found)["calibration_note"] == note

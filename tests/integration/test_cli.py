@@ -232,14 +232,14 @@ def test_a_file_whose_name_holds_an_equals_sign_is_a_source(
         (["--feed", "a.npz", "--feed", "b.npz"], "names 2 sources"),
         (["--feed", "x=[abc"], "takes a number"),
         (["--feed", "x=@none.txt"], "file of lines"),
-        (["--feed", "x=1", "--feed", "x=2"], "stands twice"),
+        (["--feed", "x=1", "--feed", "x=2"], "is given twice"),
         (["--feed", "x=NaN"], "finite"),
         (["--feed", "x=null"], "finite"),
         (["--feed", "x=" + "[" * 5000], "takes a number"),
         (["--feed", "=1"], "NAME=VALUE"),
         (["--dim", "n"], "NAME=VALUE"),
         (["--dim", "n=1.5"], "whole number"),
-        (["--dim", "n=1", "--dim", "n=2"], "stands twice"),
+        (["--dim", "n=1", "--dim", "n=2"], "is given twice"),
         (["--batch-size", "1,2"], "whole number"),
         (["--batch-size", "²"], "whole number"),
         (["--runs", "0x10"], "whole number"),
@@ -249,7 +249,7 @@ def test_a_file_whose_name_holds_an_equals_sign_is_a_source(
         (["--provider-option", "cuda.use_tf32=0"], "not in the provider chain"),
         (["--provider", "cuda", "--provider-option", "use_tf32=0"], "PROVIDER.KEY=VALUE"),
         (["--provider", "cuda", "--provider-option", "cuda.use_tf=0"], "Did you mean `use_tf32`"),
-        (["--provider", "cuda", "--provider", "cuda"], "stands twice"),
+        (["--provider", "cuda", "--provider", "cuda"], "is given twice"),
         (["--provider", "cudda"], "Unknown execution provider"),
         (["--graph-optimization-level", "ALL"], "ORT_ENABLE_ALL"),
         (["--budget", "soon"], "60s or 2m"),
@@ -392,7 +392,7 @@ def test_a_trial_goes_round_through_yaml_python_history_and_settings(
         assert done.code == 0
         assert first["trial"] in shown.out
         assert one["takes_model"] is (path.read_bytes() != shown.out.encode())
-        assert one["takes_model"] is ("takes the model along" in shown.err)
+        assert one["takes_model"] is ("includes the model" in shown.err)
     assert not list(tmp_path.glob(".*.part"))
     assert all(one["cannot"].split()[0] in ok(cli.run("export", "--list")).out for one in listed)
 
@@ -416,7 +416,7 @@ def test_the_table_for_people_has_units_intervals_and_says_what_the_runs_cannot_
     assert f"against {ANCHOR_LABEL}" in done.out
     assert re.search(r"grade [ABCDF]", done.out)
     assert "95 % [" in done.out
-    assert "rows/s" in done.out
+    assert "samples/s" in done.out
     assert "CPUExecutionProvider" in done.out
     assert "use_io_binding=on" in done.out
     assert "no effect     inter_op_num_threads: " in done.out

@@ -240,7 +240,7 @@ def test_an_answer_is_unsure_when_undecided_or_rejected() -> None:
     assert unsure(rejected)
     coarse = race(one=(1.1, 1.2))
     assert coarse.result is not None
-    coarse.result.update(grade="C", busy={"words": "on a busy machine: others used 1.6 cores"})
+    coarse.result.update(grade="C", busy={"words": "under background load: others used 1.6 cores"})
     assert not unsure(coarse), "what made the machine busy changes no verdict"
 
 

@@ -171,7 +171,7 @@ def test_weights_of_a_body_may_stand_in_another_file(tmp_path: Path) -> None:
     path = two_branches(tmp_path / "m.onnx", *branches, name="")
     found = drawn(path, tmp_path, optimized=True)
     assert found.optimized is not None
-    assert "its weights stand in another file" in " ".join(found.notes)
+    assert "its weights are in another file" in " ".join(found.notes)
 
 
 def test_names_are_those_of_the_profile_where_the_file_has_none(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_history_filters_by_what_it_shows(cli: CommandLine) -> None:
         assert words in text
     assert max(map(len, text.splitlines())) <= 80
     wide = cli.run("history", "--wide").out
-    for words in (ERROR["message"], "intra_op_num_threads=1", "rows/s"):
+    for words in (ERROR["message"], "intra_op_num_threads=1", "samples/s"):
         assert words in wide
     assert len(cli.run("history", "--error", "no such").out.splitlines()) == 1
 

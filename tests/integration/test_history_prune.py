@@ -96,17 +96,17 @@ def with_samples(store: Store) -> list[str]:
 @pytest.mark.parametrize(
     ("args", "words", "hint"),
     [
-        (["--prune"], "needs to know which raw samples may go", "--older-than 90d"),
-        (["--prune", "--dry-run"], "needs to know which raw samples may go", "--keep-size 500MiB"),
-        (["--older-than", "90d"], "`--older-than` says what `--prune` does", "Add --prune"),
-        (["--keep-size", "1MB"], "`--keep-size` says what `--prune` does", "Add --prune"),
-        (["--dry-run"], "`--dry-run` says what `--prune` does", "Add --prune"),
+        (["--prune"], "needs an age or a size", "--older-than 90d"),
+        (["--prune", "--dry-run"], "needs an age or a size", "--keep-size 500MiB"),
+        (["--older-than", "90d"], "`--older-than` applies to `--prune` only", "Add --prune"),
+        (["--keep-size", "1MB"], "`--keep-size` applies to `--prune` only", "Add --prune"),
+        (["--dry-run"], "`--dry-run` applies to `--prune` only", "Add --prune"),
         (["--prune", "--older-than", "90"], "hours, days or weeks, but got `90`", "90d"),
         (["--prune", "--older-than", "-1d"], "hours, days or weeks, but got `-1d`", "90d"),
         (["--prune", "--older-than", "3 months"], "but got `3 months`", "90d"),
         (["--prune", "--keep-size", "500"], "a size with its unit, but got `500`", "500MiB"),
         (["--prune", "--keep-size", "big"], "a size with its unit, but got `big`", "2GiB"),
-        (["--prune", "--keep-size", "1MB", "--limit", "5"], "`--limit` is for the list", "Leave --limit out"),
+        (["--prune", "--keep-size", "1MB", "--limit", "5"], "`--limit` is for the list", "Remove --limit"),
     ],
 )
 def test_what_is_not_clear_is_refused_and_nothing_is_dropped(
@@ -132,7 +132,7 @@ def test_old_samples_go_by_age_and_everything_else_stays(
     before = store.path.stat().st_size
     done = call(capsys, "--prune", "--older-than", "90d")
     assert (done.code, done.err) == (0, "")
-    assert "4 trials lost raw samples" in done.out
+    assert "4 trials lost raw measurements" in done.out
     assert store.path.stat().st_size < 0.6 * before  # the rest are empty tables of a small store
     assert with_samples(store) == ["newest-base", "newest-cand"]
     listed = call(capsys, "--json").document["trials"]
@@ -142,7 +142,7 @@ def test_old_samples_go_by_age_and_everything_else_stays(
     kept = store.trial("oldest-cand").result
     assert kept == {k: v for k, v in measured().items() if k not in RAW_FIELDS} | {PRUNED: kept[PRUNED]}
     assert "oldest-c" in call(capsys).out
-    assert "No trial lost raw samples." in call(capsys, "--prune", "--older-than", "12w").out
+    assert "No trial lost raw measurements." in call(capsys, "--prune", "--older-than", "12w").out
 
 
 def test_oldest_samples_go_by_size(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +171,7 @@ def test_oldest_samples_go_by_size(store: Store, capsys: pytest.CaptureFixture[s
 def test_dry_run_tells_and_changes_nothing(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     size = store.path.stat().st_size
     said = call(capsys, "--prune", "--older-than", "2400h", "--dry-run").out
-    assert "4 trials would lose raw samples" in said
+    assert "4 trials would lose raw measurements" in said
     assert "Nothing was changed" in said
     would = call(capsys, "--prune", "--older-than", "2400h", "--dry-run", "--json").document
     assert store.path.stat().st_size == size
@@ -188,8 +188,8 @@ def test_pinned_baseline_keeps_its_samples_and_is_named(
 ) -> None:
     store.pin_baseline(SHA, "oldest-cand")
     said = call(capsys, "--prune", "--older-than", "0h", "--keep-size", "0B").out
-    assert "5 trials lost raw samples" in said
-    assert "1 pinned baseline kept raw samples." in said
+    assert "5 trials lost raw measurements" in said
+    assert "1 pinned baseline kept raw measurements." in said
     assert with_samples(store) == ["oldest-cand"]
     document = call(capsys, "--prune", "--keep-size", "0B", "--json").document
     assert (document["trials"], document["baselines_kept"]) == ([], 1)

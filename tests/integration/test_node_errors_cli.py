@@ -41,7 +41,7 @@ def test_errors_and_savings_of_a_variant_and_a_block_list(cli: CommandLine) -> N
     shown = cli.run("node-errors", "d8")
     assert shown.code == 0
     assert "explain" not in shown.err  # it is known: nothing was run
-    for word in (*operators, "error alone", "left in float", "exclude_nodes="):
+    for word in (*operators, "error alone", "kept in float", "exclude_nodes="):
         assert word in shown.out
 
 
@@ -59,7 +59,7 @@ def test_feeds_are_asked_for_and_told(cli: CommandLine) -> None:
     found = cli.run("node-errors", "d8", "--feed", f"{name}=random:0..0.5", "--batch-size", "2", "--json")
     assert found.code == 0, found.err
     (told,) = found.document["fed"]
-    assert (told["name"], told["values"]) == (name, "random, 0 to 0.5 (asked for)")
+    assert (told["name"], told["values"]) == (name, "random, 0 to 0.5 (requested)")
     assert told["shapes"][0][0] == 2
     shown = cli.run("node-errors", "d8")
     assert f"fed: {name} float32" in shown.out

@@ -249,7 +249,7 @@ def test_random_calibration_says_what_it_means(tmp_path: Path) -> None:
 def test_few_rows_warn_and_the_remedy_takes_more(tmp_path: Path) -> None:
     _, applied = quantize("int8_static", DIGITS, tmp_path, calibration=digits_dataset(), calibration_rows=5)
     (check,) = [one for one in applied.checks if one["name"] == "small_calibration"]
-    assert "5 rows" in check["text"]
+    assert "5 samples" in check["text"]
     assert applied.facts["calibration_rows"] == 5
     _, again = quantize(
         "int8_static", DIGITS, tmp_path / "more", calibration=digits_dataset(), **check["remedy"]

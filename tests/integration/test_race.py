@@ -225,7 +225,7 @@ class TestExactRuns:
     def test_a_round_that_does_not_count_is_made_again(
         self, field: Field, clock: clockwork.Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        asleep = "the machine slept"
+        asleep = "the machine was suspended"
 
         def sometimes(block: Any) -> str:
             return asleep if block.round in (2, 5) else ""
@@ -402,7 +402,7 @@ class TestFailures:
     def test_a_machine_that_is_always_disturbed_ends_the_race(
         self, field: Field, clock: clockwork.Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(races, "void_reason", lambda block: "the machine slept")
+        monkeypatch.setattr(races, "void_reason", lambda block: "the machine was suspended")
         monkeypatch.setattr(races, "DISCARD_PAUSE_S", 0.0)
         record = run([field.entry(), field.entry("same")])
         assert record.outcome == "disturbed"

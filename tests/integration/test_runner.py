@@ -171,7 +171,7 @@ def test_real_segfault_leaves_out_the_stack_of_pythons_own_report(worker):
         sys.stderr.flush()
         ctypes.string_at(0)
     """)
-    with pytest.raises(WorkerError, match=r"SIGSEGV.*last words: loading the library") as caught:
+    with pytest.raises(WorkerError, match=r"SIGSEGV.*last output: loading the library") as caught:
         run_job(WORK, {}, command=command)
     assert "worker.py" not in caught.value.message
 

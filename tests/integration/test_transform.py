@@ -184,7 +184,7 @@ def test_an_output_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> No
 
 
 def test_a_model_that_fails_on_the_feeds_is_refused_with_that_reason(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="fails on the feeds of the check"):
+    with pytest.raises(ModelError, match="fails on the test inputs"):
         do(tiny.failing_run(tmp_path / "m.onnx"), "metadata", author="A. Uthor")
 
 

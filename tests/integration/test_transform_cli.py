@@ -53,7 +53,7 @@ def test_flags_and_options_become_steps() -> None:
         (["fp16"], "fp16.keep_io_types", "takes STEP.NAME=VALUE"),
         (["fp16"], "fp61.keep_io_types=on", "no step `fp61`"),
         (["fp16"], "fp16.keep=on", "no option `keep`"),
-        (["fp16"], "int4.block_size=64", "for a step that is not in the chain"),
+        (["fp16"], "int4.block_size=64", "for a step that is not given"),
         (["int4"], "int4.block_size=48", "one of 16, 32"),
     ],
 )
@@ -65,7 +65,7 @@ def test_flags_and_options_that_cannot_be(kinds: list[str], option: str | None, 
 
 def test_sizes_are_read_once_each() -> None:
     assert sizes(["batch=4", "x:0=8,length=16"]) == {"batch": 4, "x:0": 8, "length": 16}
-    for texts, words in ((["batch=4", "batch=5"], "stands twice"), (["batch"], "NAME=N")):
+    for texts, words in ((["batch=4", "batch=5"], "is given twice"), (["batch"], "NAME=N")):
         with pytest.raises(SpecError, match=words):
             sizes(texts)
 
@@ -118,7 +118,7 @@ def test_steps_with_what_they_found_are_printed(cli: CommandLine, mlp: str) -> N
         (("--fp16", "--int8-static"), "cannot follow FP16"),  # the order of the flags is that of the steps
         (("--fix-dims", "--dim", "bath=2"), "no free dimension `bath`"),
         (("--int8-static", "--calibration", "no/rows.npz"), "no data at"),
-        (("--fp16", "--calibration", "rows.npz"), "no step of the chain calibrates"),
+        (("--fp16", "--calibration", "rows.npz"), "no step calibrates"),
     ],
 )
 def test_wrong_usage_is_one_line_and_makes_nothing(
@@ -242,7 +242,7 @@ def test_a_model_with_a_number_of_its_own_is_transformed_with_feeds(cli: Command
     document = cli.run(*args, "--json").document
     (step,) = document["steps"]
     told = {one["name"]: one["values"] for one in step["variant"]["fed"]}
-    assert told == {"x": "random, 1 to 2 (asked for)", "sr": "16000"}
+    assert told == {"x": "random, 1 to 2 (requested)", "sr": "16000"}
     again = cli.run(*args, "--name", "mine")
     assert again.code == 0, again.err
     assert "16000" in again.out
@@ -256,7 +256,7 @@ def test_a_model_with_a_number_of_its_own_is_transformed_with_feeds(cli: Command
         (("--name", "digits_cnn"), "is the name of a sample model"),
         (("--dim", "foo=4"), "no free dimension `foo`"),
         (("--feed", "y=1"), "no input `y`"),
-        (("--feed", "nowhere.npz"), "no feeds file"),
+        (("--feed", "nowhere.npz"), "no input file"),
         (("--feed", "x=random:9..1"), "must run upwards"),
     ],
 )

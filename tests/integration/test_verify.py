@@ -539,7 +539,7 @@ def test_the_same_machine_with_another_onnxruntime_is_no_other_machine(
     elsewhere(lambda facts: facts["libraries"].update(onnxruntime="1.99.0"))
     done = verify(line, bundled, "--no-measure")
     assert [one["name"] for one in done.document["differences"]] == ["onnxruntime"]
-    assert check_of(done, "machine")["here"] == "this one with other software"
+    assert check_of(done, "machine")["here"] == "this machine with different software"
 
 
 def test_threads_that_do_not_fit_are_noted(
@@ -653,7 +653,7 @@ def test_junit_has_a_case_for_each_question(line: CommandLine, rebuilt: Callable
     assert done.code == EXIT_FAILED
     assert int(suite.get("failures") or 0) == len(suite.findall("*/failure")) >= 1
     assert cases["runs"].find("failure") is not None
-    assert cases["is as fast"].find("skipped") is not None
+    assert cases["same speed"].find("skipped") is not None
     found = line.run("verify", str(path), "--no-measure", "--quiet", "--format", "json").document
     assert f"| {PARTS[0][1]} | {spoken('NO')} |" in as_markdown(found)
 
@@ -662,7 +662,7 @@ def test_junit_has_a_case_for_each_question(line: CommandLine, rebuilt: Callable
     ("more", "words"),
     [
         (("--format", "junit", "--json"), "contradict each other"),
-        (("--fail-if-slower", "5%"), "slower than what"),
+        (("--fail-if-slower", "5%"), "needs a baseline"),
         (("--no-measure", "--record", "x.json"), "contradict each other"),
         (("--margin", "wide"), "takes a share"),
         (("--margin", "5"), "below 1 or a percentage"),

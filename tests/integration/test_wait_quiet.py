@@ -253,7 +253,7 @@ def test_what_came_of_the_wait_stands_with_the_results(service: Any, gate: Gate,
     race = one.submit(kinds.race([Configuration(spec=asked(), label="a")], wait_quiet_s=60.0))
     assert one.join(WAIT_S)
     comparison = one.store.comparison(race)
-    note = "The machine did not become quiet within 5 min: yes used 1.2 cores. It was measured all the same."
+    note = "The machine was not idle within 5 min: yes used 1.2 cores. The measurement started anyway."
     results = [comparison.result, *(one.store.trial(c.trial).result for c in comparison.contestants)]
     assert [found["notes"] for found in results] == [[note, "A note of its own."]] * len(results)
     assert comparison.started_at is not None
@@ -312,7 +312,8 @@ QUIET = status(stage=WAITING_QUIET, text="yes uses 1.2 cores, 4 s of at most 5 m
 
 
 def test_the_wait_is_told_in_words() -> None:
-    assert describe(QUIET) == "race of 2: waiting for quiet: yes uses 1.2 cores, 4 s of at most 5 min"
+    waiting = "waiting for an idle machine: yes uses 1.2 cores, 4 s of at most 5 min"
+    assert describe(QUIET) == f"race of 2: {waiting}"
     share, text = progress(QUIET, "this race")
     assert share == 0.0
     assert text == "Waiting for the machine to be quiet: yes uses 1.2 cores, 4 s of at most 5 min"

@@ -113,7 +113,7 @@ def test_two_that_never_raced_get_no_ratio_but_the_race(
 
 @pytest.mark.parametrize(
     ("other", "said"),
-    [("aaaaaaaa11111111", "Both sides are the trial"), ("nosuchtrial", "There is no trial")],
+    [("aaaaaaaa11111111", "Both sides are trial"), ("nosuchtrial", "There is no trial")],
 )
 def test_what_cannot_be_explained_is_bad_input(
     cli: CommandLine, pair: tuple[str, str], other: str, said: str

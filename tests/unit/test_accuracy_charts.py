@@ -43,8 +43,8 @@ def test_names_of_classes_cannot_put_markup_into_the_figure() -> None:
 def test_zero_cells_have_no_number_and_a_hover_says_what_was_taken_for_what() -> None:
     figure = confusion(confusion_info(MATRIX, NAMES, ROWS))
     assert figure.data[0].text[0] == ["8", "2", ""]
-    assert figure.data[0].customdata[0][1] == "cat taken for dog<br>2 rows, 20.00% of its rows"
-    assert figure.data[0].customdata[0][0].startswith("cat seen as such")
+    assert figure.data[0].customdata[0][1] == "cat predicted as dog<br>2 samples, 20.00% of its samples"
+    assert figure.data[0].customdata[0][0].startswith("cat correct")
 
 
 def test_of_many_classes_those_with_most_errors_are_shown_and_no_row_is_lost() -> None:

@@ -235,8 +235,8 @@ def test_summary_has_every_metric(store: Store) -> None:
     [
         (None, ""),
         ({"rows": 64, "shared": 0}, ""),
-        ({"rows": 64, "shared": 3}, "3 of the 4 rows that this model is scored on also calibrated it"),
-        ({"rows": None, "shared": None}, "cannot be told"),
+        ({"rows": 64, "shared": 3}, "3 of the 4 scored samples were also used to calibrate this model"),
+        ({"rows": None, "shared": None}, "It is unknown"),
     ],
 )
 def test_the_summary_says_what_of_the_rows_calibrated_the_model(
@@ -321,7 +321,7 @@ def test_comparison_pairs_the_rows(store: Store) -> None:
     assert found["agreement"]["count"] == 2
     said = accuracies.compared(found).headline
     assert all(
-        part in said for part in ("50.00 %", "of 4 rows", str(accuracies.interval(found["agreement"])))
+        part in said for part in ("50.00 %", "of 4 samples", str(accuracies.interval(found["agreement"])))
     )
     assert (found["reference"]["model"], found["candidate"]["model"]) == ("fp32", "int8")
     assert found["sensitivity"] is None

@@ -65,7 +65,7 @@ def changed(tmp_path: Path, then: dict[str, Any], now: dict[str, Any]) -> list[s
     ],
 )
 def test_another_configuration_is_said(tmp_path: Path, parts: dict[str, Any]) -> None:
-    told = ["settings: the configuration is another one"]
+    told = ["settings: the configuration differs"]
     assert changed(tmp_path, {}, parts) == told
     assert changed(tmp_path, parts, {}) == told
     assert changed(tmp_path, parts, parts) == []

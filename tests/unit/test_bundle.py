@@ -116,10 +116,10 @@ def _entry(name: str, kind: int) -> zipfile.ZipInfo:
     ("entry", "words"),
     [
         (_entry("link", stat.S_IFLNK), "is a symbolic link"),
-        (_entry("pipe", stat.S_IFIFO), "is no regular file"),
-        (_entry("folder/", stat.S_IFDIR), "is no regular file"),
+        (_entry("pipe", stat.S_IFIFO), "is not a regular file"),
+        (_entry("folder/", stat.S_IFDIR), "is not a regular file"),
         (_entry("extra", stat.S_IFREG), "does not list"),
-        (_entry("CONFIG.yaml", stat.S_IFREG), "stands in it twice"),
+        (_entry("CONFIG.yaml", stat.S_IFREG), "occurs twice"),
     ],
 )
 def test_what_is_no_file_of_the_bundle_is_refused(tmp_path: Path, entry: zipfile.ZipInfo, words: str) -> None:
@@ -129,7 +129,7 @@ def test_what_is_no_file_of_the_bundle_is_refused(tmp_path: Path, entry: zipfile
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     files = {**FILES, "model/zeros": bytes(60_000_000)}
     path = bundle(tmp_path / "b.zip", files, packed=zipfile.ZIP_DEFLATED)
-    assert "bombs" in refused(path, tmp_path)
+    assert "zip bomb" in refused(path, tmp_path)
 
 
 def test_a_file_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_file_that_lies_about_its_size_is_refused(tmp_path: Path) -> None:
 
 def test_too_many_files_are_refused(tmp_path: Path) -> None:
     files = {**FILES, **{f"f{number}": b"" for number in range(opening.MOST_FILES)}}
-    assert "1,000 " in refused(bundle(tmp_path / "b.zip", files), tmp_path)
+    assert "1,000" in refused(bundle(tmp_path / "b.zip", files), tmp_path)
 
 
 def test_a_wrong_hash_names_the_file(tmp_path: Path) -> None:
@@ -178,13 +178,13 @@ def test_a_changed_byte_is_seen(tmp_path: Path, where: float) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"bundle": "1"}, "does not say which format"),
-        ({"bundle": True}, "does not say which format"),
-        ({"model": None}, "does not say what a bundle says"),
+        ({"bundle": "1"}, "has no format version"),
+        ({"bundle": True}, "has no format version"),
+        ({"model": None}, "is invalid"),
         ({"files": []}, f"it needs `{CONFIG}`"),
         ({"files": [{"path": "../x", "sha256": "", "size_bytes": 0}]}, "it needs"),
-        ({"sample": {"inputs": 3}}, "does not say what a bundle says"),
-        ({"no_sample": "\ud800"}, "is no JSON"),  # half of a character cannot be printed
+        ({"sample": {"inputs": 3}}, "is invalid"),
+        ({"no_sample": "\ud800"}, "is not JSON"),  # half of a character cannot be printed
     ],
 )
 def test_a_manifest_that_makes_no_sense_is_refused(
@@ -196,14 +196,14 @@ def test_a_manifest_that_makes_no_sense_is_refused(
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"tolerance": float("nan")}, "is no JSON"),
-        ({"tolerance": float("inf")}, "is no JSON"),  # every answer would be right
-        ({"tolerance": 10**400}, "does not say what a bundle says"),
-        ({"tolerance": 1e9}, "its sample makes no sense"),
-        ({"tolerance": -1.0}, "its sample makes no sense"),
-        ({"rows": 0}, "its sample makes no sense"),
-        ({"rows": -3}, "its sample makes no sense"),
-        ({"rows": 10**12}, "its sample makes no sense"),
+        ({"tolerance": float("nan")}, "is not JSON"),
+        ({"tolerance": float("inf")}, "is not JSON"),  # every answer would be right
+        ({"tolerance": 10**400}, "is invalid"),
+        ({"tolerance": 1e9}, "inputs or outputs are invalid"),
+        ({"tolerance": -1.0}, "inputs or outputs are invalid"),
+        ({"rows": 0}, "inputs or outputs are invalid"),
+        ({"rows": -3}, "inputs or outputs are invalid"),
+        ({"rows": 10**12}, "inputs or outputs are invalid"),
     ],
 )
 def test_a_sample_that_makes_no_sense_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
@@ -259,7 +259,7 @@ def test_a_full_disk_is_said_before_it_is_full(tmp_path: Path, monkeypatch: pyte
 def test_a_bundle_cannot_reach_files_of_this_machine(tmp_path: Path) -> None:
     for more, words in (
         ("workload: {feeds: /etc/passwd.npz}\n", "which is not in it"),
-        ('session: {session_config_entries: {ep.context_file_path: "/etc/x"}}\n', "outside of the folders"),
+        ('session: {session_config_entries: {ep.context_file_path: "/etc/x"}}\n', "outside the allowed"),
         ("session: {expert: true}\n", "the operator's to turn on"),
     ):
         files = {**FILES, CONFIG: (YAML + more).encode()}

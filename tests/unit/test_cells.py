@@ -117,7 +117,7 @@ def test_nothing_but_the_verdict_is_a_change() -> None:
     assert shown["p90_s"].beside.startswith("baseline 2.")
     assert shown["mean_s"].beside.startswith("baseline 2.")
     assert shown["std_s"].beside.startswith("baseline 0.")
-    assert shown["throughput_per_s"].beside.endswith(" rows/s")
+    assert shown["throughput_per_s"].beside.endswith(" samples/s")
 
 
 def test_a_rejected_race_colours_nothing() -> None:

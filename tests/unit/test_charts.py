@@ -198,7 +198,7 @@ def test_points_whose_runs_carry_no_p95_are_left_out_of_that_line_only() -> None
 def test_throughput_has_the_interval_of_the_mean_latency() -> None:
     info = curve_info([point(8, p50=0.004, throughput=2000)], x=BATCH, y="throughput")
     (series,) = info.series
-    assert "(rows/s)" in info.y_title
+    assert "(samples/s)" in info.y_title
     assert series.y == [2000]
     assert series.low == pytest.approx([8 / 0.005])
     assert series.high == pytest.approx([8 / 0.0032])
@@ -402,7 +402,7 @@ def test_providers_and_the_rest_between_the_nodes_make_up_a_run() -> None:
 
 def test_a_profile_that_fell_back_marks_the_cpu_as_the_fallback_in_every_chart() -> None:
     cpu_only = profile([one for one in MIXED if one.provider == "CPUExecutionProvider"])
-    named = "CPUExecutionProvider — fallback, CUDA was asked"
+    named = "CPUExecutionProvider — fallback, CUDA was requested"
     assert {bar.series for bar in provider_info(cpu_only, FELL_BACK)} == {named, REST}
     assert all(bar.series.startswith(named) for bar in operator_info(cpu_only, FELL_BACK))
     assert "CUDAExecutionProvider" not in bars(provider_info(cpu_only, FELL_BACK)).to_json()

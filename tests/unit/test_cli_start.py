@@ -43,7 +43,7 @@ def test_who_stops_a_command_gets_one_hint(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stopped = Interrupted(signal.SIGINT)
-    stopped.hint = "Go on: `search --resume abcdef`."
+    stopped.hint = "Continue with `search --resume abcdef`."
 
     def stop(**_: object) -> None:
         raise stopped

@@ -30,7 +30,7 @@ def found(candidate: Any, baseline: Any, of: dict[str, Any]) -> BreakEven:
 
 
 def test_a_slower_start_is_repaid_after_extra_over_gain() -> None:
-    # 10 ms later, and a first run that is 1 ms longer; 2 ms against 1 ms a run
+    # 10 ms longer, and a first run that is 1 ms longer; 2 ms against 1 ms a run
     candidate = result(creation_s=0.020, first_s=0.004, p50_s=0.001)
     baseline = result(creation_s=0.010, first_s=0.004, p50_s=0.002)
     answer = found(candidate, baseline, contrast(2.0))
@@ -76,7 +76,7 @@ def test_without_a_verdict_there_is_no_count() -> None:
     assert "did not decide" in undecided.words
     same = found(slow, quick, contrast(1.001, "EQUIVALENT"))
     assert same.kind == "same"
-    assert "40.0 ms later" in same.words
+    assert "40.0 ms longer" in same.words
 
 
 def test_different_batches_count_rows() -> None:
@@ -85,7 +85,7 @@ def test_different_batches_count_rows() -> None:
     answer = found(candidate, baseline, contrast(2.0))  # 1 ms against 2 ms per row
     # extra = (60 - 4) - (14 - 2) = 44 ms, gain 1 ms a row
     assert (answer.kind, answer.count, answer.unit) == ("after", 44, "row")
-    assert "rows" in answer.words
+    assert "samples" in answer.words
 
 
 def test_the_ratio_decides_and_not_the_two_medians() -> None:

@@ -78,7 +78,7 @@ def test_the_forest_is_drawn_with_one_series_per_verdict_on_a_logarithmic_axis()
     figure = json.loads(forest(forest_info(FOUND, LABELS, baseline="base", margin=0.02)).to_json())
     series = {one["name"]: one for one in figure["data"]}
     assert set(series) == {VERDICTS[name][2] for name in ("FASTER", "EQUIVALENT", "UNDECIDED", BASELINE)}
-    assert figure["layout"]["xaxis"]["title"]["text"] == "← slower · speed against ORT default · faster →"
+    assert figure["layout"]["xaxis"]["title"]["text"] == "← slower · speed versus ORT default · faster →"
     assert len({one["marker"]["symbol"] for one in series.values()}) == 4  # not by colour alone
     assert figure["layout"]["xaxis"]["type"] == "log"
     assert series["undecided"]["error_x"]["array"] == [0.0]
@@ -108,7 +108,7 @@ def test_slower_is_said_in_words_by_a_factor_above_1_wherever_it_stands() -> Non
 def test_the_axis_says_when_rows_are_compared() -> None:
     found = [{**FOUND[0], "per_row": True}]
     info = forest_info(found, LABELS, baseline="base", margin=0.02)
-    assert axis_title(info) == "← slower · speed per row against ORT default · faster →"
+    assert axis_title(info) == "← slower · speed per sample versus ORT default · faster →"
     assert "per row" not in axis_title(forest_info(FOUND, LABELS, baseline="base", margin=0.02))
 
 

@@ -514,7 +514,7 @@ def test_what_departed_from_the_protocol_is_said_everywhere():
         [0.001, 0.002],
         frozen=False,
         groups=[[0, 1], [1]],
-        discarded=[Discarded(reason="the machine slept for 12.0 s", blocks=[one])],
+        discarded=[Discarded(reason="the machine was suspended for 12.0 s", blocks=[one])],
         outcome="budget",
         notes=["There was no self-test."],
     )
@@ -523,7 +523,7 @@ def test_what_departed_from_the_protocol_is_said_everywhere():
     assert result is not None
     for notes in (found.to_dict()["notes"], result["notes"]):
         text = " ".join(notes)
-        for words in ("parked_workers_live", "2 groups", "1 round did not count", "slept for 12.0 s"):
+        for words in ("parked_workers_live", "2 groups", "1 round discarded", "suspended for 12.0 s"):
             assert words in text
     assert OUTCOMES["budget"] in found.notes
     assert any("self-test" in note for note in found.notes)
@@ -597,7 +597,7 @@ def test_doubts_about_one_contestant_are_notes():
     assert result is not None
     text = " ".join(result["notes"])
     assert "worker" in text
-    assert "The latency still moved after 300 warm-up runs." in text
+    assert "The latency was not yet steady after 300 warm-up runs." in text
     assert "0.00040 ms" in text
 
 

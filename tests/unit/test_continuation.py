@@ -63,7 +63,7 @@ def test_what_cannot_go_on_says_why() -> None:
     race, trials = finished(races.record([0.001, 0.002], generations=2, rounds=2))
 
     def refused(race: Comparison, trials: list[Trial]) -> str:
-        with pytest.raises(SpecError, match="added") as caught:
+        with pytest.raises(SpecError, match="cannot be measured longer") as caught:
             continuation.check(race, trials)
         assert caught.value.hint
         return caught.value.message
@@ -75,10 +75,10 @@ def test_what_cannot_go_on_says_why() -> None:
     del result["generations"]
     assert "result" in refused(dataclasses.replace(race, result=None), trials)
     assert "older" in refused(dataclasses.replace(race, result=result), trials)
-    assert "exact" in refused(raced(race.result, [], runs=50), trials)
-    assert "through" in refused(race, failed)
-    assert "samples" in refused(race, pruned)
-    assert "samples" in refused(race, [dataclasses.replace(trials[0], result=None), trials[1]])
+    assert "fixed number" in refused(raced(race.result, [], runs=50), trials)
+    assert "failed" in refused(race, failed)
+    assert "raw measurements" in refused(race, pruned)
+    assert "raw measurements" in refused(race, [dataclasses.replace(trials[0], result=None), trials[1]])
 
 
 # --- what is left of the five percent ---------------------------------------------------------------------

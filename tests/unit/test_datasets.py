@@ -73,7 +73,7 @@ def test_sample_comes_as_the_model_was_trained() -> None:
     assert labels_of(data, image_plan()) == labels[:, 0].tolist()
     found = describe_dataset(data)
     assert (found.rows, found.labelled, found.class_names) == (360, True, [])
-    assert found.notes == ["The rows are the split `test`."]
+    assert found.notes == ["The samples are those of the split `test`."]
 
 
 def test_last_batch_is_filled_up_and_says_how_many_rows_count() -> None:
@@ -168,7 +168,7 @@ def test_bytes_of_either_layout_become_either_layout(tmp_path: Path, layout: str
     [
         (
             {"images": np.zeros((3, 8, 8), np.uint8), "labels": [0, 1]},
-            "has shape [3, 8, 8], but there are 2 rows",
+            "has shape [3, 8, 8], but there are 2 samples",
         ),
         ({"images": np.zeros((2, 8, 8), np.uint8), "labels": [0.5, 1.0]}, "A label is a class, but got 0.5"),
         (
@@ -177,9 +177,9 @@ def test_bytes_of_either_layout_become_either_layout(tmp_path: Path, layout: str
         ),
         (
             {"images": np.zeros((2, 8, 8), np.uint8), "labels": [[1, 1, 0], [0, 0, 1]]},
-            "more than one class",
+            "several classes",
         ),
-        ({"images": np.zeros((0, 8, 8), np.uint8), "labels": np.zeros(0, int)}, "has no rows"),
+        ({"images": np.zeros((0, 8, 8), np.uint8), "labels": np.zeros(0, int)}, "holds no samples"),
         ({"images": np.zeros((2, 9, 8), np.float32), "labels": [0, 1]}, "the model wants [rows, 1, 8, 8]"),
         ({"images": np.zeros((2, 1, 8, 8), np.complex64), "labels": [0, 1]}, "is complex64"),
         ({"labels": [0, 1]}, "has no data"),
@@ -223,13 +223,13 @@ def test_labels_of_every_form_are_numbers() -> None:
 def test_classes_that_are_numbers_are_the_models_own() -> None:
     found = from_text(["10", "9", "2"])
     assert (found.numbers.tolist(), found.names) == ([10, 9, 2], [])
-    assert "own numbers" in found.notes[0]
+    assert "class numbers" in found.notes[0]
 
 
 def test_labels_out_of_range_are_refused_with_the_row() -> None:
     check_range(np.array([0, 9]), 10)
     with pytest.raises(
-        SpecError, match=r"classes 0 to 9, but row 1 has the label 12 \(1 of 2 rows"
+        SpecError, match=r"classes 0 to 9, but sample 1 has the label 12 \(1 of 2 samples"
     ) as caught:
         check_range(np.array([0, 12]), 10)
     assert "Choose the model" in caught.value.hint
@@ -484,13 +484,13 @@ def test_free_sizes_are_those_of_the_images(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"path": " "}, "`dataset.path` is empty"),
-        ({"limit": 0}, "at least 1 row"),
+        ({"limit": 0}, "at least 1 sample"),
         ({"threshold": 1.5}, "probability from 0 to 1"),
         ({"threshold": float("nan")}, "probability from 0 to 1"),
-        ({"positive_class": -1}, "counts from 0"),
+        ({"positive_class": -1}, "must be 0 or more"),
         ({"kind": "zip"}, "`kind` must be"),
         ({"preprocessing": {"resize": 0}}, "between 1 and"),
-        ({"preprocessing": {"resize": 200, "crop": 224}}, "`preprocessing.crop` is 224"),
+        ({"preprocessing": {"resize": 200, "crop": 224}}, "`preprocessing.crop` must be at most"),
         ({"preprocessing": {"scale": 0.0}}, "above 0 and finite"),
         ({"preprocessing": {"std": [0.0]}}, "`preprocessing.std` must be above 0"),
         ({"preprocessing": {"mean": [1.0], "std": [1.0, 1.0]}}, "has 1 channels, but `std` has 2"),

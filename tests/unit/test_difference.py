@@ -394,7 +394,7 @@ def test_equal_results_have_nothing_to_explain() -> None:
     assert tells(said, words)
 
 
-@pytest.mark.parametrize(("raced", "advice"), [(True, "Measure longer"), (False, "Race them")])
+@pytest.mark.parametrize(("raced", "advice"), [(True, "Measure longer"), (False, "Compare them")])
 def test_undecided_results_have_nothing_to_explain_yet(raced: bool, advice: str) -> None:
     words = "undecided: between 0.97× and 1.08×"
     said = sentence(differ(of=end(verdict="UNDECIDED", words=words, raced=raced)))
@@ -445,7 +445,7 @@ def test_passes_that_scatter_more_than_the_difference_explain_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("candidate_us", "part"), [(100, "only 0.375 ms of it"), (2000, "the other way round")]
+    ("candidate_us", "part"), [(100, "only 0.375 ms of it"), (2000, "the opposite")]
 )
 def test_passes_that_saw_another_difference_say_so(candidate_us: float, part: str) -> None:
     said = sentence(differ(of=end(1000, candidate_us)))
@@ -475,7 +475,7 @@ def test_moved_nodes_are_said() -> None:
 def test_short_differences_are_told_in_microseconds_and_per_row() -> None:
     one, other = side([node("a", "Conv", 20)]), side([node("a", "Conv", 13)])
     said = sentence(differ(one, other, end(20, 13, per_row=True)))
-    assert tells(said, "0.00700 ms", "row")
+    assert tells(said, "0.00700 ms", "per sample")
 
 
 # --- remarks and plain data

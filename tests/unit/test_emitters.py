@@ -29,6 +29,7 @@ import yaml
 
 from core.run.leaving import Leaving
 from core.show.emit import EMITTERS, emitter_named, emitters_table
+from core.show.emit.head import NOT_EXPORTED
 from core.show.emit.openvino import COUNTERPARTS, wishes
 from core.show.emit.ort_config import KEY, NOTE_KEY
 from core.show.table import md_text
@@ -104,7 +105,7 @@ def refusal(name: str, what: Leaving) -> str | None:
 def lost(text: str) -> dict[str, str]:
     """What a file says that it does not carry: the setting's name and the rest of the line."""
     lines = text.splitlines()
-    start = next((i for i, line in enumerate(lines) if "NOT CARRIED by this file:" in line), len(lines))
+    start = next((i for i, line in enumerate(lines) if NOT_EXPORTED in line), len(lines))
     found = {}
     for line in lines[start + 1 :]:
         match = re.match(r"(?:#|//)   (.+?) = (.+)", line)
@@ -208,7 +209,7 @@ def is_not_lost_in_silence(model: Path, emitter: str, name: str, plain: str) -> 
     for one in names:
         carried = body(text) != body(plain) or one in without_effect(spec)
         carried |= any(by == emitter and words in text for by, words in BY_NATURE.get(one, ()))
-        carried |= emitter == "dockerfile" and "The settings travel in the bundle" in text
+        carried |= emitter == "dockerfile" and "All settings are in the bundle" in text
         assert one in lost(text) or carried, f"{emitter} neither carries {one} nor names it"
         assert one not in lost(plain) or one == "expert"
 
@@ -651,7 +652,7 @@ def test_the_copy_is_refused_where_it_would_be_another_model(model: Path, tmp_pa
     config = emitter_named("ort-config")
     with pytest.raises(SpecError, match="FP16"):
         config.text(leaving(model, model={"precision": "fp16"}))
-    with pytest.raises(SpecError, match="beside"):
+    with pytest.raises(SpecError, match="external weights"):
         config.text(leaving(tiny_models.external_data(tmp_path / "e.onnx")))
     path = tiny_models.mlp(tmp_path / "m.onnx")
     what = leaving(path)
@@ -748,7 +749,7 @@ def test_triton_reads_accelerators_with_their_options(model: Path) -> None:
     ("make", "why"),
     [
         (tiny_models.fixed_batch, "batch is fixed"),
-        (tiny_models.scalar, "does not count rows"),
+        (tiny_models.scalar, "is not a batch dimension"),
     ],
 )
 def test_a_model_that_triton_cannot_batch_goes_without_and_says_so(

@@ -32,8 +32,8 @@ def test_a_plan_that_can_be_done_is_a_job(tmp_path: Path) -> None:
         ({"name": "resnet81"}, "Did you mean `resnet18`"),
         ({"source": "pt2", "name": "", "path": "missing.pt2"}, "no model `.*missing.pt2`"),
         ({"source": "tensorflow", "name": "", "path": "missing.keras"}, "no model `.*missing.keras`"),
-        ({"source": "tensorflow", "name": "", "path": "a_folder.onnx"}, "no folder of a SavedModel"),
-        ({"source": "tensorflow", "name": "", "path": "a.bin"}, "no `.keras` or `.h5` file"),
+        ({"source": "tensorflow", "name": "", "path": "a_folder.onnx"}, "or a SavedModel folder"),
+        ({"source": "tensorflow", "name": "", "path": "a.bin"}, "not a `.keras` or `.h5` file"),
     ],
 )
 def test_what_cannot_be_done_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:

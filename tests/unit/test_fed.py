@@ -101,7 +101,7 @@ def test_every_input_is_told_with_where_its_values_come_from(tokens: Any, tmp_pa
     scalar = inspect_model(str(tiny_models.scalar(tmp_path / "s.onnx")))
     x, sr = fed([feed_plan(WorkloadSpec(), scalar)], scalar)
     assert fed_words(x) == "x float32 [1, 4]: random, 0 to 1"
-    assert fed_words(sr) == "sr int64 []: random, 0 to 1 (the model tells no range)"
+    assert fed_words(sr) == "sr int64 []: random, 0 to 1 (the model states no range)"
 
 
 def test_name_longer_than_a_screen_is_told_by_its_beginning() -> None:

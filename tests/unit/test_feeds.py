@@ -244,7 +244,7 @@ def test_medmnist_colour_images_get_the_layout_of_the_input(tmp_path: Path) -> N
 def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
     bad = tmp_path / "bad.npz"
     bad.write_text("no zip")
-    for path, message in ((bad, "cannot be read"), (tmp_path / "none.npz", "no feeds file")):
+    for path, message in ((bad, "cannot be read"), (tmp_path / "none.npz", "no input file")):
         with pytest.raises(SpecError, match=message):
             make(feed_plan(one_input(), source="npz", path=str(path)))
 

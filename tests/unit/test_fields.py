@@ -123,7 +123,7 @@ def test_an_empty_number_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("novalue", "Line 1 must be `key=value`"), ("=1", "Line 1"), ("a=1\na=2", "`a` stands twice")],
+    [("novalue", "Line 1 must be `key=value`"), ("=1", "Line 1"), ("a=1\na=2", "`a` is given twice")],
 )
 def test_config_entries_that_are_no_lines_of_key_and_value_are_refused(text: str, words: str) -> None:
     with pytest.raises(SpecError, match=words):
@@ -156,7 +156,7 @@ def test_an_unknown_config_entry_is_refused_unless_expert_is_on() -> None:
     [(fields.NPZ, ""), (fields.NPZ, "a.png"), (fields.IMAGES, "x.npz"), (fields.IMAGES, " ")],
 )
 def test_feeds_need_a_path_of_the_chosen_kind(source: str, path: str) -> None:
-    with pytest.raises(SpecError, match="feeds"):
+    with pytest.raises(SpecError, match="inputs"):
         spec_of({fields.FEEDS_SOURCE: source, fields.FEEDS_PATH: path})
 
 

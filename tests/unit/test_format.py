@@ -119,7 +119,7 @@ def test_a_share_of_rows(fraction: float | None, text: str) -> None:
 
 def test_an_interval_of_a_share_or_why_there_is_none() -> None:
     assert format.interval_share(0.98, 0.99845) == "95 % [98.00 %, 99.84 %]"
-    assert format.interval_share(None, None) == "interval unknown: no rows"
+    assert format.interval_share(None, None) == "interval unknown: no samples"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def words(model, optimized):
 def test_a_graph_that_is_run_as_it_stands_has_no_changes():
     same = side(level(*(node(name, "Relu", "x", "y", does=(name,)) for name in "ab")))
     assert counted(same, same) == []
-    assert words(same, same) == "ONNX Runtime runs 2 nodes, as many as the model has; nothing is changed."
+    assert words(same, same) == "ONNX Runtime runs 2 nodes, as many as the model has; no changes."
 
 
 def test_fused_and_inserted_nodes_are_counted_by_their_operator():

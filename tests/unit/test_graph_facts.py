@@ -168,13 +168,13 @@ def test_a_node_without_a_name_is_told_by_its_operator_and_its_index():
 def test_a_node_without_a_time_says_so_only_where_there_is_a_profile():
     (row,) = rows(side(level(node("relu", "Relu", "x", "y"))))
     assert "time" not in told(sheets.node_facts(row, optimized=False, profiled=False))
-    assert "none of its own" in told(sheets.node_facts(row, optimized=False, profiled=True))["time"]
+    assert "none: folded" in told(sheets.node_facts(row, optimized=False, profiled=True))["time"]
 
 
 def test_an_inserted_node_says_what_it_is_good_for():
     row = by_name(graphs.optimized(), None)["Reorder"]
     said = told(sheets.node_facts(row, optimized=True, profiled=False))
-    assert said["ONNX Runtime"] == "inserted ReorderOutput: lays a tensor out as NCHW again"
+    assert said["ONNX Runtime"] == "inserted ReorderOutput: converts the layout back to NCHW"
 
 
 def test_the_table_leaves_out_what_nothing_is_known_of():
@@ -182,7 +182,7 @@ def test_the_table_leaves_out_what_nothing_is_known_of():
     assert "self" not in plain
     found = times(graphs.optimized(), graphs.run())
     full = [one.name for one in sheets.nodes(rows(graphs.optimized(), found), optimized=True).columns]
-    assert {"self", "share", "ran on", "ONNX Runtime", "works for"} <= set(full)
+    assert {"self", "share", "ran on", "ONNX Runtime", "replaces"} <= set(full)
 
 
 def test_a_block_adds_up_what_is_in_it():

@@ -53,11 +53,11 @@ def error(**changes: Any) -> Any:
         (error(max_rel=5e-2), "int8", ""),
         (error(max_rel=2.1e-1), "int8", "where 0.1 is allowed (int8)"),
         (error(max_rel=1.5e-1), "int4", ""),
-        (error(max_rel=1e-4, top1_agreement=63 / 64), "fp32", "agrees in 98.4% of 64 rows, where 100% must"),
+        (error(max_rel=1e-4, top1_agreement=63 / 64), "fp32", "agrees in 98.4% of 64 samples, where 100%"),
         (error(max_rel=1e-4, top1_agreement=63 / 64), "fp16", ""),
-        (error(max_rel=1e-4, top1_agreement=0.5), "fp16", "agrees in 50.0% of 64 rows, where 90% must"),
+        (error(max_rel=1e-4, top1_agreement=0.5), "fp16", "agrees in 50.0% of 64 samples, where 90%"),
         (error(max_rel=1e-2, top1_agreement=0.6), "int8", ""),
-        (error(max_rel=1e-2, top1_agreement=0.25), "int8", "agrees in 25.0% of 64 rows, where 50% must"),
+        (error(max_rel=1e-2, top1_agreement=0.25), "int8", "agrees in 25.0% of 64 samples, where 50%"),
         (error(max_rel=float("nan")), "int4", "largest error nan"),
         (
             error(max_rel=None, difference="The output `y` has shape [1] here."),
@@ -97,7 +97,7 @@ def test_the_users_tolerance_replaces_that_of_the_precision_in_both_directions()
 
 def test_what_was_not_compared_is_neither_right_nor_wrong() -> None:
     assert judge(None, "fp32").breach is None
-    assert judge(None, "fp32", unknown="The race was cancelled.").why == "The race was cancelled."
+    assert judge(None, "fp32", unknown="It was cancelled.").why == "It was cancelled."
 
 
 def test_values_that_are_not_finite_on_both_sides_are_told() -> None:
@@ -194,7 +194,7 @@ def test_the_error_is_told_in_words_with_what_it_was_held_against() -> None:
     said = error_in_words(result(found, "int8"))
     assert said == (
         "largest error 0.2 (0.012 relative), mean 0.1 (0.005 relative), cosine 0.990000, highest class "
-        "agrees in 75.0% of 64 rows; against net, where 0.1 relative is allowed (int8)"
+        "agrees in 75.0% of 64 samples; against net, where 0.1 relative is allowed (int8)"
     )
     assert "[1]" in error_in_words(result(error(max_rel=None, difference="The output `y` has shape [1].")))
     assert error_in_words(result(None))

@@ -438,9 +438,9 @@ def test_every_cause_is_told_and_names_only_what_it_knows() -> None:
     found = busy_with(blocks, CHROMIUM)
     assert found is not None
     assert found["words"] == (
-        "on a busy machine: chromium and make used 0.9 cores; "
-        "the container's CPU quota stopped it during 100 % of the blocks; "
-        "other programs (2) were on the GPU"
+        "under background load: chromium and make used 0.9 cores; "
+        "the container's CPU quota throttled it during 100 % of the blocks; "
+        "other programs (2) used the GPU"
     )
     assert set(found["reasons"]) == CAUSES
     alone = busy_with([counters(throttled_periods=1)] * 10, CHROMIUM)
@@ -551,8 +551,8 @@ def test_the_widest_interval_of_the_answer_makes_the_grade(half_width: float, le
     assert found.grade == Grade.of(half_width) == letter
     assert bool(found.remedy) == (letter != "A")
     assert found.reason == (
-        f"The widest interval of the answer is ±{100 * half_width:.1f} %. In the A/A test (9 generations, 72 "
-        "rounds) two copies of the same configuration came out at 1.000×, ±0.4 %. Nothing disturbed the run."
+        f"The widest 95 % interval is ±{100 * half_width:.1f} %. In the A/A test (9 launches, 72 rounds) "
+        "the ratio of two copies of the same configuration was 1.000×, ±0.4 %. No disturbance was found."
     )
     alone = judged([counters()] * 20, half_widths=[half_width])
     assert alone.grade == letter

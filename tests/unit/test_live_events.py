@@ -170,7 +170,7 @@ def told(**changes: Any) -> dict[str, Any]:
 def test_an_estimate_is_hollow_and_told_in_the_bar_as_one() -> None:
     event = glimpse(told())
     assert tells(event["lines"][0]["text"], "1.31×", "1.000 ms")
-    assert event["ratio"].startswith("glimpse: 1.31× faster")
+    assert event["ratio"].startswith("estimate: 1.31× faster")
     assert [one["hollow"] for one in event["pictures"] if one["kind"] == "forest"] == [True]
     json.dumps(event)
 

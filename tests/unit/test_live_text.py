@@ -35,11 +35,11 @@ def said(**changes: Any) -> list[str]:
 
 def test_generation_rounds_p50_and_ratio_are_told_and_nothing_is_final() -> None:
     assert said() == [
-        "generation 3",
+        "launch 3",
         "9 of about 32 rounds",
         "p50 0.8120 ms (ORT default: 1.064 ms)",
         "1.31× faster than ORT default so far, 95 % [1.28, 1.34]",
-        "final only at the end",
+        "not final",
     ]
 
 

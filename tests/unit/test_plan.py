@@ -172,7 +172,7 @@ def test_a_fixed_batch_refuses_another() -> None:
 
 
 def test_a_model_without_rows_refuses_a_batch() -> None:
-    assert "rows" in refusal(NO_ROWS, batch_size=8).message
+    assert "batch dimension" in refusal(NO_ROWS, batch_size=8).message
 
 
 def test_two_different_batches_are_refused() -> None:
@@ -472,11 +472,11 @@ def cpu(allowed: int = 4, quota: float | None = None) -> wire.CpuFacts:
     [
         ({}, cpu(1), ""),
         ({"session": {"intra_op_num_threads": 4}}, cpu(4), ""),
-        ({"session": {"intra_op_num_threads": 5}}, cpu(4), "is 5, but 4 CPUs may be used"),
-        ({"session": {"intra_op_num_threads": 2}}, cpu(4, quota=1.5), "is 2, but 1 CPU may be used"),
+        ({"session": {"intra_op_num_threads": 5}}, cpu(4), "is 5, but only 4 CPUs can be used"),
+        ({"session": {"intra_op_num_threads": 2}}, cpu(4, quota=1.5), "is 2, but only 1 CPU can be used"),
         ({"session": {"intra_op_num_threads": 1}}, cpu(4, quota=0.5), ""),
         ({"session": {"inter_op_num_threads": 9}}, cpu(4), "`inter_op_num_threads` is 9"),
-        ({"session": {"intra_op_num_threads": 2}, "protocol": {"cpus": "3,7"}}, cpu(4), "but 1 CPU may"),
+        ({"session": {"intra_op_num_threads": 2}, "protocol": {"cpus": "3,7"}}, cpu(4), "but only 1 CPU can"),
     ],
 )
 def test_more_threads_than_cpus_are_warned_of(
@@ -501,9 +501,9 @@ def test_overrides_that_agree_with_what_is_fed_are_taken() -> None:
 @pytest.mark.parametrize(
     ("dims", "workload", "message"),
     [
-        ({"sequence": 16}, {"dims": {"seq": 16}}, "names no free dimension `sequence`"),
-        ({"seq": 8}, {"dims": {"seq": 16}}, "fixes `seq` at 8, but 16 is fed"),
-        ({"batch": 2}, {"dims": {"seq": 16}}, "fixes `batch` at 2, but 1 is fed"),
+        ({"sequence": 16}, {"dims": {"seq": 16}}, "has no free dimension `sequence`"),
+        ({"seq": 8}, {"dims": {"seq": 16}}, "fixes `seq` at 8, but the input has 16"),
+        ({"batch": 2}, {"dims": {"seq": 16}}, "fixes `batch` at 2, but the input has 1"),
     ],
 )
 def test_overrides_that_would_be_ignored_or_contradict_the_feeds_are_refused(

@@ -78,7 +78,7 @@ def test_a_plane_is_drawn_with_a_legend_that_names_its_marks_and_with_something_
     figure = plane(plane_info(rows(), AXES, standing(rows(), line_s=0.005, margin=0.02)))
     names = [one.name for one in figure.data if one.name and one.showlegend is not False]
     assert names == [
-        "hatched: inconclusive against the best",
+        "hatched: undecided",
         "crossed out: p95 over the limit of 5 ms",
         "★ best",
         "failed or refused",

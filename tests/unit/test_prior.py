@@ -33,7 +33,7 @@ def test_history_is_the_median_so_that_a_bad_day_does_not_outweigh_the_others() 
 
 
 def test_tests_beside_a_neighbour_show_what_it_did_and_are_left_out() -> None:
-    busy = seen(0.1, busy={"words": "on a busy machine: chromium used 0.7 cores", "cores": 0.7})
+    busy = seen(0.1, busy={"words": "under background load: chromium used 0.7 cores", "cores": 0.7})
     assert spread([busy] * 50, RUN_S) is ASSUMED
     assert spread([busy] * 50 + [seen(0.01)] * 5, RUN_S).sigma_between == pytest.approx(0.01)
 

@@ -35,7 +35,7 @@ def test_the_reason_is_the_precision_and_what_limits_it() -> None:
     assert quality(result(answer(None))).reasons == (NO_INTERVAL,)  # type: ignore[union-attr]
     full = quality(result(answer(0.31, "UNDECIDED"), busy=busy_machine()))
     assert full is not None
-    assert full.label == "Grade D: ±31 %, undecided, busy machine"
+    assert full.label == "Grade D: ±31 %, undecided, background load"
     assert quality(result(answer(0.004, grade="B"))).words == f"B: ±0.4 %, {NOT_PAUSED}"  # type: ignore[union-attr]
 
 

@@ -63,9 +63,9 @@ def test_an_objective_is_read(text: str, found: dict[str, float]) -> None:
         ("latency:0", "above 0 and at most 1"),
         ("latency:nan", "above 0 and at most 1"),
         ("latency:much", "`much` is no weight"),
-        ("latency:0.7,memory:0.4", "add up to 1, but these to 1.1"),
-        ("latency,p99,memory", "two metrics at most, but got 3"),
-        ("latency,p50", "stands there twice"),
+        ("latency:0.7,memory:0.4", "add up to 1, but got 1.1"),
+        ("latency,p99,memory", "at most two objectives, but got 3"),
+        ("latency,p50", "`latency_p50` is given twice"),
         ("", "add up to 1"),
     ],
 )
@@ -123,7 +123,7 @@ def test_limits_are_read_together() -> None:
         ("accuracy<=-1%", "cannot be read"),
         ("accuracy>=-x", "cannot be read"),
         ("sensitivity@1.2.3>=98%", "is no limit"),
-        ("p99@0.5<=3ms", "says nothing about"),
+        ("p99@0.5<=3ms", "`threshold` does not apply"),
     ],
 )
 def test_a_limit_that_cannot_be_is_refused(text: str, says: str) -> None:
@@ -170,9 +170,9 @@ def test_values_of_a_setting_are_read(text: str, found: dict[str, Any]) -> None:
         ("intra_op_num_thread=1", "Did you mean `intra_op_num_threads`"),
         ("intra_op_num_threads=1.5", "takes whole numbers, but got `1.5`"),
         ("intra_op_num_threads=" + "9" * 30, "takes whole numbers"),
-        ("enable_mem_pattern=maybe", "is on or off, but got `maybe`"),
+        ("enable_mem_pattern=maybe", "must be on or off, but got `maybe`"),
         ("graph_optimization_level=ORT_ENABLE_BASC", "Did you mean `ORT_ENABLE_BASIC`"),
-        ("feeds=random", "cannot vary from the command line"),
+        ("feeds=random", "`feeds` cannot vary"),
     ],
 )
 def test_values_that_cannot_be_are_refused(text: str, says: str) -> None:
@@ -232,8 +232,8 @@ def test_a_question_that_contradicts_itself_is_refused(data: dict[str, Any], say
 
 def test_a_question_in_words() -> None:
     both = Question(objective=parse_objective("latency:0.7,memory:0.3"), same_latency=True)
-    assert both.words == "lowest p50 latency (70 %) and least peak memory added by the session (30 %)"
-    assert both.limit_words == ["p50 latency no longer than by default"]
+    assert both.words == f"{OBJECTIVES['latency_p50']} (70 %) and {OBJECTIVES['peak_rss']} (30 %)"
+    assert both.limit_words == ["p50 latency no higher than the default"]
     assert Question().words == "lowest p50 latency"
 
 

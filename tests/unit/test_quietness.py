@@ -14,7 +14,7 @@ from core.evidence.result import self_test_result
 from core.spec.effort import EFFORTS
 from tests import races
 
-BUSY = {"words": "on a busy machine: chromium used 1.0 cores", "cores": 1.0}
+BUSY = {"words": "under background load: chromium used 1.0 cores", "cores": 1.0}
 
 
 def self_test(**changes: Any) -> dict[str, Any]:
@@ -46,12 +46,12 @@ def test_a_quiet_machine_may_publish() -> None:
     [
         ({"grade": "F"}, "failed (A/A control failed)"),
         ({"grade": "C", "half_width": 0.05}, "not passed (±5 %; enough for a ranking)"),
-        ({"busy": BUSY}, "not passed (±0.5 %, busy machine)"),
+        ({"busy": BUSY}, "not passed (±0.5 %, background load)"),
         (
             {"grade": "B", "half_width": 0.02, "sigma_between": 0.025, "sigma": 0.05},
             "not passed (±2 %; enough for effort standard)",
         ),
-        ({"grade": "C", "half_width": 0.09, "sigma": 0.9}, "not passed (±9 %; too noisy for every effort)"),
+        ({"grade": "C", "half_width": 0.09, "sigma": 0.9}, "not passed (±9 %; too noisy for any effort)"),
         ({"sigma": None}, "not passed (±0.5 %; the test was too short to tell more)"),
     ],
 )

@@ -152,12 +152,12 @@ def test_a_rejected_race_says_so_on_top(store: Store, kinds: dict[str, list[str]
     rejected = replace(about, race=replace(about.race, result=result))
     said = compose(rejected, store)
     assert said.rejected == f"{result['grade_reason']} {result['remedy']}"
-    assert said.verdict == "Rejected: nobody is ranked."
+    assert said.verdict == "Rejected: the configurations are not ranked."
     text = html_of(rejected, store)
     body = text[text.index("<main>") :]
-    assert body.index("Rejected: no verdict stands") < body.index('class="verdict"')
+    assert body.index("Invalid: no verdict") < body.index('class="verdict"')
     lines = markdown(said).splitlines()
-    assert next(n for n, one in enumerate(lines) if "no verdict stands" in one) < 12
+    assert next(n for n, one in enumerate(lines) if "no verdict" in one) < 12
 
 
 def test_a_profile_says_what_to_try_first_and_knows_the_peaks_of_its_machine(

@@ -80,8 +80,8 @@ def test_one_sentence_says_what_binds_the_largest_operator() -> None:
     said = advice(profile(took(PRODUCT, 0.03), took(SUM, 0.01)), PEAK)
     assert said.sentence == (
         "MatMul takes 75 % of the time in nodes; "
-        "the largest, n, reaches 72 % of what this machine allows it: "
-        "it is bound by computing."
+        "the largest, n, reaches 72 % of its roofline limit on this machine: "
+        "bound by computing."
     )
     assert "INT8" in said.remedy
     said = advice(profile(took(SUM, 0.015)), PEAK)
@@ -129,7 +129,7 @@ def test_near_the_ridge_nothing_is_said_to_bind() -> None:
     [point] = points(profile(one), peak)
     assert point.bound == "either"
     sentence = advice(profile(one), peak).sentence
-    assert tells(sentence, "computing", "memory")  # either of them
+    assert tells(sentence, "compute", "memory")  # either of them
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_what_a_gpu_takes_is_told_of_no_node() -> None:
     on_gpu = replace(PRODUCT, provider="CUDAExecutionProvider")
     largest = profile(took(on_gpu, 0.03))
     assert points(largest, PEAK) == []
-    assert "starting its kernel on the GPU" in advice(largest, PEAK).sentence
+    assert "GPU kernel launch only" in advice(largest, PEAK).sentence
     waiting = advice(profile(took(on_gpu, 0.03), remainder_s=0.1), PEAK)
     assert tells(waiting.sentence, "outside the nodes", "77 %")
     assert not waiting.remedy

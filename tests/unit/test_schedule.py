@@ -183,8 +183,8 @@ def test_a_budget_that_cannot_give_a_p50_is_refused_with_what_it_would_take() ->
     with pytest.raises(BudgetError) as caught:
         check_budget(slow, 30.0, 12.0)
     assert caught.value.message == (
-        "A budget of 30 s is too short for a p50 of this model: starting took 12.0 s, 6 runs of each and the "
-        "checks after them would take about 34 s."
+        "A budget of 30 s is too short for a p50 of this model: the start took 12.0 s, and 6 runs of each "
+        "with the checks need about 34 s."
     )
     assert f"--budget {interval_budget_s(slow, 12.0)}`" in caught.value.hint
     check_budget(slow, 51.0, 12.0)

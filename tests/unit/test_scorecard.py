@@ -201,7 +201,7 @@ def test_cpu_time_has_the_interval_that_the_race_found(store: Store, put: Put) -
 
 
 def test_a_time_that_a_busy_machine_did_not_reach_is_measured_again(store: Store, put: Put) -> None:
-    busy = {"words": "on a busy machine: others used 1.0 cores"}
+    busy = {"words": "under background load: others used 1.0 cores"}
     put(spec(), result={"busy": busy})
     lax, strict = target("latency_p99", "3 s", batch_size=1), target("latency_p99", 1e-9, batch_size=1)
     assert states(card(store, subject(), targets=(lax,))) == [["MET"]]

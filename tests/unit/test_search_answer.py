@@ -110,7 +110,8 @@ def test_that_nothing_is_better_is_said_with_the_margin(high: float, verdict: Ve
     others = [{"gain": gain | {"verdict": verdict}}]
     answer = {"outcome": "NO_DIFFERENCE", "winner": None, "margin": 0.02, "tried": 36, "others": others}
     assert sentence(answer) == (
-        f"Nothing beats ONNX Runtime's default by more than 2 %: the best of 36 tried came out at {words}."
+        f"No configuration beats ONNX Runtime's default by more than 2 %: the best of 36 evaluated is "
+        f"{words}."
     )
 
 
@@ -237,7 +238,7 @@ def test_a_loss_of_accuracy_is_judged_by_its_interval(pair: tuple[float, ...], s
     (found,) = answers.judged(raced(summaries={"drop": pair}), question("accuracy>=-0.5%"))
     assert found["state"] == state
     assert found["value"] == pair[0]
-    assert "500 rows" in found["why"]
+    assert "500 samples" in found["why"]
 
 
 def test_a_loss_of_accuracy_that_nobody_measured_is_unknown() -> None:
@@ -387,4 +388,4 @@ def test_background_load_begins_the_sentence_of_what_was_found() -> None:
     busy = sentence(quiet | {"busy": {"words": "beside other programs"}})
     assert busy.startswith("Under background load: ")
     assert sentence(quiet).removesuffix(".") in busy
-    assert "on a quiet machine" in busy.rpartition(";")[2]
+    assert "on an idle machine" in busy.rpartition(";")[2]

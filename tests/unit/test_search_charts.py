@@ -79,7 +79,8 @@ def test_no_more_effects_than_can_be_read_and_a_marker_for_each_verdict() -> Non
     both = search_charts.gains_info([gain(1.3), gain(0.5, "SLOWER"), gain(1.0, "UNDECIDED")])
     figure = search_charts.intervals(both)
     assert len({trace.marker.symbol for trace in figure.data}) == 3
-    assert [trace.name for trace in figure.data] == ["better", "worse", "not known"]
+    wanted = [search_charts.WORDS[one] for one in ("FASTER", "SLOWER", "UNDECIDED")]
+    assert [trace.name for trace in figure.data] == wanted
 
 
 @pytest.mark.parametrize(
@@ -130,8 +131,8 @@ def test_the_course_has_a_marker_for_each_stage() -> None:
         [*ANSWER["course"], {"at_s": 1.0, "stage": "screen", "tried": 0, "ratio": None}]
     )
     assert [trace.name for trace in figure.data if trace.name] == [
-        "a first look",
-        "confirmed in fresh processes",
+        search_charts.STAGES["screen"][0],
+        search_charts.STAGES["confirm"][0],
     ]
     assert list(figure.data[0].y) == [1.25, 1.3]
     assert figure.layout.xaxis.title.text.endswith("(s)")
@@ -190,7 +191,7 @@ def test_names_and_values_of_settings_are_drawn_as_text() -> None:
     ("memories", "title", "first"),
     [
         ([4 << 20, 8 << 20], "Peak memory added by the session (MiB)", 8.0),
-        ([None, 8 << 20], "Order of trying", 2.0),
+        ([None, 8 << 20], "Order of evaluation", 2.0),
     ],
 )
 def test_points_lie_over_memory_where_it_is_known_of_all(

@@ -323,7 +323,7 @@ def test_a_setting_that_models_fail_with_is_tried_alone_first_and_dropped_by_nam
     (found,) = dropped(run.known())
     assert (
         dropped_words(found, axes)
-        == "`io_binding on` was not tried again: it failed once, alone (It failed)."
+        == "`io_binding on` was not evaluated again: it failed once, alone (It failed)."
     )
 
 
@@ -376,7 +376,7 @@ def test_who_was_left_open_and_promises_more_than_the_rest_is_asked_once_more() 
 def test_an_objective_without_rivals_is_looked_at_again() -> None:
     machine = Machine(space=LARGE, gain=gains(LARGE, 4))
     run = Run(machine=machine, strategy=designed, budget_s=60, objective={"cpu_s": 1.0}).go()
-    again = [step for step in run.steps if step.why.startswith("another")]
+    again = [step for step in run.steps if step.why.startswith("rescreening")]
     assert [step.stage for step in again] == ["screen"]
     assert run.regret < 0.05
 

@@ -103,12 +103,12 @@ def test_the_first_part_of_a_sheet_without_a_headline_stands_at_the_top() -> Non
 
 def test_a_busy_machine_is_said_with_its_grade() -> None:
     facts: dict[str, Any] = {"publishable": False, "headline": "No.", "grade": "C", "reason": "Wide."}
-    answer = Answer(**facts, remedy="", sigma=None, sigma_between=0.01, busy="on a busy machine", needs=())
+    answer = Answer(**facts, remedy="", sigma=None, sigma_between=0.01, busy="under load", needs=())
     assert lines(things.quietness(answer)) == [
         "No.",
         "  grade         C",
         "  details       Wide.",
-        "                Tested on a busy machine.",
+        "                Tested under load.",
         "  noise         between processes ±1 %; –",
     ]
 

@@ -121,7 +121,7 @@ def test_a_setting_with_one_value_is_no_axis() -> None:
 def test_too_large_a_space_is_refused() -> None:
     axes = [Axis(name="intra_op_num_threads", values=tuple(range(1000))), ARENA, PATTERN]
     axes.append(Axis(name="batch_size", values=tuple(range(1, 101))))
-    with pytest.raises(SpecError, match="at most 200,000 configurations, but 400,000 differ") as caught:
+    with pytest.raises(SpecError, match=r"at most 200,000 .*, but got 400,000") as caught:
         space(BASE, axes)
     assert "--without" in caught.value.hint
 
@@ -231,7 +231,7 @@ def test_axes_that_are_named_begin_with_the_start() -> None:
 
 
 def test_how_to_measure_cannot_vary() -> None:
-    with pytest.raises(SpecError, match="says how to measure"):
+    with pytest.raises(SpecError, match="`budget_s` is a setting of the measurement"):
         asked_axes(BASE, {"budget_s": [1, 2]})
 
 
@@ -248,7 +248,7 @@ def test_settings_and_values_can_be_forbidden() -> None:
 
 
 def test_the_starts_own_value_stays() -> None:
-    with pytest.raises(SpecError, match="nothing that varies"):
+    with pytest.raises(SpecError, match="does not vary here"):
         without([THREADS], ["intra_op_num_threads=0"])
 
 

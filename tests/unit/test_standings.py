@@ -180,8 +180,8 @@ def test_an_older_race_says_what_its_intervals_know() -> None:
 def test_times_are_per_run_or_all_of_them_per_row() -> None:
     known = {"a": measured("a", rows=4, p50_s=0.004), "base": measured("base", rows=1, p50_s=0.002)}
     per_row = {row["Configuration"]: row for row in rows(race([contrast("a", 2.0, per_row=True)]), known)}
-    assert (per_row["A"]["p50 (ms/row)"], per_row["BASE"]["p50 (ms/row)"]) == (1.0, 2.0)
-    assert (per_row["A"]["p95 (ms/row)"], per_row["A"]["CPU (ms/row)"]) == (2.0, 3.0)
+    assert (per_row["A"]["p50 (ms/sample)"], per_row["BASE"]["p50 (ms/sample)"]) == (1.0, 2.0)
+    assert (per_row["A"]["p95 (ms/sample)"], per_row["A"]["CPU (ms/sample)"]) == (2.0, 3.0)
     assert not [name for row in per_row.values() for name in row if name.endswith("(ms)")]
     per_run = {row["Configuration"]: row for row in rows(race([contrast("a", 2.0)]), known)}
     assert (per_run["A"]["p50 (ms)"], per_run["A"]["CPU (ms)"]) == (4.0, 12.0)

@@ -352,7 +352,7 @@ def test_what_varies_is_read_and_its_study_gives_it_back(
         ("use_io_binding=perhaps", "on or off"),
         ("graph_optimization_level=ORT_ENABLE_AL", "Did you mean `ORT_ENABLE_ALL`"),
         ("streams=0,1", "streams"),
-        ("budget_s=1,2", "says how to measure"),
+        ("budget_s=1,2", "is a measurement setting"),
         ("feeds=a,b", "has no values to list"),
     ],
 )
@@ -454,7 +454,7 @@ def test_the_best_is_the_point_of_most_rows_whatever_latency_and_medians_say() -
     assert stands.best is large
     assert [stands.place(one) for one in (small, large, wide)] == ["", BEST, INCONCLUSIVE]
     assert words_of([small, large, wide]) == (
-        "Highest measured throughput: batch 8: 20,709 rows/s (95 % [20,106 to 21,349]). "
+        "Highest measured throughput: batch 8: 20,709 samples/s (95 % [20,106 to 21,349]). "
         "Inconclusive against batch 16: the 95 % intervals overlap or are not known."
     )
     assert standing([small, large, wide], line_s=0.0004, margin=0.02).best is wide
@@ -516,7 +516,7 @@ def is_dominated_by_nothing(seed: int) -> None:
     table = races.points(points, stands)
     marks = [row[[one.name for one in table.columns].index("best")] for row in table.rows]
     said = sweep_words.sentence(points, stands)
-    best = [one for one in points if point_name(one.values) in said.split(" rows/s")[0] and one.ranked]
+    best = [one for one in points if point_name(one.values) in said.split(" samples/s")[0] and one.ranked]
     if stands.best is None:
         assert not [one for one in points if one.ranked and (not line_s or one.latency["p95_s"] <= line_s)]
         assert "★" not in "".join(marks)

@@ -111,9 +111,9 @@ def test_the_example_of_every_metric_is_a_target(metric: Metric) -> None:
         ({"metric": "latency_p99", "at_most": float("inf")}, "above 0"),
         ({"metric": "latency_p99", "at_most": float("nan")}, "above 0"),
         ({"metric": "accuracy", "at_least": 98}, "at most 1"),
-        ({"metric": "accuracy", "at_least": "98 %", "batch_size": 8}, "`batch_size` says nothing"),
-        ({"metric": "latency_p99", "at_most": 1, "threshold": 0.5}, "`threshold` says nothing"),
-        ({"metric": "accuracy", "at_least": 0.9, "positive_class": 3}, "`positive_class` says nothing"),
+        ({"metric": "accuracy", "at_least": "98 %", "batch_size": 8}, "`batch_size` does not apply"),
+        ({"metric": "latency_p99", "at_most": 1, "threshold": 0.5}, "`threshold` does not apply"),
+        ({"metric": "accuracy", "at_least": 0.9, "positive_class": 3}, "`positive_class` does not apply"),
         (
             {"metric": "latency_p99", "at_most": 1, "batch_size": 0},
             "Batch size must be 1 to 1,048,576; got 0.",

@@ -267,7 +267,7 @@ def test_what_two_copies_of_one_configuration_differ_by_is_no_fault_of_its_times
 # --- beside neighbours --------------------------------------------------------------------------------------
 
 
-WORDS = "on a busy machine: chromium and 2 others used 1.6 cores"
+WORDS = "under background load: chromium and 2 others used 1.6 cores"
 BUSY = {"words": WORDS, "cores": 1.6, "programs": [], "steal_share": None, "reasons": ["foreign_load"]}
 LAX = {"latency_p50": 1.0, "latency_p95": 1.0, "latency_p99": 1.0, "throughput": 1.0, "cpu_s": 1.0}
 STRICT = {"latency_p50": 1e-6, "latency_p95": 1e-6, "latency_p99": 1e-6, "throughput": 1e9, "cpu_s": 1e-6}
@@ -295,7 +295,7 @@ def test_a_target_that_a_busy_machine_missed_is_not_known(metric: str) -> None:
     assert quiet.state == "MISSED"
     assert (found.state, found.cause) == ("UNKNOWN", "busy")
     assert tells(found.why, WORDS, quiet.why)
-    assert "Wait for quiet" in found.todo
+    assert "Wait for an idle machine" in found.todo
     assert (found.value, found.low, found.high) == (quiet.value, quiet.low, quiet.high)
 
 
@@ -402,8 +402,8 @@ def test_a_class_without_rows_tells_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "No labelled data are named."),
-        ({"has_dataset": True}, "Not measured on these data yet."),
+        ({}, "No labelled data is given."),
+        ({"has_dataset": True}, "Not measured on this data yet."),
         ({"has_dataset": True, "accuracy_failure": "It is no classifier."}, "It is no classifier."),
         (
             {"has_dataset": True, "summaries": {(None, None): {"failure": "There is no class `x`."}}},

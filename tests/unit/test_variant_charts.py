@@ -41,7 +41,7 @@ def test_the_curve_goes_from_everything_to_nothing() -> None:
     assert [one.blocked for one in points] == [0, 1, 2]
     assert points[0].saved_ms == pytest.approx(5)
     assert (points[-1].error_percent, points[-1].saved_ms) == (0, 0)
-    assert "last left out: n0" in points[1].hover
+    assert "kept in float last: n0" in points[1].hover
 
 
 def test_without_times_there_is_no_curve() -> None:

@@ -130,8 +130,8 @@ def test_disturbed_rounds_and_rows_are_told() -> None:
     ("source", "words"),
     [
         ("race", "between processes ±0.6 %, within ±2.6 %"),
-        ("history", "between processes ±0.6 % (taken from earlier races on this machine), within ±2.6 %"),
-        ("assumed", "between processes ±0.6 % (assumed: this race saw too few processes), within ±2.6 %"),
+        ("history", "between processes ±0.6 % (from earlier comparisons on this machine), within ±2.6 %"),
+        ("assumed", "between processes ±0.6 % (assumed: too few launches), within ±2.6 %"),
     ],
 )
 def test_where_the_spread_between_processes_is_known_from_is_said(source: str, words: str) -> None:
@@ -355,10 +355,10 @@ def test_what_never_raced_has_no_verdict() -> None:
     [
         (
             {"when": "during", "rounds": 54, "generations": 9},
-            "In the same rounds: 1.001×, 95 % [0.990, 1.012], 9 generations, 54 rounds",
+            "In the same rounds: 1.001×, 95 % [0.990, 1.012], 9 launches, 54 rounds",
         ),
-        ({"when": "before", "rounds": 12}, "Before the race: 1.001×, 95 % [0.990, 1.012], 12 rounds"),
-        ({"when": "after", "rounds": 12}, "After the race: 1.001×, 95 % [0.990, 1.012], 12 rounds"),
+        ({"when": "before", "rounds": 12}, "Before the comparison: 1.001×, 95 % [0.990, 1.012], 12 rounds"),
+        ({"when": "after", "rounds": 12}, "After the comparison: 1.001×, 95 % [0.990, 1.012], 12 rounds"),
     ],
 )
 def test_a_self_test_says_what_noise_looks_like_here(test: dict[str, Any], said: str) -> None:
@@ -398,7 +398,7 @@ def test_an_interval_wider_than_that_is_told_nowhere_in_numbers(name: str, low: 
     ]
     assert NOT_KNOWN in words(one)
     for text in told:
-        assert not re.search(r"\d×|±\d|\d{4}|e[+-]\d", text.replace(" (asked: ±3 %)", "")), text
+        assert not re.search(r"\d×|±\d|\d{4}|e[+-]\d", text.replace(" (goal ±3 %)", "")), text
     assert card.noise == ""
 
 

@@ -67,9 +67,9 @@ def test_its_interval_holds_the_truth_as_often_as_it_says() -> None:
         (gain(1.10), "DIFFERS", "1.10× here, 1.42× recorded"),
         (gain(1.10), "DIFFERS", "less than recorded"),
         (gain(1.70), "DIFFERS", "more than recorded"),
-        (gain(1.40, width=0.2), "UNDECIDED", "may be the same or not"),
+        (gain(1.40, width=0.2), "UNDECIDED", "undecided"),
         (Gain(ratio=1.1, low=None, high=None), "UNDECIDED", "has no interval"),
-        (gain(1.10, doubt="the A/A test failed"), "UNDECIDED", "The race here gives no verdict"),
+        (gain(1.10, doubt="the A/A test failed"), "UNDECIDED", "The comparison here has no verdict"),
         (None, "NOT_MEASURED", "1.42× recorded; not measured here"),
     ],
 )

@@ -43,7 +43,7 @@ def test_every_step_begins_where_the_last_one_ended_and_the_last_is_the_whole() 
     assert info[-1].ms == pytest.approx(at_ms) == pytest.approx(-0.5)
     assert [step.label for step in info[-3:]] == [
         "outside the nodes",
-        "not seen in the passes",
+        "not reproduced in the passes",
         "the whole difference",
     ]
 

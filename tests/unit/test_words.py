@@ -49,12 +49,17 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
         and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and "__all__" in [getattr(one, "id", "") for one in node.targets]:
+            silent |= {id(one) for one in ast.walk(node.value)}  # names of the code
+    for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent:
             yield node.lineno, node.value
 
 
 def said(text: str) -> bool:
     """Whether a string is said to a person: it has words between spaces, or is a label with a capital."""
+    if re.search(r"\b(?:SELECT|INSERT|UPDATE|CREATE TABLE|json_extract)\b", text):
+        return False  # SQL names columns as they were first called
     return " " in text.strip() or bool(re.fullmatch(r"[A-Z][a-z]+", text))
 
 

@@ -25,6 +25,7 @@ from core.store import ModelRecord, Store
 from core.store.library import import_file, import_files, inspect_cached, sample_models
 from core.wire.doors import EXPERT_VARIABLE, FOLDERS_VARIABLE
 from dashboard import state
+from dashboard.address import FOLDERS
 from tests import tiny_models
 from tests.views import invented
 
@@ -181,7 +182,8 @@ def open_page() -> Callable[..., AppTest]:
         for key, value in query.items():
             at.query_params[key] = value
         if name != "tune":
-            at._page_hash = calc_hash(name)  # as the address of the page has it
+            path = next((path for path, folder in FOLDERS.items() if folder == name), name)
+            at._page_hash = calc_hash(path)  # as the address of the page has it
         at.run()
         assert not at.exception, [e.value for e in at.exception]
         return at

@@ -242,7 +242,7 @@ def test_numbers_stand_with_their_intervals(open_page: Open, mlp: ModelRecord, d
     classes = table(at, "Sensitivity").set_index("Class")
     assert classes.loc["ill", "Sensitivity"] == pytest.approx(0.9)
     assert classes.loc["ill", "Specificity"] == pytest.approx(0.9)
-    assert classes.loc["healthy", "Rows"] == 60
+    assert classes.loc["healthy", "Samples"] == 60
     assert len(at.get("plotly_chart")) == 1
     [mistaken] = lines(at, ":material/swap_horiz:")
     assert numbers(mistaken) == [6, 4]
@@ -330,7 +330,7 @@ def test_two_models_are_compared_on_the_same_rows(
     assert lines(at, accuracy_pair.ICONS["WORSE"], "clinic-int8")
     row = table(at, "p (McNemar)").iloc[0]
     assert row["Difference (points)"] == pytest.approx(-30)
-    assert (row["Only the reference right"], row["Only this one right"]) == (30, 0)
+    assert (row["Only reference correct"], row["Only this correct"]) == (30, 0)
     assert row["p (McNemar)"] == pytest.approx(2 * 0.5**30)
     assert len(at.get("plotly_chart")) == 1
     at.number_input(key=accuracy_pair.ACCEPTED).set_value(60.0).run()
@@ -348,7 +348,7 @@ def test_equal_answers_on_few_rows_are_no_proof(
     at = view(open_accuracy(open_page, mlp, data), accuracy_results.PAIRED)
     assert lines(at, accuracy_pair.ICONS["UNDECIDED"], "clinic-int8")
     row = table(at, "p (McNemar)").iloc[0]
-    assert (row["Same answer"], row["Same answer, of rows"]) == (1.0, 20)
+    assert (row["Agreement"], row["Agreement, of samples"]) == (1.0, 20)
     assert row["Same answer, 95 %"].endswith("to 100.00 %")
 
 

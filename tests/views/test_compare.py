@@ -39,7 +39,7 @@ def names(at: AppTest) -> list[str]:
     lines = [
         one.value.replace("\\", "")
         for one in at.markdown
-        if one.value.startswith("**") and not one.value.startswith("**Self")
+        if one.value.startswith("**") and not one.value.startswith("**A/A")
     ]
     return [line.split("**")[1] for line in lines]
 
@@ -478,7 +478,7 @@ def test_different_batches_and_different_outputs_are_marked(
     outputs = dict(zip(rows["Configuration"], rows["Outputs"], strict=True))
     assert outputs.pop("batch_size 4") == f"{WARNING} {MARK}"
     assert set(outputs.values()) == {"agree"}
-    assert rows["p50 (ms/row)"].iloc[0] == pytest.approx(1.0, rel=0.2)
+    assert rows["p50 (ms/sample)"].iloc[0] == pytest.approx(1.0, rel=0.2)
     opened(at, DETAILS)
     assert lines(at, "batch_size 4", notes[0])
     assert lines(at, notes[1])
@@ -669,7 +669,7 @@ def test_an_imported_result_stands_beside_and_has_no_verdict(open_page: Open, ml
         found = {"format": "onnxruntime_perf_test", "sha256": name, "profile": None, "summary": summary}
         state.store().shelf.put(found, name=name, at=1e9)
     at = open_page("compare", model=mlp)
-    shown = page.table(at, "Rests on").set_index("Result")
+    shown = page.table(at, "Source").set_index("Result")
     assert all(one.startswith("imported: ") for one in shown.index)
     raw_row = next(row for name, row in shown.iterrows() if "raw.csv" in str(name))
     told_row = next(row for name, row in shown.iterrows() if "printed.txt" in str(name))

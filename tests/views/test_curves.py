@@ -157,7 +157,7 @@ def test_the_best_point_under_a_typed_line_is_named_in_words(
     at.number_input(key="curves.line.number").set_value(2.0).run()
     found = sentence(at)
     assert tells(found, "check_circle", "batch 8: ", "2 ms")
-    assert re.search(r"rows/s \(95 % \[[\d,]+ to [\d,]+\]\)[^.]* p95 1\.4", found)
+    assert re.search(r"samples/s \(95 % \[[\d,]+ to [\d,]+\]\)[^.]* p95 1\.4", found)
     assert list(table(at)["Best"]) == ["", "★", ""]
     assert figure(at, 0)["layout"]["shapes"][0]["y0"] == pytest.approx(2.0)
     at.number_input(key="curves.line.number").set_value(0.1).run()
@@ -203,7 +203,7 @@ def test_a_point_that_fell_back_is_never_drawn_as_cuda(
     [ran] = drawn_lines(at, 1)
     assert tells(ran, CPU, "CUDA")
     assert "CUDAExecutionProvider" not in json.dumps(figure(at, 0)["data"])
-    assert lines(at, "rows/s", "CUDA")
+    assert lines(at, "samples/s", "CUDA")
     assert tells(table(at)["Ran on"][0], "CPU", "(")
 
 
@@ -320,7 +320,7 @@ def test_a_sweep_on_a_busy_machine_names_its_best_point_with_the_remark(
     at = open_race(open_page, mlp, race)
     assert lines(at, builders.BUSY)
     assert set(table(at)["Machine"]) == {builders.BUSY}
-    assert lines(at, "rows/s (95 % ", "p95", BUSY)
+    assert lines(at, "samples/s (95 % ", "p95", BUSY)
     assert "4.3" in against_default(at)[1]
     assert not at.error
     quiet, _ = put_race(mlp, machine)
@@ -400,8 +400,8 @@ def test_a_sweep_of_few_launches_says_what_its_intervals_know(
     at = open_race(open_page, mlp, race)
     assert lines(at, "3 launches", *(f"batch {size}" for size in (1, 8, 32)))
     assert "batch 32: " in texts(at)
-    assert lines(at, "batch 32: ", "rows/s (")
-    assert not lines(at, "rows/s (95")
+    assert lines(at, "batch 32: ", "samples/s (")
+    assert not lines(at, "samples/s (95")
     assert list(table(at)["Best"]) == ["? ★", "? ★", "★"]
 
 
@@ -413,7 +413,7 @@ def test_a_rejected_race_names_no_best_point(
     )
     at = open_race(open_page, mlp, race)
     assert tells(at.error[0].value, *(race.facts[name] for name in ("grade_reason", "remedy")))
-    assert not lines(at, "rows/s")
+    assert not lines(at, "samples/s")
     said = {one for one in against_default(at) if "×" in one}
     assert said
     assert said <= {in_words(one) for one in race.facts["contrasts"]}
@@ -628,7 +628,7 @@ def test_a_cancelled_sweep_keeps_its_points_and_offers_to_measure_them_again(
     at = open_race(open_page, mlp, race)
     assert list(table(at)["State"]) == ["cancelled"] * 3
     assert next(iter(drawn_lines(at, 0).values()))["x"] == [1, 8, 32]
-    assert not lines(at, "rows/s")
+    assert not lines(at, "samples/s")
     assert "cancel" in icons(at)
     assert numbers(at.button(key="curves.run").label) == [3]
 

@@ -40,7 +40,7 @@ def spec_of(record: ModelRecord, **parts: object) -> TrialSpec:
 @pytest.mark.parametrize(
     ("page", "text", "button"),
     [
-        ("convert", "export.pasted", "export.load"),
+        ("export", "export.pasted", "export.load"),
         ("compare", "compare.pasted", "compare.add.yaml"),
         ("scorecard", "scorecard.pasted", "scorecard.load"),
     ],
@@ -187,7 +187,7 @@ def test_a_library_that_a_trial_brings_stays_to_be_seen_where_the_door_is_closed
     open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(LIBRARIES_VARIABLE, raising=False)
-    at = open_page("convert", model=mlp)
+    at = open_page("export", model=mlp)
     named = f"{{custom_op_libraries: [libops.so@sha256:{'a' * 64}]}}"
     document = f"schema: 1\nmodel: {{path: {mlp.path}, sha256: {mlp.sha256}}}\nsession: {named}"
     at.text_area(key="export.pasted").set_value(document).run()

@@ -246,7 +246,7 @@ def test_a_profile_linked_on_tune_opens_on_its_own_page(open_page: Open, add_mod
 def test_export_opens_with_the_newest_result_of_the_model(open_page: Open, add_model: Add) -> None:
     record = add_model()
     trial = put(record, batch_size=2)
-    at = open_page("convert", model=record)
+    at = open_page("export", model=record)
     assert at.selectbox(key="export.source").value == trial.id
     assert address(at)["trial"] == trial.id
     at.selectbox(key="export.source").set_value("current").run()

@@ -68,7 +68,7 @@ def test_without_a_trial_the_current_settings_can_be_taken_away(open_page: Open,
     ],
 )
 def test_hostile_yaml_is_told_in_words(open_page: Open, mlp: ModelRecord, text: str) -> None:
-    at = load(open_page("convert", model=mlp), text)
+    at = load(open_page("export", model=mlp), text)
     assert not at.exception
     at.switch_page("views/tune/page.py").run()
     assert not at.exception
@@ -131,7 +131,7 @@ def choose(at: AppTest, name: str) -> None:
 
 def test_every_format_is_shown_with_what_it_cannot_express(open_page: Open, mlp: ModelRecord) -> None:
     trial = put(mlp, enable_mem_reuse=fields.OFF)
-    at = open_page("convert", model=mlp, trial=trial.id)
+    at = open_page("export", model=mlp, trial=trial.id)
     for one in emit.EMITTERS:
         choose(at, one.name)
         assert not at.exception
@@ -143,7 +143,7 @@ def test_every_format_is_shown_with_what_it_cannot_express(open_page: Open, mlp:
         assert at.get("download_button")[0].label.endswith(one.ending)
         lost = emit.not_carried(at.code[0].value)
         assert bool(lost) is (one.name not in ("yaml", "python", "counterparts", "dockerfile"))
-        told = [each for each in at.info if each.proto.title.startswith("Not carried")]
+        told = [each for each in at.info if each.proto.title.startswith("Not exported")]
         assert len(told) == bool(lost)
         assert all("enable_mem_reuse" in each.value.replace("\\", "") for each in told)
 
@@ -151,7 +151,7 @@ def test_every_format_is_shown_with_what_it_cannot_express(open_page: Open, mlp:
 def test_a_model_that_is_gone_is_told_where_it_goes_along(open_page: Open, mlp: ModelRecord) -> None:
     trial = put(mlp)
     Path(mlp.path).unlink()
-    at = open_page("convert", model=mlp, trial=trial.id)
+    at = open_page("export", model=mlp, trial=trial.id)
     choose(at, "triton")
     assert any(tells(one.value, Path(mlp.path).name) for one in [*at.error, *at.warning, *at.info])
     assert not at.get("download_button")
@@ -167,7 +167,7 @@ def test_a_busy_machine_is_told_with_the_numbers_that_are_taken_away(
         busy=builders.busy_machine(),
         changes={"inputs": [], "outputs": []},
     ).trial
-    at = open_page("convert", model=mlp, trial=trial.id)
+    at = open_page("export", model=mlp, trial=trial.id)
     assert lines(at, builders.BUSY)
     assert any(BUSY in label for label in at.selectbox(key="export.source").options)
     assert builders.BUSY in at.code[0].value
@@ -177,7 +177,10 @@ def test_a_busy_machine_is_told_with_the_numbers_that_are_taken_away(
     ("facts", "words"),
     [
         ({"latency_s": 0.003, "baseline_s": 0.002}, "Slower than what it raced against: 1.5"),
-        ({"grade": "F", "grade_reason": "It was off."}, "Rejected, its race gives no verdict: It was off."),
+        (
+            {"grade": "F", "grade_reason": "It was off."},
+            "The comparison of this trial was rejected: It was off.",
+        ),
     ],
 )
 def test_a_result_that_is_slower_or_rejected_says_so_before_it_is_taken_away(
@@ -186,7 +189,7 @@ def test_a_result_that_is_slower_or_rejected_says_so_before_it_is_taken_away(
     trial = invented.put_duel(
         state.store(), mlp, fingerprint="f", changes={"inputs": [], "outputs": []}, **facts
     ).trial
-    at = open_page("convert", model=mlp, trial=trial.id)
+    at = open_page("export", model=mlp, trial=trial.id)
     assert words in texts(at)
     assert f"# CAUTION: '{words[:20]}" in at.code[0].value
     choose(at, "python")
@@ -197,7 +200,7 @@ def test_a_variant_is_no_default_in_fp32(open_page: Open, mlp: ModelRecord) -> N
     model = {"name": "lean", "sha256": "", "precision": "int8", "variant_of": "mlp", "steps": "INT8 dynamic"}
     trial = put(mlp)
     state.store().update_trial(trial.id, result={**(trial.result or {}), "model": model})
-    at = open_page("convert", model=mlp, trial=trial.id)
+    at = open_page("export", model=mlp, trial=trial.id)
     told = ("int8", "`mlp`", "INT8")
     assert any(tells(label, *told) for label in at.selectbox(key="export.source").options)
     assert "fp32" not in at.code[0].value
@@ -211,9 +214,9 @@ def test_a_variant_is_no_default_in_fp32(open_page: Open, mlp: ModelRecord) -> N
 
 def test_a_trial_whose_samples_were_pruned_can_be_taken_away(open_page: Open, mlp: ModelRecord) -> None:
     trial = put(mlp)
-    before = open_page("convert", model=mlp, trial=trial.id).code[0].value
+    before = open_page("export", model=mlp, trial=trial.id).code[0].value
     state.store().prune(before=time.time())
-    at = open_page("convert", model=mlp, trial=trial.id)
+    at = open_page("export", model=mlp, trial=trial.id)
     assert spec_from_yaml(at.code[0].value).to_dict() == named(trial)
     assert "p50_s" in at.code[0].value
     assert before.split("measured:")[0] == at.code[0].value.split("measured:")[0]
@@ -231,7 +234,7 @@ def test_a_fallback_is_marked_before_it_is_taken_away(open_page: Open, mlp: Mode
     assert trial.result is not None
     inputs = [{"name": mlp.info["inputs"][0]["name"], "dtype": "float32", "shape": [1, 16]}]
     state.store().update_trial(trial.id, result=trial.result | {"inputs": inputs, "outputs": []})
-    at = open_page("convert", model=mlp)
+    at = open_page("export", model=mlp)
     at.selectbox(key="export.source").set_value(trial.id).run()
     assert ":orange-badge[:material/warning:" in texts(at)
     assert "# FALLBACK" in at.code[0].value
@@ -261,7 +264,7 @@ def test_what_was_exported_loads_back_into_the_widgets(open_page: Open, mlp: Mod
 
 
 def test_a_file_can_be_loaded_as_well(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("convert", model=mlp)
+    at = open_page("export", model=mlp)
     model = f"model: {{path: elsewhere.onnx, sha256: {mlp.sha256}}}"
     text = f"schema: 1\n{model}\nsession: {{intra_op_num_threads: 7}}\n"
     at.file_uploader(key="export.file").upload("x.yaml", text.encode()).run()
@@ -272,7 +275,7 @@ def test_a_file_can_be_loaded_as_well(open_page: Open, mlp: ModelRecord) -> None
 
 def test_the_short_file_has_no_path_of_the_server_and_loads_back(open_page: Open, mlp: ModelRecord) -> None:
     trial = put(mlp, intra_op_num_threads=1)
-    at = open_page("convert", model=mlp, trial=trial.id)
+    at = open_page("export", model=mlp, trial=trial.id)
     text = at.code[0].value
     assert str(Path(mlp.path).parent) not in text
     assert len(text.splitlines()) <= 25
@@ -285,7 +288,7 @@ def test_the_short_file_has_no_path_of_the_server_and_loads_back(open_page: Open
 
 
 def test_a_refused_paste_does_not_come_back_after_a_file(open_page: Open, mlp: ModelRecord) -> None:
-    at = load(open_page("convert", model=mlp), "a: [")
+    at = load(open_page("export", model=mlp), "a: [")
     assert len(at.error) == 1
     good = f"schema: 1\nmodel: {{path: elsewhere.onnx, sha256: {mlp.sha256}}}\n"
     at.file_uploader(key="export.file").upload("x.yaml", good.encode()).run()
@@ -297,14 +300,14 @@ def test_a_refused_paste_does_not_come_back_after_a_file(open_page: Open, mlp: M
 
 def test_the_model_of_a_file_is_found_by_its_hash(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:
     conv = add_model(tiny_models.conv)
-    at = open_page("convert", model=mlp)
+    at = open_page("export", model=mlp)
     load(at, f"schema: 1\nmodel: {{path: /not/here.onnx, sha256: {conv.sha256}}}\n")
     assert not at.error
     assert at.session_state[state.MODEL] == conv.content_sha256
 
 
 def test_another_models_hash_is_refused_by_name(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("convert", model=mlp)
+    at = open_page("export", model=mlp)
     load(
         at,
         f"schema: 1\nmodel: {{path: {mlp.path}, sha256: {'f' * 64}}}\nsession: {{intra_op_num_threads: 7}}\n",
@@ -320,7 +323,7 @@ def test_another_models_hash_is_refused_by_name(open_page: Open, mlp: ModelRecor
         ("schema: 2\nmodel: {path: a}\n", "`schema` must be 1"),
         ("schema: 1\nmodel: {path: a}\nsesion: {}\n", "Unknown key `sesion`"),
         ("schema: 1\nmodel: {path: a}\nsession: {intra_op_num_threads: two}\n", "intra_op_num_threads"),
-        ("schema: 1\nschema: 1\nmodel: {path: a}\n", "stands twice"),
+        ("schema: 1\nschema: 1\nmodel: {path: a}\n", "is given twice"),
         ("schema: 1\nmodel: {path: !!python/object/apply:os.system [ls]}\n", "ls"),
         ("a: [", "YAML"),
         ("- 1\n", "mapping"),
@@ -348,13 +351,13 @@ def test_a_file_cannot_name_just_any_file_of_the_server(
     open_page: Open, mlp: ModelRecord, tmp_path: Path
 ) -> None:
     outside = tiny_models.conv(tmp_path / "secret.onnx")
-    at = open_page("convert", model=mlp)
+    at = open_page("export", model=mlp)
     load(at, f"schema: 1\nmodel: {{path: {outside}}}\n")
     assert tells(at.error[0].value, outside.name)
 
 
 def test_bytes_that_are_no_text_are_refused(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page("convert", model=mlp)
+    at = open_page("export", model=mlp)
     at.file_uploader(key="export.file").upload("x.yaml", b"\xff\xfe\x00").run()
     at.button(key="export.load").click().run()
     assert tells(at.error[0].value, "UTF-8")
@@ -372,7 +375,7 @@ def test_a_trial_of_a_deleted_model_still_exports(open_page: Open, mlp: ModelRec
     conv = add_model(tiny_models.conv)
     trial = put(conv)
     remove_model(state.store(), conv.content_sha256)
-    at = open_page("convert", model=mlp)
+    at = open_page("export", model=mlp)
     at.selectbox(key="export.source").set_value(trial.id).run()
     assert spec_from_yaml(at.code[0].value).model.sha256 == conv.sha256
 
@@ -396,7 +399,7 @@ def opened_on(at: AppTest, trial: Trial) -> AppTest:
 def test_outputs_that_differ_are_exported_only_with_a_reason_that_goes_along(
     open_page: Open, mlp: ModelRecord, wrong: Trial
 ) -> None:
-    at = opened_on(open_page("convert", model=mlp), wrong)
+    at = opened_on(open_page("export", model=mlp), wrong)
     assert len(at.warning) == 1
     assert lines(at, "0.25")
     assert not at.get("download_button")
@@ -414,7 +417,7 @@ def test_outputs_that_differ_are_exported_only_with_a_reason_that_goes_along(
 def test_a_reason_that_says_nothing_is_refused_in_words(
     open_page: Open, mlp: ModelRecord, wrong: Trial
 ) -> None:
-    at = opened_on(open_page("convert", model=mlp), wrong)
+    at = opened_on(open_page("export", model=mlp), wrong)
     at.text_input(key=f"export.accepted.{wrong.id}").set_value("42").run()
     assert tells(at.error[0].value, wrong.id[:12])
     assert not at.get("download_button")
@@ -424,7 +427,7 @@ def test_a_reason_for_one_trial_accepts_no_other(open_page: Open, mlp: ModelReco
     other = put(mlp, intra_op_num_threads=1)
     assert other.result is not None
     state.store().update_trial(other.id, result=other.result | builders.guarded(max_rel=0.5))
-    at = opened_on(open_page("convert", model=mlp), wrong)
+    at = opened_on(open_page("export", model=mlp), wrong)
     at.text_input(key=f"export.accepted.{wrong.id}").set_value("it is a test").run()
     assert at.get("download_button")
     opened_on(at, other)
@@ -435,7 +438,7 @@ def test_outputs_that_agree_ask_for_nothing(open_page: Open, mlp: ModelRecord) -
     trial = put(mlp)
     assert trial.result is not None
     state.store().update_trial(trial.id, result=trial.result | builders.guarded())
-    at = opened_on(open_page("convert", model=mlp), trial)
+    at = opened_on(open_page("export", model=mlp), trial)
     assert not at.warning
     assert len(at.get("download_button")) == 1
     assert "accepted_breach" not in at.code[0].value

@@ -95,7 +95,7 @@ def test_the_defaults_against_themselves_are_said_to_be_that(
     jobs(status("live-1", kind="live", live=told(invented.spec_for(mlp), contrasts=[])))
     said = texts(switch_on(open_page(model=mlp)))
     assert ":material/bolt:" in said
-    assert "Glimpse:" not in said
+    assert "Estimate:" not in said
     assert "×" not in said
 
 
@@ -140,7 +140,7 @@ def test_a_model_slower_than_a_row_a_second_is_not_shown_as_none(
     jobs(status("live-1", kind="live", live=told(wanted, trail=[point])))
     at = switch_on(open_page(model=mlp))
     at.select_slider(key="slide.knob.intra_op_num_threads").set_value("1").run()
-    assert lines(at, "4,400 ms", "0.2273 rows/s")
+    assert lines(at, "4,400 ms", "0.2273 samples/s")
 
 
 def test_a_result_from_before_is_shown_instead_of_a_glimpse(

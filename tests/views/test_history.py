@@ -407,8 +407,8 @@ def test_ticked_trials_lead_to_the_pages_that_put_them_against_each_other(
     at = select(open_page("history"), 0, 1)
     found = links(at)
     assert found["Compare"] == f"trials={new.id}%2C{old.id}"
-    assert found["Why"] == f"a={old.id}&b={new.id}"
-    assert found["Curves"].startswith("study=curve")
+    assert found["Explain"] == f"a={old.id}&b={new.id}"
+    assert found["Sweep"].startswith("study=curve")
     assert "Compare" not in links(select(at, 0))
 
 

@@ -142,7 +142,7 @@ def test_the_table_of_nodes_can_be_searched(
     found = at.dataframe[0].value
     assert 0 < len(found) < everything
     assert all("matmul" in f"{row.Node} {row.Operator}".lower() for row in found.itertuples())
-    assert f"{len(found)} of {everything} rows" in texts(at)
+    assert f"{len(found)} of {everything} lines" in texts(at)
     at.text_input(key="profile.search.nodes").set_value("no such node").run()
     assert len(at.dataframe[0].value) == 0
     assert not at.exception

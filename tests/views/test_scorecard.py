@@ -70,7 +70,7 @@ def refusals(at: AppTest) -> list[str]:
 
 def why(at: AppTest, number: int) -> str:
     """What the first configuration's details say of a target."""
-    return str(at.table[1].value["Why"].iloc[number]).replace("\\", "")
+    return str(at.table[1].value["Reason"].iloc[number]).replace("\\", "")
 
 
 def put(record: ModelRecord, machine: wire.Environment, **changes: Any) -> None:
@@ -391,7 +391,7 @@ def test_variants_are_judged_beside_their_original(
     assert [cell.split("**")[1] for cell in original] == ["Met", "Met", "Met"]
     assert [cell.split("**")[1] for cell in variant] == [STATE_WORDS["UNKNOWN"]] * 3
     assert any(numbers(one.value) == [1, 2] for one in at.caption)  # what is missing: one, at batch 2
-    assert 2 in numbers(at.table[2].value["Why"].iloc[1])
+    assert 2 in numbers(at.table[2].value["Reason"].iloc[1])
 
 
 def test_rows_seen_in_calibration_stand_in_the_yaml_that_is_taken_away() -> None:

@@ -896,7 +896,7 @@ def test_a_trial_of_before_there_were_races_is_shown_without_a_verdict(
 ) -> None:
     at = open_page(model=mlp, trial=put_complete(mlp).id)
     assert "p50_s" in cards(at)
-    assert tells(at.header[0].value, "p50", "rows/s")
+    assert tells(at.header[0].value, "p50", "samples/s")
     assert "×" not in at.header[0].value
 
 

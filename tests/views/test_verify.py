@@ -57,7 +57,7 @@ def on_verify(at: AppTest) -> AppTest:
 
 
 def test_a_bundle_is_made_by_a_job_and_can_be_downloaded(open_page: Open, trial: Trial) -> None:
-    at = open_page("convert", trial=trial.id)
+    at = open_page("export", trial=trial.id)
     assert not [one for one in at.get("download_button") if one.key == "export.download_bundle"]
     at = finished(click(at, "export.bundle.make"))
     (download,) = [one for one in at.get("download_button") if one.key == "export.download_bundle"]
@@ -66,14 +66,14 @@ def test_a_bundle_is_made_by_a_job_and_can_be_downloaded(open_page: Open, trial:
 
 
 def test_a_bundle_whose_model_is_gone_says_so(open_page: Open, trial: Trial, mlp: ModelRecord) -> None:
-    at = open_page("convert", trial=trial.id)
+    at = open_page("export", trial=trial.id)
     Path(mlp.path).unlink()
     at = finished(click(at, "export.bundle.make"))
     assert len(at.error) == 1
 
 
 def test_the_tab_says_what_to_do_before_anything_was_verified(open_page: Open, mlp: ModelRecord) -> None:
-    at = on_verify(open_page("convert", model=mlp))
+    at = on_verify(open_page("export", model=mlp))
     assert ":material/info:" in [one.icon for one in at.info]
 
 
@@ -81,7 +81,7 @@ def test_a_bundle_is_verified_and_its_three_answers_are_shown(
     open_page: Open, trial: Trial, tmp_path: Path
 ) -> None:
     data = bundle(trial, tmp_path / "b.zip").read_bytes()
-    at = on_verify(open_page("convert", trial=trial.id))
+    at = on_verify(open_page("export", trial=trial.id))
     at.file_uploader(key="verify.file").upload("mine.zip", data).run()
     at.toggle(key="verify.race").set_value(False).run()
     at = finished(click(at, "verify.start"))
@@ -99,7 +99,7 @@ def test_a_bundle_is_verified_and_its_three_answers_are_shown(
 
 
 def test_a_yaml_of_the_page_says_what_it_cannot_tell(open_page: Open, trial: Trial) -> None:
-    at = open_page("convert", trial=trial.id)
+    at = open_page("export", trial=trial.id)
     yaml = next(one.value for one in at.code if one.value.startswith("# ORTune"))
     on_verify(at)
     at.file_uploader(key="verify.file").upload("mine.yaml", yaml.encode()).run()
@@ -114,18 +114,18 @@ def test_a_yaml_of_the_page_says_what_it_cannot_tell(open_page: Open, trial: Tri
     [
         ("x.zip", b"PK\x03\x04 nothing", "is damaged, or no zip at all"),
         ("x.yaml", b"schema: 2", "`schema` must be 1"),
-        ("x.yaml", b"schema: 1\nmodel: {path: /etc/passwd}", "outside of the folders"),
+        ("x.yaml", b"schema: 1\nmodel: {path: /etc/passwd}", "outside the folders"),
         (
             "x.yaml",
             b"schema: 1\nmodel: {path: digits_cnn}\nworkload: {feeds: /etc/x.npz}",
-            "outside of the folders",
+            "outside the folders",
         ),
     ],
 )
 def test_what_cannot_be_opened_is_told_in_words(
     open_page: Open, mlp: ModelRecord, name: str, data: bytes, words: str
 ) -> None:
-    at = on_verify(open_page("convert", model=mlp))
+    at = on_verify(open_page("export", model=mlp))
     at.file_uploader(key="verify.file").upload(name, data).run()
     at = click(at, "verify.start")
     said = texts(at) + texts(finished(at))  # at once, or after its turn
@@ -133,7 +133,7 @@ def test_what_cannot_be_opened_is_told_in_words(
 
 
 def test_without_a_file_it_says_what_is_missing(open_page: Open, mlp: ModelRecord) -> None:
-    at = click(on_verify(open_page("convert", model=mlp)), "verify.start")
+    at = click(on_verify(open_page("export", model=mlp)), "verify.start")
     assert len(at.error) == 1
     at.text_input(key="verify.path").set_value("/etc/passwd").run()
     assert tells(click(at, "verify.start").error[0].value, "passwd")
@@ -141,7 +141,7 @@ def test_without_a_file_it_says_what_is_missing(open_page: Open, mlp: ModelRecor
 
 def test_a_verification_that_runs_can_be_cancelled(open_page: Open, mlp: ModelRecord, jobs: Jobs) -> None:
     cancelled = jobs(status("v", kind="verify", what="verify x.zip", stage="race"))
-    at = open_page("convert", model=mlp, verify="v")
+    at = open_page("export", model=mlp, verify="v")
     assert at.button(key="verify.start").disabled
     click(at, "verify.cancel")
     assert cancelled == ["v"]
@@ -158,7 +158,7 @@ def test_models_that_take_no_batch_are_bundled_too(open_page: Open, add_model: A
 def test_a_kept_baseline_of_another_machine_is_refused(open_page: Open, trial: Trial, tmp_path: Path) -> None:
     machine = state.scheduler().environment()
     keep(tmp_path / "b.json", trial, state.store().models()[0], {**machine, "kernel": "6.1.0-other"})
-    at = on_verify(open_page("convert", trial=trial.id))
+    at = on_verify(open_page("export", trial=trial.id))
     data = bundle(trial, tmp_path / "b.zip").read_bytes()
     at.file_uploader(key="verify.file").upload("mine.zip", data).run()
     at.file_uploader(key="verify.against").upload("b.json", (tmp_path / "b.json").read_bytes()).run()
@@ -195,7 +195,7 @@ def test_a_change_since_a_baseline_is_shown(
     document |= {"runs": part, "same": part, "fast": {"state": "HOLDS", "why": "As fast.", "gains": []}}
     document |= {"change": change, "recorded_to": str(tmp_path / "kept.json")}
     jobs(status("v", kind="verify", state="COMPLETE", result=document))
-    at = open_page("convert", model=mlp, verify="v")
+    at = open_page("export", model=mlp, verify="v")
     said = texts(at)
     assert tells(said, f"x.zip: {WORDS['FAILED']}")
     assert tells(said, change["why"])

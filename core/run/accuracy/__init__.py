@@ -63,8 +63,8 @@ TIMEOUT_S = 6 * 3600.0  # a large dataset takes hours on a CPU, and can be cance
 BATCH_ROWS = 32  # fed at once where the spec does not say
 QUANTIZED_AS_IT_RUNS = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM")
 BATCH_NOTE = (
-    "The model finds its quantization ranges while it runs, over all rows that are fed at once: at another "
-    "batch size than {rows} the answers may differ."
+    "The model computes its quantization ranges at run time over the whole batch, so outputs may "
+    "differ at batch sizes other than {rows}."
 )
 
 
@@ -176,12 +176,15 @@ def score_outputs(info: wire.ModelInfo) -> tuple[list[str], str]:
     looks the same.
     """
     if not info["batch_axes"] and info["fixed_batch"] is None:
-        return [], "No input of the model has rows, so there is nothing to label."
+        return [], "No input of the model has a batch dimension, so there is nothing to label."
     found = [one["name"] for one in info["outputs"] if _may_hold_scores(one)]
     if found:
         return found, ""
     listed = ", ".join(f"`{one['name']}` {one['dtype']} {one['shape']}" for one in info["outputs"])
-    return [], f"No output holds one score for each class of a row, but {listed}: this is no classifier."
+    return [], (
+        "The model is not a classifier: no output has one score per class for each sample. Its "
+        f"outputs: {listed}."
+    )
 
 
 def _may_hold_scores(one: wire.InputInfo) -> bool:
@@ -199,8 +202,8 @@ def _may_hold_scores(one: wire.InputInfo) -> bool:
 def _asked(spec: TrialSpec) -> DatasetSpec:
     if spec.dataset is None:
         raise SpecError(
-            "The configuration names no labelled data.",
-            hint="Give a `dataset`, for example `--data sample_models/digits_test.npz`.",
+            "The configuration has no labelled data.",
+            hint="Add a `dataset`, for example `--data sample_models/digits_test.npz`.",
         )
     engines.require(spec.engine, "accuracy")
     return spec.dataset

@@ -102,13 +102,13 @@ def calibration_note(reply: wire.AccuracyReply) -> str:
         return ""
     if found["shared"] is None:
         return (
-            "Whether rows that calibrated this model are among those that it is scored on cannot be told: on "
-            "rows that it has not seen its accuracy may be lower. Make the variant and measure it again."
+            "It is unknown whether this model was calibrated on some of the scored samples. On unseen "
+            "samples the accuracy may be lower. Create the variant and measure it again."
         )
     return (
-        f"{found['shared']:,} of the {reply['rows']:,} rows that this model is scored on also calibrated it: "
-        "on rows that it has not seen its accuracy may be lower. Score it on other rows, or split the data: "
-        "calibrate on one part, score on the rest (`--calibration-share`)."
+        f"{found['shared']:,} of the {reply['rows']:,} scored samples were also used to calibrate this "
+        "model, so on unseen samples the accuracy may be lower. Score other samples, or split the data "
+        "with `--calibration-share`."
     )
 
 
@@ -259,9 +259,11 @@ def _judged(what: str, before: metrics.Booleans, after: metrics.Booleans, delta:
 
 def _words(what: str, judged: metrics.Judgement) -> str:
     """The verdict in a sentence, with the difference in percentage points and what it would take to tell."""
-    rows = {"sensitivity": "rows of the class", "specificity": "rows of other classes"}.get(what, "rows")
+    rows = {"sensitivity": "samples of the class", "specificity": "samples of other classes"}.get(
+        what, "samples"
+    )
     if judged.difference is None:
-        return f"No row tells the {what}."
+        return f"No sample counts for the {what}."
     points = f"{100 * judged.delta:g} point{'s' * (judged.delta != 0.01)}"
     verdict = {
         "NOT_WORSE": f"Not worse by more than {points}",
@@ -275,8 +277,8 @@ def _words(what: str, judged: metrics.Judgement) -> str:
     if judged.verdict != "UNDECIDED":
         return f"{text}."
     if judged.rows_needed is None:
-        return f"{text}; the difference is so near the limit that no number of rows would tell."
-    return f"{text}; about {judged.rows_needed:,} {rows} would tell, if the shares stay as they are."
+        return f"{text}; the difference is too close to the limit for any number of samples to decide."
+    return f"{text}; about {judged.rows_needed:,} {rows} would decide it, if the shares stay the same."
 
 
 def _check_pair(a: Accuracy, b: Accuracy, labels: tuple[Integers, Integers]) -> None:

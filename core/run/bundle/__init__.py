@@ -69,7 +69,7 @@ def no_place(name: str) -> str:
     """Why a path of a bundle names no place in its folder; empty: it does."""
     path = PurePosixPath(name)
     if not name or len(name) > 500 or any(ord(one) < 32 for one in name):
-        return "is no file name"
+        return "is not a file name"
     if "\\" in name or ":" in name or path.is_absolute() or ".." in path.parts:
-        return "leaves the folder of the bundle"
-    return "" if str(path) == name.rstrip("/") else "is no plain path"
+        return "points outside the folder of the bundle"
+    return "" if str(path) == name.rstrip("/") else "is not a plain path"

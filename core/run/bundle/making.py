@@ -86,16 +86,16 @@ def contents(store: Store, trial: Trial, *, run: Run) -> Contents:
     engines.require(spec.engine, "emit", instead=", or write the trial as YAML")
     if trial.state != "COMPLETE":
         raise SpecError(
-            f"Trial {trial.id} is {trial.state}; a bundle takes what was measured along.",
-            hint="Choose a trial that is complete.",
+            f"Trial {trial.id} is {trial.state}; a bundle needs a measured result.",
+            hint="Choose a complete trial.",
         )
     resolved = resolve_trial(spec, store, run)
     record = resolved.record
     if trial.model_sha256 and record.content_sha256 != trial.model_sha256:
         raise ModelError(
-            f"`{record.path}` holds another model now: `{record.content_sha256[:12]}` instead of "
-            f"`{trial.model_sha256[:12]}`.",
-            hint="Put the model back that was measured.",
+            f"`{record.path}` has changed: its SHA-256 begins with `{record.content_sha256[:12]}` "
+            f"instead of `{trial.model_sha256[:12]}`.",
+            hint="Restore the measured model.",
         )
     sample, no_sample = _sample(store, trial, resolved.spec, run)
     sources = _model_files(record)
@@ -127,8 +127,9 @@ def _model_files(record: ModelRecord) -> dict[str, Path]:
         name = f"model/{one['location']}"
         if why := no_place(name):
             raise ModelError(
-                f"The weights `{one['location'][:80]}` of `{path.name}` cannot stand in a bundle: it {why}.",
-                hint="Save the model again with its weights in a file beside it.",
+                f"The weights `{one['location'][:80]}` of `{path.name}` cannot be in a bundle: the path "
+                f"{why}.",
+                hint="Save the model again with its weights in a file next to it.",
             )
         found[name] = path.parent / one["location"]
     return found
@@ -237,8 +238,8 @@ def _keep_text(path: Path, text: str) -> None:
 
 def _no_room(path: Path, error: OSError) -> StoreError:
     return StoreError(
-        f"The recorded sample cannot be kept in `{path}`: {error.strerror or error}.",
-        hint="Free disk space, or set ORTUNE_HOME to a folder that you may write.",
+        f"The recorded inputs and outputs cannot be written to `{path}`: {error.strerror or error}.",
+        hint="Free disk space, or set ORTUNE_HOME to a writable folder.",
     )
 
 
@@ -264,7 +265,7 @@ def write(path: Path, held: Contents, texts: Mapping[str, str]) -> int:
             os.fsync(file.fileno())
         return path.stat().st_size
     except OSError as error:
-        hint = "Free disk space, or choose a file in a folder you may write."
+        hint = "Free disk space, or choose a file in a writable folder."
         raise SpecError(f"`{path}` cannot be written: {error.strerror or error}.", hint=hint) from None
 
 
@@ -279,7 +280,7 @@ def _write(file: BinaryIO, held: Contents, texts: Mapping[str, str]) -> None:
             one = _copy(archive, name, source)
             if one["sha256"] != known.get(name, one["sha256"]):
                 raise ModelError(
-                    f"`{source}` is not the file any more that was measured.", hint="Put that one back."
+                    f"`{source}` has changed since it was measured.", hint="Restore the measured file."
                 )
             files.append(one)
         _add(archive, MANIFEST, json.dumps(_manifest(held, files), indent=1).encode())
@@ -321,7 +322,7 @@ def _copy(archive: zipfile.ZipFile, name: str, source: Path) -> BundledFile:
         opened_source = open_regular(source)
     except OSError as error:
         raise ModelError(
-            f"`{source}` cannot be read: {error.strerror or error}.", hint="Put it back."
+            f"`{source}` cannot be read: {error.strerror or error}.", hint="Restore the file."
         ) from None
     with opened_source as file, archive.open(_entry(name), "w", force_zip64=True) as member:
         while piece := file.read(PIECE):

@@ -92,8 +92,8 @@ def opened(path: Path, *, expert: bool = False, within: Path | None = None) -> I
             folder = stack.enter_context(scratch.folder(within))
         except OSError as error:
             raise SpecError(
-                f"There is no folder to unpack the bundle in: {error.strerror or error}.",
-                hint="Free disk space, or set TMPDIR to a folder that you may write.",
+                f"The bundle cannot be unpacked: {error.strerror or error}.",
+                hint="Free disk space, or set TMPDIR to a writable folder.",
             ) from None
         manifest = _unpacked(path, folder)
         yield _opened_folder(folder, manifest, expert=expert)
@@ -145,7 +145,7 @@ def _opened_yaml(path: Path, *, expert: bool) -> Opened:
     except (OSError, UnicodeDecodeError) as error:
         hint = "Choose a YAML file or a bundle."
         raise SpecError(f"`{path}` cannot be read: {error}.", hint=hint) from None
-    why = "A YAML file carries no sample of inputs and outputs; a bundle does (`export --format bundle`)."
+    why = "A YAML file has no recorded inputs and outputs; a bundle has them (`export --format bundle`)."
     return _from_yaml(text, folder, None, no_sample=why, expert=expert)
 
 
@@ -200,7 +200,8 @@ def _placed(spec: TrialSpec, manifest: Manifest, folder: Path) -> TrialSpec:
         workload = workload.model_copy(update={"feeds": str(folder / INPUTS)})
     elif workload.feeds != "random":
         raise SpecError(
-            f"The bundle is fed from `{workload.feeds[:80]}`, which is not in it.", hint="Make it again."
+            f"The inputs of the bundle come from `{workload.feeds[:80]}`, which is not in it.",
+            hint="Create it again.",
         )
     return spec.model_copy(update={"model": ref, "workload": workload})
 
@@ -245,13 +246,13 @@ def _archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, int]]:
         raise
     except _DAMAGE as error:
         raise SpecError(
-            f"`{path.name}` is damaged, or no zip at all: {str(error)[:200] or type(error).__name__}.",
+            f"`{path.name}` is damaged or not a zip file: {str(error)[:200] or type(error).__name__}.",
             hint="Copy or download the bundle again.",
         ) from None
     except OSError as error:
         raise SpecError(
             f"`{path.name}` cannot be unpacked: {error.strerror or error}.",
-            hint="Free disk space, or set TMPDIR to a folder with room.",
+            hint="Free disk space, or set TMPDIR to a folder with more space.",
         ) from None
 
 
@@ -267,22 +268,22 @@ def _entries(archive: zipfile.ZipFile, packed_bytes: int, folder: Path) -> dict[
     """What a zip says that it holds, after every rule that can be checked without unpacking."""
     infos = archive.infolist()
     if len(infos) > MOST_FILES:
-        raise _refused(f"it holds {len(infos):,} files, and {MOST_FILES:,} are the most")
+        raise _refused(f"it contains {len(infos):,} files; the limit is {MOST_FILES:,}")
     found: dict[str, zipfile.ZipInfo] = {}
     for one in infos:
         if why := no_place(one.filename) or _no_file(one):
             raise _refused(f"`{one.filename[:80]!s}` {why}")
         if one.filename.lower() in found:
-            raise _refused(f"`{one.filename[:80]}` stands in it twice")
+            raise _refused(f"`{one.filename[:80]}` occurs twice")
         found[one.filename.lower()] = one
     total = sum(one.file_size for one in infos)
     if total > MOST_RATIO * max(packed_bytes, 1):
-        raise _refused(f"{size(packed_bytes)} would become {size(total)}, as bombs do")
+        raise _refused(f"{size(packed_bytes)} would unpack to {size(total)}, like a zip bomb")
     free = shutil.disk_usage(folder).free
     if total + ROOM_LEFT_BYTES > free:
         raise SpecError(
-            f"The bundle takes {size(total)} unpacked, and {size(free)} are free in `{folder.parent}`.",
-            hint="Free disk space, or set TMPDIR to a folder with room.",
+            f"The bundle needs {size(total)} unpacked, but {size(free)} are free in `{folder.parent}`.",
+            hint="Free disk space, or set TMPDIR to a folder with more space.",
         )
     if MANIFEST not in found or found[MANIFEST].filename != MANIFEST:
         raise _refused(f"it has no `{MANIFEST}`")
@@ -297,11 +298,11 @@ def _no_file(one: zipfile.ZipInfo) -> str:
     if kind == stat.S_IFLNK:
         return "is a symbolic link"
     if one.is_dir() or kind not in (0, stat.S_IFREG):
-        return "is no regular file"
+        return "is not a regular file"
     if one.flag_bits & 1:
         return "is encrypted"
     if one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return "is packed in a way that bundles are not"
+        return "uses an unsupported compression"
     return ""
 
 
@@ -309,20 +310,21 @@ def _read_manifest(data: bytes) -> Manifest:
     try:
         loose = msgspec.json.decode(data)  # unlike `json` it takes neither NaN nor half of a character
     except (msgspec.DecodeError, ValueError, RecursionError):
-        raise _refused(f"its `{MANIFEST}` is no JSON") from None
+        raise _refused(f"its `{MANIFEST}` is not JSON") from None
     version = loose.get("bundle") if isinstance(loose, dict) else None
     if type(version) is not int or version < 1:
-        raise _refused(f"its `{MANIFEST}` does not say which format it has")
+        raise _refused(f"its `{MANIFEST}` has no format version")
     if version > FORMAT:
         raise SpecError(
-            f"The bundle was made by a newer version ({str(loose.get('tool_version'))[:20]}): its format is "
+            f"The bundle was created by a newer version ({str(loose.get('tool_version'))[:20]}): its "
+            "format is "
             f"{version}, and this version reads up to {FORMAT}.",
-            hint="Update ORTune here, or make the bundle with this version.",
+            hint="Update ORTune here, or create the bundle with this version.",
         )
     try:
         found = msgspec.json.decode(data, type=Manifest)
     except msgspec.DecodeError as error:
-        raise _refused(f"its `{MANIFEST}` does not say what a bundle says: {error}") from None
+        raise _refused(f"its `{MANIFEST}` is invalid: {error}") from None
     listed = [one["path"] for one in found["files"]]
     sample = found["sample"]
     needed = [CONFIG, found["model"]["path"], *([sample["inputs"], sample["outputs"]] if sample else [])]
@@ -343,15 +345,15 @@ def _check_sample(sample: BundledSample) -> None:
         if (tolerance := sample["tolerance"]) is not None:
             check_range(knob("tolerance"), tolerance)
     except SpecError as error:
-        raise _refused(f"its sample makes no sense: {error.message}") from None
+        raise _refused(f"its recorded inputs or outputs are invalid: {error.message}") from None
 
 
 def _check_listed(manifest: Manifest, entries: Mapping[str, zipfile.ZipInfo]) -> None:
     listed = {one["path"] for one in manifest["files"]}
     if missing := sorted(listed - set(entries)):
-        raise _refused(f"`{missing[0][:80]}` is missing in it")
+        raise _refused(f"`{missing[0][:80]}` is missing")
     if other := sorted(set(entries) - listed):
-        raise _refused(f"it holds `{other[0][:80]}`, which its `{MANIFEST}` does not list")
+        raise _refused(f"it contains `{other[0][:80]}`, which its `{MANIFEST}` does not list")
 
 
 def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: Path, one: BundledFile) -> None:
@@ -368,7 +370,7 @@ def _packed(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]
         while piece := member.read(PIECE):
             total += len(piece)
             if total > entry.file_size:
-                raise _refused(f"`{entry.filename[:80]}` is larger than it says")
+                raise _refused(f"`{entry.filename[:80]}` is larger than stated")
             yield piece
 
 
@@ -416,11 +418,12 @@ def _check_hash(one: BundledFile, found: str, total: int) -> None:
         raise SpecError(
             f"`{one['path'][:80]}` is not the file that was bundled: its SHA-256 begins with `{found[:12]}`, "
             f"but the bundle says `{one['sha256'][:12]}`.",
-            hint="Copy or download the bundle again; if it stays so, somebody changed it.",
+            hint="Copy or download the bundle again. If the error remains, the bundle was changed after "
+            "it was created.",
         )
 
 
 def _refused(why: str) -> SpecError:
     return SpecError(
-        f"This is no bundle that can be opened: {why}.", hint="Make it with `export TRIAL --format bundle`."
+        f"The bundle cannot be opened: {why}.", hint="Create one with `export TRIAL --format bundle`."
     )

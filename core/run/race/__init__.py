@@ -244,7 +244,7 @@ class _Race:
         if not self.made:
             self.report(Progress(stage="load", done=done, total=total, text=label))
         elif self.predicted:
-            text = f"starting {label} anew"
+            text = f"restarting {label}"
             self.report(Progress(stage="rounds", done=self.made, total=self.predicted, text=text))
 
     def _check_starts(self, done: int, total: int) -> None:
@@ -532,7 +532,7 @@ class _Race:
     def _energy(self) -> None:
         """Joules per run; a quick race does not take the seconds that this needs."""
         if self.settings.effort.name == "quick":
-            self.record.energy_note = "Energy is read with the effort standard or publish only."
+            self.record.energy_note = "Energy is measured with effort standard or publish only."
             return
         self.report(Progress(stage="energy", done=0, total=0))
         live = {index: worker for (index, copy), worker in self.crew.live.items() if copy == 0}

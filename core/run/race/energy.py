@@ -70,11 +70,11 @@ def rapl(powercap: Path = POWERCAP) -> tuple[list[Counter], str]:
     zones = [path for path in sorted(powercap.glob("*/energy_uj")) if _zone_name(path).startswith(_COUNTED)]
     zones = [path for path in zones if not path.parent.name.startswith(_MIRROR)] or zones
     if not zones:
-        return [], "This machine shows no energy counter of its CPU (RAPL); virtual machines seldom do."
+        return [], "This machine has no CPU energy counter (RAPL); virtual machines rarely have one."
     try:
         return [_zone(path) for path in zones], ""
     except (OSError, ValueError):
-        return [], f"The CPU's energy counter may not be read: `{zones[0]}` belongs to root."
+        return [], f"The CPU energy counter is not readable: `{zones[0]}` belongs to root."
 
 
 def idle_watts(meter: Meter, *, sleep: Callable[[float], None] = time.sleep) -> float:
@@ -100,9 +100,11 @@ def joules_per_run(meter: Meter, idle_w: float, run: Callable[[float], int]) -> 
     joules, seconds = _spent(meter, work)
     net_j = joules - idle_w * seconds
     if runs < 1 or seconds < WINDOW_S * 0.9:
-        return None, f"The runs ended after {seconds:.1f} s, too short a time for the energy counters."
+        return None, f"The runs took {seconds:.1f} s, which is too short for the energy counters."
     if net_j <= 0:
-        return None, "The machine used no more energy than while idle: something else was running before."
+        return None, (
+            "The machine used no more energy than while idle, so other processes ran before the measurement."
+        )
     return net_j / runs, ""
 
 
@@ -140,7 +142,7 @@ def _gpu_counters() -> tuple[list[Counter], str]:
     try:
         import pynvml
     except ImportError:
-        return [], "The GPU's energy counter needs the package nvidia-ml-py."
+        return [], "The GPU energy counter needs the package nvidia-ml-py."
     try:
         pynvml.nvmlInit()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
@@ -148,8 +150,8 @@ def _gpu_counters() -> tuple[list[Counter], str]:
         for counter in counters:
             counter.read_j()
     except pynvml.NVMLError as error:
-        return [], f"The GPU does not tell its energy: {error}."
-    return counters, "" if counters else "NVML shows no GPU."
+        return [], f"The GPU does not report its energy: {error}."
+    return counters, "" if counters else "NVML reports no GPU."
 
 
 def _card(pynvml: Any, handle: Any) -> Counter:

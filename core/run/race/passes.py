@@ -104,7 +104,7 @@ def compare_outputs(
     groups: dict[str, list[int]] = {}
     for index in kept:
         reference = entries[index].reference
-        assert reference is not None, "outputs are kept for a comparison only"
+        assert reference is not None, "outputs are stored for comparisons only"
         groups.setdefault(json.dumps(reference.plan, sort_keys=True), []).append(index)
     for done, group in enumerate(groups.values()):
         reference = entries[group[0]].reference
@@ -166,7 +166,7 @@ def footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: f
     if load_s > SLOW_LOAD_S:
         ran.load_peak_rss_bytes = ran.load["load_peak_rss_bytes"]
         ran.notes.append(
-            "Peak memory is that of loading and the first run: this model is too slow to load again."
+            "Peak memory covers loading and the first run only, because this model is too slow to load again."
         )
         return
     arena_off = entry.plan["session"]["attributes"].get("enable_cpu_mem_arena") is False
@@ -177,10 +177,10 @@ def footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: f
         raise
     except TunerError as error:
         if ran.footprint is not None:
-            ran.notes.append(f"First runs of other batch sizes are not known: {error.message}")
+            ran.notes.append(f"The first runs of other batch sizes are unknown: {error.message}")
             return
         ran.load_peak_rss_bytes = ran.load["load_peak_rss_bytes"]
-        ran.notes.append(f"Peak memory is that of loading and the first run: {error.message}")
+        ran.notes.append(f"Peak memory covers loading and the first run only: {error.message}")
 
 
 def _one_footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: float) -> None:
@@ -233,6 +233,6 @@ def read_energy(live: Mapping[int, Worker], paces: Mapping[int, Pace], record: R
         except Cancelled:
             raise
         except TunerError as error:
-            joules, why = None, f"Energy is not known: {error.message}"
+            joules, why = None, f"Energy is unknown: {error.message}"
         record.ran[index].energy_j_per_run = joules
         record.ran[index].notes += [why] if why else []

@@ -137,9 +137,9 @@ def check_starts(quickest_s: float, left: int, *, spent_s: float, budget_s: floa
     if needed_s <= 1.1 * budget_s + GRACE_S:
         return
     raise BudgetError(
-        f"A budget of {budget_s:g} s is too short to start every configuration of this look once: a process "
-        f"takes {quickest_s:.1f} s, all of them {needed_s:.0f} s.",
-        hint=f"Give it `--budget {math.ceil(2 * needed_s)}`.",
+        f"A budget of {budget_s:g} s is too short to start every configuration once: one process takes "
+        f"{quickest_s:.1f} s, all together {needed_s:.0f} s.",
+        hint=f"Use `--budget {math.ceil(2 * needed_s)}`.",
     )
 
 
@@ -159,8 +159,8 @@ def check_budget(costs: Costs, budget_s: float, spent_s: float) -> None:
     if needed_s <= 1.1 * budget_s + GRACE_S:
         return
     raise BudgetError(
-        f"A budget of {budget_s:g} s is too short for a p50 of this model: starting took {spent_s:.1f} s, "
-        f"{P50_RUNS} runs of each and the checks after them would take about {needed_s - spent_s:.0f} s.",
-        hint=f"Give it `--budget {interval_budget_s(costs, spent_s)}`, which "
-        f"holds {MIN_LAUNCHES} launches of each: an interval takes those.",
+        f"A budget of {budget_s:g} s is too short for a p50 of this model: the start took {spent_s:.1f} "
+        f"s, and {P50_RUNS} runs of each with the checks need about {needed_s - spent_s:.0f} s.",
+        hint=f"Use `--budget {interval_budget_s(costs, spent_s)}`: it allows the {MIN_LAUNCHES} "
+        "launches of each that an interval needs.",
     )

@@ -153,7 +153,7 @@ def go_on(
     if machine is not None and record.fingerprint and record.fingerprint != machine["fingerprint"]:
         raise SpecError(
             f"The search `{record.id}` was made on another machine or with other libraries.",
-            hint="Start a new one; with its warm start it tries first what was best there.",
+            hint="Start a new search. Its warm start evaluates the best configurations of this one first.",
         )
     asked = question_from_dict({**record.question, **(question or {})})
     left_s = asked.budget_s - record.wall_s
@@ -163,14 +163,15 @@ def go_on(
     resolved = resolve_trial(spec, store, run)
     if resolved.record.content_sha256 != record.model_sha256:
         raise SpecError(
-            f"The model of the search `{record.id}` has changed since.", hint="Start a new search on it."
+            f"The model of the search `{record.id}` has changed since.",
+            hint="Start a new search on the changed model.",
         )
     notes: list[str] = []
     if not set(question or ()) - {"extend"}:
         whole = asked.model_copy(update={"budget_s": min(MOST_BUDGET_S, round(record.wall_s) + more_s)})
         record = replace(record, question=whole.model_dump(mode="json", exclude_defaults=True))
     else:
-        notes.append(f"It goes on with what search {study_id} tried.")
+        notes.append(f"Continues search {study_id} with its evaluated configurations.")
         _check_answerable(spec, asked)
         record = replace(
             record,
@@ -226,7 +227,7 @@ def prediction(prepared: Prepared, store: Store) -> str:
     """Say what the time can buy, by what earlier races of the model cost here; a guess is said to be none."""
     costs = _costs(prepared, store)
     if costs is None:
-        return "how many can be tried is not known: no race of this model has told it here yet"
+        return "the number of configurations that fit is unknown: this model was not measured here yet"
     if (short := too_short(prepared, store)) is not None:
         return f"{short.message} {short.hint}"
     share = looks_share(prepared.space)
@@ -313,7 +314,7 @@ def found_by(store: Store, trial: Trial) -> dict[str, Any] | None:
 
 def _check_answerable(spec: TrialSpec, question: Question) -> None:
     if question.accuracy and spec.dataset is None:
-        raise SpecError("A limit on the accuracy needs labelled data.", hint="Give them with `--data F.npz`.")
+        raise SpecError("A constraint on accuracy needs labelled data.", hint="Add it with `--data F.npz`.")
 
 
 def _check_batch(question: Question, resolved: Resolved) -> None:
@@ -322,7 +323,7 @@ def _check_batch(question: Question, resolved: Resolved) -> None:
         what = f"is fixed at {fixed}" if fixed else "does not exist"
         raise SpecError(
             f"The batch of this model {what}, so it cannot vary.",
-            hint="Leave it out of `--vary`, or export the model with a dynamic batch.",
+            hint="Remove it from `--vary`, or export the model with a dynamic batch.",
         )
 
 
@@ -351,8 +352,9 @@ def _earlier(
             if len(hints) < MOST_HINTS and any(choice):
                 hints[choice] = None
         if seen:
-            where = "on this machine" if here else "on another machine, whose ratios are only a hint here"
+            where = "on this machine" if here else "on another machine (its ratios are only a hint)"
             notes.append(
-                f"Search {study.id} of this model {where} said what to try first; it was raced anew."
+                f"Search {study.id} of this model {where} suggested the first configurations. All were "
+                "measured again."
             )
     return list(hints), [(choice, *found) for choice, found in priors.items()], notes[:3]

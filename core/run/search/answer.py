@@ -96,7 +96,7 @@ def confirmed(one: Raced, default: Raced, question: Question, *, margin: float, 
 
 
 def _breach(look: Look) -> str:
-    return f"Its outputs are not what they should be: {look.breach}" if look.breach else ""
+    return f"Outputs differ: {look.breach}" if look.breach else ""
 
 
 def _by_times(metric: str, one: Raced, default: Raced, *, margin: float, looks: float) -> GainNumbers | None:
@@ -134,7 +134,7 @@ def dropped_words(one: Dropped, space: Space) -> str:
     axes = [space.axes[axis] for axis in one.axes]
     values = {axis.name: axis.values[value] for axis, value in zip(axes, one.values, strict=True)}
     times = "once, alone" if one.failures == 1 else f"{one.failures} times"
-    return f"`{changes_words(values)}` was not tried again: it failed {times} ({one.reason.rstrip('.')})."
+    return f"`{changes_words(values)}` was not evaluated again: it failed {times} ({one.reason.rstrip('.')})."
 
 
 def _of_objective(question: Question, gains: Mapping[str, GainNumbers], margin: float) -> GainNumbers:
@@ -218,13 +218,13 @@ def _same_latency(gain: GainNumbers, margin: float) -> LimitJudged:
     if known and error:
         probability = _NORMAL.cdf((math.log(gain["ratio"]) - math.log(least)) / error)
     return {
-        "limit": "p50 latency no longer than by default",
+        "limit": "p50 latency at most that of the default",
         "state": state,
         "probability": probability,
         "value": gain["ratio"],
         "low": low,
         "high": high,
-        "why": "As a ratio to ONNX Runtime's default in the same rounds.",
+        "why": "Ratio to ONNX Runtime's default in the same rounds.",
     }
 
 
@@ -247,7 +247,7 @@ def _drop(one: Raced, drop: float) -> LimitJudged:
         "value": value,
         "low": low,
         "high": high,
-        "why": f"The difference of the two on the same {rows:,} rows.",
+        "why": f"Difference on the same {rows:,} samples.",
     }
 
 

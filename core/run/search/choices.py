@@ -71,8 +71,8 @@ def models_of(store: Store, record: ModelRecord, question: Question) -> Models:
         for name in wanted:
             if name is not None and name not in names:
                 raise SpecError(
-                    f"`{str(name)[:60]}` is no variant of `{record.name}`.{nearest(str(name), names)}",
-                    hint="Make one with `transform`, or let `--variants make` do it.",
+                    f"`{str(name)[:60]}` is not a variant of `{record.name}`.{nearest(str(name), names)}",
+                    hint="Create one with `transform`, or use `--variants make`.",
                 )
         members = [one for one in members if one.name in wanted]
     elif question.vary or question.variants == "none":
@@ -82,7 +82,7 @@ def models_of(store: Store, record: ModelRecord, question: Question) -> Models:
     for one in members:
         why = _why_not(one, record)
         if why:
-            left.append(f"`{one.name}` takes no part: {why}")
+            left.append(f"`{one.name}` is excluded: {why}")
             continue
         refs[one.name] = ModelRef(path=one.path, sha256=one.sha256)
         sizes[one.name] = float(one.info["size_bytes"])
@@ -96,12 +96,12 @@ def left_out_words(models: Models, space: Space) -> list[str]:
 
 def _why_not(one: ModelRecord, record: ModelRecord) -> str:
     if [i["name"] for i in one.info["inputs"]] != [i["name"] for i in record.info["inputs"]]:
-        return "it takes other inputs"
+        return "its inputs differ"
     if one.info["fixed_batch"] != record.info["fixed_batch"]:
-        return "its batch is another"
+        return "its batch size differs"
     check = judged(one)
     if check is not None and check.breach:
-        return f"its outputs are not what they should be ({check.why})"
+        return f"outputs differ ({check.why})"
     return ""
 
 
@@ -117,11 +117,11 @@ def make_variants(store: Store, record: ModelRecord, base: TrialSpec, service: S
         Cancelled: by the user; what was complete stays.
     """
     if variant_of(record) is not None or steps_of(record):
-        return ["Variants are made of an original only."]
+        return ["Variants can only be created from an original."]
     kinds = [*MADE, *([CALIBRATED] if base.dataset is not None else [])]
     notes = []
     for number, kind in enumerate(kinds):
-        service.on_progress(Progress(stage="makes variants", done=number, total=len(kinds), text=kind))
+        service.on_progress(Progress(stage="creates variants", done=number, total=len(kinds), text=kind))
         try:
             make_chain(
                 store,
@@ -134,7 +134,7 @@ def make_variants(store: Store, record: ModelRecord, base: TrialSpec, service: S
         except Cancelled:
             raise
         except TunerError as error:
-            notes.append(f"`{kind}` could not be made: {error.message}")
+            notes.append(f"`{kind}` could not be created: {error.message}")
     return notes
 
 
@@ -180,8 +180,7 @@ def space_of(base: TrialSpec, question: Question, place: Place, models: Models =
     found = replace(space(base, axes, models=models.refs), unvaried=unvaried)
     if len(found.choices) < 2:
         raise SpecError(
-            "All combinations of what varies are one configuration: "
-            f"{next(iter(found.left_out), 'nothing differs')}.",
+            f"All combinations are the same configuration: {next(iter(found.left_out), 'nothing differs')}.",
             hint="Vary a setting that has an effect here.",
         )
     return found

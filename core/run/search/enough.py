@@ -143,7 +143,7 @@ def check_time(costs: SearchCosts, budget_s: float, *, share: float) -> None:
 
 
 def _give_it(costs: SearchCosts, share: float) -> str:
-    return f"Give it {enough_s(costs, share=share):,} s, or let it take longer (`--extend`)."
+    return f"Use a budget of {enough_s(costs, share=share):,} s, or allow more with `--extend`."
 
 
 def too_slow(costs: SearchCosts, budget_s: float, *, share: float) -> BudgetError:
@@ -155,7 +155,7 @@ def too_slow(costs: SearchCosts, budget_s: float, *, share: float) -> BudgetErro
         share: of it, that screening takes at most.
     """
     return BudgetError(
-        f"A search of {budget_s:.0f} s cannot confirm anything on this model: starting a process of it took "
+        f"A search of {budget_s:.0f} s is too short to confirm a result: starting one process took "
         f"{costs['start_s']:.1f} s.",
         hint=_give_it(costs, share),
     )
@@ -165,7 +165,7 @@ def short_words(costs: SearchCosts, budget_s: float) -> str:
     """Return why nothing can be confirmed: how long an inference is, and how long the least takes."""
     least_s = screening_s(costs, LEAST_SCREENED) + confirmation_s(costs)
     return (
-        f"A search of {budget_s:.0f} s cannot confirm anything on this model: one inference takes "
+        f"A search of {budget_s:.0f} s is too short to confirm a result: one inference takes "
         f"{ms(costs['run_s'], 3)}, and screening {LEAST_SCREENED} configurations and confirming one take "
         f"{math.ceil(least_s):,} s or more."
     )
@@ -182,7 +182,9 @@ def open_words(costs: SearchCosts, left_s: float, budget_s: float) -> str:
 
 def extended_words(asked_s: float, budget_s: float) -> str:
     """Return that a search takes longer than it was given."""
-    return f"The time was extended from {asked_s:.0f} s to {budget_s:.0f} s: less could not confirm anything."
+    return (
+        f"The budget was extended from {asked_s:.0f} s to {budget_s:.0f} s, the minimum to confirm a result."
+    )
 
 
 def fit_words(costs: SearchCosts, budget_s: float, configurations: int, *, share: float) -> str:
@@ -211,4 +213,4 @@ def evaluated_words(costs: SearchCosts, evaluated: int, configurations: int, *, 
         share: of the time, that screening takes at most.
     """
     enough = enough_s(costs, configurations, share=share)
-    return f"{evaluated:,} of {configurations:,} configurations were evaluated: give it {enough:,} s for all."
+    return f"{evaluated:,} of {configurations:,} configurations were evaluated. All need {enough:,} s."

@@ -349,7 +349,7 @@ class Knowledge:
         lost = [one for one in in_order if one is not self.winner and self._promised(one, before)]
         if lost and not self.settled:
             gone = " and ".join(f"`{self.words(one['changes'])}`" for one in lost)
-            self.notes.append(f"{gone} looked better before and did not hold in fresh processes.")
+            self.notes.append(f"{gone} was better before, but not in fresh processes.")
 
     def left_open(self) -> Choice | None:
         """Return who answers the question so far, where the answer is open."""

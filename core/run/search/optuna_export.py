@@ -23,8 +23,8 @@ from core.wire.errors import SpecError
 
 _NAMES = frozenset(one.name for one in KNOBS)  # others, such as options of a provider, start as nothing
 ITSELF = "the model itself"  # the default's value of the axis MODEL
-NO_GAIN = "It was not measured in the objective."
-_EXAMPLE = "Write for example `sqlite:///study.db`."
+NO_GAIN = "The objective was not measured."
+_EXAMPLE = "Use for example `sqlite:///study.db`."
 
 
 def study_name(record: StudyRecord) -> str:
@@ -52,7 +52,7 @@ def export(record: StudyRecord, url: str, *, axes: Sequence[Axis] = ()) -> int:
     """
     if importlib.util.find_spec("optuna") is None:
         raise SpecError(
-            "Writing a study of Optuna needs the package `optuna`, which is not installed.",
+            "Writing an Optuna study needs the package `optuna`, which is not installed.",
             hint="Install it: `pip install '.[optuna]'`.",
         )
     import optuna
@@ -75,7 +75,8 @@ def export(record: StudyRecord, url: str, *, axes: Sequence[Axis] = ()) -> int:
             study = optuna.create_study(storage=storage, study_name=name, direction="maximize")
         except optuna.exceptions.DuplicatedStudyError:
             raise SpecError(
-                f"`{url}` holds the study `{name}` already.", hint="Name another file, or delete that study."
+                f"`{url}` already contains the study `{name}`.",
+                hint="Choose another file, or delete that study.",
             ) from None
         for key, value in _facts(record, question).items():
             study.set_user_attr(key, value)
@@ -154,7 +155,7 @@ def _facts(record: StudyRecord, question: Question) -> dict[str, Any]:
         "model": record.model_name,
         "model_sha256": record.model_sha256,
         "objective": dict(question.objective),
-        "value": "gain of the objective over ONNX Runtime's default, as a ratio",
+        "value": "speed-up of the objective over ONNX Runtime's default, as a ratio",
         "limits": question.limit_words,
         "outcome": record.state if answer is None else answer["outcome"],
         "winner": None if winner is None else winner["changes"],
@@ -183,7 +184,7 @@ def _storage(url: str) -> Iterator[Any]:
         words = str(error).strip().splitlines()
         raise SpecError(
             f"`{url}` cannot be written: {words[0] if words else type(error).__name__}",
-            hint="Name a new file.",
+            hint="Choose a new file.",
         ) from error
     finally:
         optuna.logging.set_verbosity(level)
@@ -199,16 +200,16 @@ def _check_file(url: str) -> None:
     try:
         parts = sqlalchemy.engine.make_url(url)
     except (sqlalchemy.exc.ArgumentError, ValueError):
-        raise SpecError(f"`{url[:200]}` is no address of a storage.", hint=_EXAMPLE) from None
+        raise SpecError(f"`{url[:200]}` is not a storage URL.", hint=_EXAMPLE) from None
     if parts.drivername != "sqlite" or parts.database in (None, "", ":memory:"):
-        raise SpecError(f"`{url[:200]}` is no SQLite file.", hint=_EXAMPLE)
+        raise SpecError(f"`{url[:200]}` is not a SQLite file.", hint=_EXAMPLE)
     path = Path(str(parts.database))
     if not path.parent.is_dir():
-        raise SpecError(f"The folder `{path.parent}` does not exist.", hint="Make it first.")
+        raise SpecError(f"The folder `{path.parent}` does not exist.", hint="Create it first.")
     if path.is_dir():
         raise SpecError(f"`{path}` is a folder.", hint=_EXAMPLE)
     if path.exists() and path.stat().st_size and not _is_of_optuna(url):
-        raise SpecError(f"`{path}` is there and holds no studies of Optuna.", hint="Name a new file.")
+        raise SpecError(f"`{path}` exists and contains no Optuna studies.", hint="Choose a new file.")
 
 
 def _is_of_optuna(url: str) -> bool:

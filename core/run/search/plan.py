@@ -154,7 +154,7 @@ def _look(known: Known, strategy: Strategy) -> Step | None:
     choices = strategy(known, min(count, left))
     if not choices:
         return None
-    why = f"a first look at {len(choices)}"
+    why = f"screening of {len(choices)}"
     return Step(stage="screen", choices=choices, budget_s=_look_budget_s(known), why=why)
 
 
@@ -385,8 +385,8 @@ def _heat(known: Known) -> Step | None:
     plain = sound(known, plain)
     choices = list(dict.fromkeys([*best[: max(1, count - len(plain))], *plain, *best]))[:count]
     if not set(known.question.objective) <= set(FROM_MEDIANS):  # who is slower does not leave: look again
-        return Step(stage="screen", choices=choices, budget_s=heat_s, why=f"another look at the best {count}")
-    return Step(stage="heat", choices=choices, budget_s=heat_s, why=f"a race of the best {count}")
+        return Step(stage="screen", choices=choices, budget_s=heat_s, why=f"rescreening of the best {count}")
+    return Step(stage="heat", choices=choices, budget_s=heat_s, why=f"elimination round of the best {count}")
 
 
 def _is_flat(known: Known, best: Choice) -> bool:
@@ -474,4 +474,4 @@ def _confirm(known: Known) -> Step | None:
     if left_s < 3 * known.each_s * LATE:
         return None  # the time does not hold one process of each
     choices = left[: 2 if together else 1]
-    return Step(stage="confirm", choices=choices, budget_s=left_s, why="the best in fresh processes")
+    return Step(stage="confirm", choices=choices, budget_s=left_s, why="confirmation in fresh processes")

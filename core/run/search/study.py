@@ -109,7 +109,7 @@ class Search:
             self.has.tried = {}
             return
         step = Step(
-            stage="screen", choices=best, budget_s=self.has.question.budget_s, why="a check of the machine"
+            stage="screen", choices=best, budget_s=self.has.question.budget_s, why="check of the machine"
         )
         self._do(step)
         moved, compared = [], 0
@@ -128,12 +128,13 @@ class Search:
                 for choice in best
             }
             self.has.notes.append(
-                "The machine is not as it was: configurations that were looked at before differ now, so "
-                "earlier looks do not count."
+                "The machine has changed: configurations screened before give other results now, so "
+                "earlier screening is discarded."
             )
         elif compared:
             self.has.notes.append(
-                f"{compared} earlier looks were repeated and agree: the machine is the same."
+                f"{compared} earlier configurations were screened again with the same results, so the "
+                "machine has not changed."
             )
 
     def _gain_of_look(self, one: Look) -> Gain | None:
@@ -192,8 +193,8 @@ class Search:
         self._save()
         if self.service.cancel.is_set():
             raise Cancelled(
-                "The search was cancelled; what it tried is kept.",
-                hint=f"Go on with it: `search --resume {self.record.id}`.",
+                "The search was cancelled; the evaluated configurations are kept.",
+                hint=f"Continue it: `search --resume {self.record.id}`.",
             )
 
     def _configuration(self, choice: Choice, stage: str) -> Configuration:
@@ -231,7 +232,7 @@ class Search:
         if isinstance(ending.error, TunerError):
             raise ending.error
         raise WorkerError(
-            "The race told nothing of any configuration.", hint="Measure one with `tune` first."
+            "The comparison has no result for any configuration.", hint="Measure one with `tune` first."
         )
 
     # --- the confirmation -----------------------------------------------------------------------------------
@@ -306,7 +307,7 @@ class Search:
         except Cancelled:
             raise
         except TunerError as error:
-            self.has.notes.append(f"The accuracy is not known: {error.message}")
+            self.has.notes.append(f"The accuracy is unknown: {error.message}")
             return {}
 
     # --- for who looks on, and for later --------------------------------------------------------------------
@@ -325,7 +326,7 @@ class Search:
         try:
             self.store.update_study(self.record.id, tried=kept, wall_s=self.clock.spent_s)
         except StoreError as error:
-            note = f"It could not be written down while it ran: {error.message}"
+            note = f"It could not be stored while it ran: {error.message}"
             if note not in self.has.notes:
                 self.has.notes.append(note)
 

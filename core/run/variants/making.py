@@ -45,7 +45,7 @@ ASSUMED_SIDES = (32, 64, 224, ASSUMED_DIM)  # of those, in the order in which th
 ASSUMED_LENGTHS = (ASSUMED_DIM, 32, 64)  # where there is no image
 TRANSFORM_TIMEOUT_S = 7200.0  # a calibration of a large model on many rows
 
-_ORIGINAL_GONE = "The original of the chain is gone: outputs were compared with those of this step's input."
+_ORIGINAL_GONE = "The original no longer exists, so outputs were compared with those of this step's input."
 
 # distributions whose version changes what a step writes
 _TOOLS = ("onnx", "onnxslim", "onnxruntime", "onnxruntime-gpu")
@@ -122,7 +122,7 @@ def make_chain(  # noqa: PLR0913 - what a form has fields for
         record = import_file(store, Path(record.path), name=wanted, source="file", run=run)
         if record.name != wanted:
             notes = (
-                f"Another model has the name `{wanted}`: the original is `{record.name}` in the library.",
+                f"Another model is named `{wanted}`, so the original is `{record.name}` in the library.",
             )
     made: list[ModelRecord] = []
     reused = 0
@@ -218,11 +218,11 @@ def _called(store: Store, record: ModelRecord, name: str) -> tuple[ModelRecord, 
     if not name or record.name == name:
         return record, ()
     if variant_of(record) is None:
-        return record, (f"The steps change nothing: the result is `{record.name}`, which keeps its name.",)
+        return record, (f"The steps change nothing; the result is still `{record.name}`.",)
     if holder_of_name(store, name) is not None:
-        return record, (f"Another model took the name `{name}` meanwhile: this one is `{record.name}`.",)
+        return record, (f"Another model is named `{name}` now, so this one is `{record.name}`.",)
     renamed = rename_model(store, record.content_sha256, name)
-    return renamed, (f"It had been made before as `{record.name}`, and is called `{name}` now.",)
+    return renamed, (f"It existed as `{record.name}` and is renamed to `{name}`.",)
 
 
 def _check_dims(dims: Mapping[str, int], record: ModelRecord) -> None:
@@ -281,7 +281,7 @@ def check_feeds(
     sizes = [f"{dim} {size}" for dim, size in assumed.items()]
     if batches == list(CHECK_BATCHES):
         sizes.insert(0, f"batch {', '.join(map(str, CHECK_BATCHES))}")
-    return feeds, f"Outputs were compared at sizes that nobody gave: {'; '.join(sizes)}." if sizes else ""
+    return feeds, f"Outputs were compared at assumed sizes: {'; '.join(sizes)}." if sizes else ""
 
 
 def assumed_sizes(
@@ -427,7 +427,7 @@ class _Task:
         except (ModelError, SpecError) as error:
             if not note:
                 raise
-            hint = f"If the model needs other sizes, give them with `--dim`. {error.hint} {note}"
+            hint = f"If the model needs other sizes, set them with `--dim`. {error.hint} {note}"
             raise type(error)(error.message, hint=hint.strip()) from error
 
     def _told(self, record: ModelRecord, details: dict[str, Any]) -> ModelRecord:
@@ -506,6 +506,6 @@ def data_digest(path: Path) -> str:
             digest.update(f"{one.relative_to(path)}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
     except OSError as error:
         raise SpecError(
-            f"The data at `{path}` cannot be read: {error.strerror or error}.", hint="Check the path."
+            f"The data in `{path}` cannot be read: {error.strerror or error}.", hint="Check the path."
         ) from error
     return digest.hexdigest()

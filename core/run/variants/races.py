@@ -30,7 +30,7 @@ def race_of_family(records: Sequence[ModelRecord], base: TrialSpec) -> list[Conf
         SpecError: nobody to race, or sizes that contradict each other or what `base` asks for.
     """
     if not records:
-        raise SpecError("There is no model to race.", hint="Choose at least one variant.")
+        raise SpecError("There is no model to compare.", hint="Choose at least one variant.")
     session = anchor(base).session
     ordered = sorted(records, key=lambda one: variant_of(one) is not None)
     sizes = _common_sizes(ordered, base.workload)
@@ -57,8 +57,8 @@ def _common_sizes(records: Sequence[ModelRecord], workload: WorkloadSpec) -> dic
                 wanted = sizes.get(dim, workload.dims.get(dim, size))
                 if wanted != size:
                     raise SpecError(
-                        f"`{record.name}` has `{dim}` fixed at {size}, but the others are fed {wanted}.",
-                        hint=f"Leave it out, or give `{dim}` the size {size}.",
+                        f"`{record.name}` has `{dim}` fixed at {size}, but the others use {wanted}.",
+                        hint=f"Remove it, or set `{dim}` to {size}.",
                     )
                 sizes[dim] = size
     return sizes
@@ -72,12 +72,12 @@ def _fitted(workload: WorkloadSpec, info: wire.ModelInfo, sizes: Mapping[str, in
     if rows is not None and batch not in (None, rows):
         raise SpecError(
             f"A variant has `{dim}` fixed at {rows}, but `batch_size` is {batch}.",
-            hint=f"Use {rows}, or leave that variant out.",
+            hint=f"Use {rows}, or remove that variant.",
         )
     if dim is None and batch is not None and batch != info["fixed_batch"]:
         raise SpecError(
             f"A model has its batch fixed at {info['fixed_batch']}, but `batch_size` is {batch}.",
-            hint=f"Use {info['fixed_batch']}, or leave that variant out.",
+            hint=f"Use {info['fixed_batch']}, or remove that variant.",
         )
     return workload.model_copy(update={"dims": dims})
 

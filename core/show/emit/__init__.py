@@ -1,9 +1,8 @@
-"""What leaves: one table of the formats in which a trial is taken along, all from one resolved configuration.
+"""The export formats: one table, all written from one resolved configuration.
 
-A row says what its file is for, what it cannot express and which function writes it; command line, page and
-`docs/generate.py` read it. Every file says in a comment which settings it does not carry: `asked.Asked` counts
-them, so that none is lost in silence. Nothing is opened here but the model file that a format takes along, as
-bytes.
+A row says what its file is for, what the format cannot express, and which function writes it. Command line,
+page and `docs/generate.py` read it. `asked.Asked` records which settings a file contains; every file lists
+the others in a comment at its top. The only file opened here is the model that some formats include.
 """
 
 from __future__ import annotations
@@ -118,9 +117,9 @@ EMITTERS: tuple[Emitter, ...] = (
         label="YAML",
         ending=".yaml",
         language="yaml",
-        purpose="the model and what differs from the defaults, or all settings with what was measured and "
-        "where; `scorecard` and Export read it back",
-        cannot="nothing: it is ORTune's own",
+        purpose="model and settings that differ from the defaults, or all settings with results and "
+        "machine; `scorecard` and Export read it",
+        cannot="nothing: it is ORTune's own format",
         write=_yaml,
     ),
     Emitter(
@@ -128,8 +127,8 @@ EMITTERS: tuple[Emitter, ...] = (
         label="Python",
         ending=".py",
         language="python",
-        purpose="a script that builds the session and runs it once on feeds of the trial's shapes",
-        cannot="how it was measured (effort, budget, runs, tolerance)",
+        purpose="a script that creates the session and runs it once on inputs with the trial's shapes",
+        cannot="measurement settings (effort, budget, runs, tolerance)",
         write=_python,
     ),
     Emitter(
@@ -138,8 +137,8 @@ EMITTERS: tuple[Emitter, ...] = (
         ending=".js",
         language="javascript",
         purpose="a program for Node and the package onnxruntime-node that runs the session once",
-        cannot="options of providers but the device, free-dimension overrides, I/O binding, run entries, "
-        "memory reuse, execution order, pools of the process, an FP16 copy, feeds from files",
+        cannot="provider options except the device, free-dimension overrides, I/O binding, run entries, "
+        "memory reuse, execution order, global thread pools, FP16 copy, inputs from files",
         write=emit_javascript,
     ),
     Emitter(
@@ -148,7 +147,7 @@ EMITTERS: tuple[Emitter, ...] = (
         ending=".cpp",
         language="cpp",
         purpose="a program for ONNX Runtime's C++ header that runs the session once; not compiled here",
-        cannot="memory reuse, execution order, a fallback, an FP16 copy, feeds from files",
+        cannot="memory reuse, execution order, fallback, FP16 copy, inputs from files",
         write=emit_cpp,
     ),
     Emitter(
@@ -157,8 +156,7 @@ EMITTERS: tuple[Emitter, ...] = (
         ending=".cs",
         language="csharp",
         purpose="a program for Microsoft.ML.OnnxRuntime that runs the session once; not compiled here",
-        cannot="memory reuse, execution order, deterministic compute, a fallback, an FP16 copy, feeds from "
-        "files",
+        cannot="memory reuse, execution order, deterministic compute, fallback, FP16 copy, inputs from files",
         write=emit_csharp,
     ),
     Emitter(
@@ -167,8 +165,8 @@ EMITTERS: tuple[Emitter, ...] = (
         ending=".sh",
         language="bash",
         purpose="the command line of ONNX Runtime's own benchmark",
-        cannot="a second accelerator, memory reuse, execution order, pools of the process, I/O binding on "
-        "the CPU, most run entries, an FP16 copy, what is fed",
+        cannot="a second accelerator, memory reuse, execution order, global thread pools, I/O binding "
+        "on the CPU, most run entries, FP16 copy, input values",
         write=emit_perf_test,
     ),
     Emitter(
@@ -176,10 +174,9 @@ EMITTERS: tuple[Emitter, ...] = (
         label="Model with ort_config",
         ending=".onnx",
         language="json",
-        purpose="a copy of the model with settings in its metadata; sessions take them where the "
-        "environment has ORT_LOAD_CONFIG_FROM_MODEL=1",
-        cannot="all but threads, execution mode and graph level; refuses weights in other files and an FP16 "
-        "copy",
+        purpose="a copy of the model with settings in its metadata; sessions use them if "
+        "ORT_LOAD_CONFIG_FROM_MODEL=1 is set",
+        cannot="all but threads, execution mode and graph level; refuses external weights and an FP16 copy",
         write=emit_ort_config,
         pack=pack_ort_config,
     ),
@@ -190,8 +187,8 @@ EMITTERS: tuple[Emitter, ...] = (
         language=None,
         purpose="a model repository for Triton's ONNX Runtime back end, with a warm-up of the measured "
         "shapes",
-        cannot="config entries but one, free-dimension overrides, ORT_ENABLE_LAYOUT, memory reuse, "
-        "execution order, providers but CPU, CUDA, TensorRT and plain OpenVINO; refuses an FP16 copy",
+        cannot="config entries except one, free-dimension overrides, ORT_ENABLE_LAYOUT, memory reuse, "
+        "execution order, providers except CPU, CUDA, TensorRT and plain OpenVINO; refuses an FP16 copy",
         write=emit_triton,
         pack=pack_triton,
     ),
@@ -200,18 +197,18 @@ EMITTERS: tuple[Emitter, ...] = (
         label="OpenVINO",
         ending=".openvino.yaml",
         language="yaml",
-        purpose="device, streams, precision and hint, for ONNX Runtime's provider and for OpenVINO itself",
-        cannot="any setting of the session but the provider's options; refuses a trial that runs on another",
+        purpose="device, streams, precision and hint for ONNX Runtime's OpenVINO provider and for "
+        "OpenVINO itself",
+        cannot="session settings except the provider options; refuses a trial on another provider",
         write=emit_openvino,
     ),
     Emitter(
         name="counterparts",
-        label="The same wish elsewhere",
+        label="Equivalent settings",
         ending=".counterparts.md",
         language="markdown",
-        purpose="a table: what this trial asks for, told to OpenVINO and to TensorRT, and what has no "
-        "counterpart",
-        cannot="configure anything: it is for reading",
+        purpose="a table of this trial's settings and their equivalents in OpenVINO and TensorRT",
+        cannot="any configuration: it is documentation",
         write=emit_counterparts,
     ),
     Emitter(
@@ -219,9 +216,8 @@ EMITTERS: tuple[Emitter, ...] = (
         label="Dockerfile",
         ending=".Dockerfile",
         language="docker",
-        purpose="an image around the trial's bundle that runs `verify` when it is started",
-        cannot="anything by itself: the settings are in the bundle; ORTune is installed from a folder beside "
-        "it",
+        purpose="an image with the trial's bundle that runs `verify` at start",
+        cannot="any settings itself: they are in the bundle; ORTune is installed from a folder next to it",
         write=emit_dockerfile,
     ),
     Emitter(
@@ -229,9 +225,9 @@ EMITTERS: tuple[Emitter, ...] = (
         label="Olive",
         ending=".olive.yaml",
         language="yaml",
-        purpose="a workflow that makes the model from its original (INT8, INT4, FP16, graph optimizations)",
-        cannot="simplify, mixed precision, ORT format and metadata steps, calibration data, memory settings, "
-        "feeds",
+        purpose="a workflow that creates the model from its original (INT8, INT4, FP16, graph optimizations)",
+        cannot="simplify, mixed precision, ORT format and metadata steps, calibration data, memory "
+        "settings, inputs",
         write=emit_olive,
     ),
 )
@@ -249,7 +245,7 @@ def emitter_named(name: str) -> Emitter:
             return one
     raise SpecError(
         f"`--format` must be one of {', '.join(names)}, but got `{name[:40]}`.{nearest(name, names)}",
-        hint="See what each can carry: ortune export --list",
+        hint="List the formats and what each supports: ortune export --list",
     )
 
 
@@ -258,8 +254,9 @@ def records() -> list[FormatRecord]:
     bundle: FormatRecord = {
         "name": "bundle",
         "file": ".zip",
-        "purpose": "model, YAML, script, pinned requirements and a recorded sample in one zip, for `verify`",
-        "cannot": "nothing of the request: it holds the YAML file",
+        "purpose": "model, YAML, script, pinned requirements and recorded inputs and outputs in one "
+        "zip, for `verify`",
+        "cannot": "nothing: it contains the YAML file",
         "takes_model": True,
     }
     return [*(one.to_dict() for one in EMITTERS), bundle]
@@ -268,7 +265,7 @@ def records() -> list[FormatRecord]:
 def emitters_table() -> Table:
     """The formats, and what each cannot express."""
     rows = [[one["name"], one["file"], one["purpose"], one["cannot"]] for one in records()]
-    return Table(columns=texts("format", "file", "what it is", "what it cannot express"), rows=rows)
+    return Table(columns=texts("format", "file", "content", "not supported"), rows=rows)
 
 
 def file_stem(name: str) -> str:

@@ -13,27 +13,27 @@ from core.spec import TrialSpec, changed
 from core.spec import asked as value_of
 from core.spec.knobs import ENTRIES, KNOBS
 
-_NATIVE = "native code is not brought along; register the library of this SHA-256 yourself"
+_NATIVE = "native code is not exported; register the library with this SHA-256 yourself"
 _WHY_NOT: Mapping[str, str] = {
-    "expert": "it only lets ORTune accept entries that it does not know",
-    "streams": "it says how many callers there are, nothing of the session",
-    "precision": "the trial ran on an FP16 copy made while measuring; `transform` makes a file of it",
-    "keep_io_types": "it is of the FP16 copy",
-    "cpus": "the CPUs of a process are set where it is started, for example by `taskset`",
-    "feeds": "it feeds no files",
-    "feed_values": "it feeds no fixed values",
-    "use_io_binding": "it has no I/O binding",
-    "allow_fallback": "it has no rule for a provider that does not load",
+    "expert": "it only makes ORTune accept unknown entries",
+    "streams": "it is the number of callers, not a session setting",
+    "precision": "the trial ran on a temporary FP16 copy; create a file with `transform --fp16`",
+    "keep_io_types": "it applies to the FP16 copy",
+    "cpus": "the CPU affinity of a process is set at start, for example with `taskset`",
+    "feeds": "the format has no inputs from files",
+    "feed_values": "the format has no fixed input values",
+    "use_io_binding": "the format has no I/O binding",
+    "allow_fallback": "the format has no fallback rule",
     "custom_op_libraries": _NATIVE,
     "provider_libraries": _NATIVE,
-    "image_mean": "it feeds no images",
-    "image_std": "it feeds no images",
-    "batch_size": "it feeds nothing",
-    "dims": "it feeds nothing",
-    "seed": "it draws no numbers",
+    "image_mean": "the format has no image inputs",
+    "image_std": "the format has no image inputs",
+    "batch_size": "the format has no inputs",
+    "dims": "the format has no inputs",
+    "seed": "the format has no random inputs",
 }
 _OWN = {"expert", "streams"}
-_PROTOCOL = "it says how the trial was measured, nothing of the session"
+_PROTOCOL = "it is a measurement setting, not a session setting"
 _NO_SUCH = "the format has no such setting"
 
 

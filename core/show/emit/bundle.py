@@ -31,7 +31,7 @@ for one, value in zip(session.get_outputs(), outputs):
     if isinstance(value, np.ndarray) and expected is not None and value.dtype.kind in "fiu":
         apart = np.max(np.abs(value.astype(np.float64) - expected), initial=0.0)
         largest = max(np.max(np.abs(expected), initial=0.0), np.max(np.abs(value), initial=0.0))
-        print(one.name, "largest difference from what was recorded:", apart / (largest or 1.0))
+        print(one.name, "largest difference from the recorded output:", apart / (largest or 1.0))
 """
 _COMPUTE = ("onnxruntime", "numpy")
 _GPU = ("nvidia-", "tensorrt")
@@ -90,7 +90,7 @@ def _at_rows(trial: Trial, rows: int) -> Any:
 
 
 def _requirements(trial: Trial) -> str:
-    """What computed, in the versions that were measured."""
+    """What computed, in the measured versions."""
     machine: Mapping[str, Any] = trial.facts.get("environment") or {}
     libraries: Mapping[str, str] = machine.get("libraries") or trial.facts.get("libraries") or {}
     spec = spec_from_dict(trial.spec)
@@ -111,38 +111,38 @@ def _readme(held: Contents) -> str:
     told = model_words(trial.result)
     parts = [
         f"# {_plain(held.record.name)}",
-        f"A configuration of ONNX Runtime that was measured with ORTune {__version__} (trial `{trial.id}`), "
-        "with its model and a sample of what it was fed and answered.",
+        f"An ONNX Runtime configuration measured with ORTune {__version__} (trial `{trial.id}`), "
+        "with its model and recorded inputs and outputs.",
         *([f"The model: {_plain(told)}."] if told else []),
         _gains(trial),
         *([f"**Caution.** {_plain(doubt)}"] if (doubt := caution(trial)) else []),
         *([f"**Outputs differ.** {_plain(why)}"] if (why := breach(trial.result)) else []),
-        "## Does it hold on your machine?",
+        "## Verify on your machine",
         "With ORTune, on the zip or on `config.yaml` in its folder:\n\n"
         "```sh\nortune verify THIS.zip\n```\n\n"
-        "It says whether the configuration runs, whether it answers the same, and whether it is as fast as "
-        "it was; `--no-measure` leaves the race out.",
+        "It checks that the configuration runs, that the outputs match, and that the speed-up is "
+        "reproduced. `--no-measure` skips the measurement.",
         f"## Without ORTune\n\n```sh\npip install -r {NEEDS}\npython {SCRIPT}\n```",
-        "## What is in it",
+        "## Contents",
         "\n".join(_listed(held)),
         *_not_in_it(held.trial),
-        *([f"There is no sample of inputs and outputs. {_plain(held.no_sample)}"] if held.no_sample else []),
+        *([f"There are no recorded inputs and outputs. {_plain(held.no_sample)}"] if held.no_sample else []),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _listed(held: Contents) -> list[str]:
     files = {
-        CONFIG: "the configuration, what was measured with it, and on which machine",
-        SCRIPT: "the same session in Python, run once",
-        NEEDS: "the versions that were measured",
+        CONFIG: "the configuration, its results and the machine",
+        SCRIPT: "a Python script that creates the session and runs it once",
+        NEEDS: "the measured versions",
         held.model: "the model",
         **{name: "its weights" for name in held.sources if name.startswith("model/") and name != held.model},
     }
     if held.sample is not None:
         rows = held.sample["rows"]
-        files[INPUTS] = f"what one run was fed ({rows:,} row{'s' * (rows != 1)})"
-        files[OUTPUTS] = "what it answered"
+        files[INPUTS] = f"the inputs of one run ({rows:,} sample{'s' * (rows != 1)})"
+        files[OUTPUTS] = "its outputs"
     return [f"- `{name}`: {what}" for name, what in files.items()]
 
 
@@ -154,19 +154,18 @@ def _not_in_it(trial: Trial) -> list[str]:
         return []
     listed = "\n".join(f"- `{_plain(one.name)}`, SHA-256 `{one.sha256}`" for one in named)
     return [
-        "## What is not in it\n\nNative code that it needs, as it was measured. Get it from where you "
-        "trust it, put it "
-        f"into a folder, and set `{LIBRARIES_VARIABLE}` to that folder; `verify` and `{SCRIPT}` refuse any "
-        f"other.\n\n" + listed
+        "## Not included\n\nNative libraries that the configuration needs. Get them from a source that "
+        f"you trust, put them into a folder, and set `{LIBRARIES_VARIABLE}` to that folder; `verify` and "
+        f"`{SCRIPT}` refuse libraries with another SHA-256.\n\n" + listed
     ]
 
 
 def _gains(trial: Trial) -> str:
     contrasts = trial.facts.get("contrasts") or []
     if not contrasts:
-        return "It was measured alone: there is nothing that it would be faster than."
+        return "It was measured without a comparison."
     one = contrasts[-1]
-    return f"Against ONNX Runtime's default it was {_plain(words(one) + else_words(one))}, on that machine."
+    return f"Measured versus ONNX Runtime's default: {_plain(words(one) + else_words(one))}."
 
 
 def _plain(text: str) -> str:

@@ -123,7 +123,7 @@ def emit_cpp(leaving: Leaving, accepted: str) -> str:
     main = "\n".join(["int main() {", *(f"  {line}" if line else "" for line in body), "}", ""])
     notes = [
         "NOT COMPILED HERE. Build: g++ -std=c++17 -I INCLUDE FILE.cpp -L LIB -lonnxruntime; start it with",
-        "ORT_DISABLE_TELEMETRY=1 in its environment. Random feeds are not those of the trial.",
+        "ORT_DISABLE_TELEMETRY=1 in its environment. Random inputs differ from those of the trial.",
         *([f"MODEL must have this SHA-256: {spec.model.sha256}"] if spec.model.sha256 else []),
     ]
     blocks = [head(trial, accepted, asked, *notes, mark="//"), _INCLUDES, *_helpers(feeds), main]

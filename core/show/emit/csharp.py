@@ -84,7 +84,7 @@ def emit_csharp(leaving: Leaving, accepted: str) -> str:
     notes = [
         "NOT COMPILED HERE. A console program of .NET 8 with the package Microsoft.ML.OnnxRuntime"
         + (".Gpu." if gpu else "."),
-        "Random feeds are not those of the trial.",
+        "Random inputs differ from those of the trial.",
     ]
     blocks = [head(trial, accepted, asked, *notes, mark="//"), _START.strip("\n"), session, feeds, run, _FILL]
     return "\n\n".join(blocks) + "\n"

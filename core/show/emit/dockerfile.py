@@ -42,10 +42,12 @@ def emit_dockerfile(leaving: Leaving, accepted: str) -> str:
     asked.take_all_but()  # the bundle carries what the YAML file does, and that is all of it
     asked.take("expert", "streams")
     notes = [
-        "The settings travel in the bundle, whole: this file only puts that into an image.",
+        "All settings are in the bundle; this file only builds an image with it.",
         *_start(spec),
     ]
-    asked.keep("cpus", "the bundle says it; a container may have other CPUs, so give them by --cpuset-cpus")
+    asked.keep(
+        "cpus", "the bundle contains it, but a container may have other CPUs; set them with --cpuset-cpus"
+    )
     machine: Mapping[str, Any] = leaving.trial.facts.get("environment") or {}
     python = str(machine.get("python") or "3.11")
     version = ".".join(part for part in python.split(".")[:2] if part.isdecimal()) or "3.11"

@@ -30,7 +30,7 @@ def fed_inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> li
         return found
     if info is None:
         raise SpecError(
-            f"Trial {trial.id} is {trial.state}, so the shapes that it feeds are not known.",
+            f"Trial {trial.id} is {trial.state}, so its input shapes are unknown.",
             hint="Choose a trial that is complete.",
         )
     half = spec.model.precision == "fp16" and not spec.model.keep_io_types
@@ -48,7 +48,8 @@ def fed_outputs(trial: Trial, info: wire.ModelInfo | None) -> list[str]:
         return [one["name"] for one in found]
     if info is None:
         raise SpecError(
-            f"Trial {trial.id} does not say what comes out of its model, which is not in the library.",
+            f"The outputs of the model of trial {trial.id} are unknown, because the model is not in the "
+            "library.",
             hint="Choose a trial that is complete, or `inspect` the model first.",
         )
     return [one["name"] for one in info["outputs"]]
@@ -85,11 +86,11 @@ def fills(
     for one in inputs:
         if one["dtype"] not in dtypes:
             raise SpecError(
-                f"Input `{one['name']}` is {one['dtype']}, which this format cannot feed.",
-                hint="Choose the format python, which feeds every type.",
+                f"Input `{one['name']}` is {one['dtype']}, which this format does not support.",
+                hint="Choose the format python, which supports every type.",
             )
     asked.take("batch_size", "dims", "seed")
-    asked.keep("feeds", "it feeds random values of the same types and shapes instead")
+    asked.keep("feeds", "random values of the same types and shapes are used instead")
     found = [_fill(one, spec) for one in inputs]
     drawn = {one["name"] for one in inputs if one.get("drawn")}
     lists = [
@@ -100,7 +101,7 @@ def fills(
     asked.take("feed_values")
     if lists:
         told = ", ".join(map(repr, lists))
-        asked.keep("feed_values", f"it feeds single numbers and ranges; random values are fed to {told}")
+        asked.keep("feed_values", f"only single numbers and ranges are supported; {told} gets random values")
     return found
 
 

@@ -29,7 +29,8 @@ def accepted(trial: Trial, reason: str) -> str:
     if why and not any(character.isalpha() for character in words):
         raise SpecError(
             f"The {MARK} in trial {trial.id}: {why}.",
-            hint="Export another trial, or say why these outputs are good enough (`--accept-breach`).",
+            hint="Export another trial, or give the reason why these outputs are acceptable "
+            "(`--accept-breach`).",
         )
     return words if why else ""
 
@@ -37,7 +38,7 @@ def accepted(trial: Trial, reason: str) -> str:
 def breach_lines(trial: Trial, accepted: str) -> list[str]:
     """Say that the outputs differ, and why that is accepted."""
     if why := not_judged(trial.result):
-        return [f"# The outputs are neither right nor wrong: {why!r}"]
+        return [f"# The output check was inconclusive: {why!r}"]
     if not accepted:
         return []
     return [f"# {MARK.upper()}: {breach(trial.result)!r}", f"# accepted_breach: {accepted!r}"]
@@ -52,17 +53,17 @@ def model_lines(result: Mapping[str, Any] | None) -> list[str]:
 def caution(trial: Trial) -> str:
     """Say why nobody should take a trial's settings for the better ones; "" where nothing speaks against it.
 
-    "Slower than what it raced against: 1.30× slower, 95 % [1.25, 1.36]."
+    "Slower than its baseline: 1.30× slower, 95 % [1.25, 1.36]."
     """
     result = trial.facts
     contrasts = result.get("contrasts") or []
     first = contrasts[0] if contrasts else None
     if is_rejected(result) or is_rejected(first):
         told = first.get("holds_reason") if first else ""
-        reason = told or result.get("grade_reason") or "the A/A test failed"
-        return f"Rejected, its race gives no verdict: {str(reason).rstrip('.')}."
+        reason = told or result.get("grade_reason") or "the A/A control failed"
+        return f"The comparison of this trial was rejected: {str(reason).rstrip('.')}."
     if first and first["verdict"] == Verdict.SLOWER:
-        return f"Slower than what it raced against: {words(first)}{else_words(first)}."
+        return f"Slower than its baseline: {words(first)}{else_words(first)}."
     if first and else_words(first):
         return str(first["something_else"])
     return ""
@@ -78,16 +79,16 @@ def fallback_lines(trial: Trial) -> list[str]:
     """Say that another provider ran than was asked for."""
     if not trial.facts.get("fallback"):
         return []
-    return ["# FALLBACK: a provider that was asked for did not load; see `measured`."]
+    return ["# FALLBACK: a requested provider did not load; see `measured`."]
 
 
-_LOST = "NOT CARRIED by this file:"
+NOT_EXPORTED = "NOT EXPORTED:"
 
 
 def not_carried(text: str) -> list[str]:
     """Return what a file says on its top that it does not carry, a line for each setting."""
     lines = [line.lstrip("#/") for line in text.splitlines()]
-    start = next((number for number, line in enumerate(lines) if line.strip() == _LOST), len(lines))
+    start = next((number for number, line in enumerate(lines) if line.strip() == NOT_EXPORTED), len(lines))
     return [line.strip() for line in takewhile(lambda line: line.startswith("   "), lines[start + 1 :])]
 
 
@@ -96,7 +97,7 @@ def lost_lines(asked: Asked) -> list[str]:
     lost = asked.left()
     if not lost:
         return []
-    return [f"# {_LOST}", *(f"#   {_plain(one.name)} = {one.value!r}: {one.why}" for one in lost)]
+    return [f"# {NOT_EXPORTED}", *(f"#   {_plain(one.name)} = {one.value!r}: {one.why}" for one in lost)]
 
 
 def _plain(name: str) -> str:

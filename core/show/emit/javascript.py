@@ -119,7 +119,7 @@ def emit_javascript(leaving: Leaving, accepted: str) -> str:
 def _head(trial: Trial, accepted: str, asked: Asked) -> str:
     need = "needs `npm install onnxruntime-node`"
     return head(
-        trial, accepted, asked, f"For Node; {need}. Random feeds are not those of the trial.", mark="//"
+        trial, accepted, asked, f"For Node; {need}. Random inputs differ from those of the trial.", mark="//"
     )
 
 

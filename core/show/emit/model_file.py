@@ -21,8 +21,8 @@ def refuse_fp16(leaving: Leaving) -> None:
     """
     if leaving.trial.spec["model"].get("precision") == "fp16":
         raise SpecError(
-            "The trial computed on an FP16 copy that was made for it, and this format takes a file along.",
-            hint="Make a variant with `transform --fp16`, measure that, and export its trial.",
+            "The trial ran on a temporary FP16 copy, and this format includes the model file.",
+            hint="Create a variant with `transform --fp16`, measure it, and export its trial.",
         )
 
 
@@ -49,7 +49,7 @@ def copy_file(path: Path, sha256: str | None, to: IO[bytes]) -> None:
     except OSError as error:
         raise ModelError(
             f"`{path}` cannot be read: {error.strerror or error}.",
-            hint="Put the model back, or import it again.",
+            hint="Restore the model, or import it again.",
         ) from None
     with opened as file:
         while chunk := file.read(_CHUNK):
@@ -57,6 +57,6 @@ def copy_file(path: Path, sha256: str | None, to: IO[bytes]) -> None:
             to.write(chunk)
     if sha256 and digest.hexdigest() != sha256:
         raise ModelError(
-            f"`{path}` is not the file that was measured: its SHA-256 is another.",
-            hint="Put the measured model back, or measure this one.",
+            f"`{path}` is not the measured file: its SHA-256 differs.",
+            hint="Restore the measured model, or measure this one.",
         )

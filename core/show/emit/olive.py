@@ -22,7 +22,7 @@ from core.spec.strict_yaml import dump_yaml
 Pass = dict[str, Any]
 _DATA = "calibration_data"
 _TYPES = {"QInt8": "int8", "QUInt8": "uint8"}
-_NO_PASS = "Olive has no pass that does this"  # noqa: S105 - a pass of Olive's
+_NO_PASS = "Olive has no such pass"  # noqa: S105 - a pass of Olive's
 _NO_OPTION = "Olive's pass has no such option"
 
 
@@ -43,7 +43,7 @@ def emit_olive(leaving: Leaving, accepted: str) -> str:
                 asked.lose(
                     f"step {number}, calibration data",
                     "those of the step",
-                    f"Olive calibrates on ones here: put your data into `{_DATA}`",
+                    f"Olive calibrates on ones here; put your data into `{_DATA}`",
                 )
     if spec.model.precision == "fp16":
         passes["fp16"] = {"type": "OnnxFloatToFloat16", "keep_io_types": spec.model.keep_io_types}
@@ -59,11 +59,9 @@ def emit_olive(leaving: Leaving, accepted: str) -> str:
     }
     notes = ["Run: pip install olive-ai, then olive run --config FILE."]
     if leaving.steps and not leaving.original:
-        notes.append("The original of this variant is gone: the workflow begins with the variant itself.")
+        notes.append("The original of this variant is missing, so the workflow starts from the variant.")
     if not passes:
-        notes.append(
-            "No step made this model, so there is no pass: Olive takes a workflow, and does nothing."
-        )
+        notes.append("The model is an original without steps, so the workflow has no pass.")
     return f"{head(trial, accepted, asked, *notes)}\n{dump_yaml(document)}"
 
 

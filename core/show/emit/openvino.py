@@ -45,8 +45,8 @@ def emit_openvino(leaving: Leaving, accepted: str) -> str:
     first = plan["providers"][0]
     if first["name"] != NAME:
         raise SpecError(
-            f"The trial runs on `{first['name']}`, so it asks nothing of OpenVINO.",
-            hint="Choose the format counterparts, which says how the same wishes are told to OpenVINO.",
+            f"The trial runs on `{first['name']}`, not on OpenVINO.",
+            hint="Choose the format counterparts, which lists the equivalent OpenVINO settings.",
         )
     accelerators(plan, {NAME: "OpenVINO"}, "the file for OpenVINO")
     asked.take("providers", *(f"{NAME}.{key}" for key in first["options"]))
@@ -59,7 +59,7 @@ def emit_openvino(leaving: Leaving, accepted: str) -> str:
     notes = [
         "`onnxruntime`: for InferenceSession(providers=[(provider, provider_options)]).",
         "`openvino`: for openvino.Core().compile_model(model, device, config).",
-        "PERFORMANCE_HINT is not of the trial: one caller at a time was measured, OpenVINO's LATENCY.",
+        "PERFORMANCE_HINT is not from the trial: LATENCY matches its one caller at a time.",
     ]
     return f"{head(trial, accepted, asked, *notes)}\n{dump_yaml(document)}"
 
@@ -74,7 +74,7 @@ def _properties(options: Mapping[str, str], asked: Asked) -> dict[str, Any]:
         elif key == "precision" and text.upper() == "ACCURACY":
             found["EXECUTION_MODE_HINT"] = "ACCURACY"
         elif key != _DEVICE_OF_OLD:
-            asked.keep(f"{NAME}.{key}", "only ONNX Runtime's provider has it; it stands under `onnxruntime`")
+            asked.keep(f"{NAME}.{key}", "only ONNX Runtime's provider has it; see `onnxruntime`")
     return found
 
 
@@ -84,12 +84,12 @@ NONE = "no counterpart"
 COUNTERPARTS: Mapping[str, tuple[str, str]] = {  # setting -> in OpenVINO, in TensorRT
     "providers": ("the device: CPU, GPU, NPU, AUTO, HETERO:…", "always the GPU; `--useDLACore` for a DLA"),
     "allow_fallback": (
-        "HETERO:GPU,CPU names who takes the rest",
+        "HETERO:GPU,CPU names the fallback device",
         "`--allowGPUFallback`, from a DLA to the GPU",
     ),
     "graph_optimization_level": (
         NONE + ": the graph is always optimized",
-        "`--builderOptimizationLevel`, which is about the search for kernels",
+        "`--builderOptimizationLevel`, which controls the kernel search",
     ),
     "disabled_optimizers": (NONE, NONE),
     "custom_op_libraries": ("core.add_extension(…)", "`--dynamicPlugins` of trtexec"),
@@ -99,19 +99,19 @@ COUNTERPARTS: Mapping[str, tuple[str, str]] = {  # setting -> in OpenVINO, in Te
         "`--maxAuxStreams` for parallel branches",
     ),
     "execution_order": (NONE, NONE),
-    "use_deterministic_compute": ("EXECUTION_MODE_HINT=ACCURACY, which is about precision", NONE),
+    "use_deterministic_compute": ("EXECUTION_MODE_HINT=ACCURACY, which controls precision", NONE),
     "free_dimension_overrides": (
         "model.reshape(…) before it is compiled",
         "`--optShapes` with min = opt = max",
     ),
     "intra_op_num_threads": ("INFERENCE_NUM_THREADS", NONE + ": the GPU computes"),
     "inter_op_num_threads": ("NUM_STREAMS", "`--maxAuxStreams`"),
-    "session.intra_op.allow_spinning": (NONE, "`--useSpinWait` of trtexec: the caller waits busily"),
+    "session.intra_op.allow_spinning": (NONE, "`--useSpinWait` of trtexec: the caller busy-waits"),
     "session.inter_op.allow_spinning": (NONE, NONE),
     "session.intra_op.spin_duration_us": (NONE, NONE),
     "session.inter_op.spin_duration_us": (NONE, NONE),
     "session.force_spinning_stop": (NONE, NONE),
-    "use_per_session_threads": ("one Core, whose models share their threads", NONE),
+    "use_per_session_threads": ("one Core: its models share threads", NONE),
     "session.dynamic_block_base": (NONE, NONE),
     "session.intra_op_thread_affinities": ("ENABLE_CPU_PINNING, SCHEDULING_CORE_TYPE", NONE),
     "session.set_denormal_as_zero": ("CPU_DENORMALS_OPTIMIZATION", NONE),
@@ -166,7 +166,7 @@ def emit_counterparts(leaving: Leaving, accepted: str) -> str:
     for one in plan_of(spec)["providers"]:
         rows += [_option_row(one, key, text, asked) for key, text in one["options"].items()]
     table = Table(columns=texts("wish", "this trial", "OpenVINO", "TensorRT"), rows=rows)
-    top = head(leaving.trial, accepted, asked, "A table of words: nothing in it was measured.")
+    top = head(leaving.trial, accepted, asked, "Documentation only: nothing in this table was measured.")
     return f"<!--\n{re.sub('-(?=-)', '- ', top)}\n-->\n\n{md_text(table)}\n"
 
 

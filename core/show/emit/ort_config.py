@@ -20,7 +20,7 @@ from core.spec import TrialSpec
 from core.wire.errors import SpecError
 
 KEY, NOTE_KEY = "ort_config", "ortune.ort_config"
-_PROVIDER = "a session's providers are an argument of its maker"
+_PROVIDER = "providers are an argument of the session constructor"
 
 
 def emit_ort_config(leaving: Leaving, accepted: str) -> str:
@@ -56,12 +56,13 @@ def _spec(leaving: Leaving) -> TrialSpec:
     refuse_fp16(leaving)
     if leaving.info is not None and leaving.info["external_data"]:
         raise SpecError(
-            "The model's weights lie in files beside it, which a copy elsewhere would not find.",
-            hint="Choose the format triton, which takes those files along, or one that names a path.",
+            "The model has external weights, which a copy in another folder would not find.",
+            hint="Choose the format triton, which includes those files, or a format that references the "
+            "model by path.",
         )
     if leaving.info is not None and KEY in leaving.info["metadata"]:
         raise SpecError(
-            f"The model has `{KEY}` in its metadata already, and ONNX Runtime reads the first.",
+            f"The model has `{KEY}` in its metadata already, and ONNX Runtime reads the first entry.",
             hint="Remove it from the model, or choose another format.",
         )
     return spec
@@ -81,7 +82,7 @@ def _options(spec: TrialSpec, asked: Asked) -> dict[str, int]:
 
 
 def _note(leaving: Leaving, accepted: str, asked: Asked) -> str:
-    use = "A session takes this where its environment has ORT_LOAD_CONFIG_FROM_MODEL=1 when it is made."
+    use = "Sessions use these settings if ORT_LOAD_CONFIG_FROM_MODEL=1 is set when they are created."
     return head(leaving.trial, accepted, asked, use)
 
 

@@ -9,7 +9,7 @@ def bfloat16(array):  # the upper half of a float32
 """
 
 LIBRARIES = """
-# Native code is not part of this script: it lies in a folder of yours, and is held against what was measured.
+# Native libraries are not part of this script. They are loaded from this folder after a SHA-256 check.
 LIBRARIES = Path(os.environ.get("ORTUNE_ALLOW_LIBRARIES", "."))
 
 

@@ -33,8 +33,8 @@ _PROVIDERS = {
     "WebGpuExecutionProvider": "webgpu",
 }
 _SHRINK = "memory.enable_memory_arena_shrinkage"
-_ONE = "onnxruntime_perf_test takes one provider beside the CPU: {left} is left out"
-_APART = "it holds a space or `|`, which part the entries of this option"
+_ONE = "onnxruntime_perf_test supports one provider besides the CPU; {left} is omitted"
+_APART = "it contains a space or `|`, which separate the entries of this option"
 
 
 def emit_perf_test(leaving: Leaving, accepted: str) -> str:
@@ -56,7 +56,10 @@ def emit_perf_test(leaving: Leaving, accepted: str) -> str:
         words = ["taskset", "-c", spec.protocol.cpus, *words]
         asked.take("cpus")
     command = " ".join(map(shlex.quote, words))
-    notes = ["Built with ONNX Runtime's tests; random inputs, and numbers of its own: no A/A test, no race."]
+    notes = [
+        "Built with ONNX Runtime's tests. Uses random inputs and measures one configuration, "
+        "without a comparison."
+    ]
     return "\n".join(["#!/bin/sh", head(trial, accepted, asked, *notes), f"exec {command}", ""])
 
 
@@ -116,8 +119,8 @@ def _entries(plan: wire.SessionPlan, asked: Asked) -> list[str]:
 
 
 def _feeds(inputs: list[wire.InputPlan], spec: TrialSpec, asked: Asked) -> list[str]:
-    asked.keep("feeds", "it draws its inputs")
-    asked.keep("feed_values", "it draws its inputs")
+    asked.keep("feeds", "it generates its inputs")
+    asked.keep("feed_values", "it generates its inputs")
     words = ["-I"]  # draws the inputs
     if spec.workload.seed:
         words += ["-S", str(spec.workload.seed)]
@@ -125,6 +128,6 @@ def _feeds(inputs: list[wire.InputPlan], spec: TrialSpec, asked: Asked) -> list[
     shapes = [f"{one['name']}:[{','.join(map(str, one['shape']))}]" for one in inputs if one["shape"]]
     if any(" " in one["name"] for one in inputs):
         for name in ("batch_size", "dims"):
-            asked.keep(name, "an input's name holds a space, which parts the shapes of this option")
+            asked.keep(name, "an input name contains a space, which separates the shapes of this option")
         return words
     return [*words, "--data_shape", " ".join(shapes)] if shapes else words

@@ -92,8 +92,8 @@ def emit_triton(leaving: Leaving, accepted: str) -> str:
     refuse_fp16(leaving)
     if info is None:
         raise SpecError(
-            f"Of the model of trial {trial.id} it is not known what it takes and gives.",
-            hint="Put the model into the library first, for example by `inspect`.",
+            f"The inputs and outputs of the model of trial {trial.id} are unknown.",
+            hint="Add the model to the library first, for example with `inspect`.",
         )
     asked, plan = Asked(spec), plan_of(spec)
     rows, why_not = _max_batch(leaving, spec, info)
@@ -104,7 +104,7 @@ def emit_triton(leaving: Leaving, accepted: str) -> str:
     parameters = _parameters(plan, asked)
     blocks = [
         f"name: {_text(model_name(leaving))}\nbackend: {_text('onnxruntime')}",
-        f"max_batch_size: {rows}" + (f"  # {why_not}" if why_not else "  # the batch that was measured"),
+        f"max_batch_size: {rows}" + (f"  # {why_not}" if why_not else "  # the measured batch"),
         _tensors("input", info["inputs"], batched=bool(rows)),
         _tensors("output", info["outputs"], batched=bool(rows)),
         _instances(plan, spec),
@@ -114,7 +114,7 @@ def emit_triton(leaving: Leaving, accepted: str) -> str:
     ]
     notes = [
         f"Unpack the zip into Triton's model repository; the model is called {model_name(leaving)!r} there.",
-        "There is no dynamic_batching: that requests are gathered into batches was not measured.",
+        "No dynamic_batching: batching of requests was not measured.",
         "Triton always binds inputs and outputs"
         + (", as the trial did." if spec.workload.use_io_binding else "; the trial did not."),
         *_gpu_notes(plan),
@@ -139,8 +139,8 @@ def pack_triton(leaving: Leaving, accepted: str, to: BinaryIO) -> None:
         for one in leaving.info["external_data"] if leaving.info else []:
             if why := no_place(one["location"]):
                 raise SpecError(
-                    f"The weights `{one['location'][:80]}` cannot stand in the repository: it {why}.",
-                    hint="Save the model again with its weights in a file beside it.",
+                    f"The weights `{one['location'][:80]}` cannot be in the repository: the path {why}.",
+                    hint="Save the model again with its weights in a file next to it.",
                 )
             with archive.open(f"{folder}/1/{one['location']}", "w", force_zip64=True) as file:
                 copy_file(path.parent / one["location"], one["sha256"], file)
@@ -153,13 +153,13 @@ def _max_batch(leaving: Leaving, spec: TrialSpec, info: wire.ModelInfo) -> tuple
     """The largest batch, or 0 and why Triton cannot batch the model."""
     dim, tensors = info["batch_dim"], [*info["inputs"], *info["outputs"]]
     if dim is None:
-        return 0, "the model's batch is fixed, so Triton takes whole inputs"
+        return 0, "the model's batch is fixed, so Triton passes inputs unbatched"
     for one in info["inputs"]:
         if info["batch_axes"].get(one["name"]) != 0:
-            return 0, f"the first axis of input {one['name']!r} does not count rows"
+            return 0, f"the first axis of input {one['name']!r} is not a batch dimension"
     for one in tensors:
         if not (one["shape"] and isinstance(one["shape"][0], str)):
-            return 0, f"the first axis of {one['name']!r} is not free"
+            return 0, f"the first axis of {one['name']!r} is fixed"
     fed = leaving.trial.facts.get("batch_size")
     return int(fed or spec.workload.batch_size or 1), ""
 
@@ -205,7 +205,7 @@ def _instances(plan: wire.SessionPlan, spec: TrialSpec) -> str:
 def _gpu_notes(plan: wire.SessionPlan) -> list[str]:
     names = [one["name"] for one in _chain(plan)]
     if any(name in _GPU for name in names) and "CUDAExecutionProvider" not in names:
-        return ["On a GPU Triton adds CUDA behind TensorRT, which the trial did not have."]
+        return ["On a GPU, Triton adds CUDA after TensorRT; the trial did not use it."]
     return []
 
 
@@ -234,7 +234,7 @@ def _optimization(plan: wire.SessionPlan, asked: Asked, parameters: Mapping[str,
         lines.append(f"  graph {{ level: {_LEVELS[str(level)]} }}  # {level}")
         asked.take("graph_optimization_level")
     elif level is not None:
-        asked.keep("graph_optimization_level", "Triton has no level for it and takes ORT_ENABLE_ALL")
+        asked.keep("graph_optimization_level", "Triton has no such level and uses ORT_ENABLE_ALL")
     kinds: dict[str, list[str]] = {"gpu": [], "cpu": []}
     for provider in _chain(plan):
         kind = "gpu" if provider["name"] in _GPU else "cpu"
@@ -261,7 +261,7 @@ def _accelerator_parameters(
             if (key, text) == ("device_type", "CPU"):
                 asked.take(f"{name}.{key}")
             else:
-                asked.keep(f"{name}.{key}", "Triton takes OpenVINO on the CPU, without options")
+                asked.keep(f"{name}.{key}", "Triton supports OpenVINO on the CPU without options")
         return {}
     found = {_TENSORRT[key]: _switch(text) for key, text in take_options(provider, asked, *_TENSORRT).items()}
     precisions = [key for key, text in provider["options"].items() if key in _PRECISIONS and text == "True"]
@@ -270,7 +270,7 @@ def _accelerator_parameters(
     for key in _PRECISIONS:
         asked.take(f"{name}.{key}")
     for key in precisions[:-1]:
-        asked.keep(f"{name}.{key}", f"Triton takes one precision, which is {found['precision_mode']}")
+        asked.keep(f"{name}.{key}", f"Triton supports one precision, here {found['precision_mode']}")
     return found
 
 
@@ -290,7 +290,7 @@ def _warm_up(leaving: Leaving, spec: TrialSpec, asked: Asked, rows: int) -> str:
         asked.take("warmup_runs")
     inputs = fed_inputs(leaving.trial, spec, leaving.info)
     if any(one["dtype"] == "string" or min(one["shape"], default=1) < 0 for one in inputs):
-        asked.keep("warmup_runs", "the shapes that are fed are those of a file")
+        asked.keep("warmup_runs", "the input shapes come from a file")
         return ""
     for one in inputs:
         shape = one["shape"][1:] if rows else one["shape"]

@@ -34,12 +34,12 @@ class Price:
         if not math.isfinite(self.per_hour) or not 0 < self.per_hour <= MOST_PER_HOUR:
             raise SpecError(
                 f"A price per hour is above 0 and at most {MOST_PER_HOUR:,.0f}, but got {self.per_hour:g}.",
-                hint="Give what an hour of this machine costs, such as 0.34.",
+                hint="Give the price of an hour of this machine, such as 0.34.",
             )
         if not self.currency.strip() or len(self.currency) > MOST_CURRENCY or not self.currency.isprintable():
             raise SpecError(
                 f"A currency is a name of 1 to {MOST_CURRENCY} characters, but got `{self.currency[:20]}`.",
-                hint="Write for example EUR.",
+                hint="Use for example EUR.",
             )
 
 

@@ -34,11 +34,11 @@ from core.wire.profile import profile_from_dict
 
 TOP = 15  # rows of nodes
 _ROUNDS = (
-    "Every generation starts a fresh process of each configuration; in every round each of them runs one "
-    "short block, in random order, while the others are stopped. Compared are ratios within a round. Two "
-    "copies of ONNX Runtime's default run along: what they differ by is noise (the A/A test)."
+    "Every launch starts a fresh process of each configuration. In every round each process runs one "
+    "short block, in random order, while the others are paused; ratios are taken within a round. Two "
+    "copies of ONNX Runtime's default run in the same rounds; their difference is noise (the A/A test)."
 )
-_OLDER_ROUNDS = "Raced in interleaved rounds, one process of each configuration."
+_OLDER_ROUNDS = "Measured in interleaved rounds, one process per configuration."
 
 
 def compose(about: About, store: Store, *, price: Price | None = None, recorded: str = "") -> Report:
@@ -132,7 +132,7 @@ def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
     answer: Any = answer_of(record)
     sheet = searches.answered(record)
     state = state_words(record)
-    said = searches.sentence(answer) if answer else f"No answer: {state}."
+    said = searches.sentence(answer) if answer else f"No result: {state}."
     trials = list(about.trials.values())
     told = {"ORT default": (answer or {}).get("default"), "answer": (answer or {}).get("winner")}
     names = {one["trial"]: name for name, one in told.items() if one}
@@ -161,7 +161,7 @@ def _everything(about: Search) -> list[Section]:
     """All that was tried; the sheet shows the best alone."""
     if len(about.record.tried) <= searches.TRIED_SHOWN:
         return []
-    return [Section(title="Everything that was tried", parts=[searches.tried(about.record, most=TOP * 4)])]
+    return [Section(title="All evaluated configurations", parts=[searches.tried(about.record, most=TOP * 4)])]
 
 
 def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
         "id": race.id,
         "title": f"{race.model_name} over {' and '.join(one.name for one in about.axes)}",
         "measured_at": race.finished_at or race.created_at,
-        "verdict": "Rejected: these points are not ranked." if rejected else said,
+        "verdict": "Rejected: the points are not ranked." if rejected else said,
         "color": "red" if rejected else "blue",
         "support": standings.facts(race) if race.result else [],
         "rejected": rejected,
@@ -208,14 +208,14 @@ def _card(about: Card, price: Price | None) -> dict[str, Any]:
         "measured_at": max((one.finished_at or one.created_at for one in about.trials), default=None),
         "verdict": scorecards.headline(about.rows),
         "color": color,
-        "support": ["Met needs the whole 95 % interval inside the limit"],
+        "support": ["Met: the whole 95 % interval is within the limit"],
         "rejected": "",
         "result": [
             Section(title=one.headline, parts=[part for part in one.parts if not isinstance(part, Note)])
             for one in found
         ],
         "cost": _cost(named, price),
-        "method": [Section(title="How it was measured", parts=[Line(_ROUNDS)]), *_machine(about.trials)],
+        "method": [Section(title="Method", parts=[Line(_ROUNDS)]), *_machine(about.trials)],
         "caveats": [
             *(text for one in found for text in _notes(one)),
             *dict.fromkeys(f"Measured {words}. {verdict.BUSY_MEANING}" for words in busy),
@@ -248,11 +248,11 @@ def _why(about: Why, store: Store, price: Price | None) -> dict[str, Any]:
         "measured_at": of.candidate.finished_at or of.candidate.created_at,
         "verdict": said,
         "color": "red" if rejected else found.end.verdict.color,
-        "support": [] if found.end.raced else ["The two never raced together: there is no verdict"],
+        "support": [] if found.end.raced else ["Not measured in the same rounds, so there is no verdict"],
         "rejected": rejected,
         "result": [
             Section(
-                title="Where the difference comes from" if found.end.decided else "What was compared",
+                title="Where the difference comes from" if found.end.decided else "Compared results",
                 parts=[
                     Fact("baseline", _asks(of.baseline)),
                     Fact("candidate", _asks(of.candidate)),
@@ -274,13 +274,17 @@ def _why(about: Why, store: Store, price: Price | None) -> dict[str, Any]:
 def _said(trial: Trial, race: Comparison | None) -> tuple[str, Color, list[str]]:
     """The verdict in one sentence, its colour, and what it rests on."""
     if trial.kind == "profile":
-        return "Where a run spends its time; a profile gives no verdict.", "gray", []
+        return "Where a run spends its time. A profile has no verdict.", "gray", []
     if not trial.facts:
         return f"No numbers: {STATE_WORDS.get(trial.state, trial.state.lower())}.", "red", []
     own = verdict.contrasts_of(race, trial.id) if race is not None else []
     if race is None or not own:
-        alone = "This is the baseline itself: nothing was put against it."
-        return (alone if race is not None else "Measured alone: there is no verdict."), "gray", []
+        alone = "This is the baseline itself."
+        return (
+            (alone if race is not None else "Measured without a comparison, so there is no verdict."),
+            "gray",
+            [],
+        )
     said = verdict.card(race, own[0])
     text = f"{said.headline}, {said.against}."
     more = [f"{one.headline}, {one.against}" for one in (verdict.card(race, each) for each in own[1:])]
@@ -317,7 +321,7 @@ def _section(title: str, sheet: Sheet, *, without: str = "") -> Section:
 def _is_aside(part: Part) -> bool:
     if isinstance(part, Note):
         return part.text.startswith("note: ") or part.text.startswith(MARK.upper())
-    return isinstance(part, Line) and part.text.startswith("Take it away: ")
+    return isinstance(part, Line) and part.text.startswith("Export: ")
 
 
 def _notes(sheet: Sheet, *, without: str = "") -> list[str]:
@@ -338,7 +342,7 @@ def _doubts(trials: Iterable[Trial], race: Comparison | None) -> list[str]:
         if trial.facts.get("fallback"):
             found.append(f"Fallback, {name}: {trial.facts.get('fallback_reason') or ''}")
         if PRUNED in trial.facts:
-            found.append(f"The raw samples of {name} were pruned; the numbers stay.")
+            found.append(f"The raw measurements of {name} were pruned; the results are kept.")
     return list(dict.fromkeys(verdict.sentence(one) for one in found))
 
 
@@ -349,18 +353,18 @@ def _method(race: Comparison | None) -> list[Section]:
     protocol, result = race.protocol, race.facts
     seeds = protocol.get("seed")
     parts: list[Part] = [
-        Fact("race", f"{race.id}, {when(race.finished_at or race.created_at)}"),
+        Fact("comparison", f"{race.id}, {when(race.finished_at or race.created_at)}"),
         Fact("rounds", f"{verdict.counted(result)}, {duration(result.get('wall_s'))}"),
         Fact("effort", f"{protocol.get('precision', '')}: until ±{100 * protocol.get('target', 0):.2g} %"),
         Fact("budget", duration(protocol.get("budget_s"))),
-        Fact("no difference", f"below {100 * (protocol.get('margin') or 0):g} %"),
+        Fact("equivalence margin", f" {100 * (protocol.get('margin') or 0):g} %"),
         *([Fact("seed", str(seeds))] if seeds is not None else []),
         *(Fact("A/A test", text) for text in verdict.self_test_lines(race)),
         Line(_ROUNDS if result.get("generations") else _OLDER_ROUNDS),
-        Line(f"All intervals hold with 95 %; those of ratios: {standings.intervals_text(race)}."),
+        Line(f"All intervals are 95 % intervals. Those of ratios: {standings.intervals_text(race)}."),
         Line(f"{TERMS['ratio']} {TERMS['undisturbed rounds']}"),
     ]
-    return [Section(title="How it was measured", parts=parts)]
+    return [Section(title="Method", parts=parts)]
 
 
 def _machine(trials: Iterable[Trial]) -> list[Section]:

@@ -13,8 +13,8 @@ from core.wire.units import DASH, significant
 MILLION = 1e6
 HOUR_S = 3600.0
 ASSUMES = (
-    "An inference is one row. Counted is one session that runs without a pause, one run after another: "
-    "no second session beside it, no time without requests, none for preparing data, network or start."
+    "An inference is one sample. Assumed is one session under constant load, without parallel sessions, "
+    "idle time, data preparation, network or start-up."
 )
 
 Named = tuple[str, Mapping[str, Any]]  # what a configuration is called, and its result
@@ -49,7 +49,7 @@ def section(found: Sequence[Named], price: Price) -> Section | None:
         known,
         (Column("configuration", tells=True), lambda one: one[0]),
         (Column("batch", "count"), lambda one: one[1].get("batch_size")),
-        (Column("rows/s", "number"), lambda one: one[1]["throughput_per_s"]),
+        (Column("samples/s", "number"), lambda one: one[1]["throughput_per_s"]),
         (
             Column(f"{price.currency} per million", right=True),
             lambda one: _money(per_million(one[1]["throughput_per_s"], price)),

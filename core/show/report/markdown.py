@@ -27,7 +27,7 @@ def markdown(report: Report) -> str:
     if report.recorded:
         lines += ["", "> [!NOTE]", f"> {md_plain(report.recorded)}"]
     if report.rejected:
-        lines += ["", "> [!WARNING]", f"> **Rejected: no verdict stands.** {md_plain(report.rejected)}"]
+        lines += ["", "> [!WARNING]", f"> **Rejected: no verdict.** {md_plain(report.rejected)}"]
     shown, folded = _first_table(report.result)
     lines += ["", *shown]
     if report.cost is not None:
@@ -35,7 +35,7 @@ def markdown(report: Report) -> str:
     lines += ["", *_details("All numbers", [line for one in folded for line in _section(one)])]
     lines += [
         "",
-        *_details("Machine, and how it was measured", [x for one in report.method for x in _section(one)]),
+        *_details("Machine and method", [x for one in report.method for x in _section(one)]),
     ]
     if report.caveats:
         lines += ["", *_details("Caveats", [f"- {md_plain(one)}" for one in report.caveats])]

@@ -96,8 +96,8 @@ def find(store: Store, refs: Sequence[str]) -> About:
         return _why(store, refs[0], refs[1])
     if len(refs) != 1:
         raise SpecError(
-            f"A report is about one result, or about two trials to explain, but got {len(refs)} names.",
-            hint="Give one id; or the baseline's and the candidate's.",
+            f"A report covers one result, or two trials to explain, but got {len(refs)} IDs.",
+            hint="Give one ID, or the IDs of a baseline and a candidate.",
         )
     ref = refs[0].strip()
     found: list[About] = []
@@ -107,19 +107,19 @@ def find(store: Store, refs: Sequence[str]) -> About:
         except StoreError as error:
             if _is_ambiguous(error):
                 raise StoreError(
-                    f"More than one {kind} begins with `{ref}`.", hint="Give more characters of the id."
+                    f"More than one {kind} begins with `{ref}`.", hint="Give more characters of the ID."
                 ) from None
             if not _is_unknown(error):
                 raise
     if len(found) > 1:
         raise StoreError(
-            f"`{ref}` begins the ids of {len(found)} results of different kinds.",
-            hint="Give more characters of the id.",
+            f"`{ref}` matches the IDs of {len(found)} results of different kinds.",
+            hint="Give more characters of the ID.",
         )
     if not found:
         raise StoreError(
             f"There is no trial, comparison, search, sweep or scorecard `{ref[:80]}`.",
-            hint="Choose an id that `ortune history` or `searches` lists, or that a page shows.",
+            hint="Choose an ID from `ortune history` or `ortune searches list`.",
         )
     return found[0]
 
@@ -281,7 +281,7 @@ def _why(store: Store, baseline: str, candidate: str) -> Why:
     found = explained(store, of)
     if found is None:
         raise SpecError(
-            "These two were not explained yet, so that there is nothing to report.",
+            "These two trials are not explained yet.",
             hint=f"Explain them first: `ortune explain {of.baseline.id[:12]} {of.candidate.id[:12]}`.",
         )
     return Why(pair=of, found=found)

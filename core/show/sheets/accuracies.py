@@ -38,12 +38,12 @@ def scored(one: Accuracy, found: Mapping[str, Any]) -> Sheet:
     shown = found["per_class"][:_ROWS]
     hidden = len(found["per_class"]) - len(shown)
     return Sheet(
-        f"{one.model_name} · {found['rows']:,} rows · {found['classes']} classes · accuracy {one.id}",
+        f"{one.model_name} · {found['rows']:,} samples · {found['classes']} classes · accuracy {one.id}",
         [
-            Table(columns=texts("", "value", "95 % interval", "rows"), rows=rows),
+            Table(columns=texts("", "value", "95 % interval", "samples"), rows=rows),
             classes(shown),
             *([Line(f"({hidden} more classes; --json has all)")] if hidden > 0 else []),
-            *([Note(f"SEEN ROWS: {told}", "orange")] if (told := found["calibration_note"]) else []),
+            *([Note(f"SEEN SAMPLES: {told}", "orange")] if (told := found["calibration_note"]) else []),
             *notes(found["notes"]),
         ],
     )
@@ -54,10 +54,13 @@ def classes(per_class: Sequence[Mapping[str, Any]]) -> Table:
     return tabulate(
         per_class,
         (Column("class", tells=True), lambda one: one["name"]),
-        (Column("rows", "count"), lambda one: one["support"]),
-        *_of_a_class("sensitivity", "Recall: share of the rows of the class that were seen as such."),
-        *_of_a_class("specificity", "Share of all other rows that were not taken for the class."),
-        *_of_a_class("precision", "Share of the rows taken for the class that are of it."),
+        (Column("samples", "count"), lambda one: one["support"]),
+        *_of_a_class("sensitivity", "Recall: share of the samples of the class that the model recognizes."),
+        *_of_a_class(
+            "specificity",
+            "Share of the samples of other classes that the model does not assign to the class.",
+        ),
+        *_of_a_class("precision", "Share of the samples assigned to the class that belong to it."),
         (Column("ROC-AUC", "number"), lambda one: one["roc_auc"]["value"]),
     )
 
@@ -118,16 +121,18 @@ def compared(pair: Mapping[str, Any]) -> Sheet:
     """Two models on the same rows; `pair` is of `run.accuracy.compare`."""
     same = pair["agreement"]
     span = f" (95 % {found})" if (found := interval(same)) else ""
-    agreement = f"{_percent(same['value'])} of {same['total']:,} rows{span}"
+    agreement = f"{_percent(same['value'])} of {same['total']:,} samples{span}"
     parts = []
     for name in ("accuracy", "sensitivity", "specificity"):
         if (judged := pair[name]) is not None:
             b, c, p = judged["only_reference"], judged["only_candidate"], significant(judged["p"], 2)
             color = _COLORS[judged["verdict"]]
-            parts.append(Note(f"{judged['text']} Right in one only: {b} against {c} rows, p {p}.", color))
+            parts.append(
+                Note(f"{judged['text']} Correct in one model only: {b} versus {c} samples, p = {p}.", color)
+            )
     area = pair["roc_auc"]
     if area is not None and area["difference"] is not None:
         span = f"({area['low']:+.4f} to {area['high']:+.4f})"
         parts.append(Note(f"ROC-AUC differs by {area['difference']:+.4f} {span}."))
-    who = f"{pair['candidate']['model']} against {pair['reference']['model']}"
-    return Sheet(f"{who}: the same answer in {agreement}", parts)
+    who = f"{pair['candidate']['model']} versus {pair['reference']['model']}"
+    return Sheet(f"{who}: same prediction for {agreement}", parts)

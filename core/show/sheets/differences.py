@@ -54,7 +54,7 @@ def _how_to_decide(of: Pair, race: str) -> str:
     if race:
         return f"Measure longer: ortune compare --continue {race}"
     other = " --different-models" if of.different_models else ""
-    return f"Race them: ortune compare --baseline {of.baseline.id} --candidate {of.candidate.id}{other}"
+    return f"Compare them: ortune compare --baseline {of.baseline.id} --candidate {of.candidate.id}{other}"
 
 
 # --- the tables ---------------------------------------------------------------------------------------------
@@ -123,7 +123,9 @@ def groups(found: Difference, *, most: int | None = None) -> Table:
 
 
 _HALF_WIDTH = "Half the 95 % interval of the difference."
-_SHARE = Column("share", "share", help="Of the whole difference; below zero where a part works against it.")
+_SHARE = Column(
+    "share", "share", help="Share of the whole difference. Negative: it works against the difference."
+)
 
 
 def label(one: Row | Group) -> str:

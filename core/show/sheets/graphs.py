@@ -19,14 +19,14 @@ _WIDE = 60  # characters of a name on a terminal
 _OPERATORS = 8
 MOST_CHANGES = 4  # that a sentence names
 MEANING = {  # of what ONNX Runtime inserts
-    "Cast": "converts a type, because the next node has no kernel for it or another provider takes over",
+    "Cast": "converts the type, because the next node has no kernel for it or runs on another provider",
     "MemcpyToHost": "copies from the device to the CPU",
     "MemcpyFromHost": "copies from the CPU to the device",
-    "ReorderInput": "lays a tensor out in blocks of channels (NCHWc) for a faster convolution",
-    "ReorderOutput": "lays a tensor out as NCHW again",
-    "Transpose": "changes the layout, as between NCHW and NHWC",
-    "QuantizeLinear": "turns floating values into integers",
-    "DequantizeLinear": "turns integers back into floating values",
+    "ReorderInput": "converts the layout to blocked channels (NCHWc) for faster convolutions",
+    "ReorderOutput": "converts the layout back to NCHW",
+    "Transpose": "changes the layout, for example between NCHW and NHWC",
+    "QuantizeLinear": "quantizes float values to integers",
+    "DequantizeLinear": "dequantizes integers to float values",
 }
 
 
@@ -52,7 +52,7 @@ def graph(
         most: rows of the table.
     """
     optimized = changed is not None
-    what = "graph after ONNX Runtime's optimization" if optimized else "graph as it stands in the file"
+    what = "graph after ONNX Runtime's optimization" if optimized else "graph in the model file"
     hidden = len(listed) - most
     first = [Line(changed)] if changed else []
     parts: list[Part] = [
@@ -79,7 +79,7 @@ def changes_words(found: Sequence[Change], before: int, after: int) -> str:
     runs = f"ONNX Runtime runs {after:,} node{'s' * (after != 1)}"
     how_many = f"{runs} instead of {before:,}" if after != before else f"{runs}, as many as the model has"
     if not found:
-        return f"{how_many}; nothing is changed."
+        return f"{how_many}; no changes."
     parts = [_change_words(one) for one in found[:MOST_CHANGES]]
     if rest := sum(one.count for one in found[MOST_CHANGES:]):
         parts.append(counted(rest, "other change"))
@@ -112,7 +112,7 @@ def facts(listed: Sequence[Row], *, of: int, optimized: bool) -> Iterator[Fact]:
     if optimized:
         yield Fact("inserted", _inserted(listed))
         several = [one.node for one in listed if not one.node.inserted and len(one.node.does) > 1]
-        yield Fact("fused", f"{counted(len(several), 'node')} that do the work of several of the model")
+        yield Fact("fused", f"{counted(len(several), 'node')} that fuse several nodes of the model")
 
 
 def _inserted(listed: Sequence[Row]) -> str:
@@ -133,8 +133,8 @@ def unmatched_words(found: Times) -> str:
     """Say which part of the time belongs to no node of the graph."""
     told = names([one.name for one in found.unmatched])
     return (
-        f"{ms(found.unmatched_s)} of the {ms(found.total_s)} in nodes belong to profiled nodes that could "
-        f"not be matched with these: {told}"
+        f"{ms(found.unmatched_s)} of the {ms(found.total_s)} in nodes belong to profiled nodes without "
+        f"a match here: {told}"
     )
 
 
@@ -165,11 +165,16 @@ def _all_columns(listed: Sequence[Row], *, optimized: bool) -> Table:
         (Column("weights", "bytes", unit="KiB"), lambda one: one.weight_bytes or None),
         (Column("self", "ms", per="run"), lambda one: None if one.ran is None else one.ran.self_s),
         (
-            Column("share", "share", bar=True, help="Of the time in nodes. Fused nodes share theirs."),
+            Column(
+                "share",
+                "share",
+                bar=True,
+                help="Share of the time in nodes. Nodes fused into one share its time.",
+            ),
             lambda one: one.share,
         ),
         (
-            Column("shares its time with", "count", help="Further nodes that one fused node works for."),
+            Column("shares its time with", "count", help="Other nodes fused into the same node."),
             lambda one: (one.ran.with_others or None) if one.ran is not None else None,
         ),
         (
@@ -177,17 +182,19 @@ def _all_columns(listed: Sequence[Row], *, optimized: bool) -> Table:
             lambda one: ", ".join(map(provider, one.ran.providers)) if one.ran is not None else None,
         ),
         (
-            Column("error", "number", help="Relative L2 error of the outputs if only this is quantized."),
+            Column(
+                "error", "number", help="Relative L2 error of the outputs if only this node is quantized."
+            ),
             lambda one: None if one.unit is None else one.unit.error,
         ),
         (Column("ONNX Runtime"), lambda one: kind(one.node) if optimized else None),
         (
-            Column("works for", help="Nodes of the model whose work it does."),
+            Column("replaces", help="Nodes of the model that it replaces."),
             lambda one: names(one.node.does) if optimized else None,
         ),
         (Column("inside"), lambda one: one.inside),
         (Column("block"), lambda one: "/".join(one.node.scope)),
-        drop=("block", "works for", "gives", "weights", "share"),
+        drop=("block", "replaces", "gives", "weights", "share"),
     )
 
 
@@ -240,12 +247,8 @@ def block_facts(members: Sequence[Row], found: Times | None, *, optimized: bool)
     if found is not None:
         seconds = found.together_s([one.where for one in members])
         shared = any(one.ran is not None and one.ran.with_others for one in members)
-        also = "; what fused nodes take for others as well is in it" if shared else ""
-        told = (
-            "none of its own"
-            if seconds is None
-            else f"{ms(seconds)} per run ({found.share(seconds):.1%}){also}"
-        )
+        also = "; includes the time of fused nodes" if shared else ""
+        told = "none" if seconds is None else f"{ms(seconds)} per run ({found.share(seconds):.1%}){also}"
         where = dict.fromkeys(name for one in members if one.ran is not None for name in one.ran.providers)
         parts += [Fact("time", told)]
         parts += [Fact("ran on", ", ".join(map(provider, where)))] if where else []
@@ -265,7 +268,7 @@ def _origin(node: Node) -> Iterator[Fact]:
     if told := kind(node):
         yield Fact("ONNX Runtime", f"{told}{_why(node)}")
         if node.does:
-            yield Fact("works for", names(node.does))
+            yield Fact("replaces", names(node.does))
 
 
 def _why(node: Node) -> str:
@@ -283,7 +286,7 @@ def _tensors(name: str, listed: Sequence[str], row: Row) -> Iterator[Fact]:
 def _time(row: Row) -> str:
     ran = row.ran
     if ran is None:
-        return "none of its own: folded into a constant, or part of a fused node that is not matched"
+        return "none: folded into a constant, or part of a fused node without a match"
     shared = f", together with {counted(ran.with_others, 'other node')}" if ran.with_others else ""
     what = [
         f"{one.op_type} `{one.name}`" if one.name else one.title
@@ -291,8 +294,6 @@ def _time(row: Row) -> str:
         if one.name != row.node.name
     ]
     as_what = f"; ran as {names(what)}" if what else ""
-    by_name = (
-        "; found by its name alone" if ran.by_name and plain_op(row.node) != ran.nodes[0].op_type else ""
-    )
+    by_name = "; matched by name only" if ran.by_name and plain_op(row.node) != ran.nodes[0].op_type else ""
     where = ", ".join(map(provider, ran.providers))
     return f"{ms(ran.self_s)} per run ({ran.share:.1%}) on {where}{shared}{as_what}{by_name}"

@@ -16,8 +16,8 @@ from core.wire.profile import Profile
 from core.wire.units import DASH, ms, span_ms
 
 UNKNOWN = (
-    "Made elsewhere: on which machine, when, with which settings and beside what else it was measured is not "
-    "known. No verdict rests on it, and no number of it was measured here."
+    "Measured outside ORTune: machine, time, settings and background load are unknown. It is shown for "
+    "reference and gets no verdict."
 )
 _PERCENTILES = ("p50", "p90", "p95", "p99")
 
@@ -50,10 +50,10 @@ def sureness(summary: Mapping[str, Any]) -> str:
     """Say what its numbers rest on."""
     if summary["samples_s"]:
         return (
-            f"{len(summary['samples_s']):,} raw latencies of one process: the intervals know how its runs "
-            "differ, not how another process or another day would."
+            f"{len(summary['samples_s']):,} raw latencies of one process. The intervals exclude "
+            "variance between processes and days."
         )
-    return "Only a summary, without raw latencies: how sure its numbers are cannot be known."
+    return "Only a summary without raw latencies, so there are no intervals."
 
 
 def table(
@@ -76,8 +76,8 @@ def table(
         (Column("p99", "ms"), lambda one: one.times["p99"].value_s),
         (Column("mean", "ms"), lambda one: one.mean_s),
         (Column("runs", "count"), lambda one: one.runs),
-        (Column("rests on"), lambda one: one.rests_on),
-        drop=("p90", "mean", "rests on"),
+        (Column("source"), lambda one: one.rests_on),
+        drop=("p90", "mean", "source"),
     )
 
 
@@ -96,7 +96,7 @@ def _imported_row(label: str, found: Mapping[str, Any]) -> _Row:
         times={name: told(found, name) for name in _PERCENTILES},
         mean_s=found["mean_s"],
         runs=found["runs"],
-        rests_on="raw latencies of one process" if found["samples_s"] else "a summary alone",
+        rests_on="raw latencies of one process" if found["samples_s"] else "summary only",
     )
 
 
@@ -110,7 +110,7 @@ def _row_here(label: str, latency: Mapping[str, Any]) -> _Row:
         )
         for name in _PERCENTILES
     }
-    return _Row(label=label, times=times, mean_s=latency.get("mean_s"), runs=None, rests_on="a race, here")
+    return _Row(label=label, times=times, mean_s=latency.get("mean_s"), runs=None, rests_on="measured here")
 
 
 def _interval(one: Told) -> str:
@@ -134,8 +134,8 @@ def summary(label: str, found: Mapping[str, Any], *, at: float) -> Sheet:
             *facts,
             *([Fact("mean", ms(found["mean_s"]))] if found["mean_s"] is not None else []),
             *([Fact("runs", f"{found['runs']:,}")] if found["runs"] else []),
-            *([Fact("session", f"made in {ms(created)}")] if created is not None else []),
-            Fact("how sure", sureness(found)),
+            *([Fact("session", f"created in {ms(created)}")] if created is not None else []),
+            Fact("precision", sureness(found)),
             *(Note(f"note: {text}") for text in found["notes"]),
             Fact("came", when(at)),
         ],
@@ -144,7 +144,7 @@ def summary(label: str, found: Mapping[str, Any], *, at: float) -> Sheet:
 
 def _sure(one: Told) -> str:
     if one.low_s is None and one.high_s is None:
-        return "" if one.computed else ", as the file says"
+        return "" if one.computed else ", as stated in the file"
     return f", {format.interval_ms(one.low_s, one.high_s)}"
 
 

@@ -30,21 +30,24 @@ def bargains(name: str, found: Located, curve: Sequence[Choice], flag: str) -> S
     of, best = found.savings, halving(curve)
     step = max(1, -(-len(curve) // CURVE_ROWS))
     shown = sorted({*range(0, len(curve), step), best, len(curve) - 1})
-    elsewhere = f"saved elsewhere: {ms(of.elsewhere_s, 3)} ms (below zero: conversions cost that much)"
+    elsewhere = (
+        f"time saved in all other nodes: {ms(of.elsewhere_s, 3)} ms (negative: added conversions cost "
+        "this much)"
+    )
     return Sheet(
         f"{name}: error {_percent(of.whole)} of the float model's outputs (relative L2)",
         [
             operators(of),
             *([Note(elsewhere, apart=True)] if of.timed else []),
             Table(
-                columns=texts("left in float", "expected error", "saves ms"),
+                columns=texts("kept in float", "expected error", "saves ms"),
                 rows=[
                     (str(len(curve[at].blocked)), _percent(curve[at].error), ms(curve[at].saved_s, 3))
                     for at in shown
                 ],
             ),
             *_advice(curve, best, flag),
-            *(Note(f"fed: {fed_words(one)}") for one in found.fed),
+            *(Note(f"input: {fed_words(one)}") for one in found.fed),
             *notes([*found.notes, *native(found.libraries)]),
         ],
     )
@@ -56,7 +59,7 @@ def _advice(curve: Sequence[Choice], best: int, flag: str) -> list[Note]:
         return []
     option = f"--option {flag.removeprefix('--')}.exclude_nodes={','.join(blocked)}"
     halves = 2 * curve[best].error <= curve[0].error
-    what = "To halve the error" if halves else "The least error with something quantized"
+    what = "To halve the error" if halves else "For the smallest error with at least one operator quantized"
     return [Note(f"{what}: transform … {flag} {option}", apart=True)]
 
 
@@ -76,12 +79,12 @@ def operators(found: Savings, chosen: Choice | None = None) -> Table:
         (Column("error alone", "share", help=_ALONE), lambda one: one.error),
         (Column("in the variant", "share", help=_INSIDE), lambda one: one.accumulated),
         (
-            Column("saves", "ms", help="Per run; below zero the integer version is slower."),
+            Column("saves", "ms", help="Time saved per run. Negative: the integer version is slower."),
             lambda one: one.saved_s,
         ),
         (Column("±", "ms", help="Half the 95 % interval."), lambda one: one.half_width_s),
         (
-            Column("ms per % error", "number", on="browser", help="What it is worth."),
+            Column("ms per % error", "number", on="browser", help="Time saved per error added."),
             lambda one: _worth(one.saved_per_error),
         ),
         (
@@ -91,8 +94,8 @@ def operators(found: Savings, chosen: Choice | None = None) -> Table:
     )
 
 
-_ALONE = "Of the model's outputs when only this operator is quantized."
-_INSIDE = "Of the operator's own output in the whole variant: what reached it, and its own part."
+_ALONE = "Error of the model's outputs if only this operator is quantized."
+_INSIDE = "Error of the operator's output in the full variant, including the error of its inputs."
 
 
 def _worth(saved_per_error: float | None) -> float | None:

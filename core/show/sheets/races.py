@@ -572,7 +572,7 @@ def _marks_in_files(own: Mapping[str, Marks]) -> list[tuple[Column, Callable[[Tr
     ]
 
 
-_STAR_HELP = "Star and archive state. Select a row to change it."
+_STAR_HELP = "Star and archive state. Select the trial to change it."
 
 
 def _remark_on_a_trial(trial: Trial, own: Marks | None) -> str:

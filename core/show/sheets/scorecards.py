@@ -29,7 +29,7 @@ def scorecard(row: Row) -> Sheet:
             ),
             *(Note(text, apart=text is told[0]) for text in told),
             *([Note(f"OUTPUTS DIFFER: {row.breach}", "orange")] if row.breach else []),
-            *([Note(f"SEEN ROWS: {row.calibration}", "orange")] if row.calibration else []),
+            *([Note(f"SEEN SAMPLES: {row.calibration}", "orange")] if row.calibration else []),
         ],
     )
 

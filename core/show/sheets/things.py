@@ -125,7 +125,7 @@ def _ordered(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 def _batch(info: wire.ModelInfo) -> str:
     if info["batch_dim"] is not None:
         return f"free: `{clipped(info['batch_dim'])}`"
-    return f"fixed at {info['fixed_batch']}" if info["batch_axes"] else "no input has rows"
+    return f"fixed at {info['fixed_batch']}" if info["batch_axes"] else "no input has a batch dimension"
 
 
 # --- the machine --------------------------------------------------------------------------------------------
@@ -154,14 +154,14 @@ def machine_facts(facts: wire.Environment) -> list[Fact]:
     variables = ", ".join(f"{name}={value}" for name, value in facts["variables"].items())
     return [
         *(Fact(name, text) for name, text in in_words(facts)),
-        Fact("memory", f"{size(facts['memory_bytes'])} may be used"),
+        Fact("memory", f"{size(facts['memory_bytes'])} usable"),
         *(
             [Fact("GPU", _gpu(one)) for one in facts["gpus"]]
-            or [Fact("GPU", "none that NVIDIA's driver shows")]
+            or [Fact("GPU", "none reported by the NVIDIA driver")]
         ),
         Fact("system", f"{facts['os']}, kernel {facts['kernel']}, Python {facts['python']}"),
         Fact("libraries", libraries),
-        Fact("variables", variables or "none that change what ONNX Runtime does"),
+        Fact("variables", variables or "none that affect ONNX Runtime"),
     ]
 
 
@@ -181,7 +181,7 @@ def _providers(facts: wire.Environment) -> Iterator[Fact]:
 
 def quietness(answer: Answer) -> Sheet:
     """Whether the machine passes the noise check, the details of it, and what each effort would need."""
-    sigma = DASH if answer.sigma is None else f"±{100 * answer.sigma:.2g} % a pair of blocks"
+    sigma = DASH if answer.sigma is None else f"±{100 * answer.sigma:.2g} % per pair of blocks"
     if answer.sigma_between is not None:
         sigma = f"between processes ±{100 * answer.sigma_between:.2g} %; {sigma}"
     parts: list[Part] = [Fact("grade", answer.grade), Fact("details", answer.reason)]
@@ -196,7 +196,7 @@ def needs(answer: Answer) -> Table:
     return tabulate(
         answer.needs,
         (Column("effort", tells=True), lambda one: one.precision),
-        (Column("known to", right=True), lambda one: f"±{100 * one.target:g} %"),
+        (Column("precision", right=True), lambda one: f"±{100 * one.target:g} %"),
         (Column("generations", "count"), lambda one: one.generations),
         (Column("seconds", "number"), lambda one: one.seconds),
         (Column("within its budget"), lambda one: "yes" if one.fits else "no"),

@@ -292,9 +292,7 @@ def operators(profile: Profile, name: Callable[[str], str] = str, *, most: int |
         (_SHARE, lambda one: one.share),
         (_MOP, lambda one: None if done[one.op_type][0] is None else (done[one.op_type][0] or 0) / 1e6),
         (
-            Column(
-                "counted", on="browser", help="Nodes with an operation count from their shapes."
-            ),
+            Column("counted", on="browser", help="Nodes with an operation count from their shapes."),
             lambda one: f"{done[one.op_type][1]} of {one.nodes}",
         ),
         (Column("ran on", on="browser"), lambda one: ", ".join(map(name, one.providers))),
@@ -368,9 +366,11 @@ _MOP = Column(
 )
 _INTENSITY = Column("op/byte", "number", help="Operations per byte of minimum memory traffic.")
 _RATE = Column("Gop/s", "number", help="Billions of operations per second, by the median run.")
-_REACH = Column("of "
-    "roof", "share", help="Share of its roofline limit: peak compute or memory bandwidth, whichever is "
-        "lower.")
+_REACH = Column(
+    "of roof",
+    "share",
+    help="Share of its roofline limit: peak compute or memory bandwidth, whichever is lower.",
+)
 
 
 def _millions(work: Work, node: NodeTime) -> float | None:

@@ -39,7 +39,7 @@ def transformed(
 
     Args:
         records: of each step, the last one the result.
-        reused: steps that had been made before.
+        reused: steps that were reused from earlier.
         written: files that were copied out; None: none was asked for.
         told: notes.
     """
@@ -49,7 +49,7 @@ def transformed(
         *remarks,
         *(Note(f"fed: {one}") for one in _fed(records)),
         *notes(told),
-        *([Note(f"{counted(reused, 'step')} of {len(records)} had been made before.")] if reused else []),
+        *([Note(f"{counted(reused, 'step')} of {len(records)} were reused from earlier.")] if reused else []),
         *(Note(one) for one in written or [last.path]),
     ]
     columns = texts("step", "tool", "model", "nodes", "size", "largest error", "seconds", left=3)
@@ -223,7 +223,7 @@ def _scalar(value: object) -> str:
 def _calibrated_on(data: Mapping[str, Any]) -> str:
     """The path of the data, and which part of them."""
     share = data.get("calibration_share", DatasetSpec.model_fields["calibration_share"].default)
-    part = {"calibration": f", {share:.0%} of the rows", "rest": f", without {share:.0%} of the rows"}
+    part = {"calibration": f", {share:.0%} of the samples", "rest": f", without {share:.0%} of the samples"}
     return str(data["path"]) + part.get(data.get("part", ""), "")
 
 
@@ -237,7 +237,7 @@ def listed(families: Sequence[tuple[Sequence[ModelRecord], Verdicts]]) -> Table:
         families: the members of each, and what races showed: content hash -> verdict.
     """
     return Table(
-        columns=texts("model", "precision", "steps", "error", "size", "against the original", "hash", left=3),
+        columns=texts("model", "precision", "steps", "error", "size", "versus original", "hash", left=3),
         rows=[_branch(branch, known) for members, known in families for branch in tree(members)],
         drop=("hash", "size"),
         solid=("model",),
@@ -271,5 +271,5 @@ def _steps(record: ModelRecord) -> str:
 def _against(sha: str, known: Verdicts) -> str:
     found = known.get(sha)
     if found is None:
-        return "not raced"
+        return "not compared"
     return str(found["verdict"]).lower() if found["ratio_low"] is None else verdict(found)

@@ -14,12 +14,12 @@ from core.wire.units import DASH, visible
 Document = Mapping[str, Any]  # a `documents.VerifyDocument`
 
 WORDS: Mapping[str, str] = {
-    "CONFIRMED": "it holds here",
-    "NOT_MEASURED": "it runs and answers the same here; its speed was not measured",
-    "FAILED": "it does not hold here",
-    "UNDECIDED": "it cannot be told yet",
+    "CONFIRMED": "reproduced on this machine",
+    "NOT_MEASURED": "runs here with the same outputs; speed not measured",
+    "FAILED": "not reproduced on this machine",
+    "UNDECIDED": "undecided",
 }
-DIFFERS = "What differs from the machine and the software that it was recorded with:"
+DIFFERS = "Differences from the recorded machine and software:"
 COLORS: Mapping[str, Color] = {
     **{"CONFIRMED": "green", "FAILED": "red", "UNDECIDED": "gray"},
     **{"YES": "green", "NO": "red", "UNKNOWN": "gray"},
@@ -27,11 +27,11 @@ COLORS: Mapping[str, Color] = {
     **{"OK": "green", "NOTE": "orange", "MET": "green", "MISSED": "red"},
 }
 _SPOKEN: Mapping[str, str] = {
-    **{"YES": "yes", "NO": "no", "UNKNOWN": "not known"},
-    **{"HOLDS": "HOLDS", "DIFFERS": "DIFFERS", "UNDECIDED": "UNDECIDED", "NOT_MEASURED": "not measured"},
+    **{"YES": "yes", "NO": "no", "UNKNOWN": "unknown"},
+    **{"HOLDS": "REPRODUCED", "DIFFERS": "DIFFERS", "UNDECIDED": "UNDECIDED", "NOT_MEASURED": "not measured"},
 }
 _MARKS: Mapping[str, str] = {"OK": "✓", "NO": "✗", "NOTE": "!", "UNKNOWN": "?", "MET": "✓", "MISSED": "✗"}
-PARTS = (("runs", "runs"), ("same", "answers the same"), ("fast", "is as fast"))  # key, name
+PARTS = (("runs", "runs"), ("same", "same outputs"), ("fast", "same speed"))  # key, name
 
 
 def verified(document: Document) -> Sheet:
@@ -77,7 +77,10 @@ def change_lines(document: Document) -> list[Part]:
         told.append(Note(f"Changed since: {'; '.join(change['changed'])}."))
     if change["cpus"] is not None:
         told.append(
-            Note(f"A fixed piece of work ran at {change['cpus']:.3f}× its old speed; the interval covers it.")
+            Note(
+                f"A fixed benchmark ran at {change['cpus']:.3f}× its earlier speed; the interval "
+                "accounts for it."
+            )
         )
     return told
 

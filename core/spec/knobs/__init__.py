@@ -258,8 +258,8 @@ KNOBS: tuple[Knob, ...] = (
         default="ORT_SEQUENTIAL",
         choices=EXECUTION_MODES,
         help="ORT_SEQUENTIAL runs one operator after another; ORT_PARALLEL runs the graph through the "
-        "inter-op thread pool. Keep ORT_SEQUENTIAL on the CPU: without a node partition file "
-        "ORT_PARALLEL runs no branches in parallel and costs time.",
+        "inter-op thread pool. Keep ORT_SEQUENTIAL on the CPU: ORT_PARALLEL runs no branches in "
+        "parallel there unless a node partition file is set.",
     ),
     Knob(
         name="execution_order",
@@ -331,8 +331,8 @@ KNOBS: tuple[Knob, ...] = (
         kind="bool",
         default=True,
         help="Idle intra-op threads busy-wait for the next inference, which lowers the latency of "
-        "back-to-back calls. Turn it off to save CPU time: spinning takes tens of milliseconds of it "
-        "after each call, also from other programs.",
+        "back-to-back calls. Turn it off to save CPU time or to share the CPUs: threads spin for "
+        "tens of milliseconds after each call.",
     ),
     Knob(
         name="session.inter_op.allow_spinning",

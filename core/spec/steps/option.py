@@ -75,7 +75,7 @@ def _names(option: Option, value: Any) -> list[str]:
     if not isinstance(value, list | tuple) or len(value) > MAX_NAMES:
         raise _wrong(option, "a list of names", value)
     if any(not isinstance(one, str) or not one.strip() for one in value):
-        raise _wrong(option, "a list of non-empty names", value)
+        raise _wrong(option, "a list of names that are not empty", value)
     return list(dict.fromkeys(value))
 
 

@@ -223,8 +223,9 @@ STEPS: tuple[StepType, ...] = (
             ),
         ),
         precision="fp16",
-        hardware="For GPUs and ARM. On x86 the CPU provider has no float16 kernels for convolutions and matrix "
-        "products: it converts and computes in float32, so the file is smaller but not faster.",
+        hardware="For GPUs and ARM. On x86 the CPU provider has no float16 kernels for convolutions and "
+        "matrix products: it converts and computes in float32, so the file is smaller but not "
+        "faster.",
     ),
     StepType(
         kind="mixed",

@@ -53,7 +53,7 @@ def accuracy(plan: wire.AccuracyPlan, progress: Progress) -> wire.AccuracyReply:
     labels = data.labels
     if labels is None:
         raise SpecError(
-            "These data have no labels, so no answer can be right or wrong.",
+            "The data have no labels, so the accuracy cannot be measured.",
             hint="Give an .npz with labels, a folder for each class, or a CSV of path and label.",
         )
     built = build_session(plan["model_path"], plan["session"])
@@ -94,7 +94,7 @@ def _batch_size(plan: wire.AccuracyPlan) -> int:
         if axis is not None and axis < len(one["shape"]):
             return one["shape"][axis]
     raise ModelError(
-        "No input of the model has rows, so there is nothing to label.",
+        "No input of the model has a batch dimension, so there are no samples to label.",
         hint="Export the model with a batch dimension.",
     )
 
@@ -181,9 +181,9 @@ def _as_rows(value: Array, rows: int) -> Array | None:
 
 def _no_classifier(outputs: Sequence[str]) -> ModelError:
     return ModelError(
-        f"This model is no classifier: no output holds one score for each class of a row, but "
+        "This model is no classifier: no output holds one score per class and sample, but "
         f"{', '.join(outputs)}.",
-        hint="Choose a model with an output [rows, classes] of floating numbers, or compare the outputs.",
+        hint="Choose a model with a float output [samples, classes], or compare the outputs.",
     )
 
 
@@ -212,8 +212,8 @@ def _kind(scores: Array) -> tuple[Literal["logits", "probabilities"], list[str]]
     if scores.shape[1] == 1 or np.allclose(finite.sum(axis=1), 1.0, atol=_ROUNDING * 2):
         return "probabilities", []
     return "probabilities", [
-        "All scores lie between 0 and 1, but those of a row do not add up to 1: each is taken as the "
-        "probability of its class by itself."
+        "All scores lie between 0 and 1, but those of a sample do not add up to 1: each "
+        "counts as the probability of its class by itself."
     ]
 
 
@@ -225,8 +225,8 @@ def _notes(data: Dataset, classes: int, finite: npt.NDArray[np.bool_]) -> list[s
     notes = []
     if data.class_names and len(data.class_names) != classes:
         notes.append(
-            f"The data name {len(data.class_names)} classes, the output has {classes}: whether the first "
-            "name is the model's class 0 is not known."
+            f"The data name {len(data.class_names)} classes, but the output has {classes}: it is unknown "
+            "whether the first name is the model's class 0."
         )
     assert data.labels is not None
     missing = sorted(set(range(classes)) - set(data.labels.tolist()))
@@ -234,11 +234,11 @@ def _notes(data: Dataset, classes: int, finite: npt.NDArray[np.bool_]) -> list[s
         names = _names(data.class_names, classes)
         shown = ", ".join(f"`{names[one]}`" for one in missing[:_SHOWN])
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-        notes.append(f"No row is of class {shown}{more}: nothing is known about its sensitivity.")
+        notes.append(f"No sample is of class {shown}{more}: its sensitivity is unknown.")
     if not finite.all():
         odd = int(np.count_nonzero(~finite))
         notes.append(
-            f"The scores of {odd} rows hold NaN or infinity, the first in row {int(np.argmin(finite))}: they "
+            f"The scores of {odd} samples hold NaN or infinity, first sample {int(np.argmin(finite))}: they "
             "count as wrong."
         )
     return notes

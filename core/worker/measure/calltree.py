@@ -210,7 +210,7 @@ def add_up(trace: Trace, skip_runs: int, chosen: Container[int] | None = None) -
     for index, run in enumerate(trace.runs()):
         if run.start_us < last_end_us:
             raise WorkerError(
-                "The profile holds runs that overlap in time, so a node cannot be told to belong to one.",
+                "The profile holds runs that overlap in time, so nodes cannot be assigned to runs.",
                 hint="Profile with one stream at a time.",
             )
         last_end_us = run.start_us + run.duration_us

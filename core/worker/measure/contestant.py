@@ -71,7 +71,7 @@ class Contestant:
         """
         if self._loaded is not None:
             raise WorkerError(
-                "This contestant has loaded its configuration already.",
+                "This worker has loaded its configuration already.",
                 hint="Start another worker for another configuration.",
             )
         pin(plan["cpus"])
@@ -233,7 +233,7 @@ class Contestant:
 
     def _need(self) -> _Loaded:
         if self._loaded is None:
-            raise WorkerError("This contestant has loaded no configuration.", hint="Send `load` first.")
+            raise WorkerError("This worker has loaded no configuration.", hint="Send `load` first.")
         return self._loaded
 
 
@@ -332,7 +332,7 @@ def _on_cpu_first(loaded: _Loaded) -> bool:
 def _row_notes(plan: wire.ContestantPlan) -> list[str]:
     if plan["feeds"]["batch_axes"]:
         return []
-    return ["No input of this model has rows that a batch could count: each run counts as one row."]
+    return ["No input of this model has a batch dimension: each inference counts as one sample."]
 
 
 def _memory_notes(plan: wire.ContestantPlan, *, exact: bool, gpu_note: str) -> list[str]:

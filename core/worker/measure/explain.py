@@ -140,7 +140,7 @@ class _Side:
             return model
         if external_tensors(model):
             self.notes.append(
-                "Nodes of this model have no names and its weights stand in another file, so fused nodes "
+                "Nodes of this model have no names and its weights are in another file, so fused nodes "
                 "cannot all be matched."
             )
             return model

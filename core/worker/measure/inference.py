@@ -179,8 +179,8 @@ def count_rows(contender: Contender, plan: wire.FeedPlan) -> int:
     rows = rows_fed({one["name"]: one["shape"] for one in contender.inputs}, plan["batch_axes"])
     if plan["batch_axes"] and rows != plan["batch_size"]:
         raise SpecError(
-            f"{rows} rows were fed, but the batch is {plan['batch_size']}.",
-            hint="Give fixed values for as many rows as the batch has, or one number for all.",
+            f"The inputs have {rows} samples, but the batch is {plan['batch_size']}.",
+            hint="Give fixed values for as many samples as the batch has, or one number for all.",
         )
     return rows
 

@@ -101,7 +101,8 @@ def _copied_bytes() -> tuple[int, int | None]:
     free = limits.available_memory()
     if wanted * 2 > free // 2:
         raise WorkerError(
-            f"A copy that no cache holds needs two buffers of {wanted >> 20} MiB; {free >> 20} MiB are free.",
+            f"A copy larger than the caches needs two buffers of {wanted >> 20} MiB, "
+            f"but {free >> 20} MiB are free.",
             hint="Free some memory, or give the container more.",
         )
     return wanted, cache

@@ -138,5 +138,7 @@ def _refusal(fed: Mapping[str, Array], found: Mapping[str, Array], most_bytes: i
     for what, arrays in (("inputs", fed), ("outputs", found)):
         total = sum(one.nbytes for one in arrays.values())
         if total > most_bytes:
-            return f"The {what} of one run take {total:,} bytes, and a sample keeps {most_bytes:,} at most."
+            return (
+                f"The {what} of one inference take {total:,} bytes, but at most {most_bytes:,} are recorded."
+            )
     return ""

@@ -147,7 +147,7 @@ def _named_copy(model: ModelProto, file: Path, folder: Path, notes: list[str]) -
     """A copy in which every node has its name, so that it can be followed through a fusion."""
     if external_tensors(model):
         notes.append(
-            "Nodes of this model have no names and its weights stand in another file, so fused nodes "
+            "Nodes of this model have no names and its weights are in another file, so fused nodes "
             "cannot all be matched."
         )
         return file

@@ -147,7 +147,7 @@ def run_error(message: str) -> TunerError:
     """Turn an exception of a run into an error in words."""
     known = _first(_MEMORY + _RUN, message)
     return known or ModelError(
-        f"The run failed: {clean(message)}", hint="Check the feeds against the model's inputs."
+        f"The run failed: {clean(message)}", hint="Check the input data against the inputs of the model."
     )
 
 
@@ -195,7 +195,7 @@ def _out_of_memory(match: re.Match[str]) -> WorkerError:
 def _in_node(match: re.Match[str]) -> ModelError:
     return ModelError(
         f"The run failed in the {match['op']} node `{match['name']}`: {clean(match['text'])}",
-        hint="Check sizes and values of the feeds against what the model expects.",
+        hint="Check the sizes and values of the inputs against what the model expects.",
     )
 
 
@@ -233,9 +233,8 @@ _UNREGISTERED: Rule = (
         r"The model uses the custom operator `\2` of the domain `\1`, which neither ONNX Runtime nor a "
         r"library that "
         r"is named has.",
-        r"Name the library that brings it with `--custom-op-library`; the folder that it lies in is "
-        r"opened with "
-        r"ORTUNE_ALLOW_LIBRARIES. Or export the model with standard operators only.",
+        "Name the library that has it with `--custom-op-library`, and allow its folder with "
+        "ORTUNE_ALLOW_LIBRARIES. Or export the model with standard operators only.",
     ),
 )
 
@@ -330,14 +329,14 @@ _RUN: tuple[Rule, ...] = (
         ),
         _spec(
             r"An input holds the index \1; the model's table allows \2 to \3.",
-            r"Feed smaller values, for example with `--feed NAME=0`.",
+            r"Use smaller values, for example with `--feed NAME=0`.",
         ),
     ),
     (
         re.compile(r"Got invalid dimensions for input: (\S+) for the following indices\s+(.+)", re.DOTALL),
         lambda m: SpecError(
-            f"Input `{m[1]}` was fed a wrong shape: {' '.join(m[2].split('Please')[0].split())}.",
-            hint="Feed the model's own shape.",
+            f"Input `{m[1]}` got a wrong shape: {' '.join(m[2].split('Please')[0].split())}.",
+            hint="Use the model's own shape.",
         ),
     ),
     (

@@ -108,7 +108,7 @@ def contender(plan: wire.ContestantPlan, layout: object = None) -> TorchInferenc
     if source is None:
         raise SpecError(
             f"The engine `{plan['engine']}` needs a PyTorch model, but none is known for this file.",
-            hint="Export the model here.",
+            hint="Convert the PyTorch model with `ortune convert` first.",
         )
     _refuse_settings(plan)
     began = time.perf_counter()
@@ -209,7 +209,7 @@ def _run_error(engine: str, error: Exception) -> TunerError:
             hint="Install a C++ compiler such as g++, or use the engine `torch-eager`.",
         )
     return ModelError(
-        f"PyTorch cannot run the model on these feeds: {first_line(error)}",
+        f"PyTorch cannot run the model on these inputs: {first_line(error)}",
         hint="Use the shapes that the model was exported for.",
     )
 

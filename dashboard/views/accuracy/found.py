@@ -187,7 +187,7 @@ def at_threshold(one: Evaluated, number: int, threshold: float) -> dict[str, Any
     return metrics.at_threshold(probabilities[:, number], labels == number, threshold).to_dict()
 
 
-@st.cache_resource(show_spinner="Comparing row by row…", max_entries=100)
+@st.cache_resource(show_spinner="Comparing predictions…", max_entries=100)
 def compared(
     reference: str, candidate: str, delta: float, positive: int | None, threshold: float
 ) -> dict[str, Any]:

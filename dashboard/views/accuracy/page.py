@@ -38,7 +38,8 @@ FORM = "accuracy.form"  # whether what is evaluated is open
 JOB = "accuracy.job"  # id of the evaluation that this session started last
 
 KIND = "accuracy"
-DEFAULTS, TUNE = "ONNX Runtime's defaults", "Settings of Tune"
+DEFAULTS, TUNE = "ONNX Runtime's defaults", "Settings of Tune"  # as stored in forms
+SETTINGS_NAMES = {DEFAULTS: "ORT default", TUNE: "Current settings"}
 MOST_CHOSEN = 4  # of a large family, at first
 MOST_ROWS = 4096  # at once
 
@@ -46,7 +47,7 @@ MOST_ROWS = 4096  # at once
 def page() -> None:
     bar = frame.bar(
         "Accuracy",
-        "How often a model is right on labelled data, and whether a variant is worse than the original.",
+        "Accuracy on labelled data, and whether a variant is worse than the original.",
     )
     state.show_kept_error()
     _follow_link()
@@ -121,7 +122,7 @@ def _earlier(record: ModelRecord) -> None:
         shown=address.named(PARAM),
         key=PICKED,
         take_up=_open,
-        help="Evaluations of this model, newest first. Takes up data and settings.",
+        help="Evaluations of this model, newest first. Loads their data and settings.",
         labelled=False,
     )
 
@@ -137,7 +138,7 @@ def _open(name: str) -> None:
 
 def _label(one: Accuracy) -> str:
     data = PurePath(one.dataset["path"]).name
-    return f"{format.when(one.created_at)} · {data} · {one.reply['rows']:,} rows · {one.id[:8]}"
+    return f"{format.when(one.created_at)} · {data} · {one.reply['rows']:,} samples · {one.id[:8]}"
 
 
 def _address(record: ModelRecord | None, found: Sequence[Evaluated]) -> None:
@@ -195,7 +196,7 @@ def _models(record: ModelRecord) -> list[ModelRecord]:
         key=CHOSEN,
         format_func=lambda sha: record_name(family[sha]) if sha in family else str(sha)[:12],
         persist_state="session",
-        help="The original and the variants that were made of it on the Variants page.",
+        help="The original and its variants from the Variants page.",
     )
     return [family[sha] for sha in st.session_state[CHOSEN]]
 
@@ -204,23 +205,23 @@ def _settings() -> SessionSpec | None:
     """Draw with which settings the models run; None where those of Tune cannot be used."""
     st.session_state.setdefault(SETTINGS, DEFAULTS)
     st.session_state.setdefault(BATCH, None)
-    with st.expander("How they run", icon=":material/tune:", key="accuracy.how"):
+    with st.expander("Run settings", icon=":material/tune:", key="accuracy.how"):
         st.segmented_control(
             "Session settings",
             [DEFAULTS, TUNE],
             key=SETTINGS,
+            format_func=SETTINGS_NAMES.__getitem__,
             required=True,
             persist_state="session",
-            help="Providers, optimizations and config entries can change what a model answers.",
+            help="Providers, optimizations and config entries can change a model's outputs.",
         )
         st.number_input(
-            "Rows at once",
+            "Batch size",
             step=1,
             key=BATCH,
-            placeholder=f"{BATCH_ROWS}, or 1 where the answers depend on it",
+            placeholder=f"{BATCH_ROWS}, or 1 where outputs depend on it",
             persist_state="session",
-            help="Batch that is fed. A model that finds its quantization ranges while it runs may answer "
-            "differently in another batch. A model with a fixed batch keeps its own.",
+            help="Samples per run. It matters for dynamic quantization, whose ranges depend on the batch.",
         )
     if st.session_state[SETTINGS] == DEFAULTS:
         return SessionSpec()
@@ -234,7 +235,7 @@ def _settings() -> SessionSpec | None:
 def _spec(record: ModelRecord, session: SessionSpec, data: DatasetSpec) -> TrialSpec:
     rows = st.session_state[BATCH] if record.info["batch_dim"] is not None else None
     if rows is not None:
-        fields.in_range("rows at once", rows, 1, MOST_ROWS)
+        fields.in_range("batch size", rows, 1, MOST_ROWS)
     return TrialSpec(
         model=ModelRef(path=state.portable(record.path), sha256=record.sha256),
         session=session,
@@ -259,7 +260,7 @@ def _button(requests: Sequence[Request], found: Sequence[Evaluated], job: Status
         on_click=_start,
         args=([one.spec for one in requests],),
         **state.unless_closed(
-            words or "Feeds every row to every chosen model; what has not changed is not repeated.",
+            words or "Runs all samples through each chosen model; unchanged results are reused.",
             off=not requests,
             busy="Wait for the evaluation, or cancel it." if active else "",
         ),
@@ -318,12 +319,12 @@ def _job() -> Status | None:
 def _live(job: Status | None) -> None:
     if job is not None and not state.is_active(job):
         _ended(job)
-    job_box.draw(job, "accuracy", what="this evaluation", help="Models that were finished before are kept.")
+    job_box.draw(job, "accuracy", what="this evaluation", help="Models that finished before are kept.")
 
 
 def _ended(job: Status) -> None:
     if job.state == "CANCELLED":
-        st.info("The evaluation was cancelled; models that were finished are kept.", icon=":material/cancel:")
+        st.info("The evaluation was cancelled; finished models are kept.", icon=":material/cancel:")
     elif job.error is not None:
         state.report_record(job.error)
     for error in (job.result or {}).get("errors", []):
@@ -338,10 +339,10 @@ def _empty(record: ModelRecord) -> None:
         st.info(told, icon=":material/visibility_off:", title=title)
     with st.container(border=True):
         st.markdown(
-            ":material/fact_check: **Nothing evaluated yet.** Choose labelled data below, then press "
-            "**Evaluate**. The sample digits belong to the sample model `digits_cnn`."
+            ":material/fact_check: **Nothing evaluated yet.** Choose labelled data below, "
+            "then press **Evaluate**. The sample digits belong to the model `digits_cnn`."
         )
-        st.page_link("views/variants/page.py", label="Make a variant to compare", icon=":material/science:")
+        st.page_link("views/variants/page.py", label="Create a variant", icon=":material/science:")
 
 
 page()

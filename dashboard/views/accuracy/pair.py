@@ -32,8 +32,8 @@ def panel(found: Sequence[Evaluated]) -> None:
     if len(found) < 2:
         with st.container(border=True):
             st.markdown(
-                ":material/compare: **Two evaluated models are needed.** Make a variant, choose it beside "
-                "the original on the left, and evaluate both."
+                ":material/compare: **Two evaluated models are needed.** Create a variant, "
+                "choose it beside the original, and evaluate both."
             )
             st.page_link("views/variants/page.py", label="Variants", icon=":material/science:")
         return
@@ -74,7 +74,7 @@ def _controls(found: Sequence[Evaluated]) -> tuple[Evaluated, float, str]:
             key=REFERENCE,
             format_func=lambda one: named[one].name if one in named else str(one),
             persist_state="session",
-            help="The model that the others must not be worse than, usually the original.",
+            help="Usually the original. The others must not be worse than it.",
         )
     with middle:
         st.number_input(
@@ -82,8 +82,8 @@ def _controls(found: Sequence[Evaluated]) -> tuple[Evaluated, float, str]:
             step=0.1,
             key=ACCEPTED,
             persist_state="session",
-            help="Percentage points. A variant is not worse where the whole 95 % interval of the difference "
-            "lies above −δ.",
+            help="In percentage points. A model is not worse if the whole 95 % interval of the "
+            "difference lies above −δ.",
         )
     reference = named[st.session_state[REFERENCE]]
     positive, _ = decision(reference)
@@ -92,12 +92,11 @@ def _controls(found: Sequence[Evaluated]) -> tuple[Evaluated, float, str]:
         st.session_state[METRIC] = "accuracy"
     with right:
         st.selectbox(
-            "Of",
+            "Metric",
             offered,
             key=METRIC,
             persist_state="session",
-            help="Sensitivity and specificity are those of the positive class at the threshold; choose both "
-            "in the view Threshold.",
+            help="Sensitivity and specificity use the positive class and threshold of the view Threshold.",
         )
     return reference, st.session_state[ACCEPTED] / 100, st.session_state[METRIC]
 
@@ -132,14 +131,11 @@ def _chart(
     with st.container(border=True):
         plots.draw(
             accuracy_charts.differences(info),
-            f"Difference in {metric} against the reference",
+            f"Difference in {metric} versus the reference",
             key="accuracy.differences",
-            alt=f"Difference in {metric} against the reference with its 95 % interval, and the accepted loss",
+            alt=f"Difference in {metric} versus the reference with its 95 % interval, and the accepted loss",
         )
-        st.caption(
-            "Intervals of paired differences (Newcombe): rows that both have right, or both wrong, say "
-            "nothing about a difference. In the shaded part the loss is larger than accepted."
-        )
+        st.caption("95 % intervals of paired differences (Newcombe). Shaded: more than the accepted loss.")
 
 
 def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> None:
@@ -158,21 +154,22 @@ def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> 
                 else f"{_points(row[2]['low'])} to {_points(row[2]['high'])}"
             ),
         ),
-        (Column("only the reference right", "count"), lambda row: row[2]["only_reference"]),
-        (Column("only this one right", "count"), lambda row: row[2]["only_candidate"]),
-        (Column("rows", "count"), lambda row: row[2]["rows"]),
+        (Column("only reference correct", "count"), lambda row: row[2]["only_reference"]),
+        (Column("only this correct", "count"), lambda row: row[2]["only_candidate"]),
+        (Column("samples", "count"), lambda row: row[2]["rows"]),
         (Column("p (McNemar)", "number", help=_P_HELP), lambda row: row[2]["p"]),
         (
-            Column("rows that would tell", "count", help=_NEEDED_HELP),
+            Column("samples needed", "count", help=_NEEDED_HELP),
             lambda row: row[2]["rows_needed"] if row[2]["verdict"] == "UNDECIDED" else None,
         ),
-        *accuracies.share("same answer", _agreement, help=_SAME_HELP),
-        (Column("same answer, of rows", "count"), lambda row: row[1]["agreement"]["total"]),
+        *accuracies.share("agreement", _agreement, help=_SAME_HELP),
+        (Column("agreement, of samples", "count"), lambda row: row[1]["agreement"]["total"]),
     )
     tables.draw(
         table,
         key="accuracy.paired",
-        alt="Paired differences against the reference: interval, discordant rows, McNemar's p, rows needed",
+        alt="Paired differences versus the reference: interval, discordant samples, "
+        "McNemar's p, samples needed",
     )
 
 
@@ -181,9 +178,9 @@ def _agreement(row: tuple[Evaluated, dict[str, Any], dict[str, Any]]) -> Mapping
     return found
 
 
-_P_HELP = "Exact test of whether both are right equally often. A large p proves nothing."
-_NEEDED_HELP = "Estimate of the rows after which the verdict would no longer be undecided."
-_SAME_HELP = "Share of the rows in which both say the same class, right or wrong."
+_P_HELP = "McNemar's exact test of whether both are correct equally often. A large p proves nothing."
+_NEEDED_HELP = "Estimated number of samples until the verdict is no longer undecided."
+_SAME_HELP = "Share of samples for which both predict the same class, correct or not."
 
 
 def _points(share: float | None) -> str | None:

@@ -36,7 +36,7 @@ def result(found: Sequence[Evaluated]) -> None:
         required=True,
         label_visibility="collapsed",
         persist_state="session",
-        help="One model class by class, a positive class at a threshold, or two models on the same rows.",
+        help="One model class by class, a positive class at a threshold, or two models on the same samples.",
     )
     with st.container(key="accuracy.detail"):
         if view == PAIRED:
@@ -71,14 +71,14 @@ def _cards(found: Sequence[Evaluated]) -> None:
                     format.share(share["value"]),
                 )
                 st.caption(
-                    f"{format.interval_share(share['low'], share['high'])} · "
-                    f"{share['count']:,} of {share['total']:,} rows right",
-                    help="Share of the rows whose highest score is that of their class.",
+                    f"{format.interval_share(share['low'], share['high'])} · {share['count']:,} of "
+                    f"{share['total']:,} samples correct",
+                    help="Share of samples whose highest score is that of their class.",
                 )
 
 
 def _table(found: Sequence[Evaluated]) -> None:
-    area = "Each class against all others, the mean of the classes that have rows."
+    area = "Each class versus all others, averaged over the classes with samples."
     tables.draw(
         tabulate(
             found,
@@ -87,14 +87,18 @@ def _table(found: Sequence[Evaluated]) -> None:
             *accuracies.share("top 5", _share("top5")),
             (Column("ROC-AUC", "number", help=area), lambda one: one.summary["roc_auc"]["value"]),
             (Column("ROC-AUC, 95 %"), lambda one: _area(one.summary["roc_auc"])),
-            (Column("rows", "count"), lambda one: one.summary["rows"]),
+            (Column("samples", "count"), lambda one: one.summary["rows"]),
             (
-                Column("not finite", "count", help="Rows whose scores hold NaN or Inf; they count as wrong."),
+                Column(
+                    "not finite",
+                    "count",
+                    help="Samples whose scores contain NaN or Inf; they count as wrong.",
+                ),
                 lambda one: one.summary["not_finite"],
             ),
             (Column("output"), lambda one: one.accuracy.reply["output"]),
             (
-                Column("ran on"),
+                Column("providers"),
                 lambda one: ", ".join(map(format.provider, one.accuracy.reply["effective_providers"])),
             ),
             (Column("took"), lambda one: format.duration(one.accuracy.reply["seconds"])),
@@ -118,7 +122,7 @@ def _seen(found: Sequence[Evaluated]) -> None:
             st.warning(
                 f"{format.plain(one.name)}: {format.plain(note)}",
                 icon=":material/visibility:",
-                title="Scored on rows that it has seen",
+                title="Evaluated on data it has seen",
             )
 
 
@@ -134,7 +138,7 @@ def _notes(found: Sequence[Evaluated]) -> None:
         st.info(
             "\n".join(f"- {format.plain(line)}" for line in listed),
             icon=":material/info:",
-            title="To know when reading these numbers",
+            title="Caveats",
         )
 
 
@@ -142,11 +146,14 @@ def _remarks(numbers: dict[str, Any]) -> list[str]:
     found = []
     if missing := numbers["missing_classes"]:
         found.append(
-            f"No row has the label {', '.join(missing[:10])}{' and others' if len(missing) > 10 else ''}: "
-            "nothing is known about how often such a row is seen."
+            "No sample has the label "
+            f"{', '.join(missing[:10])}{' and others' if len(missing) > 10 else ''}: its "
+            "sensitivity is unknown."
         )
     if numbers["not_finite"]:
-        found.append(f"{numbers['not_finite']:,} rows have scores that are NaN or Inf; they count as wrong.")
+        found.append(
+            f"{numbers['not_finite']:,} samples have scores that are NaN or Inf; they count as wrong."
+        )
     return found
 
 
@@ -160,12 +167,12 @@ def _into(found: Sequence[Evaluated]) -> Evaluated:
         st.session_state[INTO] = found[-1].accuracy.id
     if len(found) > 1:
         st.selectbox(
-            "Model to look into",
+            "Model",
             list(named),
             key=INTO,
             format_func=lambda one: named[one].name if one in named else str(one),
             persist_state="session",
-            help="The model whose classes and curves are shown.",
+            help="Its classes and curves are shown.",
         )
     return named[st.session_state[INTO]]
 
@@ -180,26 +187,24 @@ def _classes(one: Evaluated) -> None:
             "Confusion matrix",
             key="accuracy.confusion",
             table=partial(accuracy_charts.confusion_table, info),
-            alt="Confusion matrix: a row for each true class, a column for each class that the model said",
+            alt="Confusion matrix: true classes down, predicted classes across",
         )
-        more = f" The {info.merged} classes with the fewest errors are one row." if info.merged else ""
-        st.caption(
-            f"Each number counts rows; a darker cell is a larger share of the rows of its class.{more}"
-        )
+        more = f" The {info.merged} classes with the fewest errors are merged." if info.merged else ""
+        st.caption(f"Numbers: samples. Darker: larger share of the true class.{more}")
     _mistaken(accuracy_charts.confused_pairs(numbers["confusion"], one.class_names, rows))
     _class_table(numbers)
 
 
 def _mistaken(pairs: Sequence[accuracy_charts.Pair]) -> None:
     if not pairs:
-        st.caption(":material/check_circle: No row of these data was taken for another class.")
+        st.caption(":material/check_circle: No sample was misclassified.")
         return
-    worst = ", ".join(f"{one.truth} for {one.said} ({_rows(one.rows)})" for one in pairs[:3])
-    st.caption(f":material/swap_horiz: Most often taken: {format.plain(worst)}.")
+    worst = ", ".join(f"{one.truth} as {one.said} ({_rows(one.rows)})" for one in pairs[:3])
+    st.caption(f":material/swap_horiz: Most frequent errors: {format.plain(worst)}.")
 
 
 def _rows(count: int) -> str:
-    return f"{count:,} {'row' if count == 1 else 'rows'}"
+    return f"{count:,} {'sample' if count == 1 else 'samples'}"
 
 
 def _class_table(numbers: dict[str, Any]) -> None:
@@ -211,6 +216,6 @@ def _class_table(numbers: dict[str, Any]) -> None:
     few = [one["name"] for one in numbers["per_class"] if 0 < one["support"] < FEW_ROWS]
     if few:
         st.caption(
-            f":material/info: {len(few)} {'class has' if len(few) == 1 else 'classes have'} fewer than "
-            f"{FEW_ROWS} rows: read the intervals, not the points."
+            f":material/info: {len(few)} {'class has' if len(few) == 1 else 'classes have'} "
+            f"fewer than {FEW_ROWS} samples: read the intervals, not the points."
         )

@@ -53,9 +53,7 @@ def _panel(one: Evaluated, found: Sequence[Evaluated]) -> None:
             "Positive class",
             [None, *range(len(one.class_names))],
             key=POSITIVE,
-            format_func=lambda number: (
-                "choose the class that matters" if number is None else _name(one, number)
-            ),
+            format_func=lambda number: "choose a class" if number is None else _name(one, number),
             persist_state="session",
             help="The class that must not be missed, such as the ill one. All others count as negative.",
         )
@@ -68,15 +66,15 @@ def _panel(one: Evaluated, found: Sequence[Evaluated]) -> None:
             format="%.3f",
             key=LEVEL,
             persist_state="session",
-            help="A row counts as positive where the probability of the class is at least this. Lower finds "
-            "more of the positives and raises more false alarms.",
+            help="A sample counts as positive at or above this probability. Lower finds more "
+            "positives and raises more false alarms.",
         )
     number, threshold = st.session_state[POSITIVE], float(st.session_state[LEVEL])
     if number is None:
         with st.container(border=True):
             st.markdown(
-                ":material/tune: **Choose the class that matters.** Then move the threshold and see how many "
-                "of its rows are found, and how many others raise a false alarm."
+                ":material/tune: **Choose a positive class.** Then move the threshold to see "
+                "sensitivity and false alarms."
             )
         return
     _numbers(at_threshold(one, number, threshold))
@@ -88,15 +86,15 @@ def _panel(one: Evaluated, found: Sequence[Evaluated]) -> None:
 
 def _name(one: Evaluated, number: int | None) -> str:
     if number is None:
-        return "choose the class that matters"
+        return "choose a class"
     return one.class_names[number] if number < len(one.class_names) else str(number)
 
 
 def _numbers(numbers: Mapping[str, Any]) -> None:
     said = {
-        "sensitivity": ("Sensitivity", "Share of the positive rows that are found (true positives)."),
-        "specificity": ("Specificity", "Share of the negative rows that raise no alarm (true negatives)."),
-        "precision": ("Precision", "Share of the alarms that are right."),
+        "sensitivity": ("Sensitivity", "Share of positive samples that are found (true positives)."),
+        "specificity": ("Specificity", "Share of negative samples without an alarm (true negatives)."),
+        "precision": ("Precision", "Share of alarms that are correct."),
     }
     with st.container(key="accuracy.decided"), st.grid(4, min_column_width=140):
         for name, (label, text) in said.items():
@@ -110,7 +108,7 @@ def _numbers(numbers: Mapping[str, Any]) -> None:
         missed = numbers["sensitivity"]["total"] - numbers["sensitivity"]["count"]
         alarms = numbers["specificity"]["total"] - numbers["specificity"]["count"]
         with st.container(border=True, height="stretch", gap=None):
-            st.metric("Missed", format.count(missed), help="Positive rows below the threshold.")
+            st.metric("Missed", format.count(missed), help="Positive samples below the threshold.")
             st.caption(f"and {alarms:,} false {'alarm' if alarms == 1 else 'alarms'}")
 
 
@@ -125,7 +123,7 @@ def _curves(one: Evaluated, found: Sequence[Evaluated], number: int, threshold: 
             accuracy_charts.tradeoff(info, threshold),
             "Sensitivity and specificity",
             key="accuracy.tradeoff",
-            alt="Sensitivity and specificity against the threshold",
+            alt="Sensitivity and specificity over the threshold",
         )
     shown = [one, *(other for other in found if other is not one)][: len(PALETTE)]
     lines = [line for other in shown if (line := _roc(other, number, threshold)) is not None]
@@ -134,7 +132,7 @@ def _curves(one: Evaluated, found: Sequence[Evaluated], number: int, threshold: 
             accuracy_charts.roc(lines),
             "Sensitivity against false alarms (ROC)",
             key="accuracy.roc",
-            alt="Sensitivity against false alarms, a line for each model, with a mark at the threshold",
+            alt="Sensitivity over false alarms, a line for each model, with a mark at the threshold",
         )
         if len(found) > len(shown):
             st.caption(f"The first {len(shown)} of {len(found)} models.")
@@ -195,7 +193,7 @@ def _yaml(one: Evaluated, number: int, threshold: float) -> None:
             mime="application/yaml",
             key="accuracy.yaml",
             icon=":material/download:",
-            help="The configuration with its data, their preprocessing, the class and the threshold.",
+            help="The configuration with data, preprocessing, class and threshold.",
             on_click="ignore",
         )
-        st.page_link("views/scorecard/page.py", label="State a target for it", icon=":material/checklist:")
+        st.page_link("views/scorecard/page.py", label="Add as target", icon=":material/checklist:")

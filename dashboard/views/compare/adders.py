@@ -38,19 +38,19 @@ def draw(record: ModelRecord) -> None:
         with st.popover(
             "Variants",
             icon=":material/science:",
-            help="The original of this model and its variants, each on ONNX Runtime's default.",
+            help="The original and its variants, each on ONNX Runtime's default.",
         ):
             _variants(record)
         if entry_list.different_models():
             with st.popover("Models", icon=":material/deployed_code:", help="Any model of the library."):
                 _other_models(record)
         st.button(
-            "Settings of Tune",
+            "Current settings",
             key="compare.add.current",
             icon=":material/tune:",
             on_click=_add_current,
             args=(record,),
-            help="What the settings on Tune ask for now.",
+            help="The settings that Tune shows now.",
         )
         if torch_source(record) is not None:
             for engine in (name for name, one in ENGINES.items() if one.program):
@@ -60,14 +60,13 @@ def draw(record: ModelRecord) -> None:
                     icon=":material/local_fire_department:",
                     on_click=_add_engine,
                     args=(record, engine),
-                    help="The PyTorch model that was exported to this file, on the same feeds, in a worker "
-                    "of its own.",
+                    help="The PyTorch model that this file was exported from, with the same inputs.",
                 )
     st.toggle(
         "Different models",
         key=entry_list.DIFFERENT,
         persist_state="session",
-        help="Lets models race that compute something else. Every verdict on one says so, with the error.",
+        help="Allows models that compute something else. Each result then shows the output error.",
     )
 
 
@@ -84,7 +83,7 @@ def _variants(record: ModelRecord) -> None:
         one.content_sha256: one for one in variants.family(state.store(), record) if one.content_sha256 != own
     }
     if not relatives:
-        st.caption("This model has no variants yet: make some on the Variants page.")
+        st.caption("This model has no variants. Create one on the Variants page.")
         return
     st.multiselect(
         "Variants",
@@ -92,7 +91,7 @@ def _variants(record: ModelRecord) -> None:
         key=RELATIVES,
         format_func=lambda one: _relative_label(relatives[one]) if one in relatives else one[:8],
         placeholder="Choose variants",
-        help="They are fed what the list is fed, and run on ONNX Runtime's default.",
+        help="They use the list's inputs and ONNX Runtime's default.",
     )
     st.button(
         "Add",
@@ -100,7 +99,7 @@ def _variants(record: ModelRecord) -> None:
         icon=":material/add:",
         on_click=_add_variants,
         args=(record,),
-        help="Add each as an entry of its own.",
+        help="Adds each as a configuration of its own.",
     )
 
 
@@ -136,7 +135,7 @@ def _other_models(record: ModelRecord) -> None:
         key=OTHERS,
         format_func=lambda one: others[one].name if one in others else one[:8],
         placeholder="Choose models",
-        help="They are fed what the list is fed, as far as they take it, and run on ONNX Runtime's default.",
+        help="They use the list's inputs where these fit, and ONNX Runtime's default.",
     )
     st.button("Add", key="compare.add.others", icon=":material/add:", on_click=_add_others, args=(record,))
 

@@ -21,12 +21,12 @@ CHOSEN = "compare.elsewhere.chosen"
 def draw(shown: Comparison | None) -> None:
     """Draw what was imported, what was measured here beside it, and the way in for more."""
     brought = state.store().shelf.all("summary")
-    label = f"Results made elsewhere: {len(brought)}" if brought else "Import a result made elsewhere"
+    label = f"Imported results: {len(brought)}" if brought else "Import a result"
     with st.expander(label, icon=":material/move_to_inbox:", expanded=bool(brought), key=OPEN):
         one = bringing.area(
             "compare",
-            "What onnxruntime_perf_test printed, or the result file that it wrote",
-            hint="A text file. With the result file there are raw latencies, and so intervals.",
+            "Output or result file of onnxruntime_perf_test",
+            hint="A text file. Only the result file has raw latencies, and so intervals.",
             wanted="summary",
         )
         if one is not None:
@@ -51,14 +51,11 @@ def _table(brought: list[Imported], shown: Comparison | None) -> None:
     tables.draw(
         sheets.table(entries, _here(shown)),
         key="compare.elsewhere.table",
-        alt="Latencies of results that were made elsewhere, marked as imported, beside those measured here",
+        alt="Latencies of imported results beside those measured here",
     )
     st.caption(format.plain(" ".join(notes)))
     if shown is not None:
-        st.caption(
-            "What was measured here stands in the table, to be read beside it. Another machine, another "
-            "moment: no ratio and no verdict can be had from the two. To compare, race the model here."
-        )
+        st.caption("Imported results were measured elsewhere, so there is no ratio and no verdict.")
 
 
 def _here(shown: Comparison | None) -> list[tuple[str, Mapping[str, Any]]]:
@@ -74,7 +71,9 @@ def _here(shown: Comparison | None) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _remove(brought: list[Imported]) -> None:
-    labels = {one.id: f"{one.label} · came {format.when(one.created_at)} · {one.id[:8]}" for one in brought}
+    labels = {
+        one.id: f"{one.label} · imported {format.when(one.created_at)} · {one.id[:8]}" for one in brought
+    }
 
     def remove() -> None:
         state.store().shelf.delete(str(st.session_state[CHOSEN]))
@@ -85,10 +84,10 @@ def _remove(brought: list[Imported]) -> None:
             list(labels),
             key=CHOSEN,
             format_func=lambda one: labels.get(one, str(one)),
-            help="Nothing that was measured here is touched.",
+            help="Forgets the import. Results measured here are kept.",
         )
         st.button(
-            "Remove this import",
+            "Remove import",
             key="compare.import.remove",
             icon=":material/delete:",
             on_click=remove,

@@ -91,7 +91,7 @@ def entry_of(source: str, spec: TrialSpec, record: ModelRecord) -> Entry:
     if model is None:
         raise SpecError(
             f"The configuration ({source}) belongs to another model than `{record.name}` and its variants.",
-            hint='Race configurations of one model and its variants, or switch on "Different models".',
+            hint='Compare configurations of one model and its variants, or switch on "Different models".',
         )
     here = {"path": state.portable(model.path), "sha256": model.sha256}
     spec = spec.model_copy(update={"model": spec.model.model_copy(update=here)})
@@ -212,7 +212,7 @@ def _fed_number(record: ModelRecord, name: str, label: str, value: int | None, *
         width=FIELD_PX,
         on_change=_refeed,
         args=(record, name),
-        help="For all configurations. One that brought a batch of its own, as some presets do, keeps it.",
+        help="For all configurations. Presets with a batch of their own keep it.",
     )
 
 
@@ -251,7 +251,7 @@ def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) 
                 type="tertiary",
                 on_click=_set_baseline,
                 args=(entry.id,),
-                help="Put all others against this one.",
+                help="Compares all others with this one.",
             )
         st.button(
             "Remove",

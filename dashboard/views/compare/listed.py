@@ -58,10 +58,10 @@ def table(record: ModelRecord, show: Show) -> None:
 
 def _table(record: ModelRecord, show: Show) -> None:
     with_duels = st.toggle(
-        "Single runs of Tune too",
+        "Include Tune runs",
         key=DUELS,
         persist_state="session",
-        help="A run on Tune is a comparison as well: of the settings against the baseline.",
+        help="Each run on Tune is a comparison of its settings with the baseline.",
     )
     found = of_model(record, with_duels=with_duels)
     if not found:
@@ -76,7 +76,7 @@ def _table(record: ModelRecord, show: Show) -> None:
         mode="single-row",
         alt="Past comparisons of this model with their results",
     )
-    st.caption("Tick a row to open that comparison.")
+    st.caption("Tick a comparison to open it.")
 
 
 def _reopen(key: str, comparison_ids: Sequence[str], show: Show) -> None:

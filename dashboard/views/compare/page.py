@@ -157,15 +157,14 @@ def _limits() -> None:
     """Margin and time budget."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.number_input(
-            "Margin (%)",
+            "Equivalence margin (%)",
             value=None if MARGIN in st.session_state else 100 * DEFAULT_MARGIN,
             step=0.5,
             format="%.1f",
             key=MARGIN,
             width=entry_list.FIELD_PX,
             persist_state="session",
-            help="The equivalence margin: two configurations are called equal when the whole interval lies "
-            "within.",
+            help="Configurations are equivalent if the whole interval lies within ± this margin.",
         )
         st.number_input(
             "Time budget (s)",
@@ -175,8 +174,8 @@ def _limits() -> None:
             width=entry_list.FIELD_PX,
             persist_state="session",
             placeholder=str(_precision().budget_s),
-            help="Seconds of rounds after which an open question stays UNDECIDED. Empty: what belongs to the "
-            "effort.",
+            help="Seconds of measuring, after which open questions stay undecided. Empty: the "
+            "effort's default.",
         )
 
 
@@ -224,7 +223,7 @@ def _asked(
 def _predictions(record: ModelRecord, entries: Sequence[Entry]) -> tuple[dict[str, Prediction], str]:
     """Effort -> how long the race will take, empty where nobody knows; and why there can be no race."""
     if len(entries) < contestants.LEAST:
-        return {}, "A race takes two to eight configurations."
+        return {}, "A comparison takes two to eight configurations."
     try:
         known = past(
             state.store(), model_sha256=record.content_sha256, fingerprint=state.environment()["fingerprint"]
@@ -241,10 +240,10 @@ def _prediction_text(found: Mapping[str, Prediction], count: int) -> str:
     """How long the chosen effort will take, or that nobody knows."""
     chosen = _precision()
     budget_s = st.session_state.get(BUDGET) or chosen.budget_s
-    limit = f"at most {budget_s} s of rounds"
+    limit = f"at most {budget_s} s"
     text = f"{count} configurations to ±{100 * chosen.target:.2g} %"
     if chosen.name not in found:
-        return f"{text} · time unknown: no race of this model has told it here yet, {limit}"
+        return f"{text} · time unknown until this model is measured here, {limit}"
     one = found[chosen.name]
     text += f" · about {format.about(one.seconds)}, {counted(one.rounds, 'round')} · {limit}"
     return f"{text} · {one.late}" if one.late else text
@@ -266,7 +265,8 @@ def _run(record: ModelRecord | None, shown: Comparison | None, reason: str, key:
         icon=":material/flag_check:",
         shortcut="Ctrl+Enter" if key == "compare.run" else None,
         disabled=bool(reason),
-        help=reason or "Each in a process of its own, in interleaved rounds of random order.",
+        help=reason
+        or ("Measures each configuration in its own process, in interleaved rounds of random order."),
         on_click=_start,
     )
 
@@ -278,7 +278,7 @@ def _why_not(record: ModelRecord | None, *, active: bool) -> str:
     if record is None:
         return "Choose a model first."
     if active:
-        return "A race is running; wait for it or cancel it."
+        return "A comparison is running; wait for it or cancel it."
     try:
         listed = entry_list.entries(record)
         contestants.check_count(listed)
@@ -330,8 +330,8 @@ def _result(shown: Comparison | None, trials: Sequence[Trial]) -> None:
 def _empty() -> None:
     st.markdown("#### :material/compare_arrows: Nothing compared yet")
     st.markdown(
-        "Add two to eight configurations to the list, then press **Compare** (Ctrl+Enter). They are measured "
-        "under the same conditions, in interleaved rounds."
+        "Add two to eight configurations to the list, then press **Compare** "
+        "(Ctrl+Enter). They are measured under the same conditions."
     )
 
 
@@ -345,7 +345,7 @@ def _further(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> Non
                 icon=":material/stop_circle:",
                 on_click=state.scheduler().cancel,
                 args=(shown.id,),
-                help="Ends all its workers. Rounds that were made are kept.",
+                help="Ends all worker processes. Finished rounds are kept.",
             )
         return
     going_on.button("compare", shown, trials, lambda more: _follow(more.id))
@@ -357,7 +357,7 @@ def _further(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> Non
             icon=":material/replay:",
             on_click=_retake,
             args=(shown,),
-            help="Makes these configurations the list, to compare them again or with others.",
+            help="Replaces the list with these configurations.",
         )
         st.button("Close", key="compare.close", icon=":material/close:", on_click=_close)
 

@@ -45,7 +45,7 @@ def draw(shown: Shown, stands: Standing) -> None:
                 key="curves.use",
                 icon=":material/tune:",
                 disabled=True,
-                help="Click a point or tick a row first.",
+                help="Select a point first.",
             )
         st.download_button(
             "Download CSV",
@@ -96,7 +96,7 @@ def _details(shown: Shown, stands: Standing, index: int) -> None:
                 key="curves.use",
                 icon=":material/tune:",
                 disabled=point.spec is None,
-                help="The point clicked, the row ticked, or the best under the limit.",
+                help="The selected point, or the best within the limit.",
             ):
                 _use(point, row)
             value = (row.latency or {}).get(stands.percentile)
@@ -107,7 +107,7 @@ def _details(shown: Shown, stands: Standing, index: int) -> None:
                 disabled=value is None,
                 on_click=_put_line,
                 args=(value,),
-                help="Puts the latency limit just above this point.",
+                help="Sets the latency limit just above this point.",
             )
 
 
@@ -133,19 +133,23 @@ def _numbers(row: Measured, stands: Standing) -> None:
 
 
 def _said_of(row: Measured, stands: Standing) -> list[str]:
-    found = [f"{row.runs:,} runs of {row.rows} row{'s' * (row.rows != 1)}"] if row.latency is not None else []
+    found = (
+        [f"{row.runs:,} runs of {row.rows} sample{'s' * (row.rows != 1)}"] if row.latency is not None else []
+    )
     if row.is_default:
         found.append("This is ONNX Runtime's default itself.")
     elif row.contrast is not None:
-        found.append(f"Median latency per row, against ONNX Runtime's default: {words.verdict(row.contrast)}")
+        found.append(
+            f"Median latency per sample versus ONNX Runtime's default: {words.verdict(row.contrast)}"
+        )
     if stands.is_in(row, stands.over):
         found.append("Over the latency limit.")
     if stands.is_in(row, stands.open):
-        found.append("The 95 % interval holds the limit: which side it is on is not sure.")
+        found.append("The 95 % interval contains the limit: undecided.")
     if row.same is not None:
         found.append(f"Measured as {point_name(row.same)}: {row.why}")
     if row.cut_short:
-        found.append("Its race was cancelled: these are the rounds until then, and they rank nothing.")
+        found.append("The comparison was cancelled: partial results, not ranked.")
     if row.breach:
         found.append(f"{WARNING} {MARK}")
     return [*found, *([row.error] if row.error else [])]

@@ -43,7 +43,7 @@ APPLIED = "curves.applied"  # the linked sweep whose settings were loaded
 
 
 def page() -> None:
-    bar = frame.bar("Curves", "Latency and throughput over one or two settings, and which value is best.")
+    bar = frame.bar("Sweep", "Latency and throughput over one or two settings, and which value is best.")
     _load_linked()
     with bar.model:
         record = controls.model_picker()
@@ -176,7 +176,7 @@ def _earlier(record: ModelRecord) -> None:
         take_up=_open,
         format_func=lambda one: _study_label(sweeps[one]) if one in sweeps else str(one),
         placeholder="Open an earlier sweep",
-        help="Newest first. Takes up its settings and values.",
+        help="Newest first. Loads its settings and values.",
     )
 
 
@@ -205,7 +205,7 @@ def _study(name: str, record: ModelRecord, points: Sequence[Point], earlier: Ear
     """All points at once, in one race."""
 
     def race(asked: Sequence[Configuration]) -> Job:
-        what = f"curve of {len(asked)} points of {record.name}"
+        what = f"sweep of {len(asked)} points of {record.name}"
         names = {"study": name, "model_name": record.name, "what": what}
         return state.race(asked, **names, wait_quiet_s=wait_quiet_s(), protocol=kinds.each_alone(asked))
 
@@ -251,7 +251,7 @@ def _options(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows
         key=AGAIN,
         persist_state="session",
         disabled=active or not any(row.state == "COMPLETE" for row in rows),
-        help="Off: points that were measured before with the same settings on this machine are reused.",
+        help="Off: points measured earlier with the same settings on this machine are reused.",
     )
     if not active:
         wait_for_quiet()
@@ -276,7 +276,7 @@ def _run(record: ModelRecord, points: Sequence[Point], rows: Sequence[Measured],
         **state.unless_closed(
             f"All points are measured. Measures {_counted(len(known))} again."
             if done
-            else "All in one race.",
+            else "Measures all points in the same rounds.",
             off=not known,
             busy="Wait for the running sweep, or cancel it." if active else "",
         ),
@@ -315,7 +315,7 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
         state.store(), model_sha256=record.content_sha256, fingerprint=state.environment()["fingerprint"]
     )
     if known is None:
-        return text + " · time unknown: no race of this model has told it here yet"
+        return text + " · time unknown until this model is measured here"
     specs = [one.spec for one in line_up(sweep.configurations(todo))]
     found = prediction.predict(specs, known, family=1)
     text += f" · about {format.duration(found.seconds)}, {counted(found.rounds, 'round')}"
@@ -397,7 +397,7 @@ def _live(
                 job_box.cancel(
                     race.id,
                     key="curves.cancel",
-                    help="Ends the race of all points; the rounds until then are kept, drawn as cancelled.",
+                    help="Ends the sweep. Finished rounds are kept and marked as cancelled.",
                 )
             st.caption(":material/hourglass_top: Points appear as they are measured; intervals come last.")
 

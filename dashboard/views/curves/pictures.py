@@ -47,11 +47,11 @@ def draw(shown: Shown, stands: Standing, beside: Callable[[], None]) -> None:
             st.space("stretch")
             if view == LINES:
                 st.toggle(
-                    "Earlier curves",
+                    "Earlier sweeps",
                     key=GHOSTS,
                     persist_state="session",
-                    help="Draws earlier sweeps over the same settings faintly behind. They were measured at "
-                    "other times: no verdict rests on them.",
+                    help="Shows earlier sweeps of these settings in the background. They were measured at "
+                    "other times.",
                 )
             beside()
         with st.container(gap="xsmall"):
@@ -95,7 +95,7 @@ def _lines(shown: Shown, stands: Standing) -> None:
             RATE_CHART,
             f"Throughput over {x} for {count} points.",
         )
-    st.caption("Bands: 95 % intervals. Hollow: reused. ✕: failed or refused. Click a point for its details.")
+    st.caption("Bands: 95 % intervals. Hollow: reused. ✕: failed or refused. Click a point for details.")
 
 
 def _plane(shown: Shown, stands: Standing) -> None:
@@ -105,15 +105,11 @@ def _plane(shown: Shown, stands: Standing) -> None:
         plane_charts.plane(info),
         f"Throughput over {names}",
         PLANE_CHART,
-        f"Rows per second over {names}, {len(info.cells)} cells.",
+        f"Samples per second over {names}, {len(info.cells)} cells.",
     )
-    line = (
-        "" if stands.line_s is None else "Crossed out: over the limit; ?: its 95 % interval holds the limit. "
-    )
+    line = "" if stands.line_s is None else "Crossed out: over the limit; ?: undecided. "
     st.caption(
-        "Colour and number: rows per second. ★: the best. =: within the margin of it, with 95 %. Hatched: "
-        f"inconclusive against the best, because the intervals overlap. {line}"
-        "Click a cell for its details."
+        f"Samples/s. ★: best. =: equivalent, with 95 %. Hatched: undecided. {line}Click a cell for details."
     )
 
 
@@ -129,10 +125,7 @@ def _tradeoff(shown: Shown, stands: Standing) -> None:
         TRADEOFF_CHART,
         f"Throughput against {name} of {len(shown.rows)} points.",
     )
-    st.caption(
-        "Bars: 95 % intervals. Ringed: the front, of points that no other dominates: it would be surely "
-        "better in one, its interval apart, and no worse in the other. Click a point for its details."
-    )
+    st.caption("Ringed: Pareto front. Bars: 95 % intervals. Click a point for details.")
 
 
 def _chart(figure: Any, title: str, key: str, alt: str) -> None:

@@ -62,8 +62,8 @@ def results(shown: Shown, limit: DeltaGenerator) -> None:
 def _empty() -> None:
     with st.container(border=True):
         st.markdown(
-            ":material/show_chart: **No points yet.** Choose a setting and its values, then press "
-            "**Measure**: latency and throughput are drawn here, with their intervals."
+            ":material/show_chart: **No points yet.** Choose a setting and its values, then "
+            "press **Measure**."
         )
 
 
@@ -112,7 +112,7 @@ def _details(complete: Sequence[Measured], race: Comparison | None, busy: Mappin
     st.caption("Each process counts as one cluster in the 95 % intervals.")
     own = race.id if race is not None else ""
     if any(busy.get(row.race) for row in complete if row.race != own):
-        st.caption(":material/groups: Points that were reused ran on a busy machine: see the table.")
+        st.caption(":material/groups: Reused points were measured under background load: see the table.")
     if any(row.contrast is not None and verdict.is_older(row.contrast) for row in complete):
         st.caption(f":material/info: {verdict.OLDER}")
 
@@ -161,7 +161,7 @@ def _statistic(complete: Sequence[Measured]) -> str:
             required=True,
             format_func=lambda name: curve_charts.STATISTICS[name],
             persist_state="session",
-            help="Offered where the runs of a point support it: p95 needs 72, p99 needs 368.",
+            help="Needs enough runs per point: p95 72, p99 368.",
         )
     )
 
@@ -182,11 +182,11 @@ def _line(complete: Sequence[Measured], percentile: str) -> float | None:
         placeholder="none",
         on_change=_line_from,
         args=(LINE_NUMBER,),
-        help="Longest time that a point may take. Type it, move the slider, or click a point and "
-        "press Set as limit.",
+        help="Longest latency that a point may have. Type it, move the slider, or click a "
+        "point and press Set as limit.",
     )
     st.select_slider(
-        "Latency limit, moved",
+        "Latency limit slider",
         [None, *options],
         key=LINE_SLIDER,
         format_func=lambda one: "none" if one is None else f"{one:g} ms",
@@ -215,7 +215,7 @@ def _verdict(complete: Sequence[Measured], stands: Standing, busy: Mapping[str, 
     best, line_s, percentile = stands.best, stands.line_s, stands.percentile
     name = curve_charts.STATISTICS[percentile]
     if any(row.cut_short for row in complete):
-        st.caption(":material/cancel: Cancelled: points are drawn by the rounds until then, unranked.")
+        st.caption(":material/cancel: Cancelled: partial results, not ranked.")
     if not any(row.ranked for row in complete):
         return
     unsupported = _unsupported(complete, percentile)
@@ -246,7 +246,7 @@ def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
     if not missing:
         return ""
     names = "; ".join(point_name(row.values) for row in missing)
-    return f"Not judged, because their runs do not support a {curve_charts.STATISTICS[percentile]}: {names}."
+    return f"Not judged, too few runs for {curve_charts.STATISTICS[percentile]}: {names}."
 
 
 def _in_words(row: Measured, percentile: str, busy: Mapping[str, str]) -> str:

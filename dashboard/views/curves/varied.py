@@ -56,7 +56,7 @@ def draw(record: ModelRecord, base: TrialSpec, named: Models) -> list[Axis] | No
         AXIS,
         "Setting to vary",
         names,
-        "Batch size, threads, a free dimension, variants of the model, or a setting whose values are listed.",
+        "Batch size, threads, a dynamic dimension, model variants, or a setting with listed values.",
         (record, base, named, place),
     )
     others = [NONE, *(name for name in names if name != st.session_state[AXIS])]
@@ -66,8 +66,8 @@ def draw(record: ModelRecord, base: TrialSpec, named: Models) -> list[Axis] | No
         SECOND,
         "Second setting",
         others,
-        "Each of its values is a line; two settings of numbers make a heat map, too. Every combination is "
-        "measured.",
+        "Each of its values is a line; two numeric settings also make a heat map. Every "
+        "combination is measured.",
         (record, base, named, place),
     )
     if first is None or (second is None and st.session_state[SECOND] != NONE):
@@ -106,7 +106,7 @@ def _values(name: str, record: ModelRecord, base: TrialSpec, named: Models, plac
         key=key,
         persist_state="session",
         placeholder="1, 2, 4, 8",
-        help=f"Whole numbers with commas, at most {MAX_POINTS} points in all. Empty: the suggestion.",
+        help=f"Comma-separated whole numbers, at most {MAX_POINTS} points in all. Empty: the suggestion.",
     )
     return _read(name, text or "")
 

@@ -39,20 +39,20 @@ def draw(trial: Trial, accepted: str, stem: str) -> None:
         )
         status = _job(trial)
         st.button(
-            "Make the bundle" if _result(status) is None else "Make it again",
+            "Create bundle" if _result(status) is None else "Create again",
             key="export.bundle.make",
             icon=":material/inventory_2:",
             on_click=_start,
             args=(trial, accepted, stem),
             **state.unless_closed(
-                "A worker runs the configuration once and keeps what it was fed and answered.",
+                "A worker runs the configuration once and stores its inputs and outputs.",
                 off=state.is_active(status),
             ),
         )
-        state.show_kept_error(KIND, "The bundle was not made")
-        job_box.draw(status, "export", what="this bundle", help="Nothing half-written stays.", of="bundle")
+        state.show_kept_error(KIND, "The bundle was not created")
+        job_box.draw(status, "export", what="this bundle", help="No partial file remains.", of="bundle")
         if status is not None and status.error is not None:
-            state.report_record(status.error, "The bundle was not made")
+            state.report_record(status.error, "The bundle was not created")
         if (made := _result(status)) is not None:
             _download(made)
 
@@ -99,19 +99,18 @@ def _download(made: Mapping[str, Any]) -> None:
     path, name = Path(made["path"]), str(made["name"])
     if made["no_sample"]:
         st.warning(
-            f"{format.plain(made['no_sample'])} *Verify* cannot tell whether the answers are the same.",
+            f"{format.plain(made['no_sample'])} *Verify* cannot check the outputs.",
             icon=":material/warning:",
             title="Without a sample",
         )
     if made["size_bytes"] > MOST_DOWNLOAD_BYTES:
         st.info(
-            f"It takes {size(made['size_bytes'])}, too much for a download from this page. It lies on the "
-            f"server at `{path}`.",
+            f"It is {size(made['size_bytes'])}: too large to download here. It is on the server at `{path}`.",
             icon=":material/folder:",
         )
         return
     if not path.is_file():
-        st.info("The file is gone. Make it again.", icon=":material/info:")
+        st.info("The file is missing. Create it again.", icon=":material/info:")
         return
     st.download_button(
         f"Download {name} ({size(made['size_bytes'])})",
@@ -122,5 +121,5 @@ def _download(made: Mapping[str, Any]) -> None:
         on_click="ignore",
         icon=":material/download:",
         type="primary",
-        help="The same trial gives the same bytes, however often it is made.",
+        help="The same trial always gives the same bytes.",
     )

@@ -37,14 +37,14 @@ MOST_BYTES = 64 << 20  # of a model that travels through the server's memory
 
 
 def page() -> None:
-    bar = frame.bar("Export", "A configuration as a file, and a file as configuration.")
+    bar = frame.bar("Export", "Export a configuration as files or code, or load one from a file.")
     with bar.more:
         _bring_back()
     state.show_kept_error()
     _loaded()
     if verifying.JOB_PARAM in st.query_params:
         st.session_state.setdefault(TABS, VERIFY)
-    out, verify = st.tabs(["Take away", VERIFY], key=TABS, on_change="rerun")
+    out, verify = st.tabs(["Download", VERIFY], key=TABS, on_change="rerun")
     if out.open:
         with out:
             _take_away(bar)
@@ -65,7 +65,7 @@ def _take_away(bar: frame.Bar) -> None:
         key=SOURCE,
         format_func=lambda one: _label(trials.get(one)),
         persist_state="session",
-        help="A trial carries its measured numbers and its machine; the current settings carry neither.",
+        help="A trial includes its numbers and its machine; the current settings do not.",
     )
     if chosen == CURRENT or chosen in trials:
         _address(chosen)
@@ -154,12 +154,12 @@ def _unmeasured(spec: TrialSpec, name: str) -> Trial:
 def _trial(trial: Trial, action: DeltaGenerator) -> None:
     if trial.facts.get("fallback"):
         st.badge(
-            "fallback: these numbers are not of the provider asked for",
+            "fallback: measured on another provider than requested",
             icon=":material/warning:",
             color="orange",
         )
     if doubt := emit.caution(trial):
-        st.warning(format.plain(doubt), icon=":material/warning:", title="Nothing to put into use as it is")
+        st.warning(format.plain(doubt), icon=":material/warning:", title="Review before deploying")
     results.busy_note(trial.result)
     accepted = _accepted(trial)
     if accepted is None:
@@ -175,16 +175,16 @@ def _accepted(trial: Trial) -> str | None:
     if not why:
         return ""
     st.warning(
-        f"{format.plain(verdict.sentence(why))} A file is made only when you say why these outputs are good "
-        "enough; your words stand in it as `accepted_breach`.",
+        f"{format.plain(verdict.sentence(why))} To export it, say why these outputs are "
+        "acceptable; the text is stored as `accepted_breach`.",
         title="Outputs differ",
         icon=":material/warning:",
     )
     words = st.text_input(
-        "Why are these outputs good enough?",
+        "Why are these outputs acceptable?",
         key=f"{ACCEPTED}.{trial.id}",  # words on one trial accept no other
         placeholder="for example: accuracy on our validation set is 0.3 points lower, which we accept",
-        help="Goes into the header of the YAML file and of the script.",
+        help="Written to the header of the exported files.",
     )
     return words.strip() or None
 
@@ -199,7 +199,7 @@ def _file(known: Leaving, action: DeltaGenerator, accepted: str = "") -> DeltaGe
                 "All settings",
                 key=WHOLE,
                 persist_state="session",
-                help="With defaults, all that was measured, the machine, and absolute paths of this server.",
+                help="Includes defaults, all measurements, the machine, and absolute paths of this server.",
             )
             known = replace(known, whole=whole)
         purpose = chosen.purpose[0].upper() + chosen.purpose[1:]
@@ -225,7 +225,7 @@ def _format() -> emit.Emitter:
         key=FORMAT,
         format_func=lambda name: f"{names[name].label} ({names[name].ending})",
         persist_state="session",
-        help="All are written from the same settings. Each says on top which of them it does not carry.",
+        help="Each file lists the settings that it cannot express.",
     )
     return names[chosen]
 
@@ -234,7 +234,7 @@ def _not_carried(text: str) -> None:
     """Say beside the file what of these settings is not in it."""
     if lost := emit.not_carried(text):
         lines = "\n".join(f"- {format.plain(line)}" for line in lost)
-        st.info(lines, icon=":material/info:", title=f"Not carried: {counted(len(lost), 'setting')}")
+        st.info(lines, icon=":material/info:", title=f"Not exported: {counted(len(lost), 'setting')}")
 
 
 def _download(chosen: emit.Emitter, known: Leaving, accepted: str) -> None:
@@ -242,7 +242,7 @@ def _download(chosen: emit.Emitter, known: Leaving, accepted: str) -> None:
     bytes_ = known.info["size_bytes"] if chosen.pack is not None and known.info is not None else 0
     if bytes_ > MOST_BYTES:
         command = f"ortune export {known.trial.id[:8]} --format {chosen.name} -o {name}"
-        st.caption(f"The model of {size(bytes_)} is taken along; write this file by the command line:")
+        st.caption(f"The model ({size(bytes_)}) is part of this file; write it by the command line:")
         st.code(command, language="bash")
         return
     st.download_button(
@@ -254,7 +254,7 @@ def _download(chosen: emit.Emitter, known: Leaving, accepted: str) -> None:
         on_click="ignore",
         icon=":material/download:",
         type="primary",
-        help="Saves what is shown below." if chosen.pack is None else "Saves the model with what is below.",
+        help="Saves the text below." if chosen.pack is None else "Saves the model and the files below.",
     )
 
 

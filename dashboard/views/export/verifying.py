@@ -46,20 +46,20 @@ def draw(action: DeltaGenerator) -> None:
     with left:
         _ask()
         _button(action)
-        state.show_kept_error(KIND, "It could not be verified")
+        state.show_kept_error(KIND, "Verification failed")
     with right:
         status = _job()
         job_box.draw(
-            status, "verify", what="this verification", help="What was raced so far is kept in History."
+            status, "verify", what="this verification", help="Finished measurements are kept in History."
         )
         if status is None:
             st.info(
-                "Nothing was verified yet. Choose a bundle that *Take away* made, here or elsewhere: it says "
-                "whether the configuration runs on this machine, answers the same, and is as fast.",
+                "No verification yet. Choose a bundle: ORTune checks whether it runs here, gives "
+                "the same outputs and is as fast.",
                 icon=":material/info:",
             )
         elif status.error is not None:
-            state.report_record(status.error, "It could not be verified")
+            state.report_record(status.error, "Verification failed")
         elif status.result is not None:
             _answer(status.result)
 
@@ -71,45 +71,44 @@ def _ask() -> None:
         type=["zip", "yaml", "yml"],
         key=FILE,
         max_upload_size=MOST_UPLOAD_MB,
-        help="Nothing in it is executed but the model, in a worker. A YAML file alone carries no sample of "
-        "outputs, so it cannot be told whether the answers are the same.",
+        help="Only the model in it is executed, in a worker. A YAML file has no sample, so "
+        "its outputs cannot be checked.",
     )
     st.text_input(
         "or a path on the server",
         key=PATH,
-        placeholder="for example a large bundle that lies there already",
-        help="A file in the folders that this server opens. Used when no file is chosen.",
+        placeholder="for large bundles",
+        help="A file in the allowed folders. Used when no file is chosen.",
     )
     st.toggle(
-        "Race it",
+        "Measure speed",
         value=True,
         key=RACE,
-        help="Against ONNX Runtime's default, and the old baseline where it is recorded. Off: facts and "
-        "answers only, within seconds.",
+        help="Compares with ONNX Runtime's default and the recorded baseline. Off: checks "
+        "facts and outputs only, in seconds.",
     )
     st.slider(
-        "Margin of the gain (%)",
+        "Speed-up margin (%)",
         min_value=1,
         max_value=25,
         value=round(100 * MARGIN),
         key=MARGIN_KEY,
-        help="A gain that differs by less than this from the recorded one is the same. Both races have a "
-        "95 % interval; what they say together has to lie within.",
+        help="Speed-ups within ± this margin of the recorded value count as reproduced (the "
+        "95 % interval must fit inside).",
     )
     st.selectbox(
-        "Effort of the race",
+        "Effort",
         [AS_RECORDED, *EFFORTS],
         key=EFFORT,
-        help="More effort, a narrower interval: what is undecided may be decided then.",
+        help="More effort gives a narrower interval.",
     )
     st.file_uploader(
-        "Hold against a baseline of this machine",
+        "Baseline of this machine",
         type=["json"],
         key=AGAINST,
         max_upload_size=4,
-        help="The numbers that an earlier verification here kept (*Keep these numbers*, or `--record`). Says "
-        "whether a new model or a new ONNX Runtime is slower by more than the margin; a baseline of another "
-        "machine is refused.",
+        help="A file from *Save as baseline* or `--record`. Verify then reports a slowdown of "
+        "more than the margin; baselines of other machines are refused.",
     )
 
 
@@ -121,7 +120,7 @@ def _button(action: DeltaGenerator) -> None:
         icon=":material/fact_check:",
         on_click=_start,
         **state.unless_closed(
-            "Checks facts first, then runs it once, then races it. It waits for its turn on this machine.",
+            "Checks facts, runs it once, then measures. Waits for its turn on this machine.",
             off=state.is_active(_job()),
         ),
     )
@@ -141,7 +140,7 @@ def _start() -> None:
         baseline = _baseline()
         measure = bool(st.session_state.get(RACE, True))
         if baseline is not None and not measure:
-            raise SpecError("A baseline is held against a race.", hint='Turn "Race it" on.')
+            raise SpecError("A baseline needs a measurement.", hint='Turn "Measure speed" on.')
         folder = state.store().folder / "cache" / "verify"
         request = Request(
             path=path,
@@ -234,20 +233,20 @@ def _answer(document: Mapping[str, Any]) -> None:
             st.markdown(format.plain(part["why"]))
     if document["notes"]:
         said = "  \n".join(map(format.plain, document["notes"]))
-        st.warning(said, icon=":material/groups:", title="Others used the CPUs")
-    tables.draw(verifications.checks(document), key="verify.checks", alt="What was checked without measuring")
-    _parts(verifications.differences(document), "verify.differences", "What differs between the machines")
-    _parts(verifications.targets(document), "verify.targets", "The targets of the configuration")
+        st.warning(said, icon=":material/groups:", title="Background load")
+    tables.draw(verifications.checks(document), key="verify.checks", alt="Checks without measuring")
+    _parts(verifications.differences(document), "verify.differences", "Machine differences")
+    _parts(verifications.targets(document), "verify.targets", "Targets")
     if document["recorded_to"] and Path(document["recorded_to"]).is_file():
         st.download_button(
-            "Keep these numbers",
+            "Save as baseline",
             Path(document["recorded_to"]).read_bytes,
             file_name="baseline.json",
             mime="application/json",
             key="verify.keep",
             on_click="ignore",
             icon=":material/save:",
-            help="This machine's own numbers, to hold a later model or a later ONNX Runtime against.",
+            help="Numbers of this machine, to compare a later model or ONNX Runtime with.",
         )
     st.download_button(
         "Download as JUnit XML",
@@ -257,7 +256,7 @@ def _answer(document: Mapping[str, Any]) -> None:
         key="verify.junit",
         on_click="ignore",
         icon=":material/download:",
-        help="What `ortune verify --format junit` prints, for build machines.",
+        help="The output of `ortune verify --format junit`, for CI.",
     )
 
 
@@ -265,7 +264,7 @@ def _since(document: Mapping[str, Any], change: Mapping[str, Any]) -> None:
     """Against a baseline of this machine."""
     with st.container(border=True, key="verify.since"):
         color = verifications.COLORS[change["state"]]
-        st.caption("since the baseline")
+        st.caption("versus the baseline")
         st.badge(
             verifications.spoken(change["state"]), icon=_ICONS.get(color, ":material/help:"), color=color
         )

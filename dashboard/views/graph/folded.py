@@ -77,7 +77,7 @@ def _level(one: Shown) -> int:
             range(len(levels)),
             key=key,
             format_func=lambda number: _level_name(levels[number]) if number < len(levels) else str(number),
-            help="If, Loop and Scan hold graphs of their own.",
+            help="If, Loop and Scan contain graphs of their own.",
         )
         or 0
     )

@@ -41,12 +41,10 @@ JOB, PROFILING = "graph.job", "graph.profiling"  # (what it is about, id) of the
 OWN, AFTER, BOTH = "Model", "After optimization", "Side by side"
 VIEWS = (OWN, AFTER, BOTH)
 CURRENT = ""  # the settings of Tune, without times
-NOT_PROFILED = "the settings of Tune, without times"
+NOT_PROFILED = "current settings, without times"
 COLOR_PX, CONFIGURATION_PX = 170, 480
 ABOUT = (
-    "The nodes of the model, folded by block, and what ONNX Runtime makes of them. Data flow downwards. "
-    "Colours: operator (of a block: the one with most time or most nodes), time, provider, the type "
-    "that a node computes in, or what quantizing it costs."
+    "The model's nodes, folded by block, before and after ONNX Runtime's optimizations. Data flow downwards."
 )
 PROFILED_RUNS = 20
 LIMIT = 50
@@ -124,8 +122,8 @@ def _asked(record: ModelRecord) -> Asked:
                 key=SOURCE,
                 persist_state="session",
                 format_func=lambda one: _label(known[one]) if one in known else NOT_PROFILED,
-                help="A profile has the time and the provider of each node. ONNX Runtime optimizes the graph "
-                "for the settings of that profile or trial.",
+                help="A profile has the time and provider of each node. The graph is optimized for "
+                "its settings.",
             )
     trial = known.get(st.session_state[SOURCE])
     try:
@@ -243,8 +241,8 @@ def _after(asked: Asked, view: str) -> Graphs | None:
         if view != OWN and not state.is_active(job):
             with st.container(border=True, horizontal=True, vertical_alignment="center"):
                 st.markdown(
-                    ":material/account_tree: **The optimized graph is not known yet** for these settings. A "
-                    "worker builds the session and saves its graph; nothing is run."
+                    ":material/account_tree: **The optimized graph is not known yet** for these "
+                    "settings. A worker builds the session and saves its graph."
                 )
                 _optimize_button(asked, type="primary")
     job_box.draw(job, "graph", what="this graph", help="Ends its worker; nothing is kept.")
@@ -260,7 +258,7 @@ def _optimize_button(asked: Asked, **look: Any) -> None:
         args=(asked,),
         **look,
         **state.unless_closed(
-            "Waits for its turn: building a session would disturb a measurement.", off=asked.spec is None
+            "Waits for its turn, so that it does not disturb a measurement.", off=asked.spec is None
         ),
     )
 
@@ -381,8 +379,8 @@ def _how_to_colour(asked: Asked, mode: Mode) -> None:
     elif mode == "Error" and not _units(asked.record):
         with st.container(border=True, horizontal=True, vertical_alignment="center"):
             st.markdown(
-                ":material/science: **No errors of operators are known for this model.** They belong to a "
-                "quantized variant: choose one on Variants and find where its error comes from."
+                ":material/science: **No operator errors are known for this model.** Choose a "
+                "quantized variant on Variants and press Locate errors."
             )
             st.page_link("views/variants/page.py", label="Open Variants", icon=":material/science:")
 
@@ -390,10 +388,7 @@ def _how_to_colour(asked: Asked, mode: Mode) -> None:
 def _offer_profile(asked: Asked, mode: Mode) -> None:
     what = "the time of each node" if mode == "Time" else "where each node runs"
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
-        st.markdown(
-            f":material/search_insights: **No profile is chosen, so {what} is not known.** A profile is a "
-            "pass of its own with ONNX Runtime's profiler on."
-        )
+        st.markdown(f":material/search_insights: **No profile is chosen, so {what} is not known.**")
         st.button(
             "Profile it",
             key="graph.profile",
@@ -402,7 +397,7 @@ def _offer_profile(asked: Asked, mode: Mode) -> None:
             on_click=_start_profile,
             args=(asked,),
             **state.unless_closed(
-                f"{PROFILED_RUNS} runs with these settings; the Profile page shows more of it.",
+                f"{PROFILED_RUNS} runs with these settings; see Profile for more.",
                 off=asked.spec is None,
             ),
         )

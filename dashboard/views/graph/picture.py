@@ -128,9 +128,7 @@ def _chart(view: View, folding: Folding, info: Picture, end: float) -> None:
     shown = view.shown
     key = f"graph.chart.{'after' if shown.optimized else 'model'}"
     if graph_charts.is_cut(info):
-        st.caption(
-            f"{info.depth:,} levels, of which a part shows: drag to go on, scroll to see more or fewer."
-        )
+        st.caption(f"{info.depth:,} levels: drag to move, scroll to zoom.")
     plots.draw(
         graph_charts.figure(info, end),
         shown.name,
@@ -139,8 +137,8 @@ def _chart(view: View, folding: Folding, info: Picture, end: float) -> None:
         height="stretch",
         on_select=lambda: _clicked(key, view, folding),
         selection_mode="points",
-        alt=f"{shown.name}: {folded.drawn_words(view)}, coloured by {shown.mode.lower()}. The table under it "
-        "has a row for every node.",
+        alt=f"{shown.name}: {folded.drawn_words(view)}, coloured by {shown.mode.lower()}. The "
+        "table below lists every node.",
     )
 
 
@@ -156,9 +154,9 @@ def _fold_buttons(view: View) -> None:
         type="tertiary",
         icon=":material/unfold_more:",
         disabled=too_many or view.opened >= everything,
-        help=f"More than {MOST_DRAWN:,} nodes at once would not stay fluid: open single blocks."
+        help=f"More than {MOST_DRAWN:,} nodes at once would be slow: open single blocks."
         if too_many
-        else "Draw every node.",
+        else "Draws every node.",
         on_click=folded.keep_opened,
         args=(view, everything),
     )
@@ -168,7 +166,7 @@ def _fold_buttons(view: View) -> None:
         type="tertiary",
         icon=":material/unfold_less:",
         disabled=len(view.opened) == 1,
-        help="Draw the outermost blocks only.",
+        help="Draws the outermost blocks only.",
         on_click=folded.keep_opened,
         args=(view, {()}),
     )
@@ -331,7 +329,7 @@ def _table(
         sheets.nodes(own, optimized=one.optimized),
         key=key,
         most=ROWS,
-        alt=f"Nodes of the graph: {one.name}. Tick a row to mark the node in the picture.",
+        alt=f"Nodes of the graph: {one.name}. Tick a node to mark it in the picture.",
         on_select=lambda: _ticked(key, one, own),
         mode="single-row",
         ticked=[own.index(ticked)] if ticked is not None else [],

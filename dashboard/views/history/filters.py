@@ -19,7 +19,7 @@ ORDERS: Mapping[Order, str] = {
     "newest": "newest first",
     "oldest": "oldest first",
     "p50": "p50, fastest first",
-    "gain": "gain over the baseline",
+    "gain": "speed-up over the baseline",
     "study": "by study",
 }
 
@@ -57,7 +57,7 @@ def draw(models: Sequence[str], bar: frame.Bar) -> Query:
             persist_state="session",
             width=190,
             format_func=ORDERS.__getitem__,
-            help="Of all trials that match, on all pages. A gain that was rejected is none.",
+            help="Applies to all pages. Invalid results sort last.",
         )
         more = _more_filters()
     return Query(
@@ -82,8 +82,8 @@ def _more_filters() -> dict[str, Any]:
             [ALL, "measure", "profile", REFERENCE],
             key=KIND,
             persist_state="session",
-            help="A profile runs with ONNX Runtime's profiler on; its times are not latencies. A reference "
-            "was measured again beside a candidate, to be put against it; `all` leaves these out.",
+            help="measure: latency results. profile: times of nodes, slower than normal. "
+            "reference: measured only for a comparison, hidden under `all`.",
         )
         wanted = st.multiselect(
             "State",
@@ -100,7 +100,7 @@ def _more_filters() -> dict[str, Any]:
             key="history.labels",
             persist_state="session",
             placeholder="any",
-            help="Only trials that have all of these labels. Tick rows to label them.",
+            help="Only trials that have all of these labels.",
         )
         starred = st.toggle(
             "Stars only", key="history.starred", persist_state="session", help="Only trials with a star."
@@ -109,7 +109,7 @@ def _more_filters() -> dict[str, Any]:
             "With archived",
             key="history.archived",
             persist_state="session",
-            help="Also trials that were archived.",
+            help="Includes archived trials.",
         )
     return {
         "kind": None if kind in (ALL, None) else kind,

@@ -30,7 +30,7 @@ WHY_PAGE, CURVES_PAGE = "views/why/page.py", "views/curves/page.py"
 
 def page() -> None:
     bar = frame.bar(
-        "History", "Every trial that was made here. Tick rows to compare, explain, mark or delete."
+        "History", "All trials of this machine. Tick some to compare, explain, tag or delete them."
     )
     state.settle()
     state.show_kept_error()
@@ -56,8 +56,8 @@ def _rescued() -> None:
     if files := state.store().rescued():
         listed = "".join(f"\n- {format.plain(str(path))}" for path in files)
         st.warning(
-            f"Results that could not be stored yet, as files:\n{listed}\n\nThe next start with enough disk "
-            "space takes them back.",
+            f"Results that could not be stored yet, kept as files: {listed}\n\nThe next start "
+            "with enough disk space imports them.",
             icon=":material/save:",
         )
 
@@ -65,7 +65,7 @@ def _rescued() -> None:
 def _empty() -> None:
     with st.container(border=True):
         st.markdown("#### :material/history: No trials yet")
-        st.markdown("Every measurement is kept here, failed ones too. Make the first one on the Tune page.")
+        st.markdown("Every measurement is kept here, failed ones too.")
         st.page_link("views/tune/page.py", label="Open Tune", icon=":material/tune:")
 
 
@@ -128,12 +128,12 @@ def _under_table(total: int, *, brushed: bool) -> None:
         st.caption(f"{total:,} trial{'s' * (total != 1)}, {what}.", width="stretch")
         if brushed:
             st.button(
-                "Let go",
+                "Clear selection",
                 key="history.let_go",
                 icon=":material/deselect:",
                 type="tertiary",
                 on_click=history_plots.let_go,
-                help="Takes the brush out of the plot: the table shows every trial that matches again.",
+                help="Shows all matching trials in the table again.",
             )
         if pages > 1:
             st.pagination(pages, key=PAGE)
@@ -181,7 +181,7 @@ def _bulk(chosen: list[Trial], marks: Mapping[str, Marks]) -> None:
             f"Delete {'it' if len(chosen) == 1 else f'{len(chosen)} trials'}",
             key="history.delete",
             icon=":material/delete:",
-            **state.unless_closed("Says what goes, and asks first."),
+            **state.unless_closed("Lists what is deleted, and asks first."),
         ):
             _confirm(ids)
 
@@ -196,25 +196,24 @@ def _together(chosen: Sequence[Trial]) -> None:
             icon=":material/sports_score:",
             query_params={duel.TRIALS_PARAM: ",".join(one.id for one in chosen[:most])},
             disabled=not least <= len(chosen) <= most or any(one.state == "DAMAGED" for one in chosen),
-            help=f"Makes them the list of Compare, the first one the baseline: {least} to {most} trials.",
+            help=f"Loads them into Compare, the first as baseline: {least} to {most} trials.",
         )
     if pair := _pair(chosen):
         st.page_link(
             WHY_PAGE,
-            label="Why",
+            label="Explain",
             icon=":material/troubleshoot:",
             query_params={"a": pair[0], "b": pair[1]},
-            help="Where the time between the two goes: the older one, or what it raced against, is the "
-            "baseline.",
+            help="Explains the difference. The baseline is the older one, or what it was compared with.",
         )
     studies = {one.study for one in chosen}
     if len(studies) == 1 and axes_of_study(study := studies.pop()):
         st.page_link(
             CURVES_PAGE,
-            label="Curves",
+            label="Sweep",
             icon=":material/show_chart:",
             query_params={"study": study},
-            help="The sweep that they are points of.",
+            help="Opens the sweep that they belong to.",
         )
 
 
@@ -242,7 +241,7 @@ def _mark_buttons(ids: Sequence[str], marks: Sequence[Marks]) -> None:
         icon=":material/star:",
         on_click=mark,
         args=(ids, Change(starred=not starred)),
-        **state.unless_closed("A star marks what is worth finding again."),
+        **state.unless_closed("Marks a trial so that you find it again."),
     )
     st.button(
         "Unarchive" if archived else "Archive",
@@ -250,9 +249,7 @@ def _mark_buttons(ids: Sequence[str], marks: Sequence[Marks]) -> None:
         icon=":material/unarchive:" if archived else ":material/archive:",
         on_click=mark,
         args=(ids, Change(archived=not archived)),
-        **state.unless_closed(
-            "What is archived is kept, and left out of this list unless *With archived* is on."
-        ),
+        **state.unless_closed("Archived trials are kept, but hidden unless *With archived* is on."),
     )
     if st.button(
         "Labels" if len(ids) > 1 else "Labels, note",
@@ -274,11 +271,11 @@ def _edit(ids: Sequence[str], marks: Sequence[Marks]) -> None:
         key=LABELS,
         accept_new_options=True,
         placeholder="Choose, or type a new one",
-        help="Others that only some of them have stay as they are.",
+        help="Labels that only some of them have stay.",
     )
     note: str | None = None
     if len(ids) == 1:
-        note = st.text_area("Note", marks[0].note, key=NOTE, help="What you want to know of it later.")
+        note = st.text_area("Note", marks[0].note, key=NOTE, help="Free text.")
     if st.button("Save", key="history.save_marks", type="primary", icon=":material/check:"):
         label(ids, common, chosen, note)
         st.rerun()
@@ -315,7 +312,7 @@ def _single(trial: Trial) -> None:
         key="history.reopen",
         icon=":material/tune:",
         type="primary",
-        help="Loads its settings and its model into Tune and shows its result there.",
+        help="Loads its settings and model into Tune and shows its result.",
     ):
         reopen(trial)
     if trial.state == "COMPLETE" and trial.kind == "measure":
@@ -356,13 +353,13 @@ def _confirm(trial_ids: list[str]) -> None:
         )
         return
     st.markdown(
-        f"{format.plain(races.deletion_in_words(found))}, with profiles, labels and notes, will be gone for "
-        "everybody. This cannot be undone."
+        f"{format.plain(races.deletion_in_words(found))}, with profiles, labels and "
+        "notes, will be deleted for all users. This cannot be undone."
     )
     for one in pinned(trial_ids):
         st.warning(
-            f"Trial `{one.id[:12]}` is the pinned baseline of {format.plain(one.model_name)}: later runs of "
-            "this model race against ONNX Runtime's default again.",
+            f"Trial `{one.id[:12]}` is the pinned baseline of {format.plain(one.model_name)}: "
+            "later runs of this model are compared with ONNX Runtime's default again.",
             icon=":material/keep_off:",
         )
     with st.container(horizontal=True):

@@ -19,7 +19,7 @@ X, Y, MEASURE, AXES = "history.x", "history.y", "history.measure", "history.axes
 SCATTER, PARALLEL = "history.scatter", "history.parallel"
 VIEWS = {SCATTER: "Scatter", PARALLEL: "Parallel coordinates"}
 BRUSHES = "history.brushes"  # how many brushes were let go: a plot with another key forgets its own
-BRUSH = "Drag a box or a lasso around points: the table shows these trials, ticked."
+BRUSH = "Drag a box or lasso around points to tick these trials in the table."
 MOST = 20_000  # newest trials that are drawn
 
 
@@ -36,14 +36,13 @@ def draw(query: Query, models: Sequence[str]) -> list[str] | None:
         if not box.open:
             return None
         if query.model_name is None and len(models) > 1:
-            st.info(
-                "Choose a model above: its trials are drawn against each other.", icon=":material/filter_alt:"
-            )
+            st.info("Choose a model above to plot its trials.", icon=":material/filter_alt:")
             return None
         points = _points(query)
         if len(points) < 2:
             st.info(
-                "Two trials or more make a plot; these filters leave fewer.", icon=":material/filter_alt_off:"
+                "A plot needs two trials or more; these filters leave fewer.",
+                icon=":material/filter_alt_off:",
             )
             return None
         view = st.segmented_control(
@@ -55,7 +54,7 @@ def draw(query: Query, models: Sequence[str]) -> list[str] | None:
             format_func=VIEWS.__getitem__,
             persist_state="session",
             label_visibility="collapsed",
-            help="Two numbers or settings against each other, or all settings at once.",
+            help="Two numbers or settings, or all settings at once.",
         )
         chosen = _parallel(points) if view == PARALLEL else _scatter(points)
     return _brushed(chosen)
@@ -99,8 +98,8 @@ def _points(query: Query) -> list[Point]:
 def _scatter(points: Sequence[Point]) -> Any:
     choices = [*_numbers(points), WHEN, *history_charts.settings_of(points)]
     with st.container(horizontal=True, gap="small"):
-        x = _axis("From left to right", choices, X, WHEN)
-        y = _axis("Upwards", choices, Y, "p50")
+        x = _axis("X axis", choices, X, WHEN)
+        y = _axis("Y axis", choices, Y, "p50")
     chosen = plots.draw(
         history_charts.scatter(points, x, y),
         f"{_short(y)} over {'time' if x == WHEN else _short(x)}",
@@ -126,7 +125,7 @@ def _parallel(points: Sequence[Point]) -> Any:
             placeholder="those that vary most",
             max_selections=history_charts.MOST_AXES,
             persist_state="session",
-            help="Which settings have an axis, from left to right. Empty: those that vary most.",
+            help="Settings with an axis, from left to right. Empty: those that vary most.",
         )
     info = history_charts.parallel_info(
         points, measure, [one for one in names if one in settings] or settings
@@ -140,7 +139,7 @@ def _parallel(points: Sequence[Point]) -> Any:
         alt=f"{len(info.points)} trials as lines through their settings to their {_short(measure)}",
         table=partial(history_charts.parallel_table, info),
     )
-    left = f" {info.left_out:,} older ones are not drawn." if info.left_out else ""
+    left = f" {info.left_out:,} older ones are hidden." if info.left_out else ""
     more = f" {info.hidden} more settings vary and have no axis." if info.hidden and not names else ""
     st.caption(f"{len(info.points):,} trials, a line for each.{left}{more} {BRUSH}")
     return chosen
@@ -160,7 +159,7 @@ def _axis(label: str, choices: Sequence[str], key: str, first: str) -> str:
         format_func=history_charts.axis_title,
         persist_state="session",
         width=280,
-        help="A number that was measured, or a setting in which these trials differ.",
+        help="A measured number, or a setting in which these trials differ.",
     )
     return str(chosen)
 

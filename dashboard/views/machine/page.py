@@ -53,8 +53,8 @@ def _details(
         if found is not None:
             peaks.about(found)
         st.caption(
-            "Fingerprint: the processor with its settings and limits, the GPUs, the kernel and the libraries "
-            "that compute. Results are compared only under the same one."
+            "Processor, limits, GPUs, kernel and libraries. Only results with the same "
+            "fingerprint are compared."
         )
         st.code(environment["fingerprint"], language=None)
         machine_line.libraries(environment)
@@ -67,8 +67,8 @@ def _peaks(found: Mapping[str, Any] | None) -> None:
     peaks.progress("machine")
     if found is None:
         st.caption(
-            ":material/roofing: Peak performance is not measured yet. **Measure peaks** takes some seconds; "
-            "Profile draws operators against it."
+            ":material/roofing: Peak performance is not measured yet. **Measure peaks** "
+            "takes seconds; the roofline on Profile needs it."
         )
         return
     st.markdown("#### Peak performance")

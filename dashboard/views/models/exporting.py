@@ -61,7 +61,7 @@ def form() -> None:
         icon=":material/output:",
         on_click=_submit,
         **state.unless_closed(
-            "Runs in a process of its own; this page stays usable.",
+            "Runs in its own process; this page stays usable.",
             busy="An export is running." if is_running() else "",
         ),
     )
@@ -74,14 +74,14 @@ def _torchvision_fields() -> None:
         key="export.form.name",
         index=TORCHVISION_CLASSIFIERS.index("resnet18"),
         filter_mode="fuzzy",
-        help="Type to search. All torchvision image classifiers.",
+        help="Torchvision image classifiers; type to search.",
     )
     with st.container(horizontal=True, gap="medium"):
         st.toggle(
             "Dynamic batch",
             value=True,
             key="export.form.dynamic",
-            help="The batch stays free: any number of rows can be fed.",
+            help="The batch dimension stays free.",
         )
         st.toggle(
             "Pretrained weights",
@@ -101,10 +101,7 @@ def _pt2_fields() -> None:
         "Path on the server",
         key=PT2_PATH,
         placeholder="model.pt2",
-        help=(
-            "Inside the configured folder of models, or upload it below. Free dimensions stay as the "
-            "file has them."
-        ),
+        help=("Inside the server's models folder, or upload it below. Dynamic dimensions stay as they are."),
     )
     upload.uploader(
         "Or upload it",

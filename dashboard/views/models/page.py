@@ -27,7 +27,7 @@ PT2 = "models.pt2"  # path of an uploaded .pt2
 
 
 def page() -> None:
-    bar = frame.bar("Models", "The models that can be measured, and the ways to add one.")
+    bar = frame.bar("Models", "The models that you can measure.")
     state.show_kept_error()
     exporting.take_finished(_added)
     state.add_samples()
@@ -142,7 +142,9 @@ def _use(record: ModelRecord, page: str) -> None:
 def _confirm(record: ModelRecord) -> None:
     own = Path(record.path).is_relative_to(home())
     what = "Its files are deleted." if own else f"The file stays where it is: `{record.path}`."
-    st.markdown(f"**{format.plain(record.name)}** leaves the library. {what} Its trials stay in the history.")
+    st.markdown(
+        f"**{format.plain(record.name)}** is removed from the library. {what} Its trials stay in the history."
+    )
     with st.container(horizontal=True):
         if st.button("Delete", key="models.confirm", type="primary", icon=":material/delete:"):
             try:
@@ -218,7 +220,7 @@ def _added(record: ModelRecord, new: bool = True) -> None:
 
 
 def _samples(records: Sequence[ModelRecord]) -> None:
-    st.caption("Small models come with ORTune; larger ones are made here by the export job on first use.")
+    st.caption("Small models come with ORTune; larger ones are exported on first use.")
     have = {one.path for one in records}
     for sample in library.sample_models():
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -235,13 +237,13 @@ def _samples(records: Sequence[ModelRecord]) -> None:
                 )
             elif sample.plan is not None:
                 st.button(
-                    "Make it",
+                    "Create",
                     key=f"sample.{sample.name}",
                     icon=":material/build:",
                     on_click=exporting.start,
                     args=(sample.name, sample.plan),
                     **state.unless_closed(
-                        "Exports it from torchvision; pretrained weights when the download works, "
+                        "Exports it from torchvision, with pretrained weights if the download works, "
                         "else random ones.",
                         off=exporting.is_running(),
                     ),
@@ -268,7 +270,7 @@ def _server() -> None:
             [str(path) for path in found],
             key="models.folder",
             filter_mode="fuzzy",
-            help="All .onnx files under the folder that this server was started with (--models).",
+            help="All .onnx files under the server's models folder (--models).",
         )
         st.button(
             "Add",
@@ -287,10 +289,7 @@ def _server() -> None:
         "Or the path of a model",
         key="models.path",
         placeholder="/folder/of/models/my_model.onnx",
-        help=(
-            "Inside the configured folder or ORTune's own folders; other places of the server are "
-            "not open to the browser."
-        ),
+        help=("In the models folder or ORTune's own folders; other paths are not allowed."),
     )
     st.button(
         "Add this path",

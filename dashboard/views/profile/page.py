@@ -33,8 +33,8 @@ IMPORTED_PARAM = "imported"  # ?imported=<id>
 def page() -> None:
     bar = frame.bar(
         "Profile",
-        "Where one inference spends its time, by ONNX Runtime's profiler. It explains a latency; it does not "
-        "measure one.",
+        "Where one inference spends its time, by ONNX Runtime's profiler. Its times are "
+        "longer than a latency.",
     )
     state.show_kept_error()
     _follow_link()
@@ -111,7 +111,7 @@ def _configuration(record: ModelRecord, shown: Trial | None, bar: frame.Bar) -> 
     of_trial = st.session_state.get(SOURCE) == OF_TRIAL
     name = "Measured trial" if of_trial else CURRENT
     with bar.choice.popover(
-        name, icon=":material/tune:", key="profile.configuration", help="What to profile."
+        name, icon=":material/tune:", key="profile.configuration", help="The result to profile."
     ):
         source = st.segmented_control(
             "Configuration",
@@ -252,7 +252,7 @@ def _labels(profiles: Sequence[Trial], brought: Sequence[Imported]) -> dict[str,
 
 
 def _imported_label(one: Imported) -> str:
-    return f"{one.label} · came {format.when(one.created_at)} · {one.id[:8]}"
+    return f"{one.label} · imported {format.when(one.created_at)} · {one.id[:8]}"
 
 
 def _imported(brought: Sequence[Imported]) -> Imported | None:
@@ -295,7 +295,7 @@ def _remove(one: Imported) -> None:
         key="profile.import.remove",
         icon=":material/delete:",
         on_click=remove,
-        **state.unless_closed("Forgets the file. Nothing that was measured here is touched."),
+        **state.unless_closed("Forgets the file. Results measured here are kept."),
     )
 
 
@@ -366,8 +366,8 @@ def _body(shown: Trial | None, others: Mapping[str, str], menu: DeltaGenerator) 
     if shown is None:
         with st.container(border=True):
             st.markdown(
-                ":material/search_insights: **No profile of this model yet.** Press **Profile** to see which "
-                "operators and nodes take the time, where they ran, and what ONNX Runtime inserted."
+                ":material/search_insights: **No profile of this model yet.** Press **Profile** "
+                "to see which operators and nodes take the time."
             )
     elif shown.state == "FAIL" and shown.error:
         state.report_record(shown.error)

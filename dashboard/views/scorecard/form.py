@@ -31,7 +31,7 @@ LOAD = "scorecard.load"  # where errors of loading are shown
 FILE, PASTED = "scorecard.file", "scorecard.pasted"
 TARGETS, DATA, WHO, HOW = "scorecard.what", "scorecard.data", "scorecard.who", "scorecard.how"  # the groups
 
-DEFAULT, TUNE = "ORT default", "Settings of Tune"
+DEFAULT, TUNE = "ORT default", "Settings of Tune"  # as stored in forms
 EXAMPLE = ROOT / "sample_models" / "digits_scorecard.yaml"
 MOST_MODELS = 4  # of a large family at first
 
@@ -58,7 +58,7 @@ def _targets() -> list[TargetSpec]:
             key="scorecard.example",
             icon=":material/lightbulb:",
             on_click=_load_example,
-            help="Targets of a medical kind on the sample model: one digit must not be overlooked.",
+            help="Medical targets on the sample model: one digit must not be missed.",
         )
         with st.popover(
             "From YAML", icon=":material/upload_file:", key="scorecard.yaml", help="A file with targets."
@@ -167,7 +167,7 @@ def _choices(family: dict[str, ModelRecord]) -> None:
         format_func=lambda sha: family[sha].name if sha in family else str(sha)[:12],
         persist_state="session",
         placeholder="Choose models",
-        help="Variants are made on the Variants page.",
+        help="Create variants on the Variants page.",
     )
     right.multiselect(
         "Settings",
@@ -176,13 +176,13 @@ def _choices(family: dict[str, ModelRecord]) -> None:
         format_func=label,
         persist_state="session",
         placeholder="Choose settings",
-        help="Every chosen model is judged with each of these.",
+        help="Each chosen model is judged with each of these.",
     )
 
 
 def label(name: str) -> str:
     """What settings are called."""
-    return PRESETS[name][0] if name in PRESETS else name
+    return PRESETS[name][0] if name in PRESETS else {TUNE: "Current settings"}.get(name, name)
 
 
 def how() -> None:

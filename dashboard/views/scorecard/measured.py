@@ -67,7 +67,7 @@ def details(row: Row) -> list[dict[str, str]]:
             "Measured": quantity(one.target, one.value),
             "95 % interval": interval(one),
             "Margin": margin(one),
-            "Why": format.plain(one.why),
+            "Reason": format.plain(one.why),
             "What to do": format.plain(one.todo),
         }
         for one in row.judged

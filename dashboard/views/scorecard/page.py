@@ -43,8 +43,7 @@ MEASURE = "Measure"
 def page() -> None:
     bar = frame.bar(
         "Scorecard",
-        "Which configurations meet your targets. Met: the whole 95 % interval is inside the limit. Not yet "
-        "known: the limit is inside the interval, or nothing was measured.",
+        "Which configurations meet your targets. Met: the whole 95 % interval is inside the limit.",
     )
     state.show_kept_error()
     _follow_link()
@@ -89,7 +88,7 @@ def _card(
 def _answer(card: Sequence[Row], bar: frame.Bar) -> None:
     """The sentence, the table that proves it, what is missing, and the way out."""
     if not card:
-        bar.not_yet(MEASURE, "Choose what is judged first.")
+        bar.not_yet(MEASURE, "Choose a configuration first.")
         return
     active = [one for one in _jobs() if state.is_active(one)]
     work = needed(card)
@@ -154,7 +153,7 @@ def _offer(before: Mapping[str, TrialSpec]) -> None:
         shown=next((one for one, spec in before.items() if spec.targets == stated), None),
         key=PICKED,
         take_up=_open,
-        help="Targets that this model was measured for, newest first, with their labelled data.",
+        help="Earlier targets of this model, newest first, with their data.",
         labelled=False,
     )
 
@@ -220,8 +219,8 @@ def _with_protocol(spec: TrialSpec) -> TrialSpec:
 def _empty() -> None:
     with st.container(border=True):
         st.markdown(
-            ":material/checklist: **No targets yet.** Say what must be reached: **Add target** below, or "
-            "load the example. Every configuration is then Met, Missed or Not yet known, with what to do."
+            ":material/checklist: **No targets yet.** Press **Add target** below, or load "
+            "the example. Each configuration is then Met, Missed or Not yet known."
         )
 
 
@@ -248,7 +247,7 @@ def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
     if work and (reason := state.closed()):
         return reason
     return (
-        "Measures what is missing: every batch size, and labelled data."
+        "Measures what is missing: batch sizes, and labelled data."
         if work
         else "Nothing that could be measured is missing."
     )
@@ -285,7 +284,7 @@ def _live(active: Sequence[Status]) -> None:
             icon=":material/stop_circle:",
             on_click=_cancel,
             args=(ids,),
-            help="Ends all that this page has started. What is measured is kept.",
+            help="Ends all jobs of this page. Finished measurements are kept.",
         )
 
 
@@ -311,7 +310,7 @@ def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:
         first, *others = lines
         st.info("\n".join([first, "", *(f"- {line}" for line in others)]), icon=":material/timer:")
     if any(one.state == "CANCELLED" for one in jobs):
-        st.info("Measuring was cancelled; what was found before is kept.", icon=":material/cancel:")
+        st.info("Measuring was cancelled; finished measurements are kept.", icon=":material/cancel:")
     for one in jobs:
         if one.state == "FAIL" and one.error is not None:
             state.report_record(one.error)
@@ -341,7 +340,7 @@ def _details(row: Row) -> None:
             f"The outputs differ from the original's: {format.plain(row.breach)}", icon=":material/warning:"
         )
     if row.calibration:
-        st.warning(format.plain(row.calibration), icon=":material/visibility:", title="Seen rows")
+        st.warning(format.plain(row.calibration), icon=":material/visibility:", title="Seen data")
     for line in scorecard.busy_lines(row):
         st.caption(f":material/groups: {format.plain(line)}")
     st.table(pd.DataFrame(scorecard.details(row)).set_index("Target"))
@@ -359,7 +358,7 @@ def _take_away(card: Sequence[Row]) -> None:
             list(labels),
             key=TAKEN,
             width=300,
-            help="Its settings with the targets and the data: what `ortune scorecard` reads.",
+            help="Its settings with targets and data: input of `ortune scorecard`.",
             label_visibility="collapsed",
         )
         row = labels[st.session_state[TAKEN]]

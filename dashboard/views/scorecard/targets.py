@@ -130,7 +130,7 @@ def draw() -> list[TargetSpec]:
         key="scorecard.add",
         icon=":material/add:",
         on_click=add,
-        help="One more line: a metric, its limit, and where it holds.",
+        help="Adds a metric with a limit.",
     )
     return before
 
@@ -181,7 +181,7 @@ def _draw_line(line: str) -> None:
                 placeholder="its own",
                 persist_state="session",
                 width=120,
-                help="Rows fed at once. Empty: what the configuration feeds.",
+                help="Samples per run. Empty: the configuration's batch.",
             )
         if metric.of_class:
             st.text_input(
@@ -201,7 +201,7 @@ def _draw_line(line: str) -> None:
                 placeholder="the dataset's",
                 persist_state="session",
                 width=130,
-                help="Probability from which a row counts as the class.",
+                help="Probability from which a sample counts as the class.",
             )
         st.button(
             "Remove",

@@ -35,10 +35,10 @@ ICONS: Mapping[str, str] = {  # outcome -> name of a Material Symbol
 OPEN = ("UNDECIDED", "REJECTED")  # more time may answer these
 LIMIT_ICONS: Mapping[str, str] = {"MET": "check_circle", "MISSED": "cancel", "UNKNOWN": "help"}
 MEANS: Mapping[str, str] = {  # outcome -> what to do, where that is not plain
-    "NO_DIFFERENCE": "Keep the default: there is nothing to configure, and nothing to maintain.",
-    "NONE_KEEPS_LIMITS": "Loosen a limit, let more settings change, or try a variant of the model.",
-    "UNDECIDED": "Give it more time; what was tried counts.",
-    "REJECTED": "Wait until the machine is quieter, then give it more time.",
+    "NO_DIFFERENCE": "Keep the default.",
+    "NONE_KEEPS_LIMITS": "Loosen a constraint, let more settings vary, or try a variant of the model.",
+    "UNDECIDED": "Search longer; evaluated configurations are reused.",
+    "REJECTED": "Wait for less background load, then search longer.",
 }
 
 
@@ -102,7 +102,7 @@ def _numbers(answer: SearchResult) -> None:
     if shown is not None:
         if costs := searches.numbers(shown, answer["default"]):
             strip = pd.DataFrame([{tables.title(Column(name)): text for name, text in costs}])
-            st.table(strip, border="horizontal", hide_index=True, alt="Costs beside the default's")
+            st.table(strip, border="horizontal", hide_index=True, alt="Costs versus default")
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             results.quality_badge(quality_of_search(answer), answer)
             for one in shown["limits"]:
@@ -155,7 +155,7 @@ def actions(record: StudyRecord, go_on: Callable[[int | None], None], delete: Ca
             icon=":material/tune:",
             on_click=handing.load,
             args=(record, taken["trial"]),
-            help="Sets every setting on Tune as this configuration has it.",
+            help="Loads every setting of this configuration into Tune.",
         )
         st.page_link(
             "views/export/page.py",
@@ -184,35 +184,32 @@ def _winner(record: StudyRecord, winner: Confirmed, default: Confirmed | None) -
     if default is not None:
         st.page_link(
             "views/why/page.py",
-            label="Why?",
+            label="Explain",
             icon=":material/troubleshoot:",
             query_params={"a": default["trial"], "b": trial},
-            help="Profiles of both sides, operator by operator: where the difference comes from.",
+            help="Profiles both and compares them operator by operator.",
         )
     st.page_link(
         duel.COMPARE_PAGE,
         label="Compare with…",
         icon=":material/compare_arrows:",
         query_params={duel.TRIALS_PARAM: trial},
-        help="Opens Compare with it; add what it shall be compared with.",
+        help="Opens Compare with this configuration.",
     )
     _pin(record, trial)
     st.button(
-        "Check on the scorecard",
+        "Check targets",
         key="search.judge",
         icon=":material/checklist:",
         on_click=handing.judge,
         args=(record, trial),
-        help="Opens the scorecard with it and with the limits of this search as targets.",
+        help="Opens Scorecard with it and with this search's constraints as targets.",
     )
 
 
 def _deletion(record: StudyRecord, delete: Callable[[str], None]) -> None:
     with st.expander("Delete this search", icon=":material/delete:", key="search.deletion"):
-        st.markdown(
-            "What it only looked at will be gone for everybody. The races that confirmed its answer stay in "
-            "the history."
-        )
+        st.markdown("Deletes what screening measured, for all users. Confirmed results stay in the history.")
         st.button(
             "Delete",
             key="search.delete",
@@ -232,9 +229,9 @@ def _pin(record: StudyRecord, trial: str) -> None:
         on_click=state.store().pin_baseline,
         args=(record.model_sha256, None if pinned else trial),
         **state.unless_closed(
-            "Later runs of this model race against it, for everybody on this server."
+            "Later runs of this model are compared with it, for all users of this server."
             if not pinned
-            else "Later runs of this model race against ONNX Runtime's default again."
+            else "Later runs of this model are compared with ONNX Runtime's default again."
         ),
     )
 
@@ -244,7 +241,7 @@ def _pin(record: StudyRecord, trial: str) -> None:
 
 def _unfinished(record: StudyRecord, go_on: Callable[[int | None], None]) -> None:
     tried = len(tried_of(record))
-    kept = f"What it tried is kept: {tried:,} configuration{'s' * (tried != 1)}." if tried else ""
+    kept = f"Evaluated configurations that are kept: {tried:,}." if tried else ""
     word = state_words(record)
     if record.state == "CANCELLED":
         st.info(f"The search was cancelled. {kept}", icon=":material/cancel:")
@@ -253,7 +250,7 @@ def _unfinished(record: StudyRecord, go_on: Callable[[int | None], None]) -> Non
         if kept:
             st.caption(kept)
     else:
-        st.info(f"The search has no answer: {state_words(record)}. {kept}", icon=":material/help:")
+        st.info(f"The search has no result: {state_words(record)}. {kept}", icon=":material/help:")
     st.button(
         "Resume",
         key="search.resume",
@@ -261,8 +258,8 @@ def _unfinished(record: StudyRecord, go_on: Callable[[int | None], None]) -> Non
         on_click=go_on,
         args=(None,),
         **state.unless_closed(
-            "Goes on with what was tried, in the time that was left. Some of it is looked at again first, "
-            "to see whether the machine is still the same."
+            "Continues with what was evaluated, in the time that was left. Some of it is "
+            "measured again, to detect a changed machine."
         ),
     )
 
@@ -276,12 +273,12 @@ def _more_time(go_on: Callable[[int | None], None]) -> None:
             key=MORE,
             format_func=format.duration,
             width=260,
-            help="What was tried counts; the answer is confirmed anew.",
+            help="Evaluated configurations are reused; the result is confirmed again.",
         )
         st.button(
-            "Go on",
+            "Search longer",
             key="search.go_on",
             icon=":material/more_time:",
             on_click=lambda: go_on(int(st.session_state[MORE])),
-            **state.unless_closed("Goes on with this search. Its answer is replaced by the new one."),
+            **state.unless_closed("Continues this search. The new result replaces this one."),
         )

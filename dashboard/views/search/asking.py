@@ -30,7 +30,7 @@ def goal() -> None:
         key=form.OBJECTIVE,
         format_func=lambda one: OBJECTIVES.get(one, one),
         persist_state="session",
-        help="What the answer is best in, against ONNX Runtime's default in the same rounds.",
+        help="What to optimize, relative to ONNX Runtime's default.",
     )
     st.selectbox(
         "Second objective",
@@ -38,17 +38,17 @@ def goal() -> None:
         key=form.SECOND,
         format_func=lambda one: OBJECTIVES.get(one, "none"),
         persist_state="session",
-        help="A second number that counts as well. What must merely not be exceeded is a limit instead.",
+        help="Optional second objective. For a hard maximum use a constraint.",
     )
     if st.session_state[form.SECOND] not in (form.NOTHING, st.session_state[form.OBJECTIVE]):
         st.slider(
-            "Weight of the first (%)",
+            "First weight (%)",
             form.LEAST_SHARE,
             form.MOST_SHARE,
             step=5,
             key=form.WEIGHT,
             persist_state="session",
-            help="The rest is the weight of the second: of the logarithms of both gains.",
+            help="The rest goes to the second objective (weighted geometric mean of both improvements).",
         )
     st.text_area(
         "Constraints",
@@ -56,28 +56,29 @@ def goal() -> None:
         height=96,
         placeholder="p99<=3ms\nmemory<=100MiB\naccuracy>=-0.5%",
         persist_state="session",
-        help="What an answer must keep, one a line: `p50`, `p95`, `p99`, `throughput`, `memory`, `cpu`, "
-        "`size`, `output_error`, `accuracy`, `sensitivity@0.6` and others of the scorecard, with a unit. "
-        "`accuracy>=-0.5%` is against the original's. Leave it empty for none.",
+        help="One per line, with a unit: `p50`, `p95`, `p99`, `throughput`, `memory`, `cpu`, "
+        "`size`, `output_error`, `accuracy`, `sensitivity@0.6` and other scorecard "
+        "metrics. `accuracy>=-0.5%` is relative to the original.",
     )
     try:
         form.limits()
     except TunerError as error:
-        state.report(error, "A limit cannot be read")
+        state.report(error, "A constraint cannot be read")
     if scorecard_targets.read():
         st.button(
-            "Take the scorecard's targets",
+            "Use scorecard targets",
             key="search.targets",
             icon=":material/checklist:",
             type="tertiary",
             on_click=_take_targets,
-            help="Its targets become the limits; those at another batch size, or of one class, cannot.",
+            help="Turns targets into constraints. Targets at another batch size or of one class "
+            "are left out.",
         )
     st.toggle(
-        "No slower than by default",
+        "At least as fast as the default",
         key=form.SAME,
         persist_state="session",
-        help="The p50 latency may be no longer than that of ONNX Runtime's default.",
+        help="p50 latency must not exceed that of ONNX Runtime's default.",
     )
 
 
@@ -87,21 +88,19 @@ def _take_targets() -> None:
     fitting = [one for one in targets if one.batch_size in (None, rows) and one.positive_class is None]
     st.session_state[form.LIMITS] = "\n".join(map(form.limit_line, fitting))
     if left := len(targets) - len(fitting):
-        state.notify(
-            f"{left} of {len(targets)} targets hold at another batch size or of one class: left out."
-        )
+        state.notify(f"{left} of {len(targets)} targets left out: another batch size, or one class.")
 
 
 def _presets() -> None:
     """Draw the questions that people have; one of them is marked while the form asks just that."""
     st.session_state[form.PRESET] = next((name for name in PRESETS if _asks(name)), None)
     chosen: str | None = st.pills(
-        "Question",
+        "Goal",
         list(PRESETS),
         key=form.PRESET,
         format_func=lambda name: f"{name[:1].upper()}{name[1:]}",
         on_change=_take_preset,
-        help="Fills in what is best and the limits below. All of it can be changed.",
+        help="Fills in objective and constraints; you can change them.",
     )
     if chosen is not None:
         st.caption(PRESETS[chosen][0])
@@ -132,14 +131,14 @@ def time_and_effort() -> None:
         key=form.BUDGET,
         format_func=duration,
         persist_state="session",
-        help="For all of it: first looks, a race of the best, and the confirmation in fresh processes. "
-        "It ends sooner where nothing more would change the answer.",
+        help="Covers screening, elimination and confirmation. The search ends earlier if more "
+        "time would change nothing.",
     )
     st.toggle(
         "Extend if needed",
         key=form.EXTEND,
         persist_state="session",
-        help="Takes longer where the time could not confirm anything. Otherwise such a search is refused.",
+        help="Takes longer if the budget is too short to confirm a result. Off: such a search is refused.",
     )
     effort(form.EFFORT, "Effort")
 
@@ -182,7 +181,7 @@ def what_stays(record: ModelRecord) -> None:
         feeding.feeds(record, {})
 
     changed = len(set(controls.changed_settings()) - {"batch_size"})
-    folded.group("Where it starts", draw, key="search.start", icon="flag", changed=changed)
+    folded.group("Starting point", draw, key="search.start", icon="flag", changed=changed)
 
 
 def own_values() -> None:
@@ -191,7 +190,7 @@ def own_values() -> None:
         named, error = len(form.own_values()), None
     except TunerError as caught:
         named, error = 0, caught
-    title = f"Values of your own: {named}" if named else "Values of your own"
+    title = f"Custom values: {named}" if named else "Custom values"
     folded.group(title, _own_values, key="search.own_values", icon="edit")
     if error is not None:
         state.report(error, "A setting cannot be read")
@@ -199,14 +198,13 @@ def own_values() -> None:
 
 def _own_values() -> None:
     st.text_area(
-        "Settings and the values to try, one setting per line",
+        "Settings and their values, one setting per line",
         key=form.OWN,
         height=96,
         placeholder="intra_op_num_threads=1,2,4\nsession.intra_op.allow_spinning=on,off",
         persist_state="session",
         on_change=_take_own,
-        help="As `--vary` takes them. Once a setting stands here, nothing else varies. Leave it empty to "
-        "try all that is worth trying.",
+        help="As in `--vary`. If set, only these settings vary.",
     )
 
 
@@ -221,55 +219,55 @@ def what_changes(axes: Sequence[Axis]) -> None:
         _never(form.values_beyond_start([one for one in axes if one.name in free]))
         _variants()
 
-    title = f"What may change: {len(free)} of {len(names)} settings"
+    title = f"Varied settings: {len(free)} of {len(names)}"
     folded.group(title, draw, key="search.changes", icon="shuffle")
 
 
 def _vary(names: Sequence[str]) -> None:
     st.multiselect(
-        "Settings that may change",
+        "Varied settings",
         names,
         key=form.VARY,
         format_func=_axis_name,
         on_change=_take_vary,
         args=(names,),
         placeholder="Choose settings",
-        help="What you take out stays as it is on Tune.",
+        help="Removed settings keep their value on Tune.",
     )
 
 
 def _never(values: Mapping[str, str]) -> None:
     st.session_state[form.NEVER] = [one for one in st.session_state[form.NEVER] if one in values]
     st.multiselect(
-        "Values that are never tried",
+        "Excluded values",
         list(values),
         key=form.NEVER,
         format_func=lambda one: values.get(one, one),
         persist_state="session",
         placeholder="none",
-        help="What the search starts with is always tried: everything is put against it.",
+        help="The starting point is always evaluated, because all results are compared with it.",
     )
     st.button(
-        "All may change",
+        "Vary all",
         key="search.all",
         icon=":material/undo:",
         type="tertiary",
         disabled=not st.session_state[form.FIXED] and not st.session_state[form.NEVER],
         on_click=_all_may_change,
-        help="Nothing is held, and no value is left out.",
+        help="No setting is fixed, and no value excluded.",
     )
 
 
 def _variants() -> None:
     st.segmented_control(
-        "Variants of the model",
+        "Model variants",
         list(form.VARIANT_NAMES),
         key=form.VARIANTS,
         format_func=lambda one: form.VARIANT_NAMES[one],
         required=True,
         persist_state="session",
-        help="Whether a converted copy of the model may be the answer. *Made first*: simplified, fused, FP16 "
-        "and INT8 copies, in the time of the search. Whose outputs differ too much is no answer.",
+        help="Whether a variant of the model may be the result. *Create new* adds simplified, "
+        "fused, FP16 and INT8 copies within the time.",
     )
 
 
@@ -310,30 +308,30 @@ def strategy() -> None:
 
 def _strategy() -> None:
     st.selectbox(
-        "How it looks",
+        "Screening strategy",
         list(STRATEGIES),
         key=form.STRATEGY,
         persist_state="session",
-        help="How first looks are chosen. The race of the best and the confirmation are the same.",
+        help="How screening chooses configurations. Elimination and confirmation stay the same.",
     )
     st.caption(format.plain(STRATEGIES[st.session_state[form.STRATEGY]]))
     st.toggle(
-        "Begin with what earlier searches found",
+        "Use earlier searches",
         key=form.WARM,
         persist_state="session",
-        help="Earlier searches of this model say what to try first. It is raced anew.",
+        help="Starts with the best of earlier searches of this model and measures it again.",
     )
     st.number_input(
         "Seed",
         step=1,
         key=form.SEED,
         persist_state="session",
-        help="The same seed draws the same first looks.",
+        help="The same seed gives the same screening.",
     )
     st.toggle(
-        "Give way to others",
+        "Yield to other jobs",
         key=form.GIVE_WAY,
         persist_state="session",
-        help="Other jobs of this machine may go between two races of the search. Their time does not count.",
+        help="Other jobs may run between two steps of the search. Their time does not count.",
     )
     wait_for_quiet()

@@ -60,7 +60,7 @@ DEFAULTS: dict[str, Any] = {
     WARM: True,
     SEED: 0,
 }
-VARIANT_NAMES = {"none": "None", "existing": "Those that exist", "make": "Made first"}
+VARIANT_NAMES = {"none": "None", "existing": "Existing", "make": "Create new"}
 MOST_SHARE, LEAST_SHARE = 90, 10  # percent that one of two objectives may weigh
 
 

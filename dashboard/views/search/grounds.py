@@ -80,9 +80,9 @@ def _tabs(record: StudyRecord, answer: SearchResult | None) -> Mapping[str, tupl
     return {
         "Effects": (True, partial(_effects, record, answer)),
         "Evaluated": rest["Evaluated"],
-        "Course": (course, partial(_course, answer)),
+        "Progress": (course, partial(_course, answer)),
         "Parallel": rest["Parallel"],
-        "Gains": (gains, partial(_gains, answer)),
+        "All metrics": (gains, partial(_gains, answer)),
     }
 
 
@@ -95,9 +95,9 @@ def _gains(answer: SearchResult, least: int = 0) -> None:
     if shown is not None and shown["gains"]:
         plots.draw(
             search_charts.intervals(search_charts.gains_info(shown["gains"]), least=least),
-            "Gain over ONNX Runtime's default",
+            "Improvement over ONNX Runtime's default",
             key="search.gains",
-            alt="Gain over ONNX Runtime's default in every respect, with 95 % intervals",
+            alt="Improvement over ONNX Runtime's default in all metrics, with 95 % intervals",
         )
 
 
@@ -112,11 +112,11 @@ def _front(record: StudyRecord, answer: SearchResult) -> None:
     with st.container(key="search.front_box", gap="xsmall"):
         chosen = plots.draw(
             search_charts.front(info, height=PICTURE_PX),
-            "The front: gain against cost",
+            "Pareto front",
             key=FRONT_CHART,
             on_select="rerun",
             selection_mode="points",
-            alt=f"Gain over {info.x_title} of {len(info.front)} configurations on the front",
+            alt=f"Improvement over {info.x_title} of {len(info.front)} configurations on the Pareto front",
         )
         _picked(record, info, chosen)
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -148,8 +148,7 @@ def _picked(record: StudyRecord, info: search_charts.Front, chosen: Any) -> None
             icon=":material/tune:",
             on_click=handing.load,
             args=(record, found.trial),
-            help="Sets every setting on Tune as this point has it. Only what was confirmed is an answer; run "
-            "it there before you rely on it.",
+            help="Loads every setting of this point into Tune. Only the confirmed result is final.",
         )
 
 
@@ -158,16 +157,16 @@ def _picked(record: StudyRecord, info: search_charts.Front, chosen: Any) -> None
 
 def _effects(record: StudyRecord, answer: SearchResult) -> None:
     if not answer["effects"]:
-        st.caption("Too little was tried to tell what each setting does.")
+        st.caption("Too few configurations were evaluated to estimate effects.")
         return
     margin = spec_from_dict(record.spec).protocol.margin
     plots.draw(
         search_charts.intervals(search_charts.effects_info(answer["effects"], margin=margin)),
-        "What each setting does on average",
+        "Average effect of each setting",
         key="search.effects",
-        alt=f"What {len(answer['effects'])} values of settings do on average, with 95 % intervals",
+        alt=f"Average effect of {len(answer['effects'])} values of settings, with 95 % intervals",
     )
-    st.caption("Each value against where the search started, averaged over everything else that was tried.")
+    st.caption("Each value versus the starting point, averaged over the other evaluated settings.")
     for one in answer["pairs"][:PAIRS]:
         names = {name: value for name, value in zip(one["settings"], one["values"], strict=True)}
         said = search_charts.times(one["ratio"], one["ratio_low"], one["ratio_high"])
@@ -180,11 +179,11 @@ def _effects(record: StudyRecord, answer: SearchResult) -> None:
 def _course(answer: SearchResult) -> None:
     plots.draw(
         search_charts.course(answer["course"]),
-        "Best known gain over the search",
+        "Best improvement over time",
         key="search.course",
-        alt="The best gain that was known at each moment of the search",
+        alt="The best known improvement at each moment of the search",
     )
-    st.caption("By all looks together, which choose. The answer comes from the confirming race alone.")
+    st.caption("Estimates of all steps. The result comes from the confirmation alone.")
 
 
 def went(answer: SearchResult) -> None:
@@ -198,7 +197,7 @@ def went(answer: SearchResult) -> None:
                 f"{searches.time_words(answer)}",
             ),
             Fact("space", searches.space_words(answer["space"])),
-            Fact("hidden controls", searches.controls_words(answer["controls"])),
+            Fact("A/A controls", searches.controls_words(answer["controls"])),
             Fact("strategy", answer["strategy"]),
         ]
     )
@@ -210,27 +209,22 @@ def _parallel(record: StudyRecord, answer: SearchResult | None) -> None:
     effects = answer["effects"] if answer is not None else []
     info = search_tried_charts.parallel_info(tried_of(record), _ratio_of(record), effects)
     if len(info.gains) < 2 or not info.dimensions:
-        st.caption("Fewer than two configurations have a gain.")
+        st.caption("Fewer than two configurations have a result.")
         return
     plots.draw(
         search_tried_charts.parallel(info),
-        "Every configuration through its settings",
+        "All configurations by setting",
         key="search.parallel",
         table=partial(search_tried_charts.parallel_table, info),
-        alt=f"{len(info.gains)} configurations as lines through their settings to their gain",
+        alt=f"{len(info.gains)} configurations as lines through their settings to their improvement",
     )
-    more = f" {info.hidden} settings that matter less are not drawn." if info.hidden else ""
-    st.caption(
-        f"One line per configuration, from setting to setting to its gain, which is cut off below "
-        f"{info.axis[0]:.2g}×.{more}"
-    )
+    more = f" {info.hidden} less important settings are hidden." if info.hidden else ""
+    st.caption(f"One line per configuration. Improvements below {info.axis[0]:.2g}× are cut off.{more}")
 
 
 def _table(record: StudyRecord) -> None:
     table = searches.tried(record)
-    tables.draw(
-        table, key="search.tried", most=ROWS, alt="All configurations that were tried, the best first"
-    )
+    tables.draw(table, key="search.tried", most=ROWS, alt="All evaluated configurations, the best first")
     st.download_button(
         "Download CSV",
         data=csv_text(table),

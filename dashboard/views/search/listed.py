@@ -72,9 +72,9 @@ def _table(others: Sequence[StudyRecord], take_up: TakeUp) -> None:
         most=ROWS,
         on_select=reopen,
         mode="single-row",
-        alt="Searches of this model with their questions and answers, newest first",
+        alt="Searches of this model with their questions and results, newest first",
     )
-    st.caption("Tick a row to open that search with its question; there it can go on.")
+    st.caption("Tick a search to open or continue it.")
 
 
 def _try(take_up: TakeUp, record: StudyRecord) -> None:

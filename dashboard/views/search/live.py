@@ -33,7 +33,7 @@ def cancel(record: StudyRecord) -> None:
         job_box.cancel(
             record.id,
             key="search.cancel",
-            help="Ends all its workers. What was tried is kept, and the search can go on later.",
+            help="Ends all worker processes. Results are kept, and you can resume the search.",
         )
 
 
@@ -46,6 +46,6 @@ def _event(study: str) -> Event:
         return live_events.ENDED
     tried = sum(not one["twin"] for one in record.tried)
     return live_events.elsewhere(
-        f"Searched by {record.owner or 'another process'}: {tried:,} tried so far. The answer is shown here "
-        "when it is there."
+        f"Searched by {record.owner or 'another process'}: {tried:,} evaluated so far. "
+        "The result appears here."
     )

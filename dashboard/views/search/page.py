@@ -177,7 +177,7 @@ def _run(record: StudyRecord | None, reason: str, key: str) -> None:
         icon=":material/manage_search:",
         shortcut="Ctrl+Enter" if key == "search.run" else None,
         disabled=bool(reason := state.closed() or reason),
-        help=reason or "Try configurations within the time, and confirm the best in fresh processes.",
+        help=reason or ("Evaluates configurations within the time and confirms the best in fresh processes."),
         on_click=start,
     )
 
@@ -253,13 +253,15 @@ def _result(model: ModelRecord | None, record: StudyRecord | None) -> None:
 def _offer_quiet() -> None:
     """Offer the same search on a quiet machine, where another program used this one meanwhile."""
     st.button(
-        "Wait for quiet and search again",
+        "Search when idle",
         key="search.quiet",
         icon=":material/hourglass_empty:",
         disabled=bool(reason := state.closed()),
         help=reason
-        or "Background load changes which settings win, threads and spinning above all. The search starts "
-        "when other programs leave the CPUs alone, or when the time for waiting is over.",
+        or (
+            "Background load changes which settings win. The search starts on an idle "
+            "machine, or after the time limit."
+        ),
         on_click=_start_quiet,
     )
 
@@ -280,9 +282,9 @@ def _delete(study: str) -> None:
 def _empty(model: ModelRecord) -> None:
     st.markdown("#### :material/manage_search: Nothing searched yet")
     st.markdown(
-        f"Choose what is best for **{format.plain(model.name)}**, within which constraints and in what time, "
-        "then press **Search** (Ctrl+Enter). The answer is confirmed against ONNX Runtime's default in fresh "
-        "processes. That nothing beats the default is an answer, too."
+        f"Choose objective, constraints and time for **{format.plain(model.name)}**, then "
+        "press **Search** (Ctrl+Enter). The result is confirmed in fresh processes "
+        "against ONNX Runtime's default."
     )
 
 

@@ -133,7 +133,7 @@ def _run_bar(
                     "Settings differ from this result",
                     icon=":material/sync_problem:",
                     color="orange",
-                    help="The result below is of other settings than those on the left. Run measures these.",
+                    help="The result below belongs to other settings. Press Run to measure these.",
                 )
     with bar.more:
         glimpse.switch()
@@ -175,7 +175,7 @@ def _guessed(record: ModelRecord | None) -> None:
             format.plain(text),
             icon=":material/help:" if is_guess else ":material/straighten:",
             color="orange" if is_guess else "gray",
-            help="Sizes that the model leaves free and that nobody gave. Set them under Workload.",
+            help="The model has dynamic dimensions. Set their sizes under Workload.",
         )
 
 
@@ -262,7 +262,7 @@ def _earlier(record: ModelRecord, shown: Trial) -> None:
         shown=shown.id,
         key=PICKED,
         take_up=state.own_trial,
-        help="Newest first. The settings on the left stay; History takes up those of a result.",
+        help="Newest first. Your settings stay; use History to load those of a result.",
         labelled=False,
     )
 
@@ -425,10 +425,10 @@ def _actions(trial: Trial, pinned: Trial | None, race: duel.Duel | None) -> None
     if race is not None and race.baseline is not None:
         st.page_link(
             "views/why/page.py",
-            label="Why?",
+            label="Explain",
             icon=":material/troubleshoot:",
             query_params={"a": race.baseline.id, "b": trial.id},
-            help="Profiles of both sides, operator by operator: where the difference comes from.",
+            help="Profiles both and compares them operator by operator.",
         )
     st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
     report.offer(lambda: OneTrial(trial=trial, race=_race(race), beside=_racers(race)), key="tune")
@@ -452,9 +452,9 @@ def _pin_button(trial: Trial, pinned: Trial | None) -> None:
         on_click=_pin,
         args=(trial, None if is_pinned else trial.id),
         **state.unless_closed(
-            "Later runs of this model race against ONNX Runtime's default again."
+            "Later runs of this model are compared with ONNX Runtime's default again."
             if is_pinned
-            else "Later runs of this model race against it, for everybody on this server."
+            else "Later runs of this model are compared with it, for all users of this server."
         ),
     )
 

@@ -53,7 +53,7 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
         _check(check, facts, steps, root)
     left, right = st.columns(2, gap="medium")
     with left:
-        st.markdown("**What was done**")
+        st.markdown("**Steps**")
         st.markdown(
             "\n".join(f"{i}. {format.plain(sheets.step_line(one))}" for i, one in enumerate(steps, 1))
         )
@@ -78,7 +78,7 @@ def header(record: ModelRecord) -> None:
         st.badge(words, color=color)  # type: ignore[arg-type] # a colour of the table
         if facts["hardware_bound"]:
             st.badge(
-                "belongs to this kind of machine",
+                "machine-specific",
                 icon=":material/developer_board:",
                 color="orange",
                 help=format.plain(facts["hardware_bound"]),
@@ -97,10 +97,10 @@ def header(record: ModelRecord) -> None:
             state.show_trial(None)
             st.switch_page("views/tune/page.py")
         st.button(
-            "Go on from here",
+            "Continue from here",
             key="variants.continue",
             icon=":material/alt_route:",
-            help="Makes it the model that the next steps change.",
+            help="The next steps start from this model.",
             on_click=state.choose_model,
             args=(record,),
             disabled=record.content_sha256 == st.session_state.get(state.MODEL),
@@ -139,19 +139,18 @@ def _numbers(facts: sheets.Facts) -> None:
         st.metric(
             "Largest error",
             sheets.percent(error["max_rel"]),
-            help="Largest difference to the original's outputs over the largest magnitude of that output. On "
-            f"{facts['error_seeds']} random feeds, both without optimizations on the CPU.",
+            help="Largest output difference divided by the largest magnitude of that output. On "
+            f"{facts['error_seeds']} random inputs, without optimizations on the CPU.",
         )
         st.metric(
             "Cosine",
             format.DASH if error["cosine"] is None else f"{error['cosine']:.6f}",
-            help="Of the angle between both outputs, taken as vectors: 1 where they point the same way.",
+            help="Cosine similarity of both outputs: 1 if they point the same way.",
         )
         st.metric(
             "Same top-1",
             sheets.agreement_share(error) or format.DASH,
-            help="A check: how often the largest class is the same on random feeds, where classes lie close "
-            "together. A few rows are no estimate of accuracy: the Accuracy page counts right answers.",
+            help="How often the top class agrees on random inputs. Use the Accuracy page for accuracy.",
         )
 
 
@@ -172,12 +171,12 @@ def _check(
         if better is not None and root is not None:
             text = variant_text.remedy_text(check["remedy"])
             st.button(
-                f"Make it with {text}",
+                f"Create with {text}",
                 key=f"variants.remedy.{check['name']}",
                 icon=":material/healing:",
                 on_click=variant_maker.start_again,
                 args=(root, better, facts),
-                **state.unless_closed("Makes the same chain with this option changed; this variant stays."),
+                **state.unless_closed("Creates the same chain with this option changed; this variant stays."),
             )
 
 
@@ -197,7 +196,7 @@ def _found(facts: Mapping[str, Any]) -> None:
             "fused",
         )
     if integer := facts.get("integer_ops"):
-        st.markdown("**What runs as integer**")
+        st.markdown("**Integer nodes**")
         _table(
             tabulate(
                 integer.items(),
@@ -208,7 +207,7 @@ def _found(facts: Mapping[str, Any]) -> None:
             ),
             "integer",
         )
-        st.caption("Of the graph that ONNX Runtime really runs here, after its own optimizations.")
+        st.caption("In the graph that ONNX Runtime runs, after its own optimizations.")
     if blocked := facts.get("blocked"):
         st.markdown(f"**Left in float32: {len(blocked)} nodes**")
         more = f" and {len(blocked) - MOST_NAMES} more" if len(blocked) > MOST_NAMES else ""
@@ -270,13 +269,10 @@ def reader(files: Sequence[Path]) -> Callable[[], bytes]:
 
 @st.dialog("Delete the variant?", icon=":material/delete:")
 def _confirm(record: ModelRecord) -> None:
-    st.markdown(
-        f"**{format.plain(record.name)}** leaves the library and its files are deleted. Its trials stay "
-        "in the history."
-    )
+    st.markdown(f"**{format.plain(record.name)}** and its files are deleted. Its trials stay in the history.")
     if children := _made_from(record):
         names = ", ".join(format.plain(one.name) for one in children)
-        st.caption(f"Made from it, and kept: {names}.")
+        st.caption(f"Derived variants, kept: {names}.")
     uses = library.use_of(state.store(), record.content_sha256)
     if uses:
         st.warning(f"It is in use: {format.plain('; '.join(uses[:3]))}.", icon=":material/lock:")

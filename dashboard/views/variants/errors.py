@@ -45,15 +45,15 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
     found = _located(record)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
-            "Looking" if active else "Look again" if found else "Find where the error comes from",
+            "Locating" if active else "Locate again" if found else "Locate errors",
             key="variants.errors.run",
             type="secondary" if found else "primary",
             icon=":material/manage_search:",
             on_click=_start,
             args=(record,),
             **state.unless_closed(
-                "Quantizes each operator alone and compares the outputs with the float model's; then "
-                "profiles both models in turns.",
+                "Quantizes each operator alone and compares the outputs with the float model's; "
+                "then profiles both models.",
                 off=active,
             ),
         )
@@ -72,9 +72,9 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
 def _empty() -> None:
     with st.container(border=True):
         st.markdown(
-            ":material/manage_search: **Nobody has looked yet.** Press **Find where the error comes from** "
-            "to see which operators lose accuracy, what time each saves for that, and which are better left "
-            "in float. It takes about half a minute, longer for large models."
+            ":material/manage_search: **No errors located yet.** Press **Locate errors** to "
+            "see which operators lose accuracy, and the time each saves. It takes half a "
+            "minute or more."
         )
 
 
@@ -137,7 +137,7 @@ def _result(record: ModelRecord, root: ModelRecord | None, located: Located) -> 
         )
         more = len(found.units) - variant_charts.MAX_BARS
         if more > 0:
-            st.caption(f"{more} more with smaller errors stand in the table.")
+            st.caption(f"{more} more with smaller errors are in the table.")
     _table(found, chosen)
     for note in (*located.notes, *sheets.native(located.libraries)):
         st.caption(f":material/info: {format.plain(sentence(note))}")
@@ -157,25 +157,25 @@ def _numbers(found: Savings) -> None:
         st.metric(
             "Error of the variant",
             sheets.percent(found.whole),
-            help="Length of the difference of the outputs over the length of the float model's.",
+            help="Norm of the output difference divided by the norm of the float model's output.",
         )
         st.metric("Quantized operators", format.count(_operators(found)))
         st.metric(
             "Saved by them",
             _ms(math.fsum(unit.saved_s or 0.0 for unit in found.units) if found.timed else None),
-            help="Time of these operators in the float model minus their time in the variant, per run, in "
-            "profiled passes of both in turns.",
+            help="Time in the float model minus time in the variant, per run, in profiled passes.",
         )
         st.metric(
             "Saved elsewhere",
             _ms(found.elsewhere_s if found.timed else None),
-            help="By all other nodes. Below zero: conversions between float and integer, which belong to no "
-            "operator, cost that much.",
+            help="Time change in all other nodes. Negative: added conversions between float and "
+            "integer cost this much.",
         )
     if found.float_s is not None and found.quantized_s is not None:
         st.caption(
-            f"A run takes {format.ms(found.float_s)} in float and {format.ms(found.quantized_s)} in this "
-            "variant, on ONNX Runtime's default settings. This explains a difference; a race measures it."
+            f"A run takes {format.ms(found.float_s)} in float and "
+            f"{format.ms(found.quantized_s)} in this variant, on ONNX Runtime's default. A "
+            "comparison measures it better."
         )
 
 
@@ -186,14 +186,14 @@ def _ms(seconds: float | None) -> str:
 def _choice(found: Savings, curve: Sequence[Choice]) -> Choice:
     """Draw the curve and what is chosen on it; return the choice."""
     st.slider(
-        "Leave in float",
+        "Keep in float",
         0,
         len(curve) - 1,
         key=COUNT,
-        format="%d worst bargains",
+        format="%d operators",
         on_change=_slid,
         args=(curve,),
-        help="Along the curve: what saves the least time per unit of error is left in float first.",
+        help="Starts with the operators that save the least time for the error they add.",
     )
     names = [name for unit in found.units for name in unit.nodes]
     st.multiselect(
@@ -201,24 +201,21 @@ def _choice(found: Savings, curve: Sequence[Choice]) -> Choice:
         names,
         key=BLOCKED,
         placeholder="none",
-        help="Nodes that the next variant leaves in float. What ONNX Runtime runs as one goes together.",
+        help="Nodes that the next variant keeps in float. Fused nodes are selected together.",
     )
     chosen = without(found, st.session_state[BLOCKED])
     if points := variant_charts.curve_info(curve):
         with st.container(border=True):
             plots.draw(
                 variant_charts.curve(points, chosen),
-                "Time saved over the error to expect",
+                "Time saved over expected error",
                 key="variants.errors.curve",
-                alt="Time saved per run over the error to expect, from nothing quantized to everything.",
+                alt="Time saved per run over expected error, from nothing quantized to everything.",
             )
     else:
         st.caption(":material/info: Without times the operators are ordered by their error alone.")
-    saved = "" if chosen.saved_s is None else f", {_ms(chosen.saved_s)} saved by the operators that stay"
-    st.caption(
-        f"To expect: about {sheets.percent(chosen.error)} error{saved}. Errors are taken as "
-        "independent; the next variant is measured."
-    )
+    saved = "" if chosen.saved_s is None else f", {_ms(chosen.saved_s)} saved by the other operators"
+    st.caption(f"Expected: about {sheets.percent(chosen.error)} error{saved}, if errors are independent.")
     return chosen
 
 
@@ -231,20 +228,20 @@ def _next(record: ModelRecord, root: ModelRecord | None, chosen: Choice, *, ever
     making = variant_job.current(variant_job.MAKE, variant_maker.about(root)) if root else None
     reason = ""
     if root is None:
-        reason = "The original is gone: nothing can be made from it."
+        reason = "The original is gone, so no variant can be created."
     elif not chosen.blocked:
-        reason = "Choose at least one operator to leave in float."
+        reason = "Choose at least one operator to keep in float."
     elif everything:
         reason = "Leave at least one operator quantized."
     st.button(
-        f"Make the next variant with {len(chosen.blocked)} in float",
+        f"Create variant with {len(chosen.blocked)} in float",
         key="variants.errors.next",
         type="primary",
         icon=":material/science:",
         on_click=_make_next,
         args=(record, root, chosen.blocked, facts),
         **state.unless_closed(
-            reason or "The same chain; its last step leaves the block list out.",
+            reason or "The same chain; its last step skips the block list.",
             off=bool(reason) or state.is_active(making),
         ),
     )

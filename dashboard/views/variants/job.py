@@ -18,7 +18,7 @@ from dashboard import state
 from dashboard.widgets import job_box
 
 MAKE, ERRORS = "variant", "variant errors"  # kinds of jobs, as the scheduler lists them
-_NOTHING: Mapping[str, str] = {MAKE: "The variant was not made", ERRORS: "The errors were not located"}
+_NOTHING: Mapping[str, str] = {MAKE: "The variant was not created", ERRORS: "The errors were not located"}
 
 
 def job_key(kind: str) -> str:
@@ -74,7 +74,7 @@ def show_end(kind: str, status: Status | None) -> None:
     if status is None:
         return
     if status.state == "CANCELLED":
-        st.info("This was cancelled. Steps that were made before are kept.", icon=":material/cancel:")
+        st.info("This was cancelled. Finished steps are kept.", icon=":material/cancel:")
     elif status.error is not None:
         state.report_record(status.error, title)
 
@@ -87,5 +87,5 @@ def live(status: Status | None, name: str) -> None:
         name: of the widgets, `make` or `errors`.
     """
     job_box.draw(
-        status, "variants", what="this", help="Ends its worker. Steps that are done are kept.", of=name
+        status, "variants", what="this", help="Ends the worker process. Finished steps are kept.", of=name
     )

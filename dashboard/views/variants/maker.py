@@ -35,7 +35,7 @@ def sizes_form(record: ModelRecord) -> None:
     state.seed(record)
     setting.one(knob("batch_size"), None, record)
     feeding.dims(record)
-    with st.expander("What is fed", icon=":material/input:", key="variants.feeds"):
+    with st.expander("Inputs", icon=":material/input:", key="variants.feeds"):
         feeding.feeds(record, {})
     controls.operators()
     try:
@@ -82,18 +82,17 @@ def draw(source: ModelRecord, action: DeltaGenerator, running: DeltaGenerator) -
         "Name",
         key=NAME,
         placeholder=f"{source.name} {chain_text(steps)}" if steps else "named after its steps",
-        help="Of the result in the library. Empty: named after its steps.",
+        help="Empty: named after its steps.",
         persist_state="session",
     )
     action.button(
-        "Making" if active else "Make",
+        "Creating" if active else "Create variant",
         key="variants.make",
         type="primary",
         icon=":material/science:",
         shortcut="Ctrl+Enter",
         disabled=active or not steps or bool(reason),
-        help=reason
-        or "Each step runs in a process of its own, and its outputs are compared with the original's.",
+        help=reason or "Runs each step in its own process, and compares the outputs with the original's.",
         on_click=_make,
         args=(source,),
     )
@@ -124,15 +123,14 @@ def _calibration_form() -> None:
             default=None if CALIBRATION in st.session_state else RANDOM,
             required=True,
             persist_state="session",
-            help="The ranges of all activations are read off what flows through the model on these rows.",
+            help="The ranges of all activations are taken from these samples.",
         )
         if st.session_state.get(CALIBRATION, RANDOM) == DATA:
             dataset.form(dataset.CALIBRATION, labels=False)
         else:
             st.warning(
-                "Random values tell the speed and the size truly, but not the accuracy: the ranges found on "
-                "them are not those of real rows, so values will be cut off or resolution is wasted. Choose "
-                "**My data** for a model that shall be used.",
+                "Random calibration is fine for speed and size, not for accuracy. Use **My "
+                "data** before deploying.",
                 icon=":material/casino:",
             )
 
@@ -149,7 +147,7 @@ def asked_calibration() -> DatasetSpec | None:
     spec = dataset.asked(dataset.CALIBRATION)
     if spec is None:
         raise SpecError(
-            "No data are chosen to calibrate on.", hint="Name a file, upload one, or choose random values."
+            "No calibration data are chosen.", hint="Name a file, upload one, or choose random values."
         )
     return spec
 

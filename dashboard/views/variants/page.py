@@ -22,7 +22,8 @@ from dashboard.widgets import controls, folded, frame
 
 VIEW = "variants.view"
 NEW = "variants.new"  # whether the form is open
-DONE, ERROR = "What was done", "Where the error comes from"
+DONE, ERROR = "What was done", "Where the error comes from"  # as stored in forms
+VIEW_NAMES = {DONE: "Details", ERROR: "Operator errors"}
 
 
 def page() -> None:
@@ -76,27 +77,26 @@ def _made(sha: str, *, reused: bool, notes: Sequence[str]) -> None:
     if record is None:  # deleted in another tab since
         return
     variant_tree.show(sha)
-    done = f"{record.name} was made before: nothing had to be done." if reused else f"Made {record.name}."
+    done = f"{record.name} exists already." if reused else f"Created {record.name}."
     state.notify(" ".join([done, *notes]))
     state.show_notice()
 
 
 def _maker_title(source: ModelRecord) -> None:
     facts = variants.variant_of(source)
-    st.markdown(f"**Make a variant of {format.plain(source.name)}**")
+    st.markdown(f"**Create a variant of {format.plain(source.name)}**")
     if facts is not None:
         st.caption(
-            f"It is a variant of {format.plain(facts['root_name'])} itself: the steps go on from it. Choose "
-            "the original above to begin anew."
+            f"It is a variant of {format.plain(facts['root_name'])} itself, and the steps "
+            "continue from it. Choose the original above to start over."
         )
 
 
 def _empty(source: ModelRecord) -> None:
     with st.container(border=True):
         st.markdown(
-            f":material/account_tree: **No variant of {format.plain(source.name)} yet.** Add a step below "
-            "and press **Make**: the result stands here with its size, how far its outputs are from the "
-            "original's, and how fast it is after a race."
+            f":material/account_tree: **No variant of {format.plain(source.name)} yet.** Add "
+            "a step below and press **Create variant**."
         )
 
 
@@ -124,7 +124,7 @@ def _family(
         variant_race.forest(root, made, verdicts)
     if root is None:
         st.warning(
-            "The original of this family is gone: nothing can be raced or checked against it any more.",
+            "The original of this family is gone, so variants cannot be compared or checked.",
             icon=":material/link_off:",
         )
     if shown is not None:
@@ -138,6 +138,7 @@ def _detail(shown: ModelRecord, root: ModelRecord | None, ended: Status | None) 
             "View",
             [DONE, ERROR],
             key=VIEW,
+            format_func=VIEW_NAMES.__getitem__,
             default=None if VIEW in st.session_state else DONE,
             required=True,
             label_visibility="collapsed",

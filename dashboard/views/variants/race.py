@@ -36,20 +36,20 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
     if st.session_state.get(OFFERED) != sorted(names) or RACERS not in st.session_state:
         st.session_state[OFFERED] = sorted(names)
         st.session_state[RACERS] = list(names)[-MOST:]  # the newest, where there are too many
-    with st.popover("Race the family", icon=":material/flag_check:", key="variants.race"):
+    with st.popover("Compare variants", icon=":material/flag_check:", key="variants.race"):
         st.multiselect(
             f"Against {root.name}",
             list(names),
             key=RACERS,
             format_func=lambda sha: names.get(sha, sha[:12]),
             max_selections=MOST,
-            help=f"At most {MOST} variants; each further one takes more time. All run on ONNX Runtime's "
-            "default settings; race other settings on Compare.",
+            help=f"At most {MOST} variants, on ONNX Runtime's default settings. Use Compare for "
+            "other settings.",
         )
         precision = effort(PRECISION)
         wait_for_quiet()
         if st.button(
-            "Start the race",
+            "Start comparison",
             key="variants.race.start",
             type="primary",
             icon=":material/play_arrow:",
@@ -88,7 +88,7 @@ def forest(root: ModelRecord, made: Sequence[ModelRecord], verdicts: Mapping[str
 def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> None:
     try:
         if not racers:
-            raise SpecError("No variant is chosen to race.", hint="Choose at least one.")
+            raise SpecError("No variant is chosen.", hint="Choose at least one.")
         base = TrialSpec(
             model=ModelRef(path=state.portable(root.path), sha256=root.sha256),
             session=SessionSpec(custom_op_libraries=controls.named_operators()),

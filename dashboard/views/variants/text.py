@@ -28,7 +28,7 @@ PRECISIONS: Mapping[str, tuple[str, str]] = {
     "int8": ("INT8", "blue"),
     "int4": ("INT4", "blue"),
 }
-NOT_RACED = "not raced yet"
+NOT_RACED = "not measured yet"
 
 
 # --- a verdict in the tree ----------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def verdict_of(found: Mapping[str, Any] | None) -> Verdict:
     if known and is_rejected(found):
         rests_on = measured(found)
     good = quality(found, [found])
-    remarks = [verdicts.busy_words(found), "one pair of processes" if verdicts.is_older(found) else ""]
+    remarks = [verdicts.busy_words(found), "one launch" if verdicts.is_older(found) else ""]
     return Verdict(
         words=verdicts.short(found),
         interval=f"{rests_on}, grade {good.words}" if good is not None else rests_on,

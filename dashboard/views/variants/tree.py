@@ -25,13 +25,14 @@ SHOWN = "variants.shown"  # content hash of the variant whose details are shown
 NO_BREAK = "\u00a0"  # a space that Markdown keeps
 COLUMNS = (4.4, 1.5, 1.9, 1.9, 3.2, 1.3)
 TITLES = {
-    "Model": "What a line further right was made from stands above it.",
-    "Precision": "What most of it is computed in.",
-    "Size": "Of the file with its external data; the change is against what it was made from.",
-    "Outputs off by": "Against the original, on random feeds, both without optimizations on the CPU: the "
-    "largest difference over the largest magnitude of that output, and how often the top class is the same.",
-    "Speed": "Against the original, with the 95 % interval of the ratio, from the latest race in which both "
-    "had ONNX Runtime's default settings.",
+    "Model": "Indented under the model that it was created from.",
+    "Precision": "The type of most computations.",
+    "Size": "With external data; the change is relative to the model before.",
+    "Output error": (
+        "Largest output difference divided by the largest magnitude of that output, on "
+        "random inputs; and how often the top class agrees."
+    ),
+    "Speed": "Versus the original, with the 95 % interval, on ONNX Runtime's default settings.",
 }
 
 
@@ -136,7 +137,7 @@ def _row(line: Line) -> None:
             "Shown" if shown else "Show",
             key=f"variants.show.{line.sha[:12]}",
             disabled=shown,
-            help="What was done, and what it brought.",
+            help="Shows its steps and results.",
             on_click=show,
             args=(line.sha,),
         )

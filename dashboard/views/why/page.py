@@ -51,14 +51,11 @@ KINDS = ("measure", "reference")
 EXPLAIN = "Explain"
 RESULTS, RESULTS_PX = "why.results", 560
 SETTINGS_SHOWN = 90  # characters
-ABOUT = (
-    "Both results are profiled in turns, in passes of their own, and their nodes are matched through ONNX "
-    "Runtime's fusions. It explains a difference; it does not measure one."
-)
+ABOUT = "Profiles two results in turns, and matches their nodes through ONNX Runtime's fusions."
 
 
 def page() -> None:
-    bar = frame.bar("Why", ABOUT)
+    bar = frame.bar("Explain", ABOUT)
     state.show_kept_error()
     _follow_link()
     with bar.model:
@@ -141,7 +138,7 @@ def _offer(before: Mapping[str, tuple[Trial, Trial]], of: Pair | None) -> None:
         shown=now,
         key=PICKED,
         take_up=_show_pair,
-        help="Pairs of this model that were explained, the newest first.",
+        help="Explained pairs of this model, newest first.",
         labelled=False,
     )
 
@@ -207,8 +204,8 @@ def _pick(
             _offer(before, None)
         with st.container(border=True):
             st.markdown(
-                ":material/troubleshoot: **Two results of this model are needed.** Measure it with other "
-                "settings, or compare several configurations."
+                ":material/troubleshoot: **Two results of this model are needed.** Measure other "
+                "settings, or compare configurations."
             )
             with st.container(horizontal=True):
                 st.page_link("views/tune/page.py", label="Tune", icon=":material/tune:")
@@ -244,7 +241,7 @@ def _results(trials: Mapping[str, Trial]) -> None:
         key=RESULTS,
         on_change="rerun",
         width="content",
-        help="The candidate and the baseline: choose which two results are explained.",
+        help="The two results to explain.",
     )
     if not box.open:
         return
@@ -288,7 +285,7 @@ def _label(trial: Trial) -> str:
     """Never changes for a trial: Streamlit finds the chosen option again by its label."""
     p50 = format.ms(trial.p50_s)
     asked = format.short(settings.words(trial), 90)
-    beside = " · raced beside another" if trial.kind == "reference" else ""
+    beside = " · compared with another" if trial.kind == "reference" else ""
     differ = f" · {MARK}" if breach(trial.result) else ""
     busy = verdict.busy_mark(trial.result)
     which = f"{trial.id[:8]} · {format.short(trial.model_name, 30)}"
@@ -346,12 +343,12 @@ def _offer_to_decide(of: Pair) -> None:
         return
     if race := verdict.to_continue(state.store(), of):
         name, key, icon = "Measure longer", "why.longer", ":material/more_time:"
-        text = "Adds launches to the comparison of these two. The rounds that there are count with them."
+        text = "Adds launches to the comparison of these two; finished rounds count."
     else:
-        name, key, icon = "Race these two", "why.race", ":material/flag_check:"
-        text = "They never ran in the same rounds, so nobody knows which one is faster. This races them."
+        name, key, icon = "Compare these two", "why.race", ":material/flag_check:"
+        text = "They were never measured in the same rounds. This compares them."
         if end.raced:
-            text = "Too little of their comparison is kept to measure it longer. This races them anew."
+            text = "Too little of their comparison is kept to continue it. This compares them again."
     if st.button(name, key=key, icon=icon, **state.unless_closed(text)):
         _decide(of, race)
 
@@ -412,7 +409,7 @@ def _rejected(of: Pair) -> None:
     if is_rejected(found) and found is not None and found.get("holds_reason"):
         st.error(
             format.plain(f"{found['holds_reason']} {verdict.MEASURE_BETTER}"),
-            title="Their race gives no verdict",
+            title="Their comparison gives no verdict",
             icon=":material/block:",
         )
 
@@ -434,8 +431,8 @@ def _sides(of: Pair) -> None:
 def _empty() -> None:
     with st.container(border=True):
         st.markdown(
-            ":material/troubleshoot: **Not explained yet.** Press **Explain**: both are profiled in turns, "
-            "which takes about a quarter of a minute, longer for slow models."
+            ":material/troubleshoot: **Not explained yet.** Press **Explain**: both are "
+            "profiled in turns, which takes 15 s or more."
         )
 
 

@@ -16,10 +16,14 @@ from dashboard.widgets import plots, tables
 
 VIEW, SEARCH, DETAILS = "why.view", "why.search", "why.details"
 NOTES = (
-    "All parts together are the whole run of each side. A part is clear where the passes agree on the sign "
-    "of its difference; only clear parts are named in the sentence.",
-    "One row of nodes holds those of both sides that do the same work: a fused node stands against all the "
-    "nodes of the model that it replaced.",
+    (
+        "All parts add up to the whole run. A part is clear if the passes agree on its "
+        "sign; the sentence names only clear parts."
+    ),
+    (
+        "Nodes of both sides that do the same work are one line: a fused node stands for "
+        "all the nodes that it replaced."
+    ),
 )
 
 
@@ -59,23 +63,23 @@ def _metrics(found: Difference) -> None:
             delta=_interval(found),
             delta_color="off",
             delta_arrow="off",
-            help=f"From the ratio of the paired rounds: the baseline's p50, {format.ms(end.baseline_s)}, "
-            f"divided by the ratio is {format.ms(end.candidate_s)}. The other three numbers add up to the "
-            "difference.",
+            help=f"From the paired ratio: the baseline's p50, {format.ms(end.baseline_s)}, divided "
+            f"by the ratio is {format.ms(end.candidate_s)}. The other three numbers add up to "
+            "it.",
         )
-        _part(found, "In nodes", nodes, "Nodes that do the same work are put against each other.")
+        _part(found, "In nodes", nodes, "Nodes that do the same work are compared with each other.")
         _part(
             found,
             "Outside the nodes",
             outside,
-            "What a run takes beyond its nodes: the call, the executor, waiting for a GPU.",
+            "Time outside the nodes: the call, the executor, waiting for a GPU.",
         )
         _part(
             found,
-            "Not seen in the passes",
+            "Unexplained",
             unseen,
-            "What the results differ by and the runs made to explain it do not: the machine was another, or "
-            "noise. Nothing of it is spread over the nodes.",
+            "The part of the difference that the profiling runs did not reproduce: noise, or "
+            "a changed machine.",
         )
 
 

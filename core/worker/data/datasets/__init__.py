@@ -222,7 +222,7 @@ def _part(rows: int, labels: Integers | None, plan: wire.DatasetPlan) -> Integer
     found = own if part == "calibration" else np.setdiff1d(every, own)
     if not len(found):
         raise SpecError(
-            f"A share of {plan['share']:.3g} of {rows} rows leaves none for "
+            f"A share of {plan['share']:.3g} of {rows} samples leaves none for "
             f"{'calibration' if part == 'calibration' else 'the rest'}.",
             hint="Give another share, or more data.",
         )

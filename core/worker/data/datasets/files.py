@@ -75,8 +75,8 @@ class FileSource:
         if target is None:
             wanted = ", ".join(f"`{one['name']}` {one['dtype']} {one['shape']}" for one in inputs)
             raise SpecError(
-                "Images fit a model with one input, [rows, channels, height, width] or [rows, height, width, "
-                f"channels] with 1, 3 or 4 channels, but it has {wanted or 'none'}.",
+                "Images fit a model with one input, [batch, channels, height, width] or [batch, height, "
+                f"width, channels] with 1, 3 or 4 channels, but it has {wanted or 'none'}.",
                 hint="Save the data as an .npz with an array for each input.",
             )
         unique, places = np.unique(rows, return_inverse=True)  # a filled-up batch repeats rows
@@ -126,7 +126,7 @@ def _split_folder(path: Path, split: str) -> tuple[Path, list[str]]:
     if split:
         return path / split, []
     if names and len(there) == len(names):
-        return path / there[0], [f"The rows are the split `{there[0]}`."]
+        return path / there[0], [f"The samples are those of the split `{there[0]}`."]
     return path, []
 
 

@@ -38,7 +38,7 @@ def from_text(texts: Sequence[str], known: Sequence[str] | None = None) -> Label
     """
     classes = sorted(set(texts) if known is None else set(known))
     if all(_is_number(one) for one in classes):
-        note = "The classes are numbers: they are taken as the model's own numbers of its classes."
+        note = "The classes are numbers, which ORTune takes as the model's class numbers."
         return Labels(numbers=np.array([int(one) for one in texts], np.int64), names=[], notes=[note])
     number = {name: index for index, name in enumerate(classes)}
     shown = ", ".join(f"`{name}` is {index}" for name, index in list(number.items())[:_SHOWN])
@@ -66,8 +66,8 @@ def from_array(array: Array, names: Sequence[str] = ()) -> Labels:
         array = _from_one_hot(array)
     if array.ndim != 1:
         raise SpecError(
-            f"Labels have shape [rows] or [rows, 1], but got {list(array.shape)}.",
-            hint="Give one class for each row.",
+            f"Labels must have shape [samples] or [samples, 1], but got {list(array.shape)}.",
+            hint="Give one class for each sample.",
         )
     if array.dtype.kind in "US":
         return from_text([str(one) for one in array.astype(np.str_)])
@@ -78,8 +78,8 @@ def _from_one_hot(array: Array) -> Array:
     ones = (array == 1).sum(axis=1)
     if not (((array == 0) | (array == 1)).all() and (ones == 1).all()):
         raise SpecError(
-            f"Labels of shape {list(array.shape)} say more than one class, or none, of some rows.",
-            hint="Give one class for each row; data with several labels in a row cannot be judged here.",
+            f"Labels of shape {list(array.shape)} give some samples several classes, or none.",
+            hint="Give each sample one class; ORTune does not support several labels per sample.",
         )
     return np.asarray(array.argmax(axis=1))
 
@@ -109,8 +109,8 @@ def check_range(labels: Integers, classes: int) -> None:
     row, label = int(wrong[0]), int(labels[wrong[0]])
     from_one = labels.min() == 1 and labels.max() == classes
     raise SpecError(
-        f"The output has classes 0 to {classes - 1}, but row {row} has the label {label} "
-        f"({len(wrong)} of {len(labels)} rows are out of range).",
+        f"The output has classes 0 to {classes - 1}, but sample {row} has the label {label} "
+        f"({len(wrong)} of {len(labels)} samples are out of range).",
         hint="Subtract 1: these labels count from 1."
         if from_one
         else "Choose the model that these labels belong to, or correct the labels.",

@@ -83,7 +83,7 @@ class NpzSource:
                 raise SpecError(
                     f"The data have no array for the input `{name}`, but {_listed(self.arrays)}."
                     f"{nearest(name, self.arrays)}",
-                    hint="Name each array after the input that it feeds, and the labels `labels`.",
+                    hint="Name each array after its input, and the labels `labels`.",
                 )
         return {name: self.arrays[name] for name in names}
 
@@ -92,8 +92,8 @@ class NpzSource:
             if array.ndim <= axis or array.shape[axis] != self.rows:
                 raise SpecError(
                     f"The array for the input `{one['name']}` has shape {list(array.shape)}, but there are "
-                    f"{self.rows} rows.",
-                    hint="Give every array and the labels the same number of rows.",
+                    f"{self.rows} samples.",
+                    hint="Give every array and the labels the same number of samples.",
                 )
             array = array.take(rows, axis=axis)
         return _as_input(array, one, axis, self.preprocessing)
@@ -192,8 +192,8 @@ def npz_source(path: Path, split: str, preprocessing: wire.Preprocessing) -> Npz
         own = from_array(stored[labels], names) if labels else None
     rows = len(own.numbers) if own is not None else _rows(arrays)
     if rows == 0:
-        raise SpecError(f"`{path.name}` has no rows.", hint="Save at least one row.")
-    note = [f"The rows are the split `{found}`."] if found and not split else []
+        raise SpecError(f"`{path.name}` holds no samples.", hint="Save at least one sample.")
+    note = [f"The samples are those of the split `{found}`."] if found and not split else []
     return NpzSource(arrays=arrays, labels=own, rows=rows, notes=note, preprocessing=preprocessing)
 
 

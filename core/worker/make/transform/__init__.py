@@ -88,7 +88,7 @@ def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
         _keep_metadata(draft, before)
         notes = _proven(source, draft)
         info = inspect_model(str(draft))
-        progress("compare", 3, _STAGES, f"{len(plan['feeds'])} feeds")
+        progress("compare", 3, _STAGES, f"{len(plan['feeds'])} inputs")
         agreement = _compared(plan, draft, applied)
         move_into_place(draft, target, [*(one["location"] for one in info["external_data"]), *applied.files])
     progress("write", _STAGES, _STAGES, target.name)
@@ -274,5 +274,7 @@ def _different(error: OutputError) -> list[StepCheck]:
 
 def _zeros(reference: Outputs) -> list[str]:
     return (
-        ["all outputs are zero on these feeds: that they agree proves nothing"] if all_zero(reference) else []
+        ["all outputs are zero on these inputs, so their agreement proves nothing"]
+        if all_zero(reference)
+        else []
     )

@@ -48,9 +48,7 @@ def outputs_of(file: Path, feeds: Sequence[wire.FeedPlan], what: str) -> Outputs
             with translated():
                 result = inference.call()
         except ModelError as error:
-            raise ModelError(
-                f"{what} fails on the feeds of the check: {error.message}", hint=error.hint
-            ) from None
+            raise ModelError(f"{what} fails on the test inputs: {error.message}", hint=error.hint) from None
         found.append(inference.arrays(result))
     return found
 

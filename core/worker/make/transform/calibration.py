@@ -34,8 +34,9 @@ Method = Literal["MinMax", "Entropy", "Percentile"]
 _ROWS_AT_ONCE: dict[Method, int] = {"MinMax": 16, "Entropy": 4, "Percentile": 4}
 _FEW_ROWS = 32  # fewer than this seldom show how large values get
 _RANDOM = (
-    "The ranges come from random feeds. They fit noise, not your data: on real inputs the outputs may be far "
-    "worse than the error shown here. Calibrate on a dataset, or on an `.npz` of real inputs"
+    "The ranges come from random inputs. They fit noise, not your data: on real inputs the "
+    "outputs may be far worse than the error shown here. Calibrate on a dataset, or on an "
+    "`.npz` of real inputs"
 )
 
 
@@ -114,12 +115,12 @@ def calibrate(
     at_once = _ROWS_AT_ONCE[settings.method]
     done = 0
     for feeds, count in _batches(model, rows, at_once, calibrator.infer_session.get_inputs()):
-        progress("calibrate", done, max(rows.wanted, done), f"{done} rows")
+        progress("calibrate", done, max(rows.wanted, done), f"{done} samples")
         calibrator.collect_data(_OneBatch(feeds))
         done += count
     if not done:
         raise SpecError(
-            "The calibration data hold no row.", hint="Choose a file, folder or split that has rows."
+            "The calibration data hold no sample.", hint="Choose a file, folder or split that holds samples."
         )
     _save(calibrator.compute_data(), table)
     hashes = "" if rows.dataset is None else _opened(rows.dataset, rows).row_hashes()
@@ -217,9 +218,9 @@ def _checks(rows: Rows, done: int) -> list[StepCheck]:
     if done >= _FEW_ROWS:
         return []
     short = done < rows.wanted
-    few = "One row calibrates" if done == 1 else f"Only {done} rows calibrate"
-    text = f"{few} the ranges: larger values that other rows bring will be cut off. " + (
-        "The data hold no more; give more of them." if short else f"Calibrate on {_FEW_ROWS} rows or more."
+    few = "One sample calibrates" if done == 1 else f"Only {done} samples calibrate"
+    text = f"{few} the ranges: larger values of other samples will be cut off. " + (
+        "The data hold no more; add samples." if short else f"Calibrate on {_FEW_ROWS} samples or more."
     )
     remedy = {} if short else {"calibration_rows": 4 * _FEW_ROWS}
     return [{"name": "small_calibration", "level": "warning", "text": text, "remedy": remedy}]

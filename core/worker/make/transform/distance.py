@@ -116,7 +116,7 @@ def run(
         outputs = session.run(wanted, dict(arrays))
     except ORT_ERRORS as error:
         raise ModelError(
-            f"ONNX Runtime cannot run the model: {first_line(error)}", hint="Give other feeds or dimensions."
+            f"ONNX Runtime cannot run the model: {first_line(error)}", hint="Give other inputs or dimensions."
         ) from None
     pairs = zip(wanted, outputs, strict=True)
     return {name: value for name, value in pairs if isinstance(value, np.ndarray)}

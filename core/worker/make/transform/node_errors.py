@@ -165,7 +165,9 @@ def _notes(quantizer: Quantizer, quiet_nodes: int) -> list[str]:
     if quantizer.calibrated is not None:
         notes += [check["text"] for check in quantizer.calibrated.checks]
     if quiet_nodes:
-        notes.append(f"{quiet_nodes} of the nodes only hand on what others have rounded: they have no error")
+        notes.append(
+            f"{quiet_nodes} nodes only pass on values that other nodes have rounded, so they add no error"
+        )
     return notes
 
 

@@ -229,7 +229,7 @@ def _calibrated(
     table = quantizer.model.with_name("ranges.json")
     with tool_errors("calibrate the model"), quiet():
         found = calibrate(quantizer.model, table, settings, rows, large=quantizer.large, progress=progress)
-    notes = [f"calibrated on {found.rows} row{'s' if found.rows != 1 else ''} ({settings.method})"]
+    notes = [f"calibrated on {found.rows} sample{'s' if found.rows != 1 else ''} ({settings.method})"]
     return dataclasses.replace(quantizer, table=table, calibrated=found, notes=notes)
 
 
@@ -242,7 +242,7 @@ def _check_options(step: str, options: Mapping[str, Any]) -> None:
     signed = option(options, "activation_type", "QUInt8") == "QInt8"
     if step == "int8_static" and signed and option(options, "weight_type", "QInt8") == "QUInt8":
         raise SpecError(
-            "`activation_type` QInt8 does not go with `weight_type` QUInt8: there are no kernels for it.",
+            "There are no kernels for `activation_type` QInt8 with `weight_type` QUInt8.",
             hint="Use QUInt8 activations, or QInt8 weights.",
         )
 
@@ -372,8 +372,8 @@ def nothing(
     if left:
         listed = ", ".join(f"{count} {name}" for name, count in left.items())
         return ModelError(
-            f"The model has no node to quantize{apart}: the weights of its {listed} are computed or fed, and "
-            "not stored in the model.",
+            f"The model has no node to quantize{apart}: the weights of its {listed} are computed or inputs, "
+            "and not stored in the model.",
             hint="Simplify the model first, which folds what is constant, or choose another step.",
         )
     return ModelError(

@@ -14,7 +14,7 @@ from core.worker.models.checking import first_line
 from core.worker.session import ORT_ERRORS
 from core.worker.session.ort_errors import NO_MEMORY
 
-_FEWER = "Use fewer calibration rows, the MinMax method, or smaller dimensions."
+_FEWER = "Use fewer calibration samples, the MinMax method, or smaller dimensions."
 _EXCLUDE = "Exclude the node it names, choose other operator types, or simplify the model first."
 
 

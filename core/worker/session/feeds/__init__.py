@@ -128,8 +128,8 @@ def rows_fed(shapes: Mapping[str, Sequence[int]], batch_axes: Mapping[str, int])
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"`{name}` {rows}" for name, rows in counts.items())
         raise SpecError(
-            f"The inputs were fed different numbers of rows: {listed}.",
-            hint="Give every input the same number of rows.",
+            f"The inputs have different batch sizes: {listed}.",
+            hint="Give every input the same batch size.",
         )
     return next(iter(counts.values()), 1)
 
@@ -141,7 +141,7 @@ def _wanted(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> list
         one = planned.get(declared.name)
         if one is None:
             raise SpecError(
-                f"The plan feeds no input `{declared.name}`, which the model needs.",
+                f"The input `{declared.name}`, which the model needs, has no data.",
                 hint="Inspect the model again; its file has changed.",
             )
         wanted.append(
@@ -270,7 +270,7 @@ def _broadcast(one: Wanted, array: Array) -> Array:
     except ValueError as error:
         raise SpecError(
             f"The value for input `{one.name}` has shape {list(array.shape)}, the model wants {one.shape}.",
-            hint="Give one value, or a list in the input's shape; lists of rows need a batch of as many.",
+            hint="Give one value, or a list in the input's shape, with as many samples as the batch.",
         ) from error
 
 
@@ -295,7 +295,7 @@ def from_npz(plan: wire.FeedPlan, wanted: Sequence[Wanted], notes: list[str]) ->
         SpecError: unreadable file; missing or extra name; wrong type or shape; too few rows.
     """
     path = plan["path"] or ""
-    with opened(Path(path), f"There is no feeds file `{path[:200]}`.") as archive:
+    with opened(Path(path), f"There is no input file `{path[:200]}`.") as archive:
         stored = archive.read(archive.names)
     chosen = _choose_arrays(stored, wanted)
     return {one.name: _rows(one, chosen[one.name], plan, notes) for one in wanted}
@@ -311,12 +311,12 @@ def _choose_arrays(stored: Mapping[str, Array], wanted: Sequence[Wanted]) -> dic
         if name not in stored:
             raise SpecError(
                 f"The .npz has no array `{name[:80]}`, but {_listed(stored)}.{nearest(name, stored)}",
-                hint="Name each array after the input it feeds.",
+                hint="Name each array after its input.",
             )
     for name in stored:
         if name not in names:
             raise SpecError(
-                f"The .npz has an array `{name[:80]}`, but no input of that name is open."
+                f"The .npz has an array `{name[:80]}`, but no input of that name needs data."
                 f"{nearest(name, names)}",
                 hint="Remove the array, or name it after an input.",
             )
@@ -332,8 +332,8 @@ def _rows(one: Wanted, array: Array, plan: wire.FeedPlan, notes: list[str]) -> A
         have, need = array.shape[one.batch_axis], plan["batch_size"]
         if have < need:
             raise SpecError(
-                f"The array for input `{one.name}` has {have} rows, the batch is {need}.",
-                hint=f"Use a batch of at most {have}, or a file with more rows.",
+                f"The array for input `{one.name}` has {have} samples, but the batch is {need}.",
+                hint=f"Use a batch of at most {have}, or a file with more samples.",
             )
         array = array.take(range(need), axis=one.batch_axis)
     if array.dtype == np.uint8 and np.issubdtype(one.numpy_dtype, np.floating):

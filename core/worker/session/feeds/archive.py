@@ -43,8 +43,8 @@ class Archive:
         members = archive.namelist()
         if len(members) > _MOST_ARRAYS:
             raise SpecError(
-                f"`{path.name}` holds {len(members)} files, but {_MOST_ARRAYS} at most are looked at.",
-                hint="Save few arrays, each with many rows.",
+                f"`{path.name}` holds {len(members)} files, but at most {_MOST_ARRAYS} are allowed.",
+                hint="Save fewer arrays, each with many samples.",
             )
         self._members = {name.removesuffix(".npy"): name for name in members}
 
@@ -65,7 +65,7 @@ class Archive:
             raise SpecError(
                 f"The arrays of `{self._path.name}` take {_size(needed)} of memory, but at most "
                 f"{_size(most)} are read.",
-                hint="Save fewer rows, or a smaller type such as uint8 or float16.",
+                hint="Save fewer samples, or a smaller type such as uint8 or float16.",
             )
         return {name: self._array(name) for name in names}
 

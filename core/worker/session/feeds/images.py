@@ -65,9 +65,9 @@ def image_input(wanted: Sequence[Wanted]) -> tuple[Wanted, int]:
     if len(found) != 1:
         count = "no input" if not found else f"{len(found)} inputs"
         raise SpecError(
-            f"The model has {count} that images fit: float or uint8, [rows, channels, height, width] or "
-            "[rows, height, width, channels] with 1, 3 or 4 channels.",
-            hint="Feed random values, or an .npz.",
+            f"The model has {count} that images fit: float or uint8, [batch, channels, height, width] or "
+            "[batch, height, width, channels] with 1, 3 or 4 channels.",
+            hint="Use random values, or an .npz.",
         )
     return found[0]
 

@@ -1,0 +1,74 @@
+"""The terminal part of the tutorial, with README's session, run as it stands; a smaller model, less time.
+
+Long ids in the text become those of the results that the commands before made.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from core.store import STORE_NAME, Store
+from core.wire.files import ROOT
+from tests.command_line import CommandLine
+from tests.unit.test_docs import Block, blocks, commands_of, lines_of
+
+TIME = {"--budget": "6s", "--effort": "quick"}
+MEASURE = (
+    "tune",
+    "sentence_encoder.onnx",
+    "--dim",
+    "sequence=128",
+    "--intra-op-num-threads",
+    "1",
+    "--runs",
+    "20",
+)
+UNDECIDED = 3  # what a search or a verification of some seconds may say
+
+
+def told(path: Path, part: str) -> list[list[str]]:
+    """The command lines of the shell blocks behind the heading `part` of a document."""
+    text = path.read_text(encoding="utf-8")
+    begins = text[: text.index(f"## {part}\n")].count("\n")
+    shells = [one for one in blocks(path) if one.language in ("sh", "console") and line_of(one) > begins]
+    return [call for one in shells for line in lines_of(one) for call in commands_of(line)]
+
+
+def line_of(block: Block) -> int:
+    return int(block.place.rpartition(":")[2])
+
+
+def shorter(arguments: list[str], winner: str, baseline: str) -> list[str]:
+    """The same command in less time, on the results that there are."""
+    found = [winner if re.fullmatch("[0-9a-f]{16}", one) else one for one in arguments]
+    found = [baseline if one == "BASELINE_TRIAL" else one for one in found]
+    return [TIME.get(before, one) for before, one in zip(["", *found], found, strict=False)]
+
+
+def pair(store: Store) -> tuple[str, str]:
+    """The newest result whose outputs are right, and what it was compared with."""
+    complete = [one for one in store.trials(kind="measure") if one.state == "COMPLETE"]
+    winner = next(one for one in complete if not (one.facts.get("guard") or {}).get("breach"))
+    others = [one.id for one in store.trials_of(winner.comparison) if one.id != winner.id]
+    return winner.id, others[0]
+
+
+TUTORIAL = told(ROOT / "docs" / "tutorial.md", "The same in the terminal")
+
+
+def test_the_session_of_the_readme_is_that_of_the_tutorial() -> None:
+    session = told(ROOT / "README.md", "One minute in the terminal")
+    assert len(session) >= 3
+    assert [call for call in session if call not in TUTORIAL] == []
+
+
+def test_the_commands_of_the_tutorial_do_what_it_says(cli: CommandLine, tmp_path: Path) -> None:
+    shutil.copyfile(ROOT / "sample_models" / "tiny_transformer.onnx", tmp_path / "sentence_encoder.onnx")
+    cli.run(*MEASURE, cwd=tmp_path)  # the search may find nothing better in its few seconds
+    for call in TUTORIAL:
+        winner, baseline = pair(Store(cli.home / STORE_NAME))
+        done = cli.run(*shorter(call, winner, baseline), cwd=tmp_path)
+        assert done.code in (0, UNDECIDED), (call, done.err)
+    assert (tmp_path / "best.zip").is_file()
