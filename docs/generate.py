@@ -1,7 +1,7 @@
 """Write the generated pages, or check that they match their sources.
 
-`python docs/generate.py` writes `docs/reference/*.md` from the code, and `docs/project/*.md` from the documents
-at the root of the repository. With `--check` it writes nothing, names each page that
+`python docs/generate.py` writes `docs/reference/*.md` from the code, and `docs/project/*.md` from the
+documents at the root of the repository. With `--check` it writes nothing, names each page that
 differs, and exits with code 1 if there is one.
 """
 

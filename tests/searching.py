@@ -236,7 +236,7 @@ class Run:
         self._read(step, race)
         if step.stage == "confirm":
             self._take_confirmed(step, race)
-        elif step.stage == "heat" or step.why.startswith("another"):
+        elif step.ranks:
             self._rank(step, race)
 
     def _learn_costs(self, race: _Race) -> None:

@@ -23,8 +23,8 @@ _SIDES = ("baseline", "candidate")
 def sentence(difference: Difference) -> str:
     """Say why one result is faster than the other, or why that cannot be said.
 
-    "The candidate takes 1.2 ms less per run (1.42× faster, 95 % [1.38, 1.46]): 62 % of the gain is in Conv
-    and 20 % in MatMul; 3 inserted Reorder nodes cost 4 % of it back."
+    "The candidate takes 1.2 ms less per run (1.42× faster, 95 % [1.38, 1.46]): 62 % of the speed-up is
+    in Conv and 20 % in MatMul; 3 inserted Reorder nodes cost 4 % of it back."
 
     A part is named only where the passes agree on the sign of its difference.
     """
@@ -87,7 +87,7 @@ def _parts(difference: Difference) -> str:
 def _named(named: Sequence[tuple[Row, float]], *, gain: bool) -> str:
     parts = [f"{_percent(share)} {_where(row)}" for row, share in named]
     first, rest = parts[0].split(" ", 2), parts[1:]
-    start = f"{first[0]} {first[1]} of the {'gain' if gain else 'loss'} is {first[2]}"
+    start = f"{first[0]} {first[1]} of the {'speed-up' if gain else 'slowdown'} is {first[2]}"
     return _listed([start, *rest])
 
 
@@ -95,7 +95,7 @@ def _nothing_stands_out(difference: Difference, *, gain: bool) -> str:
     rows = [row for row in difference.rows if row.kind not in ("outside", "unseen")]
     largest = max(rows, key=lambda row: difference.share(row) or 0.0, default=None)
     share = difference.share(largest) if largest is not None else None
-    word = "gain" if gain else "loss"
+    word = "speed-up" if gain else "slowdown"
     if largest is None or not share or share <= 0:
         return f"no operator shows a clear part of the {word}"
     return (

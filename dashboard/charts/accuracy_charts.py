@@ -106,7 +106,7 @@ def confusion_table(info: Confusion) -> Table:
         found,
         (Column("true class", key="true_class"), lambda one: info.names[one[0]]),
         (Column("predicted class", key="predicted_class"), lambda one: info.names[one[1]]),
-        (Column("rows", "count", key="rows"), lambda one: info.counts[one[0]][one[1]]),
+        (Column("samples", "count", key="rows"), lambda one: info.counts[one[0]][one[1]]),
         (Column("share", "share", key="share"), lambda one: info.shares[one[0]][one[1]]),
     )
 

@@ -193,7 +193,7 @@ def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> P
         "level": 1.0,
         "legend": True,
         "series": [
-            _series("tried", MUTED, [one for one in placed if one[2] not in best], size=7, hollow=False),
+            _series("evaluated", MUTED, [one for one in placed if one[2] not in best], size=7, hollow=False),
             _series(
                 "Pareto front so far", FIRST, [one for one in placed if one[2] in best], size=11, hollow=False
             ),

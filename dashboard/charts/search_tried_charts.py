@@ -161,7 +161,7 @@ def parallel_table(info: Parallel) -> Table:
         range(len(info.gains)),
         (Column("configuration", key="configuration"), info.labels.__getitem__),
         *((Column(one.name, key=one.name), value(one)) for one in info.dimensions),
-        (Column("gain", "number", key="gain"), info.gains.__getitem__),
+        (Column("improvement", "number", key="gain"), info.gains.__getitem__),
     )
 
 

@@ -105,7 +105,7 @@ def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iter
     yield f'<p class="about">{_text(_about(report))}</p>'
     if report.rejected:
         yield (
-            '<section class="box red" role="alert"><h2>✕ Invalid: no '
+            '<section class="box red" role="alert"><h2>✕ Rejected: no '
             f"verdict</h2><p>{_prose(report.rejected)}</p></section>"
         )
     yield f'<section class="box {report.color}"><p class="verdict">'

@@ -47,7 +47,7 @@ def rounds_text(live: Mapping[str, Any], *, racing: bool) -> str:
 
 
 def p50_text(live: Mapping[str, Any], trial: str, field: Field) -> str:
-    """Return the p50 of a contestant so far, "1.230 ms" or "0.3075 ms per row"; empty: not known yet."""
+    """Return the p50 of a contestant so far, "1.230 ms" or "0.3075 ms per sample"; empty: not known yet."""
     seconds = (live.get("p50_s") or {}).get(trial)
     if seconds is None:
         return ""
@@ -62,7 +62,7 @@ def words(live: Mapping[str, Any], trial: str, field: Field, *, racing: bool) ->
     """Say how far the race of `trial` is, and what it found so far; a verdict stands only at its end.
 
     "launch 3 · 9 of about 32 rounds · p50 0.8123 ms (ORT default: 1.064 ms) · 1.31× faster than ORT
-    default so far, 95 % [1.10, 1.56] · final only at the end"
+    default so far, 95 % [1.10, 1.56] · not final"
     """
     own = contrasts_of(live, trial)
     parts = [rounds_text(live, racing=racing)]

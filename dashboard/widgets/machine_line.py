@@ -56,7 +56,7 @@ def queue_line() -> None:
     if followed is not None:
         _, page, query = followed
         show(key="queue.own")
-        st.page_link(page, label="Show it", icon=":material/arrow_forward:", query_params=query)
+        st.page_link(page, label="Open", icon=":material/arrow_forward:", query_params=query)
     show(key="queue.others", part="more")
 
 

@@ -304,7 +304,7 @@ def test_the_tolerance_is_that_of_the_providers_that_really_ran():
     ("error", "random", "words"),
     [
         ({"not_finite": 64, "void": ["y"]}, (), "nothing could be compared of `y`"),
-        ({"max_rel": 0.7}, ("RandomNormal",), "draws random numbers in each (RandomNormal)"),
+        ({"max_rel": 0.7}, ("RandomNormal",), "draws random numbers (RandomNormal)"),
     ],
 )
 def test_outputs_that_prove_nothing_are_not_judged_and_say_why(error: Any, random: Any, words: str):

@@ -358,8 +358,8 @@ def test_nodes_that_moved_to_another_provider_are_told() -> None:
 
 def test_a_gain_names_its_parts_and_what_costs_some_of_it_back() -> None:
     assert sentence(differ()) == (
-        "The candidate takes 0.375 ms less per run (1.69× faster, 95 % [1.60, 1.78]): 104 % of the gain is "
-        "in Conv; 3 inserted Reorder nodes cost 5.3 % of it back."
+        "The candidate takes 0.375 ms less per run (1.69× faster, 95 % [1.60, 1.78]): 104 % of the speed-up "
+        "is in Conv; 3 inserted Reorder nodes cost 5.3 % of it back."
     )
 
 
@@ -444,9 +444,7 @@ def test_passes_that_scatter_more_than_the_difference_explain_nothing() -> None:
     assert "Conv" not in said
 
 
-@pytest.mark.parametrize(
-    ("candidate_us", "part"), [(100, "only 0.375 ms of it"), (2000, "the opposite")]
-)
+@pytest.mark.parametrize(("candidate_us", "part"), [(100, "only 0.375 ms of it"), (2000, "the opposite")])
 def test_passes_that_saw_another_difference_say_so(candidate_us: float, part: str) -> None:
     said = sentence(differ(of=end(1000, candidate_us)))
     assert part in said

@@ -22,7 +22,7 @@ from core.spec.knobs import KNOBS, PROVIDER_OPTIONS
 from core.spec.targets import METRICS
 from core.wire.variables import VARIABLES
 from docs import generate, generator
-from docs.generator import tree
+from docs.generator import project, tree
 from docs.generator.markdown import slug
 
 ROOT = Path(__file__).parents[2]
@@ -71,8 +71,9 @@ def generated() -> dict[str, str]:
     return generator.pages()
 
 
-def test_the_generated_pages_match_the_code() -> None:
+def test_the_generated_pages_match_their_sources() -> None:
     assert generate.differing(generated()) == [], "run `python docs/generate.py`"
+    assert generate.differing(project.pages(ROOT), generate.PROJECT) == [], "run `python docs/generate.py`"
 
 
 def test_a_check_names_the_page_that_differs(
@@ -89,7 +90,7 @@ def test_a_check_names_the_page_that_differs(
     assert generate.differing(expected, tmp_path) == []
     monkeypatch.setattr(generator, "pages", lambda: expected)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(generate, "differing", lambda _: ["a.md"])
+    monkeypatch.setattr(generate, "differing", lambda *_: ["a.md"])
     assert generate.main(["--check"]) == 1
     assert "docs/reference/a.md differs" in capsys.readouterr().err
     assert generate.main(["--chekc"]) == 2

@@ -147,7 +147,9 @@ def test_a_clear_winner_is_confirmed() -> None:
 def test_no_configuration_is_tried_under_two_names(strategy: str) -> None:
     for seed in range(5):
         run = searched(strategy, seed)
-        looked = [choice for step in run.steps if step.why.startswith("a first") for choice in step.choices]
+        looked = [
+            choice for step in run.steps if step.why.startswith("screening of") for choice in step.choices
+        ]
         assert len(looked) == len(set(looked))
         assert all(LARGE.canonical(choice) == choice for choice in run.tried)
         keys = [LARGE.spec(choice).key() for choice in run.tried]
@@ -376,7 +378,7 @@ def test_who_was_left_open_and_promises_more_than_the_rest_is_asked_once_more() 
 def test_an_objective_without_rivals_is_looked_at_again() -> None:
     machine = Machine(space=LARGE, gain=gains(LARGE, 4))
     run = Run(machine=machine, strategy=designed, budget_s=60, objective={"cpu_s": 1.0}).go()
-    again = [step for step in run.steps if step.why.startswith("rescreening")]
+    again = [step for step in run.steps if step.again]
     assert [step.stage for step in again] == ["screen"]
     assert run.regret < 0.05
 

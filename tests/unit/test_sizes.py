@@ -189,7 +189,7 @@ def test_what_a_run_lacks_is_as_in_the_last_complete_run_of_the_model(
         "past + 1": "sum",
     }
     assert spec.workload.batch_size is None  # 1, unless somebody gives it
-    assert sizes_words(filled) == "side=16, other=7, as in the last run; past + 1=6, the sum"
+    assert sizes_words(filled) == "side=16, other=7, as in the last run; past + 1=6, sum"
 
 
 def test_a_size_that_nobody_knows_stays_missing(store: Store, ask: Callable[..., TrialSpec]) -> None:

@@ -39,7 +39,7 @@ PRIVATE = {
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and text of what a module says to people: strings with a space that are no docstring and no key."""
+    """Line and text of every string of a module that is no docstring and no name of the code."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     silent = {
         id(node.body[0].value)

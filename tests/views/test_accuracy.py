@@ -349,7 +349,7 @@ def test_equal_answers_on_few_rows_are_no_proof(
     assert lines(at, accuracy_pair.ICONS["UNDECIDED"], "clinic-int8")
     row = table(at, "p (McNemar)").iloc[0]
     assert (row["Agreement"], row["Agreement, of samples"]) == (1.0, 20)
-    assert row["Same answer, 95 %"].endswith("to 100.00 %")
+    assert row["Agreement, 95 %"].endswith("to 100.00 %")
 
 
 def test_evaluations_of_other_rows_are_not_compared(

@@ -307,7 +307,9 @@ def test_a_fixed_value_is_fed_and_shown(
     assert spec.workload.feed_values == {"x": 0.5}
     fed = Fed(name="x", dtype="float32", shapes=[[3, 2]], values="0.5 everywhere")
     trial = put_duel(record, changes={"fed": [fed.to_dict()]}).trial
-    assert any("fed " in one.value and "0.5" in one.value for one in open_page(trial=trial.id).caption)
+    assert any(
+        ":material/input:" in one.value and "0.5" in one.value for one in open_page(trial=trial.id).caption
+    )
 
 
 def test_arrays_of_a_file_are_fed(

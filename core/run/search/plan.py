@@ -94,7 +94,13 @@ class Step:
     stage: Stage
     choices: Sequence[Choice]
     budget_s: float
-    why: str  # in words, for who looks on
+    why: str  # in words, for the progress display
+    again: bool = False  # it screens the best a second time, in place of an elimination round
+
+    @property
+    def ranks(self) -> bool:
+        """Whether its result decides which of the best remain."""
+        return self.stage == "heat" or self.again
 
 
 Strategy = Callable[[Known, int], Sequence[Choice]]  # how many -> which untried ones to look at; none: enough
@@ -385,7 +391,8 @@ def _heat(known: Known) -> Step | None:
     plain = sound(known, plain)
     choices = list(dict.fromkeys([*best[: max(1, count - len(plain))], *plain, *best]))[:count]
     if not set(known.question.objective) <= set(FROM_MEDIANS):  # who is slower does not leave: look again
-        return Step(stage="screen", choices=choices, budget_s=heat_s, why=f"rescreening of the best {count}")
+        why = f"rescreening of the best {count}"
+        return Step(stage="screen", choices=choices, budget_s=heat_s, why=why, again=True)
     return Step(stage="heat", choices=choices, budget_s=heat_s, why=f"elimination round of the best {count}")
 
 

@@ -187,7 +187,7 @@ class Search:
             self._nobody_ran(ending)
         elif not self.service.cancel.is_set():
             self.has.mark_unmeasured(step, race)
-        if step.stage == "heat" or (step.stage == "screen" and step.why.startswith("another")):
+        if step.ranks:
             self.has.rank_rivals(step, race)
         self.course.append(telling.course_point(self.has, step))
         self._save()

@@ -197,7 +197,7 @@ def needs(answer: Answer) -> Table:
         answer.needs,
         (Column("effort", tells=True), lambda one: one.precision),
         (Column("precision", right=True), lambda one: f"±{100 * one.target:g} %"),
-        (Column("generations", "count"), lambda one: one.generations),
+        (Column("launches", "count"), lambda one: one.generations),
         (Column("seconds", "number"), lambda one: one.seconds),
         (Column("within its budget"), lambda one: "yes" if one.fits else "no"),
     )

@@ -157,14 +157,14 @@ def _limits() -> None:
     """Margin and time budget."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.number_input(
-            "Equivalence margin (%)",
+            "Margin (%)",
             value=None if MARGIN in st.session_state else 100 * DEFAULT_MARGIN,
             step=0.5,
             format="%.1f",
             key=MARGIN,
             width=entry_list.FIELD_PX,
             persist_state="session",
-            help="Configurations are equivalent if the whole interval lies within ± this margin.",
+            help="Equivalence margin: two configurations are equivalent if the whole interval lies within it.",
         )
         st.number_input(
             "Time budget (s)",

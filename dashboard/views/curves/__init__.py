@@ -1,1 +1,1 @@
-"""Curves: one setting over many values."""
+"""Sweep: one or two settings over many values."""

@@ -1,4 +1,4 @@
-"""What the Curves page shows, and the keys of its session that several of its parts read."""
+"""What the Sweep page shows, and the keys of its session that several of its parts read."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Why: two results, and what makes the difference."""
+"""Graph: the nodes of a model, before and after ONNX Runtime's optimizations."""

@@ -57,7 +57,7 @@ def draw(models: Sequence[str], bar: frame.Bar) -> Query:
             persist_state="session",
             width=190,
             format_func=ORDERS.__getitem__,
-            help="Applies to all pages. Invalid results sort last.",
+            help="Applies to all pages. Rejected results sort last.",
         )
         more = _more_filters()
     return Query(

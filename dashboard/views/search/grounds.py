@@ -192,7 +192,7 @@ def went(answer: SearchResult) -> None:
     tables.facts(
         [
             Fact(
-                "tried",
+                "evaluated",
                 f"{answer['tried']:,} of {answer['space']['distinct']:,} configurations{failed}, in "
                 f"{searches.time_words(answer)}",
             ),

@@ -1,1 +1,1 @@
-"""Why: two results, and what makes the difference."""
+"""Explain: two results, and what makes the difference."""

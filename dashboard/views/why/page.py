@@ -1,4 +1,4 @@
-"""Why: two results of a model, profiled in turns, and where the time between them goes."""
+"""Explain: two results of a model, profiled in turns, and where the time between them goes."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def _table(found: Difference, table: Table, name: str, *, words: str = "") -> No
     shown = matching(table, words)
     if words:
         together = sum(float(one or 0) for one in column_of(shown, "difference"))
-        st.caption(f"{len(shown.rows)} of {len(table.rows)} rows; together {_signed(found, together)}.")
+        st.caption(f"{len(shown.rows)} of {len(table.rows)} lines; together {_signed(found, together)}.")
     tables.draw(
         shown, key=f"why.table.{name}", alt=f"Both results by {name}; click a column's title to sort."
     )
