@@ -176,7 +176,7 @@ def test_a_busy_machine_is_told_with_the_numbers_that_are_taken_away(
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"latency_s": 0.003, "baseline_s": 0.002}, "Slower than what it raced against: 1.5"),
+        ({"latency_s": 0.003, "baseline_s": 0.002}, "Slower than its baseline: 1.5"),
         (
             {"grade": "F", "grade_reason": "It was off."},
             "The comparison of this trial was rejected: It was off.",

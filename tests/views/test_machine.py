@@ -146,7 +146,7 @@ def test_the_newest_answer_is_shown_with_what_each_precision_needs(
     assert lines(at, "±2 %", "±0.4 %")
     needs = table(at, "Effort")
     assert needs["Effort"].tolist() == ["quick", "standard", "publish"]
-    assert needs["Generations"].tolist() == sorted(needs["Generations"])
+    assert needs["Launches"].tolist() == sorted(needs["Launches"])
     assert ["yes"] * 3 in [needs[name].tolist() for name in needs]
     assert len(at.get("plotly_chart")) == 1
 

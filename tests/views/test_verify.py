@@ -106,13 +106,13 @@ def test_a_yaml_of_the_page_says_what_it_cannot_tell(open_page: Open, trial: Tri
     at.toggle(key="verify.race").set_value(False).run()
     at = finished(click(at, "verify.start"))
     assert lines(at, WORDS["UNDECIDED"])
-    assert lines(at, "sample")
+    assert lines(at, "recorded inputs")
 
 
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
-        ("x.zip", b"PK\x03\x04 nothing", "is damaged, or no zip at all"),
+        ("x.zip", b"PK\x03\x04 nothing", "is damaged or not a zip file"),
         ("x.yaml", b"schema: 2", "`schema` must be 1"),
         ("x.yaml", b"schema: 1\nmodel: {path: /etc/passwd}", "outside the folders"),
         (

@@ -164,7 +164,7 @@ def _limits() -> None:
             key=MARGIN,
             width=entry_list.FIELD_PX,
             persist_state="session",
-            help="Equivalence margin: two configurations are equivalent if the whole interval lies within it.",
+            help="Equivalence margin: two configurations are equivalent if their whole interval is within.",
         )
         st.number_input(
             "Time budget (s)",
