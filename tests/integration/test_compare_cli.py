@@ -276,7 +276,7 @@ def test_table_shows_verdicts_ties_and_what_to_doubt() -> None:
         "× faster, 95 % [1.10, 1.20]",
         "failed",
         "1–2",
-        "places that the intervals leave open",
+        "leave these places open",
         "outputs differ",
         "the two: outputs differ: largest error 0.5",
         "FAIL; It crashed.",
@@ -426,7 +426,7 @@ def test_results_of_the_version_before_are_shown_used_and_raced_against(
     why = cli.run("explain", candidate, baseline, "--quiet")
     assert why.code == 0, why.err
     again = measured(cli.run("tune", mlp, *QUICK, "--baseline", candidate, "--intra-op-num-threads", "1"))
-    assert f"against {candidate}" in again.out
+    assert f"versus {candidate}" in again.out
 
 
 def test_a_race_of_the_version_before_cannot_go_on_and_says_why(
@@ -494,8 +494,8 @@ def test_a_race_is_called_after_the_model_of_its_baseline(cli: CommandLine, mlp:
 
 def test_bench_races_against_a_baseline_of_choice(cli: CommandLine, mlp: str) -> None:
     done = measured(cli.run("tune", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", "preset:edge"))
-    assert "against preset:edge" in done.out
-    assert f"against {ANCHOR_LABEL}" in done.out
+    assert "versus preset:edge" in done.out
+    assert f"versus {ANCHOR_LABEL}" in done.out
     trial_id = cli.run("history", "--json").document["trials"][0]["trial"]
     again = measured(cli.run("tune", mlp, *QUICK, "--baseline", trial_id[:8], "--json"))
     (contrast,) = again.document["contrasts"]  # what it asks for is the default itself
@@ -523,7 +523,7 @@ def test_a_baseline_that_cannot_run_is_a_failure(cli: CommandLine, mlp: str, los
     """The candidate has its numbers, against the default; what was asked has no answer."""
     done = cli.run("tune", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", lost)
     assert done.code == EXIT_BAD_INPUT
-    assert f"against {ANCHOR_LABEL}" in done.out
+    assert f"versus {ANCHOR_LABEL}" in done.out
     assert CUDA in done.err
 
 
@@ -582,4 +582,4 @@ def test_the_time_is_predicted_without_a_worker(tmp_path: Path, monkeypatch: pyt
         asked = Configuration(spec=spec_from_dict({"model": {"path": "gone.onnx"}}), label="mine")
         announce(Store(), [asked], Progress(stream, quiet=False))
         stream.close()
-        assert told.read().startswith("mine ")
+        assert told.read().startswith("measuring mine: ")

@@ -234,11 +234,11 @@ def test_not_a_number_on_one_side_is_a_breach_and_on_both_sides_it_proves_nothin
     sound = add(shifted_root(tmp_path / "sound.onnx", 1.0))
     broken = measure(add(shifted_root(tmp_path / "broken.onnx", -2.0), sound))
     assert guard(broken)["breach"] is True
-    assert " 4 " in guard(broken)["explain"]
+    assert " 4 " in guard(broken)["why"]
     assert guard(broken)["error"]["max_rel"] is None
     as_it_was = measure(add(shifted_root(tmp_path / "always.onnx", -3.0)))
     assert guard(as_it_was)["breach"] is None
-    assert "(4 values)" in guard(as_it_was)["explain"]
+    assert "(4 values)" in guard(as_it_was)["why"]
 
 
 def test_an_original_that_is_gone_leaves_it_open(
@@ -259,8 +259,8 @@ def test_outputs_without_a_number_are_neither_right_nor_wrong(
 ) -> None:
     trial = measure(add(shifted_root(tmp_path / "none.onnx", -2.0)), workload={"batch_size": 16})
     assert guard(trial)["breach"] is None
-    assert "`y`" in guard(trial)["explain"]
-    assert "64 values" in guard(trial)["explain"]
+    assert "`y`" in guard(trial)["why"]
+    assert "64 values" in guard(trial)["why"]
     assert "inconclusive" in "\n".join(lines(measured(trial)))
     assert "# The output check was inconclusive" in emit_yaml(trial)
 
@@ -276,7 +276,7 @@ def test_a_model_that_draws_random_numbers_says_why_its_outputs_differ(
     trial = measure(add(tiny_models.save(tmp_path / "noise.onnx", nodes, inputs, outputs)))
     assert guard(trial)["error"]["max_rel"] > 1e-2
     assert guard(trial)["breach"] is None
-    assert "RandomNormalLike" in guard(trial)["explain"]
+    assert "RandomNormalLike" in guard(trial)["why"]
     assert trial.result is not None
     assert any("RandomNormalLike" in note for note in trial.result["notes"])
 

@@ -135,7 +135,7 @@ def test_variants_are_listed_renamed_and_deleted(cli: CommandLine, tmp_path: Pat
     assert len(cli.run("variants", "list").out.splitlines()) <= 2
     assert cli.run("transform", mlp, "--simplify", "--fp16", "--name", "half", "--quiet").code == 0
     text = cli.run("variants", "list").out
-    for words in ("mlp", "half", "FP16", "not raced", "original"):
+    for words in ("mlp", "half", "FP16", "not compared", "original"):
         assert words in text
     documents = cli.run("variants", "list", mlp, "--json").document["variants"]
     assert [one["model"] for one in documents] == ["mlp", "mlp-simplify", "half"]
@@ -190,7 +190,7 @@ def test_marks_are_made_found_again_and_taken_back(cli: CommandLine) -> None:
         (("tag", "feedbeef", "--star"), "`feedbeef`"),
         (("tag", f"{1:016x}", "--label", "x" * 41), "is no label"),
         (("tag", f"{1:016x}", "--label", "a", "--no-label", "a"), "at once"),
-        (("delete", f"{1:016x}"), "asks first"),
+        (("delete", f"{1:016x}"), "--yes"),
         (("history", "--prune", "--older-than", "1d", "--starred"), "takes no other filter"),
     ],
 )

@@ -62,4 +62,4 @@ def test_feeds_are_asked_for_and_told(cli: CommandLine) -> None:
     assert (told["name"], told["values"]) == (name, "random, 0 to 0.5 (requested)")
     assert told["shapes"][0][0] == 2
     shown = cli.run("node-errors", "d8")
-    assert f"fed: {name} float32" in shown.out
+    assert f"{name} float32" in shown.out

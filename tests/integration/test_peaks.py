@@ -79,7 +79,7 @@ def test_the_command_measures_keeps_and_prints_them(home: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["machine", "--peaks", "--self-test"], "two measurements"),
+        (["machine", "--peaks", "--self-test"], "contradict"),
         (["profile", "digits_cnn", "--import", "x.json"], "takes no model"),
         (["compare", "--import", "x.txt", "--candidate", "preset:default"], "takes no model"),
         (["profile", "--import", "/no/such.json"], "cannot be read"),

@@ -313,7 +313,7 @@ def test_too_little_memory_is_said_in_words(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(quantizer, "calibrate", exhausted)
     with pytest.raises(WorkerError, match="memory") as caught:
         quantize("int8_static", DIGITS, tmp_path)
-    assert "rows" in caught.value.hint
+    assert "calibration samples" in caught.value.hint
 
 
 # -- sums that overflow ------------------------------------------------------------------------------------

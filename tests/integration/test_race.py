@@ -148,8 +148,8 @@ class TestRecord:
         loads = [one for one in told.progress if one.stage == "load"]
         assert sorted(one.text for one in loads) == ["basic", "default", "default", "rows"]
         assert [(one.done, one.total) for one in loads] == [(0, 4), (1, 4), (2, 4), (3, 4)]
-        anew = {one.text for one in told.progress if one.text.startswith("starting ")}
-        assert anew == {"starting default anew", "starting basic anew", "starting rows anew"}
+        anew = {one.text for one in told.progress if one.text.startswith("restarting ")}
+        assert anew == {"restarting default", "restarting basic", "restarting rows"}
         rounds = [one for one in told.progress if one.stage == "rounds"]
         assert all(0 <= one.done <= one.total for one in rounds)
         assert [one.done for one in rounds] == sorted(one.done for one in rounds)

@@ -273,7 +273,7 @@ def test_a_race_without_a_result_keeps_the_note_too(
     trial = one.submit(kinds.duel(asked(), wait_quiet_s=60.0))
     assert one.join(WAIT_S)
     race = one.store.comparison(one.store.trial(trial).comparison)
-    assert race.warnings[0].startswith("The machine did not become quiet")
+    assert race.warnings[0].startswith("The machine was not idle")
     assert race.warnings[1:] == ["`a` could not race"]
 
 
@@ -316,7 +316,7 @@ def test_the_wait_is_told_in_words() -> None:
     assert describe(QUIET) == f"race of 2: {waiting}"
     share, text = progress(QUIET, "this race")
     assert share == 0.0
-    assert text == "Waiting for the machine to be quiet: yes uses 1.2 cores, 4 s of at most 5 min"
+    assert text == "Waiting for an idle machine: yes uses 1.2 cores, 4 s of at most 5 min"
 
 
 def test_a_log_says_at_once_that_it_waits_and_does_not_repeat_it() -> None:

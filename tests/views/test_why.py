@@ -182,7 +182,7 @@ def test_the_table_of_nodes_shows_fusions_and_can_be_searched(
     at.text_input(key="why.search").set_value("NCHWC conv").run()
     found = at.dataframe[0].value
     assert found["Nodes of the candidate"].tolist() == ["c2_nchwc"]
-    assert f"1 of {len(table)} rows" in texts(at)
+    assert f"1 of {len(table)} lines" in texts(at)
     at.text_input(key="why.search").set_value("no such node").run()
     assert not at.exception
     assert len(at.dataframe[0].value) == 0

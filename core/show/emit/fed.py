@@ -30,7 +30,7 @@ def fed_inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> li
         return found
     if info is None:
         raise SpecError(
-            f"Trial {trial.id} is {trial.state}, so its input shapes are unknown.",
+            f"Trial {trial.id} has no recorded input shapes (it is {trial.state}).",
             hint="Choose a trial that is complete.",
         )
     half = spec.model.precision == "fp16" and not spec.model.keep_io_types
