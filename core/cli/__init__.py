@@ -3,7 +3,7 @@
 Here the commands come together and every expected error becomes one or two lines; a command's module is
 imported when it is asked for. `measure`, `compare`,
 `library` and others hold the commands, `racing` what those that race share, `options` turns options into a
-spec, `tables` results into text, `watch` shows progress, `output` writes and knows the exit codes.
+spec, `sheets` and `grid` results into text, `watch` shows progress, `output` writes and knows the exit codes.
 """
 
 from __future__ import annotations

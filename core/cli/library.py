@@ -1,4 +1,4 @@
-"""The commands around measuring: inspect, export, emit, history and its pruning, machine."""
+"""The commands around measuring: inspect, convert, export, history and its pruning, machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that measure: bench, profile, sweep. Options to a spec, the scheduler, then the result."""
+"""The commands that measure: tune, profile, sweep. Options to a spec, the scheduler, then the result."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ Preset = Annotated[
 ]
 
 
-# --- bench and profile --------------------------------------------------------------------------------------
+# --- tune and profile ---------------------------------------------------------------------------------------
 
 
 @with_settings

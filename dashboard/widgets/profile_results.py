@@ -18,7 +18,7 @@ from core.show.sheets import trials as sheets
 from core.spec import spec_from_dict
 from core.store.imported import Imported
 from core.wire.errors import TunerError
-from core.wire.profile import Profile, profile_from_dict
+from core.wire.profile import HOST_TIMED, Profile, profile_from_dict
 from dashboard import format, state
 from dashboard.charts import profile_charts
 from dashboard.charts.profile_charts import Ran
@@ -27,7 +27,6 @@ from dashboard.widgets.profile_views import Shown
 
 MEAN, MEDIAN = "Mean", "Median"
 NOISE_PER_NODE_S = 8e-6  # what ORT's profiler adds inside a node's own time, at most (5 to 8 µs)
-HOST_TIMED = ("CUDAExecutionProvider", "TensorrtExecutionProvider")  # their kernels run asynchronously
 SKEW = 1.25  # mean over median of the profiled runs, from which the screen warns
 
 

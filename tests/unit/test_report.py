@@ -155,7 +155,7 @@ def test_a_rejected_race_says_so_on_top(store: Store, kinds: dict[str, list[str]
     assert said.verdict == "Rejected: the configurations are not ranked."
     text = html_of(rejected, store)
     body = text[text.index("<main>") :]
-    assert body.index("Invalid: no verdict") < body.index('class="verdict"')
+    assert body.index("Rejected: no verdict") < body.index('class="verdict"')
     lines = markdown(said).splitlines()
     assert next(n for n, one in enumerate(lines) if "no verdict" in one) < 12
 
