@@ -29,12 +29,12 @@ setup: $(VENV)/.dev ## Install everything, the tools for development included
 run: $(VENV)/.run ## Set up and open the dashboard with a sample model (PORT=8501)
 	@$(BIN)/python -m dashboard --port $(PORT)
 
-demo: $(VENV)/.run ## Show ORTune over recorded races, without measuring (PORT=8501)
+demo: $(VENV)/.run ## Open recorded results, and measure nothing (PORT=8501)
 	@$(BIN)/python -m dashboard --demo --port $(PORT)
 
 test: $(VENV)/.dev check tests ## Set up and pass every check and test
 
-test-all: test ## The same, and the slow proofs: models trained and exported anew, torch.compile (a minute more)
+test-all: test ## The same, and the slow tests: models trained and converted anew, torch.compile (a minute more)
 	@$(BIN)/pytest -m slow
 
 check: lint types layers docs ## Lint, types, import contracts, and the documentation
@@ -58,7 +58,7 @@ docs: $(VENV)/.dev ## Build the site of docs/ into site/; generated pages and li
 docs-serve: $(VENV)/.dev ## Show the site of docs/ while it is written
 	@$(BIN)/zensical serve
 
-# What is known first comes first; each part names its slowest tests and its time.
+# Fast tests first; each part names its slowest tests and its time.
 SLOWEST := --durations=10 --durations-min=1 -m "not slow"
 
 tests: $(VENV)/.dev ## Unit, integration, page and browser tests

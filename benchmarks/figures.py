@@ -628,7 +628,7 @@ def _live(condition: str, own: Sequence[Mapping[str, Any]]) -> Row:
             "own work, largest": f"{percent(max(shares))} %" if shares else "–",
             "steal, largest": f"{percent(max(row['steal'] for row in own), 2)} %",
         },
-        note=f"{busy_ones} marked *busy machine*." if busy_ones else "",
+        note=f"{busy_ones} with a background-load warning." if busy_ones else "",
         **_live_about(own),
     )
 

@@ -56,8 +56,8 @@ def scorecard(
     interval lies within the limit, missed when it lies outside, and unknown in between. Options change the
     configuration.
 
-    Exit codes: 0 all targets are met · 1 a target is missed · 2 bad input · 3 no target is missed, but one is
-    unknown · 130 Ctrl-C.
+    Exit codes: 0 all targets are met · 1 a target is missed, or a worker failed · 2 bad input · 3 no target
+    is missed, but one is not yet known · 130 Ctrl-C.
     """
     patience_s = wait_quiet_s(wait_quiet)
     store = Store()

@@ -652,7 +652,7 @@ def machine(
 ) -> None:
     """Show this machine and which providers load on it, or measure its noise or peak speed.
 
-    A rejected self-test (grade F) ends with exit code 3.
+    Exit codes: 0 done · 1 a worker failed · 2 bad input · 3 the self-test is rejected (grade F) · 130 Ctrl-C.
     """
     if self_test and peaks:
         raise SpecError("`--self-test` and `--peaks` contradict each other.", hint="Run one after the other.")

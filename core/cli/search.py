@@ -115,7 +115,7 @@ def search(  # noqa: PLR0915 - one option after the other
     fix: Annotated[
         list[str] | None,
         typer.Option(
-            help="Keep a setting at this value, as its own option does.",
+            help="Keep a setting at this value; it does not vary.",
             metavar="NAME=VALUE",
             show_default=False,
         ),
@@ -174,7 +174,7 @@ def search(  # noqa: PLR0915 - one option after the other
     config: Annotated[
         str | None,
         typer.Option(
-            help="Configuration to start from. Its settings stay as they are unless they vary.",
+            help="Configuration to start from. Settings that vary may change; all others stay.",
             metavar=CONFIG,
         ),
     ] = None,
@@ -191,7 +191,8 @@ def search(  # noqa: PLR0915 - one option after the other
     """Find the best configuration within limits and a time budget, and confirm it in fresh processes.
 
     ORTune compares every configuration with ONNX Runtime's default in the same rounds. The reported speed-up
-    comes from the confirmation run in fresh processes alone. The options of `tune` fix settings.
+    comes from the confirmation run in fresh processes alone. The options of `tune` say where the
+    search starts; `--fix` keeps a setting.
 
     Exit codes: 0 found, or no configuration beats the default · 1 no configuration keeps the limits, or a
     worker failed · 2 bad input · 3 undecided, rejected, or too little time · 130 Ctrl-C.

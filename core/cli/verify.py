@@ -121,11 +121,13 @@ def verify(
     ORTune first checks what needs no measuring: the model's hash, ONNX Runtime's version, providers that
     load, known settings, numbers of threads, and differences between the machines. Then it runs the model
     once and compares the outputs with the recorded ones. Last, it measures the speed-up over ONNX Runtime's
-    default and, if it was recorded, over the old baseline; HOLDS and DIFFERS use both 95 % intervals.
+    default and, if it was recorded, over the old baseline; REPRODUCED (in JSON: HOLDS) and DIFFERS use both
+    95 % intervals.
 
-    Exit codes: 0 reproduced (with --no-measure: all checks passed, the speed was not measured) · 1 it does
-    not run, outputs differ, the speed-up is smaller, a target is missed, or it is slower than allowed · 2 bad
-    input, or a file that was changed · 3 something is unknown or undecided · 130 Ctrl-C.
+    Exit codes: 0 reproduced, or faster than recorded (with --no-measure: all checks passed) · 1 it does not
+    run, outputs differ, the speed-up is smaller, a target is missed, it is slower than allowed, or a worker
+    failed · 2 bad input, a changed file, or a baseline of another machine · 3 something is unknown or
+    undecided · 130 Ctrl-C.
     """
     kind = _kind(format_, json_=json_)
     try:

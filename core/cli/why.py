@@ -15,16 +15,21 @@ from core.cli.watch import Progress, scheduler, watch
 from core.evidence.profile_difference import Difference
 from core.evidence.profile_sentence import sentence
 from core.run import kinds
-from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair
+from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair, with_its_baseline
 from core.show.sheets.differences import explained as sheet
 from core.show.verdict import to_continue
 from core.store import Store
-from core.wire.errors import ErrorRecord
+from core.wire.errors import ErrorRecord, SpecError
 
 
 def explain(
-    baseline: Annotated[str, typer.Argument(help="ID of the trial to compare with.", metavar="BASELINE")],
-    candidate: Annotated[str, typer.Argument(help="ID of the trial to explain.", metavar="CANDIDATE")],
+    trials: Annotated[
+        list[str],
+        typer.Argument(
+            help="ID of the trial to explain; before it, the one to compare with. Default: its own baseline.",
+            metavar="[BASELINE] TRIAL",
+        ),
+    ],
     *,
     top: Annotated[int, typer.Option(help="Number of rows of the table of nodes.", min=1)] = 15,
     again: Annotated[
@@ -41,7 +46,11 @@ def explain(
     measured. If the comparison is undecided, the output says how to measure longer.
     """
     store = Store()
-    of = pair(store, baseline, candidate)
+    if len(trials) > 2:
+        raise SpecError(
+            f"`explain` compares two trials, but got {len(trials)}.", hint="Give one trial, or two."
+        )
+    of = pair(store, *trials) if len(trials) == 2 else with_its_baseline(store, trials[0])
     found = None if again else explained(store, of)
     error = None
     if found is None:

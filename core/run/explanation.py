@@ -81,6 +81,23 @@ def pair(store: Store, baseline: str, candidate: str) -> Pair:
     return found
 
 
+def with_its_baseline(store: Store, candidate: str) -> Pair:
+    """Find a trial and the baseline that it was compared with.
+
+    Raises:
+        StoreError: there is no such trial.
+        SpecError: it was compared with nothing; or as of `pair`.
+    """
+    trial = store.trial(candidate)
+    contrasts = trial.facts.get("contrasts") or []
+    if not contrasts:
+        raise SpecError(
+            f"Trial `{trial.id[:12]}` was compared with nothing.",
+            hint="Name two trials: the baseline, then the one to explain. `ortune history` lists them.",
+        )
+    return pair(store, contrasts[0]["baseline"], trial.id)
+
+
 def _check(trial: Trial) -> None:
     if trial.state != "COMPLETE" or not trial.p50_s:
         raise SpecError(

@@ -12,7 +12,7 @@ TERMS: Mapping[str, str] = {
     "The median latency of the block is used.",
     "round": "One block of every configuration, in random order. Ratios are taken within a round, so "
     "background load affects all configurations equally.",
-    "launch": "One fresh process of every configuration, measured for some rounds and then ended. Two "
+    "launch": "One fresh process of every configuration, two of the default, measured for some rounds. Two "
     "processes of the same configuration differ by a few percent, so an interval needs several launches.",
     "comparison": "Rounds and launches of two to eight configurations, until the result is decided or "
     "the time budget is spent. One configuration is the baseline.",
@@ -24,11 +24,10 @@ TERMS: Mapping[str, str] = {
     "(standard) or ±0.7 % (publish). Each effort has a default time budget.",
     "budget": "The most time that a measurement or a search may take. It ends earlier once the result "
     "is decided.",
-    "A/A test": "Two copies of ONNX Runtime's default, compared in the same rounds: any difference is "
-    "noise. If they differ by more than 1 % with p < 0.01, only effects at least three times that "
-    "size are reported.",
-    "A/A control": "A copy of a configuration that a comparison or a search measures like any other. It "
-    "shows how far equal configurations differ on this machine.",
+    "A/A control": "Two copies of one configuration, usually ONNX Runtime's default, measured in the same "
+    "rounds (an A/A test): any difference is noise. If they differ by more than 1 % with p < 0.01, only "
+    "effects at least three times that size are reported.",
+    "ORT default": "ONNX Runtime without any setting, on the same inputs. Every comparison measures it.",
     "95 % interval": "Of a hundred such intervals about 95 contain the true value. The 5 % are divided over "
     "the interim analyses of a comparison and over its configurations, and a part is reserved for "
     "measuring longer.",

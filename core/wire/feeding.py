@@ -17,7 +17,7 @@ STRING = "string"
 FED_TYPES = frozenset({*INTEGERS, "float16", "bfloat16", "float32", "float64", "bool", STRING})
 NOT_FED_HINT = "Export the model with inputs of these types."
 NO_TEXT_HINT = (
-    'Set its text under "Values of single inputs", with `--feed {name}="some text"`, or as a '
+    'Set its text under "Fixed input values", with `--feed {name}="some text"`, or as a '
     "file of lines, `--feed {name}=@lines.txt`."
 )
 

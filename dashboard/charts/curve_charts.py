@@ -259,7 +259,7 @@ def hover(point: Measured, name: str, value: tuple[float, float | None, float | 
         name: "throughput" or a statistic of the latency.
         value: with its bounds, as drawn.
     """
-    unit, what = ("rows/s", "throughput") if name == "throughput" else ("ms", STATISTICS[name])
+    unit, what = ("samples/s", "throughput") if name == "throughput" else ("ms", STATISTICS[name])
     low, high = value[1], value[2]
     known = interval(low, high, unit) if low or high else "no interval"
     parts = [

@@ -176,7 +176,7 @@ def plane(info: Plane) -> go.Figure:
         z=grid,
         colorscale=[[0, LIGHT], [1, DARK]],
         colorbar={
-            "title": {"text": "rows/s", "font": {"color": TEXT}},
+            "title": {"text": "samples/s", "font": {"color": TEXT}},
             "tickfont": {"color": TEXT},
             "tickformat": ",",
         },

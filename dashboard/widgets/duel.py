@@ -25,7 +25,7 @@ from dashboard.widgets.live_text import Field
 
 QUIET_PAGE, SEARCH_PAGE = "views/machine/page.py", "views/search/page.py"
 WORDS = (
-    *("ratio", "round", "launch", "95 % interval", "verdict", "equivalence margin", "A/A test"),
+    *("ratio", "round", "launch", "95 % interval", "verdict", "equivalence margin", "A/A control"),
     *("undisturbed rounds", "per sample", "grade", "background load"),
 )
 COMPARE_PAGE = "views/compare/page.py"

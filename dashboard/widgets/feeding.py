@@ -104,7 +104,7 @@ def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
         for name in ("image_mean", "image_std"):
             one(knob(name), effects.get(name), record)
     text = any(info["dtype"] == STRING for info in record.info["inputs"])  # nothing runs without it
-    with st.expander("Fixed values", icon=":material/push_pin:", key="group.values", expanded=text):
+    with st.expander("Fixed input values", icon=":material/push_pin:", key="group.values", expanded=text):
         for info in record.info["inputs"]:
             _fixed_value(info)
 

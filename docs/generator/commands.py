@@ -185,7 +185,7 @@ GENERAL: Sequence[tuple[int, str]] = (
     (0, "Success."),
     (output.EXIT_FAILED, "A worker crashed, hung or ran out of memory; or a limit that you set is exceeded."),
     (output.EXIT_BAD_INPUT, "Wrong usage, invalid input, a model that cannot be used, or an unusable store."),
-    (output.EXIT_UNDECIDED, "Undecided, or the time budget gives no number."),
+    (output.EXIT_UNDECIDED, "Undecided, rejected (grade F), or too little time for a result."),
     (128 + signal.SIGHUP, "Stopped because the terminal closed (SIGHUP)."),
     (output.EXIT_CANCELLED, "Stopped by Ctrl-C (SIGINT)."),
     (128 + signal.SIGPIPE, "The reader of stdout closed the pipe, as `head` does."),

@@ -75,7 +75,7 @@ def pair(cli: CommandLine, tmp_path: Path) -> tuple[str, str]:
 def test_two_results_are_explained_as_json_and_the_second_time_at_once(
     cli: CommandLine, pair: tuple[str, str]
 ) -> None:
-    done = cli.run("explain", *pair, "--json")
+    done = cli.run("explain", pair[1], "--json")  # compared with its own baseline
     assert (done.code, "Traceback" in done.err) == (0, False)
     found = done.document
     assert (found["baseline"], found["candidate"], found["state"]) == (*pair, "COMPLETE")
@@ -152,3 +152,12 @@ def test_ctrl_c_leaves_nothing_behind(cli: CommandLine, pair: tuple[str, str]) -
     assert cli.left_over() == []
     if process.returncode:
         assert '"state":"CANCELLED"' in out
+
+
+def test_a_trial_that_was_compared_with_nothing_is_not_explained_alone(
+    cli: CommandLine, pair: tuple[str, str]
+) -> None:
+    done = cli.run("explain", pair[0])
+    assert (done.code, "compared with nothing" in done.err) == (2, True)
+    done = cli.run("explain", *pair, pair[0])
+    assert (done.code, "got 3" in done.err) == (2, True)

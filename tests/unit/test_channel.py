@@ -9,7 +9,7 @@ import pytest
 
 from core.wire import channel
 from core.wire.channel import Asking, Broken, Lines, line, obey
-from core.wire.errors import ModelError
+from core.wire.errors import ModelError, record_from_exception
 
 ERROR = {"type": "ModelError", "message": "It broke.", "hint": "Mend it."}
 
@@ -228,3 +228,12 @@ def test_both_ends_understand_each_other() -> None:
         else:
             assert asking.reply(lambda *facts: told.append(facts)) == {"n": n}
     assert told == [("half", 1, 2, "")] * 2
+
+
+def test_a_package_that_is_not_installed_names_the_extra_that_brings_it() -> None:
+    record = record_from_exception(ModuleNotFoundError("No module named 'torch'", name="torch.onnx"))
+    assert record["type"] == "SpecError"
+    assert "torch.onnx" in record["message"]
+    assert "[pytorch]" in record["hint"]
+    ours = record_from_exception(ModuleNotFoundError("No module named 'core.nothing'", name="core.nothing"))
+    assert ours["type"] == "WorkerError"

@@ -47,7 +47,7 @@ def transformed(
     remarks = dict.fromkeys(one for record in records for one in _remarks(record))
     below = [
         *remarks,
-        *(Note(f"fed: {one}") for one in _fed(records)),
+        *(Note(f"input: {one}") for one in _fed(records)),
         *notes(told),
         *([Note(f"{counted(reused, 'step')} of {len(records)} were reused from earlier.")] if reused else []),
         *(Note(one) for one in written or [last.path]),
@@ -142,11 +142,11 @@ def made(record: ModelRecord) -> list[Fact]:
         Fact("made", f"{format.when(facts['made_at'])}, in {format.duration(facts['seconds'])}"),
         Fact("largest error", f"{number(error['max_abs'])} absolute, {percent(error['max_rel'])} relative"),
         Fact("mean error", f"{number(error['mean_abs'])} absolute, {percent(error['mean_rel'])} relative"),
-        Fact("checked on", f"{facts['error_seeds']} random feeds"),
+        Fact("checked on", f"{facts['error_seeds']} random inputs"),
     ]
     if any(step.type.needs_calibration for step in steps_of(record)):
         found.append(Fact("calibrated on", _calibrated_on(calibration) if calibration else "random values"))
-    found += [Fact("fed", one) for one in _fed([record])]
+    found += [Fact("input", one) for one in _fed([record])]
     found += [Fact("native code", f"{name}, {digest}") for name, digest in facts.get("libraries", {}).items()]
     if facts["files"]:
         found.append(Fact("further files", ", ".join(facts["files"])))

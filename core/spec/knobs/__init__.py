@@ -688,7 +688,7 @@ KNOBS: tuple[Knob, ...] = (
         low=1,
         high=86_400,
         help="Longest time to measure, in seconds; a verdict that is still open then is UNDECIDED. Empty: "
-        f"{_of_each(lambda one: f'{one.budget_s} s')}.",
+        f"{_of_each(lambda one: f'{one.budget_s} s')}; 60 s for a whole search.",
     ),
     Knob(
         name="margin",

@@ -119,7 +119,7 @@ def _numbers(row: Measured, stands: Standing) -> None:
         column = grid.container(gap=None)
         if name == "rate":
             low, high = row.throughput_interval()
-            bounds = interval(low, high, "rows/s") if low and high else ""
+            bounds = interval(low, high, "samples/s") if low and high else ""
             column.metric("Throughput", format.rate(row.throughput_per_s))
         elif name == "memory":
             bounds = ""

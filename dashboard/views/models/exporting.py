@@ -56,7 +56,7 @@ def form() -> None:
         help="Version of the operator set. Below 18 PyTorch's exporter must convert down, which can fail.",
     )
     st.button(
-        "Export",
+        "Convert",
         key="export.form.start",
         icon=":material/output:",
         on_click=_submit,

@@ -55,7 +55,7 @@ def _open_ways() -> None:
 def _ways(records: Sequence[ModelRecord]) -> None:
     """The ways in for models."""
     sample, uploaded, folder, export = st.tabs(
-        ["Samples", "Upload", "From the server", "Export from PyTorch"],
+        ["Samples", "Upload", "From the server", "Convert from PyTorch"],
         key=WAYS,
         on_change="rerun",  # else a message above them makes the browser forget which one is open
     )
