@@ -1,4 +1,4 @@
-"""A presenter whom others follow: their pages show what the presenter's shows, and they can only look.
+"""Presenting: a presenter's page, and the sessions that view it.
 
 Where the presenter is stands in this process: the page, what its address names, and the plain values of the
 form. A follower takes it up before any widget is drawn, and listens to a stream that ends when it has

@@ -1,4 +1,4 @@
-"""Ctrl-C and its kin while a command runs: one exception, and no second one while it cleans up."""
+"""Ctrl-C, SIGTERM and SIGHUP: how each ends a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a faster steady state has repaid a slower start: how many runs it takes against a baseline.
+"""Break-even: inferences after which a faster configuration makes up for a slower start.
 
 Pure functions of two stored results and the contrast of their race; no clock, no I/O. Seconds throughout.
 """

@@ -1,4 +1,4 @@
-"""What a comparison is: contestants that raced in interleaved rounds, and the verdicts that follow.
+"""Types of a comparison: its configurations, their roles, and the added references.
 
 Every measurement is a comparison: a single trial races against its baseline and ONNX Runtime's default.
 `Comparison` is the stored record, `line_up` says who races. Pure data: no clock, no file, no worker. How

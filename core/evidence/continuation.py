@@ -1,4 +1,4 @@
-"""Going on with a finished race: its raw record from what the store kept, and the looks that are left to it.
+"""Measuring longer: how a finished comparison is continued, and the error rate that is left.
 
 More generations join those that there are, and the answer is that of all of them. In 95 % no interval of a
 comparison misses: of none of the contrasts that are told together, at none of its looks, and at no look of

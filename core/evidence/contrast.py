@@ -1,4 +1,4 @@
-"""How one contestant stands to another: paired rounds to ratio, interval, verdict, and their words.
+"""The ratio of two configurations from paired rounds: estimate, interval, verdict.
 
 Pure functions of numbers; no clock, no I/O. A round is one block of every contestant within a second or so:
 what the machine did to both sides cancels in their ratio. A generation is some rounds of one set of fresh

@@ -1,4 +1,4 @@
-"""What each setting does, from a few configurations that were tried: a model of ln(gain over the default).
+"""Effects of settings: a model of the log speed-up fitted to few evaluations.
 
 The gain of a configuration is a constant, an effect of each of its values and an effect of each pair of its
 values, all normal, plus noise: a Gaussian process whose covariance counts on which axes two configurations

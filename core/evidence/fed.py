@@ -1,4 +1,7 @@
-"""What is fed, in words: every input with its type, its shape and where its values come from. Pure."""
+"""Descriptions of inputs: type, shape and source of values.
+
+Pure.
+"""
 
 from __future__ import annotations
 

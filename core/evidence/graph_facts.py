@@ -1,4 +1,6 @@
-"""What is known of the nodes of a graph beside what the file says: time, provider, precision, error. Pure.
+"""Facts of graph nodes from other sources: time, provider, precision, error.
+
+Pure.
 
 A profile names the nodes of the graph that ran. They are found in an optimized graph by their names; in the
 model's own graph through the optimized one, so that a fused node's time belongs to all the nodes whose work

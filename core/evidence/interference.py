@@ -1,4 +1,4 @@
-"""What disturbed a comparison: flags of its blocks, a summary, and two questions that are kept apart.
+"""Background load from counters: flags per block, a summary, and the validity of the A/A control.
 
 Does a verdict stand? The A/A test of the race says so: two processes of one configuration, raced like the
 others. Is this the machine that the user means? The counters say so: a verdict found beside a neighbour

@@ -1,4 +1,4 @@
-"""Who else uses the CPUs of this machine: CPU time of all processes at two moments, and what lies between.
+"""CPU time of other processes between two snapshots.
 
 `process.cpu_use` reads the system. ORTune's own workers are no neighbours, and the caller names them. What
 the processes cannot explain of the machine's busy time is kept apart as a rest without a name: programs that

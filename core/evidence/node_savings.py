@@ -1,4 +1,4 @@
-"""What each quantized operator costs in accuracy and saves in time, and which ones are better left in float.
+"""Per quantized operator: added error and saved time, and which to keep in float.
 
 `savings` puts the errors of the job `node_errors` beside the times of the job `explain`, `choices` turns them
 into the curve of milliseconds saved per unit of error, of which every point is a list of operators to leave

@@ -1,4 +1,4 @@
-"""Why two results differ: where the time between them goes, and what is left unexplained.
+"""Splits the time between two results over their nodes; the rest is unexplained.
 
 The rows of a `Difference` add up to the whole run of each side, and so their differences to the difference
 of the two: time in nodes, time outside of them, and what the results have that the profiled passes have not.

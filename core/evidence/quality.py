@@ -1,4 +1,4 @@
-"""How good an answer is and why, in one statement: its precision and the state of the machine together.
+"""The badge of a result: its grade and the state of the machine.
 
 The one source of what screens, sheets and reports show beside an answer. Computed from stored results, so
 that those of earlier versions are graded by the same rules. Pure.

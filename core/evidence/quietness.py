@@ -1,4 +1,4 @@
-"""The noise check: what a self-test says of this machine, for the page and the command line.
+"""The noise check: its result in one statement, for page and command line.
 
 It is passed where numbers of this machine may be published. Pure: a self-test that was made on its own
 (`evidence.self_test_result`) in, words and numbers out. What a

@@ -1,4 +1,7 @@
-"""What a race is asked and what it answers: entries and settings in, raw blocks and facts out. Pure data."""
+"""The raw record of a comparison: plan and options in, blocks and facts out.
+
+Pure data.
+"""
 
 from __future__ import annotations
 

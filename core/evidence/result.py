@@ -1,4 +1,4 @@
-"""What follows from a race: contrasts, grade, ranks, and the result of every contestant.
+"""From a raw comparison to its result: ratios, grade, ranks, and one result per configuration.
 
 `Evidence` reads the raw record that `race` leaves, by the pure functions of `contrast`, `interference` and
 `statistics`: no clock, no file, no worker. No sample is dropped; where rounds are left out of a contrast, it

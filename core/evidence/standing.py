@@ -1,4 +1,4 @@
-"""Who stands how to whom while a race runs, and when it may stop: numbers in, answers out.
+"""Interim analyses: ratios during a comparison, and the rule that stops it.
 
 Looks and split alpha make stopping honest; they come at the end of generations. A race that has its answer
 early goes on for a few seconds or 40 rounds, because people also want a p99; the interval that counts is the

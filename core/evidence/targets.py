@@ -1,4 +1,4 @@
-"""Targets against what was measured: Met, Missed or not yet known, and what to do about it.
+"""Evaluates targets: met, missed or not yet known, with the next step.
 
 A target is met when the whole 95 % interval lies inside the limit and missed when it lies outside; in between
 it is not known, and neither is it where nothing was measured. Whatever makes a machine busy only makes times

@@ -1,4 +1,6 @@
-"""What a search knows of each configuration that it tried: looks at it, and what they say together. Pure.
+"""Evaluations of a search: all observations of a configuration and their combined estimate.
+
+Pure.
 
 A look is one race's numbers: gains over ONNX Runtime's default in the same rounds, as ln(gain) with standard
 error, larger is better for every metric. All looks together choose what to try next. What is told of a

@@ -1,4 +1,4 @@
-"""What may be said of a ratio: its verdict, its grade, whether it may be believed, and that in words.
+"""Verdict and grade as types, and whether a ratio is valid.
 
 A ratio is speed against the baseline: above 1 is faster. Renderers add only how an icon or a colour is drawn
 where they draw. Pure.

@@ -1,4 +1,4 @@
-"""Whether a recorded result holds on another machine: does it run, does it answer the same, is it as fast.
+"""Verification: runs, same outputs, same speed-up, from two sets of results.
 
 Pure: what was recorded and what was found here come in, verdicts go out. Two races were made at two times on
 two machines, so nothing of them is paired: what is compared are two ratios, each against the same thing in

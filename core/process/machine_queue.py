@@ -1,4 +1,4 @@
-"""Whose turn it is on this machine, across servers, users and the command line.
+"""The queue of this machine, shared by servers, users and commands.
 
 Two measurements at once would slow each other down and both numbers would be wrong. So every job that
 loads the machine takes a ticket (a small JSON file in a folder that all users share), waits until no older

@@ -1,4 +1,4 @@
-"""Temporary folders that do not stay: they go at the end of the `with`, or at a later start of ORTune.
+"""Temporary folders, removed at the end of `with` or at the next start.
 
 A process that is killed cannot tidy up. So whoever uses a folder holds a lock on it, which the kernel frees
 with the process, also across containers that share a disk; a folder that nobody holds was left by a killed

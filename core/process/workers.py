@@ -1,4 +1,4 @@
-"""Live workers of a race: start them, talk to them, freeze and thaw them, and leave none behind.
+"""Worker processes of a comparison: start, command, stop, resume and end them.
 
 One fork server, preloaded with onnxruntime, forks a worker per contestant; several races may share it. What
 must not be forked (GPU providers, PyTorch) and systems that cannot fork get a fresh process. A worker that is

@@ -1,1 +1,1 @@
-"""From what is asked to a stored result: plans, races, studies, and the queue that runs them."""
+"""From a spec to a stored result: plans, comparisons, searches, and the job queue."""

@@ -1,4 +1,4 @@
-"""What of a recorded configuration can be told here without running it: fact by fact.
+"""Checks of a recorded configuration that need no run.
 
 The machine's facts come from a worker that loads every provider, and what ONNX Runtime knows of settings from
 another. What is recorded comes from strangers: it is checked before it is read.

@@ -1,4 +1,4 @@
-"""The kinds of jobs that the queue does: what each of them works, and which rows of the store are its.
+"""Job types: one function per type, which returns a `Job`.
 
 A new kind is one more function that returns a `Job`; scheduler and ledger know none of them by name.
 """

@@ -1,4 +1,4 @@
-"""What leaves with a trial: its model as `inspect` found it, how that was made, and how the trial was found.
+"""Everything an export needs about a trial: its model, lineage and search.
 
 Gathered here from the store, so that what writes files (`show/emit`) stays pure.
 """

@@ -1,4 +1,4 @@
-"""Writing down how jobs go: in their own notes, and for their trials and comparison in the store.
+"""Records the state of jobs, in memory and in the store.
 
 Whatever happens to a trial, its row ends as COMPLETE, FAIL or CANCELLED, and what was measured is kept: in
 the store, or as a file beside it when the store does not take it.

@@ -1,4 +1,4 @@
-"""Live: the defaults stay warm and frozen, and whatever is wished next is compared with them at once.
+"""Live: keeps the ORT default loaded and estimates the latest requested configuration against it.
 
 A glimpse is a small comparison: launches of a fresh process of the wish, each beside another process of the
 defaults, and a few rounds of each launch. Its interval is that of `Standing.interim`, from the third launch

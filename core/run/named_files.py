@@ -1,4 +1,4 @@
-"""Files that a configuration names: which they are, where they may lie, and how a file that leaves says so.
+"""Files named by a configuration: list, check against allowed folders, write into exports.
 
 Pure but for looking at paths. `expert` passes names on that ORTune has no table for, so those are judged by
 how they look: a key that speaks of files, or a value that looks like a path.

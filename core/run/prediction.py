@@ -1,4 +1,4 @@
-"""How long a race will take, before it starts: from what earlier races of the model showed on this machine.
+"""Predicts the duration of a comparison from earlier ones on this machine.
 
 A prediction follows the race's own rules (blocks, generations, budget) with latencies, noise and starts that
 were really seen, and is scaled by how far it would have been off for these earlier races. What was never seen

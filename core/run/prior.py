@@ -1,4 +1,4 @@
-"""What earlier races of a machine showed: how far processes differ, and how long the default takes.
+"""The prior for between-launch variance, from earlier comparisons on this machine.
 
 Partial pooling: a race of many generations believes what it sees, one of few leans on what its forerunners
 saw at such latencies. Reads the store; `spread` is pure.

@@ -1,4 +1,4 @@
-"""A study: ask what to try, drop what is known, race the rest, read back; again until nothing is asked for.
+"""The ask-tell loop of sweeps and searches: propose, skip known, measure, report.
 
 What to try next is said by a strategy, a pure function of what is known: a sweep asks for all of its points
 at once. All that a study knows stands in the store, what it made itself under its name: `look` follows the

@@ -1,4 +1,4 @@
-"""Which point of a sweep is best: under a latency line, with what is inconclusive against it; and the front.
+"""The best point of a sweep under a latency limit, and the Pareto front.
 
 One statistic decides, is shown and is drawn: rows per second over all runs, with the 95 % interval of that
 point, and one percentile of the latency with its own. Pure functions over the points of `sweep`. Seconds

@@ -1,1 +1,4 @@
-"""From a result to what a person takes along. No terminal, no Streamlit."""
+"""Results as text, tables and files.
+
+No terminal, no Streamlit.
+"""

@@ -1,4 +1,4 @@
-"""A stored result as rows of text: each number with how sure it is, the baseline beside it, what really ran.
+"""Numbers of a result as table rows: value, uncertainty, baseline.
 
 No Streamlit: what stands here is tested as text. `results` draws it.
 """

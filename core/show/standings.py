@@ -1,4 +1,6 @@
-"""Who is ahead in a race and who cannot be told apart: what sheets, exports and screens say of a race. Pure.
+"""Sentences about a comparison: fastest, equivalent and undecided configurations.
+
+Pure.
 
 What `is_rejected` rejects is not ranked: its numbers are told, but never as a verdict.
 """

@@ -1,4 +1,6 @@
-"""What people say of a trial: a star, labels, a note, and that it is put away. Pure: no SQL.
+"""Tags of a trial: star, labels, note, archived.
+
+Pure: no SQL.
 
 Marks stand in rows of their own, so that no remark of a person ever touches what was measured.
 """

@@ -1,4 +1,4 @@
-"""Changing a row together with its seal, the checksum of what was written; see `rows.py`."""
+"""Changes a row and its checksum together; see `rows.py`."""
 
 from __future__ import annotations
 

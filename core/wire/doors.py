@@ -1,4 +1,4 @@
-"""What may be reached from outside: the operator's switch for `expert`, and folders that hold what is named.
+"""Access rules: allowed folders and operator switches.
 
 One of those folders holds libraries of native code (`ORTUNE_ALLOW_LIBRARIES`): operators and execution
 providers

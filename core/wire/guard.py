@@ -1,4 +1,4 @@
-"""Whether the outputs of a result are still right: how far from the reference they may be.
+"""Output check: error against the reference, and its tolerance.
 
 The reference is the model at the root of a variant's chain, or the model itself, as it came: optimizations
 off, on the CPU, fed the same numbers. Pure: what a race found comes in, a verdict goes out; nothing is run.

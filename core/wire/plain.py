@@ -1,4 +1,4 @@
-"""Any data of ours as values that JSON and YAML can carry."""
+"""Values that JSON can hold, from any data of ORTune."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the server ends, the same at SIGTERM (`docker stop`, systemd) as at Ctrl-C.
+"""Shuts the server down on SIGTERM as on Ctrl-C.
 
 uvicorn answers a signal by closing its connections, however long those take, and then raises it again: at
 SIGTERM the process would be gone before the race was cancelled and written down. Here everything of ours is

@@ -1,4 +1,4 @@
-"""Live on the Tune page: a glimpse of what the settings do, a moment after a slider rests.
+"""The Live preview on Tune: estimates of settings as they are moved.
 
 The race itself is `core.run.live`, one for all visitors of this server; this leaves wishes with it and shows
 what it tells. A browser that goes away leaves nothing behind: without a wish the race ends within a minute.

@@ -1,4 +1,4 @@
-"""A race: contestants that run short blocks in interleaved rounds, until the answer is known.
+"""Runs a comparison: launches, interleaved rounds of blocks, and costs afterwards.
 
 A race is made of generations. In each, every contestant gets a fresh process, the anchor two, which race
 against each other as well: what they differ by is noise. Then come some rounds: every live contestant runs

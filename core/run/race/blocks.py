@@ -1,4 +1,4 @@
-"""What a race does with one worker: load it, run a block, freeze it, judge whether the block counts."""
+"""One worker's block: load, run, stop, and decide whether the block counts."""
 
 from __future__ import annotations
 

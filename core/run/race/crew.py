@@ -1,4 +1,4 @@
-"""The processes of a generation: who is alive, how each is started, warmed up, frozen and ended.
+"""The processes of one launch: start, warm up, stop and end each.
 
 A contestant that fails in any generation is out of the race, with its error in the record; what it measured
 before stays. The twin of the anchor is out alone. Nothing here knows rounds, verdicts or budgets.

@@ -1,4 +1,4 @@
-"""What a contestant costs beside its latency, found where it cannot disturb the timing: after the rounds.
+"""Costs measured after the rounds: CPU time, memory, outputs, energy.
 
 CPU time and outputs are asked of the live workers; memory and the first runs of new shapes of workers that
 did nothing before, so that a peak belongs to what was asked. What the outputs should be is asked of

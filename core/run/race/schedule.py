@@ -1,4 +1,4 @@
-"""How a race divides its budget: rounds of a generation, generations, and whether there is a number at all.
+"""Divides a budget into launches and rounds; refuses one that is too small.
 
 Pure functions of costs. More rounds in a generation narrow what differs from round to round, more generations
 what differs between processes; each generation costs its starts first. Seconds.

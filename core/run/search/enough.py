@@ -1,4 +1,6 @@
-"""How much time a search needs: what screening and the confirmation take, and the sentences about it. Pure.
+"""Estimates the time a search needs for screening and confirmation.
+
+Pure.
 
 A confirmation launches the candidate and ONNX Runtime's default, the latter twice (the A/A control), and
 needs enough inferences of each for a p50. Seconds throughout.

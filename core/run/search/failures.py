@@ -1,4 +1,7 @@
-"""Which values a search does not try again, because configurations that have them fail. Pure."""
+"""Values excluded from a search because configurations with them fail.
+
+Pure.
+"""
 
 from __future__ import annotations
 

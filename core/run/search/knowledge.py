@@ -1,4 +1,6 @@
-"""What a search knows: everything that its comparisons told, kept as they end. No process and no store.
+"""State of a search: all results so far, updated as comparisons end.
+
+No process and no store.
 
 `Knowledge.known` is what the plan is asked with; what is shown and written down is told in `telling`.
 """

@@ -1,4 +1,4 @@
-"""A stored search as it is told: each configuration by all that differs from ONNX Runtime's default.
+"""Reads a stored search; describes configurations by their difference from the ORT default.
 
 A search keeps what a configuration changes of where it started; its ratios are to ONNX Runtime's default.
 Whoever shows, prints or exports a search reads it here, so that the settings belong to the ratio. Pure.

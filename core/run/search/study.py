@@ -1,4 +1,4 @@
-"""One search from its question to its answer: asks the plan, races, reads back, writes down.
+"""Runs one search: plan, compare, update, store.
 
 All that it knows stands in its row of the store after every race, so that it goes on after a kill where it
 was. It runs within the turn of one job; its races are jobs inside it, with rows of their own.

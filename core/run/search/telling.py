@@ -1,4 +1,4 @@
-"""What a search tells: its state while it runs, and the answer with all that it rests on."""
+"""Progress and final answer of a search as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The export formats: one table, all written from one resolved configuration.
+"""Export formats: one table, all written from the same resolved configuration.
 
 A row says what its file is for, what the format cannot express, and which function writes it. Command line,
 page and `docs/generate.py` read it. `asked.Asked` records which settings a file contains; every file lists

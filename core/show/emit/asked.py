@@ -1,4 +1,4 @@
-"""What a configuration asks for beyond ONNX Runtime's default, so that no format loses a setting in silence.
+"""Tracks requested settings during an export, and lists those the format cannot express.
 
 An emitter takes what its format can hold; what is left stands on top of the file with the reason. Pure.
 """

@@ -1,4 +1,4 @@
-"""What stands on top of every file that leaves: whose session it is, what speaks against it, what is lost.
+"""The header of exported files: origin, warnings, unsupported settings.
 
 Pure functions: text in, lines of comments out. Every text of a configuration stands there by `repr`, so that
 it stays on its line and in its comment.

@@ -1,4 +1,7 @@
-"""Models and machines as sheets: what is in a file, what an export wrote, what this machine is. Pure."""
+"""Models, conversions and machines as sheets.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Where the slider of a setting stops, on a model and a machine. Pure; any other value can be typed beside.
+"""Slider stops of a setting, for a model and a machine.
+
+Pure; any other value can be typed beside.
 
 None is the stop at which nothing is asked for. A row of the table that says nothing has no slider.
 """

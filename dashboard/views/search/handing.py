@@ -1,4 +1,4 @@
-"""A configuration of a search on its way to another page: into Tune, or onto the scorecard."""
+"""Links from a search to Tune, Compare and Scorecard."""
 
 from __future__ import annotations
 
