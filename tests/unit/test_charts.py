@@ -202,7 +202,7 @@ def test_throughput_has_the_interval_of_the_mean_latency() -> None:
     assert series.y == [2000]
     assert series.low == pytest.approx([8 / 0.005])
     assert series.high == pytest.approx([8 / 0.0032])
-    assert "2,000 rows/s" in series.hover[0]
+    assert "2,000 samples/s" in series.hover[0]
 
 
 def test_a_fallback_point_gets_a_series_of_its_own() -> None:
