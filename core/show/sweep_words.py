@@ -13,7 +13,7 @@ from core.run.sweep import Measured
 from core.run.sweet_spot import Standing, has_few_processes
 from core.wire.units import DASH, brief, interval, significant
 
-NAMED = 6  # points in one sentence
+NAMED = 3  # points in one sentence; the table has all
 
 
 def rate(point: Measured) -> str:
@@ -36,7 +36,7 @@ def others(stands: Standing) -> str:
     """Return what cannot be put below the best, and what was not ranked; empty: nothing."""
     margin = f"{100 * stands.margin:g} %"
     parts = (
-        (stands.inconclusive, "Inconclusive against {}: the 95 % intervals overlap or are not known."),
+        (stands.inconclusive, "Inconclusive against {}: 95 % intervals overlap or are unknown."),
         (stands.level, "Within ±" + margin + " of it, with 95 %: {}."),
         (stands.unranked, "Not ranked because the comparison was rejected or cancelled: {}."),
     )
@@ -50,8 +50,8 @@ def few_processes(points: Iterable[Measured]) -> str:
         return ""
     least = min(one.processes or 0 for one in few)
     return (
-        f"Few processes: {least} launch{'es' * (least != 1)} of {_listed(few)}. Intervals are "
-        f"{'not known' if least < 2 else 'wide'}: {MIN_BLOCKS} launches are needed. Measure longer."
+        f"Intervals are {'unknown' if least < 2 else 'wide'}: {least} launch{'es' * (least != 1)} of "
+        f"{_listed(few)}, {MIN_BLOCKS} are needed. Measure longer."
     )
 
 

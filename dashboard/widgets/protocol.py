@@ -57,13 +57,10 @@ def effort(key: str, label: str = "Effort", predictions: Mapping[str, Prediction
 
 def wait_for_quiet() -> None:
     """Draw whether races wait for a quiet machine, and how long at most; all pages share the answer."""
-    with st.container(
-        horizontal=True, wrap=False, vertical_alignment="center", gap="small", key="row.wait_quiet"
-    ):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="row.wait_quiet"):
         st.toggle(
             "Wait for an idle machine",
             key=WAIT,
-            width="stretch",
             persist_state="session",
             help="Waits until other programs, the hypervisor and the disk are idle, then starts. "
             "After the time limit it starts anyway.",

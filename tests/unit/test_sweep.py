@@ -455,7 +455,7 @@ def test_the_best_is_the_point_of_most_rows_whatever_latency_and_medians_say() -
     assert [stands.place(one) for one in (small, large, wide)] == ["", BEST, INCONCLUSIVE]
     assert words_of([small, large, wide]) == (
         "Highest measured throughput: batch 8: 20,709 samples/s (95 % [20,106 to 21,349]). "
-        "Inconclusive against batch 16: the 95 % intervals overlap or are not known."
+        "Inconclusive against batch 16: 95 % intervals overlap or are unknown."
     )
     assert standing([small, large, wide], line_s=0.0004, margin=0.02).best is wide
 
@@ -617,7 +617,7 @@ def test_an_interval_that_knows_rounds_of_few_processes_is_none(
 
 def test_a_sweep_of_few_launches_says_so_and_is_never_surely_under_a_line() -> None:
     few = replace(around(8, p95_s=0.001, throughput=4000, half=0.01), processes=3)
-    assert tells(words_of([few]), "3 launches", "batch 8.", "5 launches")
+    assert tells(words_of([few]), "3 launches", "batch 8,", "5 are needed")
     assert not surely_under(few, 1.0, "p95_s")
     enough = replace(few, processes=5)
     assert "launches" not in words_of([enough])

@@ -95,7 +95,13 @@ def _lines(shown: Shown, stands: Standing) -> None:
             RATE_CHART,
             f"Throughput over {x} for {count} points.",
         )
-    st.caption("Bands: 95 % intervals. Hollow: reused. ✕: failed or refused. Click a point for details.")
+    parts = [
+        "Bands: 95 % intervals.",
+        *(["Hollow: reused."] if any(row.reused for row in shown.rows) else []),
+        *(["✕: failed or refused."] if latency.lost or throughput.lost else []),
+        "Click a point for details.",
+    ]
+    st.caption(" ".join(parts))
 
 
 def _plane(shown: Shown, stands: Standing) -> None:
