@@ -197,16 +197,17 @@ def demonstration() -> Iterator[Path]:
         demo.remove(folder)
 
 
-def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(
-    browser: Browser, demonstration: Path, tmp_path: Path
+def look_at(page: Page, name: str, wrong: dict[str, list[str]], *, pictures: bool) -> None:
+    """Note what the first screen of a page is not spent on as it should be, on two sizes of screen."""
+    for high in (VIEWPORT, LOW):
+        page.set_viewport_size(high)
+        wrong[f"{name}, {high['height']} px high"] = reading.first_screen(page, pictures=pictures)
+
+
+def test_the_demonstration_shows_its_answers_first_also_while_it_plays_back(
+    browser: Browser, demonstration: Path
 ) -> None:
     wrong: dict[str, list[str]] = {}
-
-    def look_at(page: Page, name: str, *, pictures: bool) -> None:
-        for high in (VIEWPORT, LOW):
-            page.set_viewport_size(high)
-            wrong[f"{name}, {high['height']} px high"] = reading.first_screen(page, pictures=pictures)
-
     with serving(demonstration) as (url, _):
         site = Site(url, demonstration)
         with visitors(browser, site) as open_it:
@@ -215,16 +216,21 @@ def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(
                     continue  # seen with other results in both
                 page = open_it(f"/{name.lower()}", scheme=scheme)
                 reading.plots(page, max(PLOTS[name], name in WITHOUT_PICTURES))
-                look_at(page, f"{name} as recorded, {scheme}", pictures=True)
+                look_at(page, f"{name} as recorded, {scheme}", wrong, pictures=True)
                 page.close()
             for scheme, (name, (path, key)) in itertools.product(WIDTHS, under_way(site).items()):
                 page = open_it(path, scheme=scheme)
                 button(page, key).click()
                 expect(page.locator('.ol-picture[role="img"]')).to_have_count(2)
-                look_at(page, f"{name} while it is measured, {scheme}", pictures=True)
+                look_at(page, f"{name} while it is measured, {scheme}", wrong, pictures=True)
                 button(page, key).click()
                 expect(page.locator(".st-key-pane-result .ol-live")).to_have_count(0)  # the result again
                 page.close()
+    assert not any(wrong.values()), "\n".join(f"{name}: {one}" for name in wrong for one in wrong[name])
+
+
+def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(browser: Browser, tmp_path: Path) -> None:
+    wrong: dict[str, list[str]] = {}
     with (
         recorded_home() as home,
         serving(home) as (url, _),
@@ -243,7 +249,7 @@ def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(
             finished(page)
             if PLOTS[name]:
                 reading.plots(page, PLOTS[name])
-            look_at(page, f"{name} while it waits, {scheme}", pictures=True)
+            look_at(page, f"{name} while it waits, {scheme}", wrong, pictures=True)
             button(page, key.replace(".run", ".cancel").replace(".test", ".cancel")).click()
             expect(button(page, key)).to_be_enabled()
             page.close()
@@ -252,5 +258,5 @@ def test_what_is_measured_is_seen_first_and_an_empty_page_is_short(
         for name in PLOTS:
             page.set_viewport_size(VIEWPORT)
             visit(page, name)
-            look_at(page, f"{name}, empty", pictures=False)
+            look_at(page, f"{name}, empty", wrong, pictures=False)
     assert not any(wrong.values()), "\n".join(f"{name}: {one}" for name in wrong for one in wrong[name])
