@@ -329,7 +329,7 @@ def _report_space(prepared: Prepared, told: dict[str, Any], *, json_: bool) -> N
             "",
             "Skipped combinations:",
             *(f"  {count:>12,}  {reason}" for reason, count in space.left_out.items()),
-            *([unvaried_words(space.unvaried)] if space.unvaried else []),
+            *unvaried_words(space.unvaried),
         ]
     )
 

@@ -266,12 +266,14 @@ def fitting(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Axis], tuple[st
     return [one for one in axes if one.name not in unvaried], tuple(unvaried)
 
 
-def unvaried_words(names: Sequence[str]) -> str:
-    """Return in one sentence which settings a search leaves alone because there is too much to vary."""
-    return (
+def unvaried_words(names: Sequence[str]) -> list[str]:
+    """Return the sentence on settings that do not vary because there are too many; empty: all vary."""
+    if not names:
+        return []
+    return [
         f"The search space is limited to {MOST_DISTINCT:,} distinct configurations, so these settings do not "
         f"vary: {', '.join(map(short, names))}. Choose others with `--vary`."
-    )
+    ]
 
 
 Part = tuple[dict[int, int], list[int]]  # what the ruling axes choose, the free axes that are in effect then

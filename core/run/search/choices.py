@@ -91,7 +91,7 @@ def models_of(store: Store, record: ModelRecord, question: Question) -> Models:
 
 def left_out_words(models: Models, space: Space) -> list[str]:
     """Return in words which variants take no part, and which settings are not varied."""
-    return [*models.left_out, *([unvaried_words(space.unvaried)] if space.unvaried else [])]
+    return [*models.left_out, *unvaried_words(space.unvaried)]
 
 
 def _why_not(one: ModelRecord, record: ModelRecord) -> str:

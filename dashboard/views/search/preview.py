@@ -52,7 +52,7 @@ def lines(asked: Asked, space: Space, bought: str) -> list[str]:
     return [
         f"{count} with their number of values: {', '.join(named)}.",
         f"In {format.duration(asked.question.budget_s)}: {bought}.",
-        *([unvaried_words(space.unvaried)] if space.unvaried else []),
+        *unvaried_words(space.unvaried),
     ]
 
 

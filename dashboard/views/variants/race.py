@@ -66,16 +66,16 @@ def forest(root: ModelRecord, made: Sequence[ModelRecord], verdicts: Mapping[str
         made: its variants.
         verdicts: as of `variants.verdicts`.
     """
-    found = {one.name: verdicts[one.content_sha256] for one in made if one.content_sha256 in verdicts}
+    names = {one.content_sha256: one.name for one in (root, *made)}
+    found = [{**verdicts[sha], "candidate": sha} for sha in names if sha in verdicts]
     if not found:
         return
-    newest = next(iter(found.values()))
     info = compare_charts.forest_info(
-        [{**one, "candidate": name, "label": name} for name, one in found.items()],
-        {**{name: name for name in found}, root.content_sha256: root.name},
+        found,
+        names,
         baseline=root.content_sha256,
-        margin=compare_charts.margin_of(state.store().comparison(newest["comparison"])),
-        muted=[name for name, one in found.items() if is_rejected(one)],
+        margin=compare_charts.margin_of(state.store().comparison(found[0]["comparison"])),
+        muted=[one["candidate"] for one in found if is_rejected(one)],
     )
     plots.draw(
         compare_charts.forest(info, least=FOREST_PX),
