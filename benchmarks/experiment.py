@@ -1,6 +1,6 @@
 """What experiments on races share: contestants, a duel, the turn on this machine, rows of tables.
 
-The experiments call `core.run.race` and `core.evidence.result`, as the scheduler does; nothing of a race is
+The experiments call `core.run.launches` and `core.evidence.result`, as the scheduler does; nothing is
 done again here. Every experiment waits for its turn on this machine before it measures.
 """
 
@@ -24,15 +24,15 @@ from core import wire
 from core.evidence.comparison import Contestant
 from core.evidence.contrast import ASSUMED, Prior, contrast
 from core.evidence.interference import FOREIGN_CPUS, STEAL_SHARE
-from core.evidence.neighbours import SERVER, Neighbours
+from core.evidence.other_processes import SERVER, Neighbours
 from core.evidence.ranking import paired
 from core.evidence.record import Entry, RaceRecord, Settings
 from core.evidence.result import Entrant, Evidence
 from core.process.machine_queue import MachineQueue
 from core.process.runner import run_job
+from core.run.launches import race
 from core.run.plan import feed_plan, session_plan
 from core.run.prior import SELF_TESTS, spread
-from core.run.race import race
 from core.spec import WorkloadSpec, session_from_dict
 from core.spec.effort import EFFORTS, Effort
 

@@ -31,7 +31,7 @@ from core import wire  # noqa: E402
 from core.evidence.contrast import contrast  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
 from core.process.workers import Worker, Workers  # noqa: E402
-from core.run.race.blocks import SETTLE_S, Pace, pace, run_block, start_loaded  # noqa: E402
+from core.run.launches.blocks import SETTLE_S, Pace, pace, run_block, start_loaded  # noqa: E402
 
 Park = Callable[[Worker], object]
 

@@ -32,8 +32,8 @@ from benchmarks.journal import RECORDS, tell  # noqa: E402
 from core import wire  # noqa: E402
 from core.evidence.record import Entry, RaceRecord, Settings  # noqa: E402
 from core.process.runner import run_job  # noqa: E402
+from core.run.launches import race  # noqa: E402
 from core.run.plan import contestant_plan, feed_plan, session_plan  # noqa: E402
-from core.run.race import race  # noqa: E402
 from core.spec import TrialSpec, spec_from_dict  # noqa: E402
 from core.spec.effort import Effort  # noqa: E402
 from core.spec.space import Space, asked_axes, space  # noqa: E402

@@ -33,10 +33,10 @@ from core.evidence.contrast import usual
 from core.evidence.record import Entry, RaceRecord, Ran, Settings
 from core.process.runner import run_job
 from core.process.workers import Workers
-from core.run.race.blocks import pace, start_loaded
-from core.run.race.passes import footprint
+from core.run.launches.blocks import pace, start_loaded
+from core.run.launches.costs import footprint
 from core.spec.effort import Effort
-from tests import clockwork
+from tests import simulated_clock
 
 SLOW_ONE = "slow_one"  # about a second a run
 MODELS = ("digits_cnn", "tiny_transformer", SLOW_ONE)
@@ -149,12 +149,12 @@ class Deck:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorded(clockwork.Model):
+class Recorded(simulated_clock.Model):
     """A model that does what a recording says."""
 
     deck: Deck
 
-    def played(self) -> clockwork.Played:
+    def played(self) -> simulated_clock.Played:
         """Deal a launch."""
         return _Replayed(self.deck)
 
@@ -165,7 +165,7 @@ class _Replayed:
     def __init__(self, deck: Deck) -> None:
         self.deck, self.launch, self.made = deck, deck.deal(), 0
 
-    def block(self, clock: clockwork.Clock) -> dict[str, Any]:
+    def block(self, clock: simulated_clock.Clock) -> dict[str, Any]:
         """Make the next block.
 
         Raises:

@@ -45,12 +45,12 @@ def fill(home: Path, count: int) -> None:
     """Put `count` trials into a new store, each like one of an invented race."""
     from core.store import Change, Store
     from core.store.library import import_file
-    from tests.views import invented
+    from tests.views import sample_results
 
     store = Store(home / "ortune.db")
     path = ROOT / "sample_models" / "digits_cnn.onnx"
     record = import_file(store, path, name="digits_cnn", source="sample")
-    duel = invented.put_duel(store, record, fingerprint="f")
+    duel = sample_results.put_duel(store, record, fingerprint="f")
     like = store.trial(duel.trial.id)
     store.delete_trials([like.id])
     drawn = random.Random(0)

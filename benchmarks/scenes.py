@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import core.run.race
+import core.run.launches
 from benchmarks import grids
 from benchmarks.launches import Deck, Exhausted, Known, Recording
 from benchmarks.printed import Shown, shown
@@ -29,18 +29,18 @@ from benchmarks.search import GOAL_S, machine_of
 from benchmarks.search import Recorded as OfRecord
 from core.evidence import continuation
 from core.evidence.contrast import usual
+from core.evidence.evaluations import contrast_of, launch_spread, told
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import EndToEnd, difference
 from core.evidence.record import RaceRecord, Settings
-from core.evidence.standing import Standing
-from core.evidence.standing import told as interim_told
+from core.evidence.stopping import Standing
+from core.evidence.stopping import told as interim_told
 from core.evidence.targets import Evidence as Grounds
 from core.evidence.targets import judge
-from core.evidence.tried import contrast_of, launch_spread, told
 from core.evidence.verdict import Verdict, ratio_is_known
 from core.run import live
-from core.run.race.blocks import pace
-from core.run.race.schedule import rounds_of_generation
+from core.run.launches.blocks import pace
+from core.run.launches.schedule import rounds_of_generation
 from core.run.search.answer import effects, front
 from core.run.search.plan import model_of, standing
 from core.run.search.strategies import strategy_named
@@ -49,9 +49,9 @@ from core.spec.effort import EFFORTS
 from core.spec.space import Choice
 from core.spec.targets import TargetSpec
 from core.wire.profile_passes import passes_from_dict
-from tests import builders, clockwork, races
-from tests.clockwork import Model
+from tests import builders, raw_comparisons, simulated_clock
 from tests.searching import MARGIN, Machine, Run, gains, small_space
+from tests.simulated_clock import Model
 
 QUICK = EFFORTS["quick"]
 BUDGET_S, RUNS = 30.0, 60  # of a comparison: so long, or so many runs of a slow model
@@ -97,16 +97,16 @@ def known(model: Model) -> Known:
     launch has fewer runs in it.
     """
     rng, own = np.random.default_rng(0), pace(model.run_s * 1e9)
-    slow_s = model.run_s * clockwork.SLOW
+    slow_s = model.run_s * simulated_clock.SLOW
     made = [max(own.min_runs, math.ceil(own.block_ns / 1e9 / each_s)) for each_s in (model.run_s, slow_s)]
     share = model.slow_share * made[1] / (model.slow_share * made[1] + (1 - model.slow_share) * made[0])
     level = np.exp(model.between * rng.normal(size=DRAWS) + model.noise * rng.normal(size=DRAWS))
     factors = np.exp(model.jitter * rng.normal(size=DRAWS))
     factors *= 1 + (rng.random(DRAWS) < model.tail) * rng.exponential(0.5, DRAWS)
-    slow = np.where(rng.random(DRAWS) < share, clockwork.SLOW, 1.0)
+    slow = np.where(rng.random(DRAWS) < share, simulated_clock.SLOW, 1.0)
     launches = np.exp(model.between * rng.normal(size=LAUNCHES))
     launches *= np.exp(model.noise * rng.normal(size=(LAUNCHES, ROUNDS))).mean(axis=1)
-    launches *= np.where(rng.random(LAUNCHES) < model.slow_share, clockwork.SLOW, 1.0)
+    launches *= np.where(rng.random(LAUNCHES) < model.slow_share, simulated_clock.SLOW, 1.0)
     usual_s = model.run_s * usual(launches.tolist()).value
     mean_s = usual_s * float(factors.mean())
     cpu_s = (made[0] * mean_s + own.refill * usual_s) / (made[0] + own.refill)  # a run fills the caches
@@ -136,7 +136,7 @@ def comparison(
     effort = replace(QUICK, looks=tuple(look for look in QUICK.looks if look <= most) or (most,))
     candidate = replace(model, run_s=model.run_s / ratio)
     heard: list[dict[str, Any]] = []
-    record = clockwork.race(
+    record = simulated_clock.race(
         [candidate, model],
         max(BUDGET_S, RUNS * model.run_s),
         seed=seed,
@@ -146,7 +146,7 @@ def comparison(
     )
     yield shown("interim", ratio, *_known(one["contrasts"] for one in heard))
     yield from finished(record, ratio)
-    results = [found.trial_result(index) for found in [races.evidence(record)] for index in (0, 1)]
+    results = [found.trial_result(index) for found in [raw_comparisons.evidence(record)] for index in (0, 1)]
     for result, own in zip(results, (candidate, model), strict=True):
         yield from times(result or {}, truth(own))
     yield from _other_gains(results, ratio)
@@ -155,7 +155,7 @@ def comparison(
 
 def finished(record: RaceRecord, ratio: float) -> Iterator[Shown]:
     """What a finished comparison prints of its ratio."""
-    for one in races.evidence(record, looks=len(QUICK.looks)).contrasts:
+    for one in raw_comparisons.evidence(record, looks=len(QUICK.looks)).contrasts:
         yield shown("final", ratio, (one["ratio_low"], one["ratio_high"]))
 
 
@@ -174,7 +174,7 @@ def _gone_on(record: RaceRecord, models: Sequence[Model], seed: int) -> Iterator
         protocol = continuation.protocol(before, "quick", None)
         splits = continuation.splits(protocol)
         effort = replace(QUICK, looks=tuple(protocol["looks"]))
-        record = clockwork.race(
+        record = simulated_clock.race(
             models,
             float(protocol["budget_s"]),
             seed=seed + 1_000_000 * number,
@@ -183,7 +183,7 @@ def _gone_on(record: RaceRecord, models: Sequence[Model], seed: int) -> Iterator
             splits=splits,
             least=protocol.get("least", 0),
         )
-        (found,) = races.evidence(record, looks=splits).contrasts
+        (found,) = raw_comparisons.evidence(record, looks=splits).contrasts
         yield found["ratio_low"], found["ratio_high"]
 
 
@@ -221,7 +221,7 @@ def glimpse(
     rounds: int = live.ROUNDS,
 ) -> Iterator[Shown]:
     """What Live shows of a setting, launch after launch, at `most` so many, each of so many `rounds`."""
-    ratio, rng, clock = ratios[seed % len(ratios)], random.Random(seed), clockwork.Clock()
+    ratio, rng, clock = ratios[seed % len(ratios)], random.Random(seed), simulated_clock.Clock()
     settings = Settings(
         effort=live.GLIMPSE, budget_s=5, margin=MARGIN, seed=0, timeout_s=60, baseline=0, anchor=0
     )
@@ -229,7 +229,7 @@ def glimpse(
     sides = {live.BASELINE: model, live.CANDIDATE: replace(model, run_s=model.run_s / ratio)}
     updates = []
     for launch in range(min(most, live.MOST_LAUNCHES)):
-        workers = {key: clockwork.worker(own, clock, rng, launch) for key, own in sides.items()}
+        workers = {key: simulated_clock.worker(own, clock, rng, launch) for key, own in sides.items()}
         for number, (key, own) in itertools.product(range(rounds), sides.items()):
             each = pace(own.run_s * 1e9)
             reply = workers[key].block(
@@ -254,7 +254,7 @@ def search(model: Model, seed: int) -> Iterator[Shown]:
         spread=model.between,
         noise=model.noise,
         slow_share=model.slow_share,
-        slow_by=(math.log(clockwork.SLOW), math.log(clockwork.SLOW)),
+        slow_by=(math.log(simulated_clock.SLOW), math.log(simulated_clock.SLOW)),
     )
     yield from searched(machine, max(30.0, 150 * machine.start_s), seed)
 
@@ -339,7 +339,7 @@ def operators(model: Model, seed: int) -> Iterator[Shown]:
     def side(which: int) -> dict[str, Any]:
         sessions = [
             math.exp(rng.gauss(0, model.between) + rng.gauss(0, model.noise))
-            * (clockwork.SLOW if rng.random() < model.slow_share else 1.0)
+            * (simulated_clock.SLOW if rng.random() < model.slow_share else 1.0)
             for _ in range(builders.PASSES)
         ]
         nodes = [
@@ -416,8 +416,8 @@ def _rounds_of(deck: Deck) -> Iterator[None]:
         return min(deck.rounds, rounds_of_generation(*costs, **how))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(core.run.race, "rounds_of_generation", planned)
-        patch.setattr(core.run.race, "rounds_for_p50", lambda costs: 0)  # nor goes on beyond its plan
+        patch.setattr(core.run.launches, "rounds_of_generation", planned)
+        patch.setattr(core.run.launches, "rounds_for_p50", lambda costs: 0)  # nor goes on beyond its plan
         yield
 
 

@@ -48,7 +48,7 @@ from benchmarks.intervals import bootstrap  # noqa: E402
 from benchmarks.journal import tell  # noqa: E402
 from core.process.runner import run_job  # noqa: E402
 from core.run import search as searching  # noqa: E402
-from core.run.race.blocks import SWITCH_S, pace  # noqa: E402
+from core.run.launches.blocks import SWITCH_S, pace  # noqa: E402
 from core.run.scheduler import Scheduler  # noqa: E402
 from core.run.search.plan import Strategy  # noqa: E402
 from core.run.search.strategies import strategy_named  # noqa: E402

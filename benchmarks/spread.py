@@ -47,8 +47,8 @@ from core import wire  # noqa: E402
 from core.evidence.contrast import contrast  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
 from core.process.workers import Worker, Workers  # noqa: E402
-from core.run.race.blocks import exact_pace, park, run_block, start_loaded  # noqa: E402
-from core.run.race.crew import SEEDS  # noqa: E402
+from core.run.launches.blocks import exact_pace, park, run_block, start_loaded  # noqa: E402
+from core.run.launches.processes import SEEDS  # noqa: E402
 
 MOST_SPREAD = 1 / 3
 SMALL, LARGE, LARGE_CHANNELS = 64, 256, 112  # pixels and channels of the two nets

@@ -34,7 +34,7 @@ from benchmarks.journal import Journal, until  # noqa: E402
 from core import wire  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
 from core.process.workers import Workers  # noqa: E402
-from core.run.race.blocks import park, start_loaded  # noqa: E402
+from core.run.launches.blocks import park, start_loaded  # noqa: E402
 from core.worker.measure.warmup import KNOWN_NS  # noqa: E402
 
 TARGET_S = 0.15

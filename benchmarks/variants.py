@@ -24,7 +24,7 @@ from benchmarks import experiment as lab  # noqa: E402 - the script also runs fr
 from core import wire  # noqa: E402
 from core.evidence.verdict import words  # noqa: E402
 from core.process.runner import run_job  # noqa: E402
-from core.run import kinds, variants  # noqa: E402
+from core.run import job_types, variants  # noqa: E402
 from core.run.job import FINISHED  # noqa: E402
 from core.run.scheduler import Scheduler  # noqa: E402
 from core.spec import ModelRef, ProtocolSpec, TrialSpec, WorkloadSpec  # noqa: E402
@@ -86,7 +86,7 @@ def race(store: Store, records: Sequence[ModelRecord], dims: dict[str, int], pre
     )
     scheduler = Scheduler(store, owner="benchmarks/variants.py")
     try:
-        job = scheduler.submit(kinds.race(variants.race_of_family(records, base)))
+        job = scheduler.submit(job_types.race(variants.race_of_family(records, base)))
         while (status := scheduler.status(job)) is not None and status.state not in FINISHED:
             scheduler.join(5.0)
         if status is None or status.state != "COMPLETE":

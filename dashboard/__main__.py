@@ -95,15 +95,15 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     from starlette.routing import Route
 
     from dashboard import state
-    from dashboard.address import FOLDERS
     from dashboard.server import live, upload
-    from dashboard.server.ending import Ending
+    from dashboard.server.shutdown import Ending
+    from dashboard.url_state import OLD_PATHS
 
     stay_inside()
     upload.keep_clean()
 
     moved = {"/tune": "/"}  # Streamlit knows its first page by no name, and says "Page not found" to it
-    moved |= {f"/{folder}": f"/{path}" for path, folder in FOLDERS.items()}
+    moved |= {f"/{old}": f"/{path}" for old, path in OLD_PATHS.items()}
 
     async def move(request: Request) -> Response:
         """Send an old address to the new one."""

@@ -10,7 +10,7 @@ if _ROOT not in sys.path:  # `streamlit run dashboard/app.py` puts only this fol
 import streamlit as st  # noqa: E402
 from streamlit.navigation.page import StreamlitPage  # noqa: E402
 
-from dashboard import address, drafts, following, format, state  # noqa: E402
+from dashboard import form_state, format, presenting, state, url_state  # noqa: E402
 from dashboard.server import gate, login  # noqa: E402
 from dashboard.widgets import access, glossary, machine_line  # noqa: E402
 
@@ -24,14 +24,14 @@ st.html(_STYLE)
 gate.stay_inside()
 login.require()
 state.freeze_imports()
-following.take_up()
+presenting.take_up()
 if not state.is_following():
-    drafts.restore()
+    form_state.restore()
 
 
 def _page(title: str, icon: str, *, default: bool = False) -> StreamlitPage:
     name = title.lower()
-    return st.Page(address.file_of(name), title=title, icon=icon, url_path=name, default=default)
+    return st.Page(url_state.file_of(name), title=title, icon=icon, url_path=name, default=default)
 
 
 page = st.navigation(
@@ -62,10 +62,10 @@ page = st.navigation(
     expanded=True,  # else the last ones hide behind a button
 )
 if not state.is_following():
-    drafts.keep()  # before the page: what was just typed survives a reload of a slow one
-state.take_recorded(address.folder_of(page.title.lower()))
-drafts.carry(page.url_path)
-following.mirror(page.url_path)
+    form_state.keep()  # before the page: what was just typed survives a reload of a slow one
+state.take_recorded(page.title.lower())
+form_state.carry(page.url_path)
+presenting.mirror(page.url_path)
 with st.sidebar:
     if words := state.recorded():
         with st.container(key="recorded"):
@@ -73,13 +73,13 @@ with st.sidebar:
             st.caption(f":material/slideshow: {told}")
     machine_line.sidebar()
     if not state.is_following():
-        drafts.button()
+        form_state.button()
     glossary.button()
-    following.sidebar()
+    presenting.sidebar()
     login.log_out()
     access.mend()
 state.show_notice()
 page.run()
 if not state.is_following():
-    drafts.keep()
-following.tell(page.url_path)
+    form_state.keep()
+presenting.tell(page.url_path)

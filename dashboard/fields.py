@@ -1,6 +1,6 @@
 """The widgets' values on one side, a `TrialSpec` on the other: pure functions of mappings, no Streamlit.
 
-Every setting of `core.spec.knobs` has one widget key, `knob.<name>`. A widget value is always plain: a
+Every setting of `core.spec.settings` has one widget key, `knob.<name>`. A widget value is always plain: a
 number, text, a bool, a list of names, or None. Three-state settings are "default", "on" or "off", because
 "ONNX Runtime's default" is not the same request as "on".
 """
@@ -15,7 +15,7 @@ from core import wire
 from core.run.sizes import Size
 from core.spec import TrialSpec, WorkloadSpec, asked, spec_from_dict
 from core.spec.checks import feed_range
-from core.spec.knobs import ENTRIES, KNOBS, PROVIDER_OPTIONS, Knob, is_whole_number, knob
+from core.spec.settings import ENTRIES, KNOBS, PROVIDER_OPTIONS, Knob, is_whole_number, knob
 from core.wire.errors import SpecError, range_rule
 from core.wire.feeding import STRING
 

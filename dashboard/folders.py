@@ -7,7 +7,7 @@ from pathlib import Path
 
 from core.run.named_files import check_named_files, open_folders
 from core.spec import TrialSpec
-from core.wire.doors import EXPERT_VARIABLE, FOLDERS_VARIABLE, expert_allowed
+from core.wire.access import EXPERT_VARIABLE, FOLDERS_VARIABLE, expert_allowed
 from core.wire.errors import ModelError, SpecError
 from core.wire.files import ROOT
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypedDict
 
 from core.evidence.comparison import Comparison
-from core.evidence.tried import best_told
+from core.evidence.evaluations import best_told
 from core.process.machine_queue import Entry
 from core.run import live
 from core.run.job import Status
@@ -20,8 +20,8 @@ from core.run.sweep import Measured
 from core.show import interim
 from core.spec.space import changes_words
 from dashboard import format
-from dashboard.charts import compare_charts, live_pictures
-from dashboard.charts.live_pictures import Picture
+from dashboard.charts import compare_charts, live_charts
+from dashboard.charts.live_charts import Picture
 from dashboard.widgets import live_text
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.queue_text import progress, step_text, waiting_text, whole
@@ -115,7 +115,7 @@ def _intervals(
         return []
     info = compare_charts.of_one(known, labels, margin=margin, per_row=per_row, final=False)
     alt = "; ".join(interim.sentence(one, labels.get(one["baseline"], "the baseline")) for one in known)
-    return [live_pictures.forest(info, f"Speed with its 95 % interval: {alt}", hollow=hollow, said=True)]
+    return [live_charts.forest(info, f"Speed with its 95 % interval: {alt}", hollow=hollow, said=True)]
 
 
 def _courses(so_far: Mapping[str, Any], field: Field, trials: Sequence[str]) -> list[Picture]:
@@ -125,7 +125,7 @@ def _courses(so_far: Mapping[str, Any], field: Field, trials: Sequence[str]) -> 
     if max((len(steps) for steps in known.values()), default=0) < 2:
         return []
     against = next(one["baseline"] for one in so_far["contrasts"])
-    return [live_pictures.ratios(known, field.labels.get(against, "the baseline"))]
+    return [live_charts.ratios(known, field.labels.get(against, "the baseline"))]
 
 
 def of_race(
@@ -187,7 +187,7 @@ def _add_forest(
     )
     alt = f"Ratio and interval of {len(contrasts)} configurations after {so_far.get('rounds', 0)} rounds"
     event["pictures"] = [
-        live_pictures.forest(info, alt),
+        live_charts.forest(info, alt),
         *_courses(so_far, field, [one["candidate"] for one in contrasts]),
     ]
 
@@ -213,7 +213,7 @@ def add_points(event: Event, points: Sequence[Measured], axes: Sequence[str]) ->
         "text": f"{known} of {len(points)} points so far, by median. Intervals follow at the end.",
     }
     series = axes[1] if len(axes) > 1 else ""
-    curves = [live_pictures.curve(points, x=axes[0], y=y, series=series) for y in ("p50_s", "throughput")]
+    curves = [live_charts.curve(points, x=axes[0], y=y, series=series) for y in ("p50_s", "throughput")]
     return {
         **event,
         "lines": [*event.get("lines", []), said],
@@ -241,8 +241,8 @@ def of_search(status: Status, now: float) -> Event:
             {"text": f"{tried_words(so_far)} · dotted: ONNX Runtime's default", "small": True},
         ]
         event["pictures"] = [
-            live_pictures.gains(so_far["points"], so_far["front"]),
-            live_pictures.course(so_far["course"]),
+            live_charts.gains(so_far["points"], so_far["front"]),
+            live_charts.course(so_far["course"]),
         ]
     return event
 
@@ -417,7 +417,7 @@ def _add_glimpse(event: Event, told: Mapping[str, Any], margin: float) -> None:
 def trail_of(told: Mapping[str, Any]) -> list[Picture]:
     """Return the picture of all estimates so far; none before there are two."""
     points = told.get("trail") or []
-    return [live_pictures.trail(points, str(told.get("key")))] if len(points) > 1 else []
+    return [live_charts.trail(points, str(told.get("key")))] if len(points) > 1 else []
 
 
 def _shown(status: Status, share: float, text: str) -> Event:

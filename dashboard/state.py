@@ -26,18 +26,18 @@ from core.evidence.comparison import Configuration, line_up, same_request
 from core.evidence.measurement import Trial
 from core.process.machine_queue import MachineQueue
 from core.process.runner import no_worker
-from core.run import kinds
+from core.run import job_types
 from core.run import trial as trial_run
 from core.run.job import Job, Status
-from core.run.ledger import settle as settled
+from core.run.job_log import settle as settled
 from core.run.plan import check_overrides, feed_plan
 from core.run.prediction import Past, Prediction, past, predict
 from core.run.scheduler import Scheduler
 from core.run.search.choices import Models, space_of
 from core.run.sizes import Size, proposed
 from core.spec import ModelRef, TrialSpec, spec_from_dict
-from core.spec.knobs import Place
 from core.spec.question import Question
+from core.spec.settings import Place
 from core.spec.space import Space
 from core.store import ModelRecord, Store
 from core.store.library import import_file, resolve_model, sample_models
@@ -52,7 +52,7 @@ from core.wire.errors import (
     record_from_error,
 )
 from core.wire.files import ROOT
-from dashboard import address, contestants, demo, fields, folders
+from dashboard import configurations, demo, fields, folders, url_state
 from dashboard.folders import allowed_path
 from dashboard.format import plain
 
@@ -414,7 +414,7 @@ def race(asked: Sequence[Configuration], **options: Any) -> Job:
     for one in asked:
         admit(one.spec)
     trial_run.check_race_before(asked, store(), no_worker)
-    return kinds.race(asked, **options)
+    return job_types.race(asked, **options)
 
 
 def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:
@@ -455,7 +455,7 @@ def reset(name: str | None = None) -> None:
 
 def linked_trial() -> str | None:
     """Id of the trial this page is about: the link's, else the one of this session."""
-    linked = address.named(TRIAL_PARAM)
+    linked = url_state.named(TRIAL_PARAM)
     if linked and linked != st.session_state.get(TRIAL):
         st.session_state[TRIAL], st.session_state[TRIAL_OF] = linked, None
     return st.session_state.get(TRIAL)
@@ -466,7 +466,7 @@ def show_trial(trial_id: str | None) -> None:
     if st.session_state.get(TRIAL) != trial_id:
         st.session_state[TRIAL_OF] = None
     st.session_state[TRIAL] = trial_id
-    address.put(TRIAL_PARAM, trial_id)
+    url_state.put(TRIAL_PARAM, trial_id)
 
 
 def own_trial(trial_id: str) -> None:
@@ -566,7 +566,7 @@ def pinned(spec: TrialSpec) -> Configuration | None:
         return None
     if same_request(found, spec):
         return None
-    name = contestants.labels([spec, found], baseline=1)[1]
+    name = configurations.labels([spec, found], baseline=1)[1]
     return Configuration(spec=found, label=f"pinned baseline: {name}", role="baseline")
 
 

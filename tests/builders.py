@@ -11,8 +11,8 @@ from core.evidence.comparison import Comparison, Contestant, Role
 from core.evidence.measurement import Trial
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord
-from core.wire.guard import judge
-from tests.races import output_error
+from core.wire.output_check import judge
+from tests.raw_comparisons import output_error
 
 SHA = "0123456789abcdef" * 4
 

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 import jsonschema
 
-from core.show.documents import DOCUMENTS, FailureDocument
+from core.show.output_types import DOCUMENTS, FailureDocument
 from core.show.schema import schema
 
 

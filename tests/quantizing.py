@@ -7,7 +7,7 @@ from typing import Any
 
 from core import wire
 from core.worker.make.transform import quantization
-from core.worker.make.transform.applied import Applied
+from core.worker.make.transform.step_result import Applied
 from core.worker.models import inspect_model
 
 SAMPLES = Path(__file__).parent.parent / "sample_models"

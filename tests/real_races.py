@@ -24,12 +24,12 @@ from core.evidence.record import Entry, Key, RaceRecord, Reference, Settings
 from core.evidence.result import Entrant, Evidence
 from core.process.runner import run_job
 from core.process.workers import Worker, Workers
+from core.run.launches import race
+from core.run.launches.processes import Crew
 from core.run.plan import feed_plan, reference_plan, session_plan
-from core.run.race import race
-from core.run.race.crew import Crew
 from core.spec import WorkloadSpec, session_from_dict
 from core.spec.effort import Effort
-from tests import clockwork, tiny_models
+from tests import simulated_clock, tiny_models
 
 SHORT = Effort(name="quick", target=0.5, budget_s=60, looks=(2, 3))  # two or three generations
 ENDLESS = Effort(name="quick", target=1e-9, budget_s=600, looks=(100_000,))
@@ -222,7 +222,7 @@ class Watch:
 
     def _spy_on_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Real ones, and those of races on a clock."""
-        for of_workers, of_worker in ((Workers, Worker), (clockwork.Workers, clockwork.Worker)):
+        for of_workers, of_worker in ((Workers, Worker), (simulated_clock.Workers, simulated_clock.Worker)):
             monkeypatch.setattr(of_workers, "start", self._starting(of_workers.start))
             monkeypatch.setattr(of_worker, "ask", self._asking(of_worker.ask))
 

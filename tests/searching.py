@@ -1,4 +1,4 @@
-"""Searches on machines that do not exist, whose truth is known: `core.run.search.study` without processes.
+"""Searches on machines that do not exist, whose truth is known: `core.run.search.running` without processes.
 
 A machine knows what every configuration truly gains, what its processes differ by and what everything costs.
 `Run` drives the plan through it as a search does: the same stages, the same contrasts, the same stops.
@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from core.evidence.documents import SearchOutcome
+from core.evidence.evaluations import COPIES_APART, FROM_MEDIANS, Look, Tried, _rough_error, launch_spread
 from core.evidence.record import Settings
-from core.evidence.standing import Standing
-from core.evidence.tried import COPIES_APART, FROM_MEDIANS, Look, Tried, _rough_error, launch_spread
+from core.evidence.result_types import SearchOutcome
+from core.evidence.stopping import Standing
 from core.evidence.verdict import Verdict
-from core.run.race.schedule import Costs, generations_left, rounds_of_a_look, rounds_of_generation
+from core.run.launches.schedule import Costs, generations_left, rounds_of_a_look, rounds_of_generation
 from core.run.search.answer import ordered, outcome
 from core.run.search.knowledge import RANKED
 from core.run.search.plan import Known, Step, Strategy, next_step, standing
-from core.run.search.study import LEAST_RACE_S
+from core.run.search.running import LEAST_RACE_S
 from core.spec.effort import EFFORTS, STAGES, Effort
-from core.spec.knobs import Place
 from core.spec.question import Question
+from core.spec.settings import Place
 from core.spec.space import Axis, Choice, Space, space, without, worth_trying
 from tests import builders
 

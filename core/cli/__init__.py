@@ -23,7 +23,7 @@ import typer
 
 from core import __version__
 from core.cli import grid
-from core.cli.helping import Group, Grouped
+from core.cli.help_groups import Group, Grouped
 from core.cli.output import complain, exit_code, note, print_json
 from core.cli.signals import Interrupted, loading, signals
 from core.wire.errors import Cancelled, SpecError, TunerError, WorkerError, record_from_error
@@ -58,13 +58,13 @@ COMMANDS = {
     "sweep": Command(
         "measure", "sweep", "Measure one or two settings at several values, all under the same conditions."
     ),
-    "explain": Command("why", "explain", "Show where the difference between two results comes from."),
+    "explain": Command("explain", "explain", "Show where the difference between two results comes from."),
     "graph": Command(
         "graph", "graph", "Show a model as a graph of nodes, before or after ONNX Runtime optimizes it."
     ),
     "accuracy": Command("accuracy", "accuracy", "Measure the accuracy of models on labelled data."),
     "scorecard": Command(
-        "check", "scorecard", "Check a configuration against its targets, and show which are met."
+        "scorecard", "scorecard", "Check a configuration against its targets, and show which are met."
     ),
     "transform": Command(
         "transform",
@@ -100,10 +100,10 @@ COMMANDS = {
         "library", "history", "List trials, newest first, or delete the raw measurements of old ones."
     ),
     "tag": Command(
-        "marking", "tag", "Star, label, note or archive trials; without an option, show their tags."
+        "tagging", "tag", "Star, label, note or archive trials; without an option, show their tags."
     ),
     "delete": Command(
-        "marking",
+        "tagging",
         "delete",
         "Delete trials with their raw measurements, files and tags; running trials stay.",
     ),

@@ -24,7 +24,7 @@ from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
 from core.process.runner import Run, run_job
-from core.run import kinds
+from core.run import job_types
 from core.run.accuracy import DELTA, check_accuracy_before, compare, measure_accuracy, summary
 from core.show.sheets import accuracies
 from core.spec import TrialSpec, spec_from_dict
@@ -263,7 +263,9 @@ def _measured(
                 if len(specs) == 1
                 else f"accuracy of {len(specs)} models"
             )
-            status = watch(service, service.submit(kinds.task(task, kind="accuracy", what=what)), progress)
+            status = watch(
+                service, service.submit(job_types.task(task, kind="accuracy", what=what)), progress
+            )
     except Interrupted as interrupted:
         interrupted.document = _document([], [], [])
         raise

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from core.cli.output import Json, print_json, print_lines
-from core.run.ledger import settle
+from core.run.job_log import settle
 from core.show.words import counted
 from core.store import STORE_NAME, Checked, Store, home, lost_by_restore
 from core.store import restore as restored

@@ -10,6 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli.comparing import (
+    against_baseline,
+    announce,
+    check_all_before,
+    failures,
+    labels,
+    launches,
+    named,
+    report_precision,
+    unsure,
+    with_sizes,
+)
 from core.cli.importing import refuse_beside_import, show_imported
 from core.cli.options import (
     CONFIG,
@@ -36,26 +48,14 @@ from core.cli.output import (
     print_json,
     print_lines,
 )
-from core.cli.racing import (
-    against_baseline,
-    announce,
-    check_all_before,
-    failures,
-    labels,
-    launches,
-    named,
-    report_precision,
-    unsure,
-    with_sizes,
-)
 from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence import continuation
 from core.evidence.comparison import Comparison, Configuration
-from core.run import kinds
+from core.run import job_types
 from core.run.job import Job
-from core.show.sheets import races
+from core.show.sheets import comparisons
 from core.show.table import csv_text, md_text
 from core.spec import spec_from_dict
 from core.store import Store
@@ -187,7 +187,7 @@ def compare(
     ]
     check_all_before(store, asked, progress)
     announce(store, asked, progress)
-    job = kinds.race(asked, wait_quiet_s=patience_s, different_models=different_models)
+    job = job_types.race(asked, wait_quiet_s=patience_s, different_models=different_models)
     race = _run(store, job, progress, told, json_=json_)
     _report(store, race, limit, told, "json" if json_ else format_)
 
@@ -237,7 +237,7 @@ def _continuation(store: Store, ref: str, given: Given, patience_s: float, progr
         f"measuring comparison {before.id} longer: effort {precision}, "
         f"{launches(len(before.facts.get('generations') or []))} so far"
     )
-    return kinds.more_generations(
+    return job_types.more_generations(
         store, before.id, precision=precision, budget_s=budget_s, wait_quiet_s=patience_s
     )
 
@@ -253,7 +253,7 @@ def _run(store: Store, job: Job, progress: Progress, told: dict[str, Any], *, js
             race = store.comparison(submitted)
             interrupted.document = {**_document(store, race, None), **told}
             if race.result and not json_:
-                print_sheet(races.raced(race, store.trials_of(submitted)))
+                print_sheet(comparisons.raced(race, store.trials_of(submitted)))
         raise
     race = store.comparison(submitted)
     if status.state != race.state:  # the store could not take the end of it
@@ -273,11 +273,11 @@ def _report(store: Store, race: Comparison, limit: float | None, told: dict[str,
     if kind == "json":
         print_json({**_document(store, race, found), **told})
     elif kind == "csv":
-        print_lines([csv_text(races.contestants(race, trials))])
+        print_lines([csv_text(comparisons.contestants(race, trials))])
     elif kind == "md":
-        print_lines([md_text(races.contestants(race, trials))])
+        print_lines([md_text(comparisons.contestants(race, trials))])
     elif race.result:
-        print_sheet(races.raced(race, trials))
+        print_sheet(comparisons.raced(race, trials))
     errors = list({error["message"]: error for error in failures(race, trials)}.values())
     for error in errors:
         complain(error["message"], error["hint"])

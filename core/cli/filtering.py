@@ -10,7 +10,7 @@ from core.evidence.quality import letter
 from core.evidence.verdict import Grade
 from core.show.words import changes_of
 from core.spec import spec_from_dict
-from core.spec.knobs import KNOBS
+from core.spec.settings import KNOBS
 from core.store import Query, Store
 from core.wire.errors import SpecError, nearest
 

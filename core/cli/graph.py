@@ -18,7 +18,7 @@ from core.cli.watch import Progress, scheduler, watch
 from core.evidence.graph_changes import Change, changes
 from core.evidence.graph_facts import Row, Times, errors, rows, times
 from core.process.runner import run_job
-from core.run import kinds
+from core.run import job_types
 from core.run.graph import check_drawable, draw_optimized, optimized_graph, own_graph
 from core.run.node_errors import located
 from core.run.trial import resolve_trial
@@ -138,7 +138,7 @@ def _graphs(
         found = optimized_graph(store, spec, record, fingerprint=fingerprint)
         if found is None:
             look = partial(draw_optimized, store, spec, environment=service.environment)
-            job = kinds.task(look, kind="graph", what=f"graph of {record.name}", specs=(spec,))
+            job = job_types.task(look, kind="graph", what=f"graph of {record.name}", specs=(spec,))
             job_result(watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet)), json_=json_)
             found = optimized_graph(store, spec, record, fingerprint=fingerprint)
     if found is None or found.optimized is None:

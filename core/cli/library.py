@@ -33,16 +33,16 @@ from core.cli.output import (
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.measurement import Trial
-from core.evidence.quietness import answer
+from core.evidence.noise_check import answer
 from core.evidence.roofline import peaks_of
 from core.evidence.verdict import Grade
 from core.process.runner import run_job
-from core.run import exporting, kinds
+from core.run import exporting, job_types
 from core.run.job import Status
-from core.run.ledger import settle
+from core.run.job_log import settle
 from core.run.plan import batch_addresses, cannot_feed
 from core.run.sizes import Size, proposed
-from core.show.sheets import Fact, Line, Sheet, races, things, variants
+from core.show.sheets import Fact, Line, Sheet, comparisons, models_and_machines, variants
 from core.show.sheets import peaks as peak_sheets
 from core.show.sheets import trials as sheets
 from core.show.table import csv_text, md_text
@@ -50,7 +50,7 @@ from core.show.words import counted
 from core.spec.sizes import options
 from core.store import Marks, ModelRecord, Pruned, Store
 from core.store.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
-from core.store.marks import split
+from core.store.tags import split
 from core.wire.catalog import (
     DEFAULT_OPSET,
     EXPORT_OPSETS,
@@ -65,8 +65,8 @@ from core.wire.profile import profile_from_dict
 from core.wire.units import size
 
 if TYPE_CHECKING:
-    from core.run.leaving import Leaving
-    from core.show.emit import Emitter
+    from core.run.export_source import Leaving
+    from core.show.export import Emitter
 
 LISTED = 20  # trials of `history`
 
@@ -134,7 +134,7 @@ def inspect_model(
         return
     facts = [Fact("runs", runs)] if load or not why else []
     facts += [Fact("not fed", f"ORTune cannot run it. {why}", "orange")] if why else []
-    print_sheet(things.model(record.name, record.info, [*facts, *variants.made(record)]))
+    print_sheet(models_and_machines.model(record.name, record.info, [*facts, *variants.made(record)]))
 
 
 def _suggestion(record: ModelRecord, store: Store) -> tuple[str, dict[str, Size]]:
@@ -235,7 +235,7 @@ def _convert(plan: wire.ExportPlan, *, json_: bool, quiet: bool) -> None:
     if json_:
         print_json({"state": "COMPLETE", "error": None, **reply})
     else:
-        print_sheet(things.exported(reply))
+        print_sheet(models_and_machines.exported(reply))
 
 
 def job_result(status: Status, *, json_: bool) -> dict[str, Any]:
@@ -290,8 +290,8 @@ def export(
     Each file lists the settings that it cannot express. A format that includes the model needs --output;
     without it, ORTune prints the part with the settings.
     """
-    from core.run.leaving import leaving  # here: the other commands need neither searches nor formats
-    from core.show.emit import caution, emitter_named, emitters_table, records
+    from core.run.export_source import leaving  # here: the other commands need neither searches nor formats
+    from core.show.export import caution, emitter_named, emitters_table, records
 
     if list_:
         if json_:
@@ -304,7 +304,7 @@ def export(
     store = Store()
     one = store.trial(trial)
     if chosen is None:
-        from core.cli.bundling import emit_bundle
+        from core.cli.bundle import emit_bundle
 
         emit_bundle(store, one, output, accept_breach, json_=json_)
         return
@@ -470,9 +470,9 @@ def history(
             }
         )
     elif format_ == "csv":
-        print_lines([csv_text(races.history(trials, marks))])
+        print_lines([csv_text(comparisons.history(trials, marks))])
     elif format_ == "md":
-        print_lines([md_text(races.history(trials, marks))])
+        print_lines([md_text(comparisons.history(trials, marks))])
     elif not trials and wanted.asked:
         print_lines(["No trial matches."])
     else:
@@ -521,9 +521,9 @@ def _show_comparison(store: Store, ref: str, unknown: StoreError, *, json_: bool
     if json_:
         print_json({**race.to_dict(), "trials": [trial.to_dict() for trial in trials]})
     elif race.result:
-        print_sheet(races.raced(race, trials))
+        print_sheet(comparisons.raced(race, trials))
     else:
-        print_sheet(Sheet(f"comparison {race.id} · {race.state}", [races.contestants(race, trials)]))
+        print_sheet(Sheet(f"comparison {race.id} · {race.state}", [comparisons.contestants(race, trials)]))
 
 
 def _labels(store: Store, trial: Trial) -> dict[str, str]:
@@ -544,9 +544,11 @@ def _why(trial: Trial) -> list[Line]:
 
 def _print_history(trials: Sequence[Trial], marks: Mapping[str, Marks], rescued: Sequence[Path]) -> None:
     listed = (
-        races.history(trials, marks) if trials else Line("No trials yet. Measure one: ortune tune digits_cnn")
+        comparisons.history(trials, marks)
+        if trials
+        else Line("No trials yet. Measure one: ortune tune digits_cnn")
     )
-    print_parts([listed, *races.rescued(rescued)])
+    print_parts([listed, *comparisons.rescued(rescued)])
 
 
 def _wanted(
@@ -666,12 +668,12 @@ def machine(
     if json_:
         print_json(environment)
     else:
-        print_sheet(things.machine(environment))
+        print_sheet(models_and_machines.machine(environment))
 
 
 def _peaks(*, json_: bool, quiet: bool) -> None:
     with scheduler(Store()) as service:
-        status = watch(service, service.submit(kinds.peaks()), Progress(sys.stderr, quiet=quiet))
+        status = watch(service, service.submit(job_types.peaks()), Progress(sys.stderr, quiet=quiet))
     result = job_result(status, json_=json_)
     if json_:
         found = [asdict(one) for one in peaks_of(result)]
@@ -682,12 +684,12 @@ def _peaks(*, json_: bool, quiet: bool) -> None:
 
 def _self_test(*, json_: bool, quiet: bool) -> None:
     with scheduler(Store()) as service:
-        status = watch(service, service.submit(kinds.self_test()), Progress(sys.stderr, quiet=quiet))
+        status = watch(service, service.submit(job_types.self_test()), Progress(sys.stderr, quiet=quiet))
     result = job_result(status, json_=json_)
     said = answer(result)
     if json_:
         print_json({"state": "COMPLETE", "error": None, **result, "answer": said.to_dict()})
     else:
-        print_sheet(things.quietness(said))
+        print_sheet(models_and_machines.quietness(said))
     if said.grade == Grade.F:
         raise typer.Exit(EXIT_UNDECIDED)

@@ -14,6 +14,15 @@ from typing import Annotated, Any
 
 import typer
 
+from core.cli.comparing import (
+    announce,
+    baseline_of,
+    check_all_before,
+    failures,
+    report_precision,
+    unsure,
+    with_sizes,
+)
 from core.cli.importing import refuse_beside_import, show_imported
 from core.cli.options import (
     CONFIG,
@@ -40,15 +49,6 @@ from core.cli.output import (
     print_lines,
     unwritable,
 )
-from core.cli.racing import (
-    announce,
-    baseline_of,
-    check_all_before,
-    failures,
-    report_precision,
-    unsure,
-    with_sizes,
-)
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
@@ -58,7 +58,8 @@ from core.evidence.quality import quality
 from core.evidence.roofline import peaks_of
 from core.evidence.verdict import is_rejected
 from core.process.runner import run_job
-from core.run import kinds
+from core.run import job_types
+from core.run.ask_tell import Found, Heat, Known, Study, once
 from core.run.axes import (
     BATCH,
     PERCENTILE_NAMES,
@@ -70,14 +71,13 @@ from core.run.axes import (
     point_name,
     study_name,
 )
+from core.run.best_point import Standing, standing
 from core.run.job import Job, Status
-from core.run.study import Found, Heat, Known, Study, once
 from core.run.sweep import Measured, Point, configurations, expand, join, models
 from core.run.sweep import before as measured_earlier
-from core.run.sweet_spot import Standing, standing
 from core.run.trial import check_before, resolve_trial
 from core.show import sweep_words
-from core.show.sheets import Line, Sheet, races
+from core.show.sheets import Line, Sheet, comparisons
 from core.show.sheets import trials as sheets
 from core.show.table import Table, csv_text, md_text
 from core.spec import spec_from_dict
@@ -148,7 +148,7 @@ def tune(
     everybody = [asked] if rival is None else [asked, rival]
     check_all_before(store, everybody, progress)
     announce(store, everybody, progress)
-    trial = _run_trial(store, kinds.duel(spec, baseline=rival, wait_quiet_s=patience_s), progress, told)
+    trial = _run_trial(store, job_types.duel(spec, baseline=rival, wait_quiet_s=patience_s), progress, told)
     race = store.comparison(trial.comparison)
     names = {one.trial: one.label for one in race.contestants}
     if trial.state == "COMPLETE":
@@ -204,7 +204,7 @@ def profile(
     engines.require(spec.engine, "profile")
     [spec], told = with_sizes([spec], store, progress)
     check_before(spec, store, run_job)
-    trial = _run_trial(store, kinds.profile(spec), progress, told)
+    trial = _run_trial(store, job_types.profile(spec), progress, told)
     if trace is not None and trial.state == "COMPLETE" and trial.result is not None:
         _copy(store.artifact_path(trial.id, trial.result["trace"]), trace)
 
@@ -421,7 +421,7 @@ class _Sweep:
         return standing(self.rows(), **self.where)
 
     def table(self) -> Table:
-        return races.points(self.rows(), self.standing())
+        return comparisons.points(self.rows(), self.standing())
 
     def verdict(self) -> str:
         return sweep_words.sentence(self.rows(), self.standing())
@@ -485,13 +485,13 @@ def _study(name: str, points: Sequence[Point], model: ModelRecord, patience_s: f
 
     def race(asked: Sequence[Configuration]) -> Job:
         what = f"sweep of {len(asked)} points of {model.name}"
-        return kinds.race(
+        return job_types.race(
             asked,
             study=name,
             model_name=model.name,
             what=what,
             wait_quiet_s=patience_s,
-            protocol=kinds.each_alone(asked),
+            protocol=job_types.each_alone(asked),
         )
 
     return Study(name=name, strategy=once(Heat(asked=asked, job=race)))

@@ -17,7 +17,7 @@ from core.cli.transform import sizes
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.node_savings import Choice, choices, halving
 from core.process.runner import Run
-from core.run import kinds
+from core.run import job_types
 from core.run.node_errors import Located, check_asked, locate_errors, located, quantized_from
 from core.show.sheets.quantized import bargains
 from core.store import Store
@@ -72,7 +72,7 @@ def node_errors(
                     libraries=libraries,
                 )
 
-            job = kinds.task(look, kind="node_errors", what=f"errors of {record.name}")
+            job = job_types.task(look, kind="node_errors", what=f"errors of {record.name}")
             job_result(watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet)), json_=json_)
         found = located(store, record)
     if found is None:

@@ -18,19 +18,19 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.helping import ADVANCED
+from core.cli.help_groups import ADVANCED
 from core.cli.output import note
 from core.run.named_files import check_named_files, open_folders, placed
 from core.run.variants import variant_of
 from core.spec import JUDGED_BY, OLD_EFFORT, WorkloadSpec, spec_from_dict, spec_from_yaml
 from core.spec.checks import feed_range
-from core.spec.knobs import ENTRIES, KNOBS, Knob, knob
-from core.spec.knobs.provider_options import KNOWN_PROVIDERS
 from core.spec.presets import PRESETS, preset
+from core.spec.settings import ENTRIES, KNOBS, Knob, knob
+from core.spec.settings.provider_options import KNOWN_PROVIDERS
 from core.spec.strict_yaml import MAX_CHARACTERS
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES, sample_models
-from core.wire.doors import expert_allowed
+from core.wire.access import expert_allowed
 from core.wire.engines import REFS
 from core.wire.errors import SpecError, StoreError, nearest
 from core.wire.files import expanded, open_regular

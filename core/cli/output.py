@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from core.cli import grid
-from core.cli.helping import OUTPUT
+from core.cli.help_groups import OUTPUT
 from core.wire.errors import ErrorRecord, SpecError
-from core.wire.plain import plain
+from core.wire.plain_data import plain
 from core.wire.units import visible
 
 EXIT_FAILED, EXIT_BAD_INPUT, EXIT_UNDECIDED, EXIT_CANCELLED = 1, 2, 3, 130

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 import typer
 
 from core.cli.output import Json, check_place, print_json, unwritable
-from core.run.ledger import settle
+from core.run.job_log import settle
 from core.show.report import Price, Report
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown

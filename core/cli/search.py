@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from core.cli.helping import Group
+from core.cli.comparing import with_sizes
+from core.cli.help_groups import Group
 from core.cli.options import (
     CONFIG,
     Given,
@@ -35,21 +36,20 @@ from core.cli.output import (
     print_lines,
     unwritable,
 )
-from core.cli.racing import with_sizes
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
 from core.process.runner import run_job
 from core.run import search as searching
-from core.run.ledger import settle
+from core.run.job_log import settle
 from core.run.search import Prepared
 from core.run.search.answer import space_facts
-from core.run.search.reading import answer_of, trials_of
-from core.show.emit import emit_yaml
+from core.run.search.stored import answer_of, trials_of
+from core.show.export import emit_yaml
 from core.show.format import duration
 from core.show.sheets import searches
 from core.show.table import csv_text, md_text
-from core.spec import TrialSpec, setting, spec_from_dict
+from core.spec import TrialSpec, spec_from_dict, with_changes
 from core.spec.question import (
     DEFAULT_BUDGET_S,
     OBJECTIVE_NAMES,
@@ -222,7 +222,7 @@ def search(  # noqa: PLR0915 - one option after the other
                 how |= {"variants": variants, "extend": extend}
                 how |= {"vary": parse_settings(vary or [], "--vary")}
                 how |= {"fix": list(fixed), "without": without or []}
-                spec = setting(_start(store, model, config, given, data), fixed)
+                spec = with_changes(_start(store, model, config, given, data), fixed)
                 [spec], told = with_sizes([spec], store, progress)
                 how |= {"budget_s": budget_s or spec.protocol.budget_s or DEFAULT_BUDGET_S}
                 limits = [one.model_dump(mode="json", exclude_none=True) for one in spec.targets]

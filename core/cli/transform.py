@@ -16,14 +16,14 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.helping import Grouped
+from core.cli.help_groups import Grouped
 from core.cli.library import ModelHere, job_result
 from core.cli.options import Given, operators_of, share, with_feeds, workload_of
 from core.cli.output import Json, Quiet, Wide, check_place, print_json, unwritable
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, scheduler, watch
 from core.process.runner import Run, no_worker
-from core.run.kinds import task
+from core.run.job_types import task
 from core.run.variants import check_request, judged, make_chain, variant_of
 from core.show.sheets.variants import transformed
 from core.spec.datasets import DatasetSpec, dataset_from_dict

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.helping import Group
+from core.cli.help_groups import Group
 from core.cli.output import Json, Wide, print_json, print_lines
 from core.cli.sheets import print_parts
 from core.run.variants import family, precision_of_model, variant_of, verdicts

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-from core.evidence.tried import best_told
+from core.evidence.evaluations import best_told
 from core.evidence.verdict import Verdict
 from core.run.job import FINISHED, WAITING_QUIET, Status
 from core.run.scheduler import Scheduler

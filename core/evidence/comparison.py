@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from core.evidence.documents import ComparisonResult, Role
 from core.evidence.measurement import TrialState
+from core.evidence.result_types import ComparisonResult, Role
 from core.spec import TrialSpec, anchor
 from core.wire.errors import ErrorRecord
 

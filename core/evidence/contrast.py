@@ -20,7 +20,7 @@ from functools import lru_cache
 from operator import mul
 from typing import cast
 
-from core.evidence.documents import ContrastNumbers, Source
+from core.evidence.result_types import ContrastNumbers, Source
 from core.evidence.statistics import CONFIDENCE, Estimate, t_quantile
 from core.evidence.verdict import MIN_LAUNCHES, MIN_UNITS, Verdict
 from core.spec.effort import DEFAULT_MARGIN

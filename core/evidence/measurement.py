@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any, Literal, cast
 
 from core.evidence.contrast import usual
-from core.evidence.documents import Latency, TrialResult
+from core.evidence.result_types import Latency, TrialResult
 from core.evidence.statistics import (
     MIN_BLOCKS,
     PERCENTILES,

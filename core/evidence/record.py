@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from core import wire
 from core.evidence.contrast import ASSUMED, Prior
-from core.evidence.documents import Outcome
-from core.evidence.neighbours import Neighbours
+from core.evidence.other_processes import Neighbours
+from core.evidence.result_types import Outcome
 from core.spec.effort import Effort
 from core.wire.errors import TunerError
 

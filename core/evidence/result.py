@@ -15,20 +15,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from core import __version__, wire
-from core.evidence import documents
+from core.evidence import result_types
 from core.evidence.comparison import Contestant
 from core.evidence.contrast import Contrast, contrast, excess_between, spanning, usual
-from core.evidence.documents import (
-    ComparisonResult,
-    ContrastRecord,
-    GenerationRecord,
-    Provenance,
-    Rank,
-    SelfTest,
-    SelfTestResult,
-    TrialResult,
-)
-from core.evidence.fed import fed
+from core.evidence.input_description import fed
 from core.evidence.interference import (
     Graded,
     Summary,
@@ -43,10 +33,20 @@ from core.evidence.interference import (
 from core.evidence.measurement import doubts, latency_summary
 from core.evidence.ranking import Key as PerRoundKey
 from core.evidence.ranking import PerRound, intervals, paired, ranks
+from core.evidence.result_types import (
+    ComparisonResult,
+    ContrastRecord,
+    GenerationRecord,
+    Provenance,
+    Rank,
+    SelfTest,
+    SelfTestResult,
+    TrialResult,
+)
 from core.evidence.verdict import MIN_LAUNCHES, Grade, Verdict
 from core.spec.effort import DEFAULT_MARGIN
 from core.wire.errors import WorkerError
-from core.wire.guard import MARK, OutputCheck, Pairs, apart_words, computed_in, judge
+from core.wire.output_check import MARK, OutputCheck, Pairs, apart_words, computed_in, judge
 from core.wire.units import ms
 
 if TYPE_CHECKING:  # the record alone: what runs a race stays out
@@ -75,14 +75,14 @@ class Entrant:
     contestant: Contestant
     precision: str  # of the model, as `guard` knows it
     feeds: wire.FeedPlan
-    model: documents.ModelFacts | None = None
+    model: result_types.ModelFacts | None = None
     origin: str = ""  # content hash of the original of its model, and its name
     origin_name: str = ""
     notes: tuple[str, ...] = ()  # what a reader of its numbers must know
-    placement: Mapping[str, documents.ProviderPart] | None = None
+    placement: Mapping[str, result_types.ProviderPart] | None = None
     casts: Mapping[str, Any] | None = None
     tolerance: float | None = None  # the largest output error that the user allows; None: by precision
-    reference: documents.ModelName | None = None  # {model, sha256} that its outputs are held against
+    reference: result_types.ModelName | None = None  # {model, sha256} that its outputs are held against
     session: wire.SessionPlan | None = None  # as asked for; None: it computes in the model's precision
     random: tuple[str, ...] = ()  # operators of the model that draw random numbers
 
@@ -336,7 +336,7 @@ class Evidence:
         return grade(self.aa, widths, self.interference, rejected=rejected, frozen=self.record.frozen)
 
     @cached_property
-    def busy(self) -> documents.Busy | None:
+    def busy(self) -> result_types.Busy | None:
         """Who else used the machine meanwhile, and whether it is as usual; see `interference.busy`."""
         own = [
             t for block in self.record.blocks if block.contestant == self.anchor for t in block.latencies_s
@@ -656,7 +656,7 @@ def _cpu_spread(blocks: Sequence[Block]) -> TrialResult:
     return {"cpu_s_per_inference_low": spread.low, "cpu_s_per_inference_high": spread.high}
 
 
-def _block(block: Block, flags: list[str]) -> documents.Block:
+def _block(block: Block, flags: list[str]) -> result_types.Block:
     return {
         "generation": block.generation,
         "copy": block.copy,

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from core.evidence.operation_counts import Work, key_of, works
 from core.evidence.statistics import Estimate, percentile_estimate
-from core.evidence.work import Work, key_of, works
 from core.wire.profile import HOST_TIMED, NodeTime, Profile
 
 NOISE_PER_CALL_S = 8e-6  # what ORT's profiler adds to one call of a node, at most (5 to 8 µs)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast
 
-from core.evidence.documents import (
+from core.evidence.result_types import (
     ChangeRecord,
     CheckedFact,
     TransferRecord,

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from core.evidence.neighbours import KERNEL, CpuTime, Process, Snapshot
+from core.evidence.other_processes import KERNEL, CpuTime, Process, Snapshot
 from core.wire import limits
 from core.wire.limits import parse_pressure
 

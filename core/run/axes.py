@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from core import wire
 from core.spec import ModelRef
-from core.spec.knobs import KNOBS, MAX_BATCH, MAX_THREADS, Knob, Place, Value, check_range
 from core.spec.question import parse_value, setting_named
+from core.spec.settings import KNOBS, MAX_BATCH, MAX_THREADS, Knob, Place, Value, check_range
 from core.spec.space import MODEL
 from core.wire.errors import SpecError, range_rule
 

@@ -20,9 +20,9 @@ from core.evidence.result import Entrant, Evidence, self_test_result
 from core.evidence.verdict import ratio_is_known
 from core.run.different_models import Origin, hold_apart, refuse
 from core.run.job import Ending, Outcome, Service
+from core.run.launches import race
 from core.run.plan import contestant_plan, reference_plan, shape_feeds, torch_source
 from core.run.prior import at_least, prior_of, usual_s
-from core.run.race import race
 from core.run.trial import (
     Prepared,
     Resolved,
@@ -40,7 +40,7 @@ from core.spec.effort import STAGES, Effort, effort
 from core.store.library import resolve_model
 from core.wire import engines
 from core.wire.errors import Cancelled, TunerError
-from core.wire.guard import Pairs, random_operators
+from core.wire.output_check import Pairs, random_operators
 
 FORKABLE = ("CPUExecutionProvider",)  # libraries of other providers may not survive a fork
 SELF_TEST = Effort(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # how quiet is it here?

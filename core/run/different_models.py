@@ -17,10 +17,10 @@ from core.evidence.record import Entry, RaceRecord, Ran, Reference
 from core.process import scratch
 from core.process.runner import Progress
 from core.process.workers import Workers
-from core.run.race.blocks import start_loaded
-from core.run.race.passes import compare_outputs, keep_outputs
+from core.run.launches.blocks import start_loaded
+from core.run.launches.costs import compare_outputs, keep_outputs
 from core.wire.errors import Cancelled, SpecError, TunerError
-from core.wire.guard import OutputCheck, Pairs, apart_words, judge, looser
+from core.wire.output_check import OutputCheck, Pairs, apart_words, judge, looser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

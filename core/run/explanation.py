@@ -25,11 +25,11 @@ from core import wire
 from core.evidence.comparison import Configuration
 from core.evidence.continuation import splits
 from core.evidence.contrast import contrast
-from core.evidence.documents import Role, TrialResult
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference, EndToEnd, difference
 from core.evidence.ranking import Key as Round
 from core.evidence.ranking import paired
+from core.evidence.result_types import Role, TrialResult
 from core.evidence.verdict import Verdict, is_rejected, words
 from core.process.runner import Run, run_job
 from core.run.plan import contestant_plan
@@ -39,7 +39,7 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import PRUNED, Store
 from core.wire import engines
 from core.wire.errors import SpecError, StoreError, WorkerError
-from core.wire.guard import else_words
+from core.wire.output_check import else_words
 from core.wire.profile_passes import Passes, passes_from_dict
 from core.wire.provenance import fingerprint_difference
 

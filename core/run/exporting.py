@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from core import wire
-from core.run import kinds
+from core.run import job_types
 from core.run.job import Job
 from core.wire.catalog import EXPORT_OPSETS, KERAS_SUFFIXES, TORCHVISION_CLASSIFIERS
 from core.wire.errors import SpecError, nearest
@@ -27,7 +27,7 @@ def export(plan: wire.ExportPlan) -> Job:
     _check_output(Path(plan["output"]))
     _check_source(plan)
     name = plan["name"] or Path(plan["path"]).stem
-    return kinds.worker(wire.EXPORT, plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
+    return job_types.worker(wire.EXPORT, plan, what=f"export of {name}", timeout_s=TIMEOUT_S)
 
 
 def _check_output(output: Path) -> None:

@@ -23,15 +23,15 @@ from typing import Any
 from core import wire
 from core.evidence.interference import discard_reason
 from core.evidence.record import Entry, Settings
-from core.evidence.standing import SHOWN_FROM, Standing, told
+from core.evidence.stopping import SHOWN_FROM, Standing, told
 from core.evidence.verdict import ratio_is_known
 from core.process.runner import Progress
 from core.process.workers import Worker, Workers
 from core.run.comparison import entry_of
 from core.run.job import Ending, Job, Outcome, Service
+from core.run.launches.blocks import Pace, pace, park, run_block, start_loaded
+from core.run.launches.processes import SEEDS
 from core.run.prior import prior_of
-from core.run.race.blocks import Pace, pace, park, run_block, start_loaded
-from core.run.race.crew import SEEDS
 from core.run.trial import prepare_trial, resolve_trial
 from core.spec import TrialSpec, anchor
 from core.spec.effort import Effort

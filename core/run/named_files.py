@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core.spec import SessionSpec, TrialSpec
-from core.spec.knobs import KNOBS, KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS
+from core.spec.settings import KNOBS, KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS
 from core.store import home
 from core.wire import variables
-from core.wire.doors import is_inside
+from core.wire.access import is_inside
 from core.wire.errors import SpecError
 from core.wire.files import ROOT, expanded
 

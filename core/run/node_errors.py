@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from core import wire
-from core.evidence.fed import Fed, fed, fed_from_dict
+from core.evidence.input_description import Fed, fed, fed_from_dict
 from core.evidence.node_savings import Savings, savings
 from core.process.runner import Run
 from core.run.plan import check_feeds_file, contestant_plan, feed_plan, pinned_libraries, session_plan

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from core import wire
 from core.spec import SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.checks import cpu_list, feed_range
-from core.spec.knobs import KNOBS, PROVIDER_OPTIONS
+from core.spec.settings import KNOBS, PROVIDER_OPTIONS
 from core.spec.sizes import ignored, options, suggested
+from core.wire.access import found_library
 from core.wire.catalog import (
     BIASES_KEY,
     PT2_SHA256_KEY,
@@ -27,7 +28,6 @@ from core.wire.catalog import (
     TORCHVISION_CLASSIFIERS,
     WEIGHTS_KEY,
 )
-from core.wire.doors import found_library
 from core.wire.engines import DEFAULT, ENGINES
 from core.wire.errors import ModelError, SpecError, nearest
 from core.wire.feeding import NO_TEXT_HINT, NOT_FED_HINT, STRING, no_text, not_fed

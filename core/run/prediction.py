@@ -16,10 +16,10 @@ from core.evidence.comparison import Comparison
 from core.evidence.continuation import parts
 from core.evidence.contrast import ASSUMED, predicted_units, sufficient_look
 from core.evidence.measurement import Trial
-from core.evidence.standing import RICH_ROUNDS, RICH_S
+from core.evidence.stopping import RICH_ROUNDS, RICH_S
 from core.evidence.verdict import MIN_LAUNCHES
-from core.run.race.blocks import SWITCH_S, exact_pace, pace, split_runs
-from core.run.race.schedule import (
+from core.run.launches.blocks import SWITCH_S, exact_pace, pace, split_runs
+from core.run.launches.schedule import (
     EXACT_GENERATIONS,
     LEAST_OF_TWO,
     Costs,

@@ -29,9 +29,9 @@ from core.evidence.measurement import Trial
 from core.process.machine_queue import MachineQueue
 from core.process.runner import Progress, Run, run_job
 from core.process.workers import Preloaded
+from core.run.idle_wait import wait_until_quiet
 from core.run.job import FINISHED, WAITING_QUIET, Ending, Job, Outcome, Queued, Service, Status
-from core.run.ledger import Ledger, settle
-from core.run.quiet_wait import wait_until_quiet
+from core.run.job_log import Ledger, settle
 from core.spec import TrialSpec
 from core.store import Store
 from core.store.recorded import refuse_measuring

@@ -17,11 +17,11 @@ from core.evidence.comparison import Configuration, same_request
 from core.evidence.measurement import Trial
 from core.evidence.targets import Condition, Evidence, Judged, State, judge, overall
 from core.process.runner import Run
-from core.run import kinds
+from core.run import job_types
 from core.run.accuracy import Accuracy, known_accuracy, measure_accuracy, score_outputs, summary
+from core.run.ask_tell import Heat, Study, once
 from core.run.plan import feed_plan, resolve_batch
 from core.run.scheduler import Scheduler
-from core.run.study import Heat, Study, once
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord, Store
@@ -292,8 +292,8 @@ def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> lis
     def heat(size: int, part: Sequence[Subject]) -> Heat:
         what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
         asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
-        protocol = kinds.each_alone(asked)
-        job = partial(kinds.race, study=study, what=what, wait_quiet_s=wait_quiet_s, protocol=protocol)
+        protocol = job_types.each_alone(asked)
+        job = partial(job_types.race, study=study, what=what, wait_quiet_s=wait_quiet_s, protocol=protocol)
         return Heat(asked=asked, job=job)
 
     heats = [
@@ -307,7 +307,7 @@ def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> lis
         what = f"scorecard of {name}: accuracy of {len(work.accuracies)}"
         task = accuracy_task(service.store, work.accuracies)
         specs = [one.for_accuracy for one in work.accuracies]
-        jobs.append(service.submit(kinds.task(task, kind="accuracy", what=what, specs=specs)))
+        jobs.append(service.submit(job_types.task(task, kind="accuracy", what=what, specs=specs)))
     return jobs
 
 

@@ -18,6 +18,7 @@ from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
 from core.evidence.statistics import MIN_BLOCKS
 from core.evidence.verdict import Grade
+from core.run.ask_tell import Found, Known, measured_before
 from core.run.axes import (
     BATCH,
     MAX_AXES,
@@ -32,14 +33,13 @@ from core.run.axes import (
     varies,
 )
 from core.run.search.choices import models_of
-from core.run.study import Found, Known, measured_before
-from core.spec import ModelRef, TrialSpec, effective, setting, spec_from_dict, without_effect
-from core.spec.knobs import KNOBS, Value
+from core.spec import ModelRef, TrialSpec, effective, spec_from_dict, with_changes, without_effect
 from core.spec.question import Question
+from core.spec.settings import KNOBS, Value
 from core.spec.space import MODEL
 from core.store import ModelRecord, Store
 from core.wire.errors import SpecError, nearest
-from core.wire.guard import breach
+from core.wire.output_check import breach
 
 NEW, REFUSED = "NEW", "REFUSED"  # states of a point that no trial has
 
@@ -240,7 +240,7 @@ def with_values(
         SpecError: no spec allows the combination.
     """
     chosen = {name: value for name, value in values.items() if row_of(name) is not None and name != BATCH}
-    data = (setting(base, chosen) if chosen else base).to_dict()
+    data = (with_changes(base, chosen) if chosen else base).to_dict()
     workload = dict(data.get("workload", {}))
     dims = dict(workload.get("dims", {}))
     for name, value in values.items():

@@ -16,7 +16,7 @@ from typing import Any
 
 from core import __version__, wire
 from core.evidence.comparison import Configuration
-from core.evidence.documents import ProviderPart, TrialResult
+from core.evidence.result_types import ProviderPart, TrialResult
 from core.process import scratch
 from core.process.runner import Run, no_worker
 from core.run.plan import (

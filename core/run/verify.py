@@ -1,6 +1,6 @@
 """Ask a recorded configuration on this machine: what needs no measuring, its answers, and a race.
 
-    verification(path, …)    the job; its result is a plain dictionary, `core.show.documents.VerifyDocument`
+    verification(path, …)    the job; its result is a dictionary, `core.show.output_types.VerifyDocument`
 
 The order is that of what it costs: facts first, then one run, then the race, then what targets need. What is
 surely wrong ends it, because a race of something else would answer nothing. Judgements are
@@ -30,13 +30,13 @@ from core.evidence.verification import (
     transfer,
 )
 from core.process.runner import Progress
-from core.run import kinds
+from core.run import job_types
 from core.run.baseline import Kept, against, keep
 from core.run.bundle.opening import Opened, opened
-from core.run.facts import Facts, facts_of
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.plan import contestant_plan, feed_plan
 from core.run.scorecard import Row, Subject, accuracy_task, needed, rows
+from core.run.static_checks import Facts, facts_of
 from core.run.trial import Prepared, Resolved, prepare_trial
 from core.spec import TrialSpec, anchor, spec_from_dict
 from core.store import ModelRecord
@@ -48,7 +48,7 @@ from core.wire.errors import (
     TunerError,
     record_from_error,
 )
-from core.wire.guard import computed_in, judge, random_operators
+from core.wire.output_check import computed_in, judge, random_operators
 from core.wire.units import visible
 
 LABEL = "recorded configuration"
@@ -263,7 +263,7 @@ def _race(
     before = _old_baseline(held, spec)
     if before is not None:
         asked.append(before)
-    job = kinds.race(asked, model_name=held.name, what=f"verify {held.name}")
+    job = job_types.race(asked, model_name=held.name, what=f"verify {held.name}")
     ending = service.perform(job)
     if ending.state == "CANCELLED":
         raise Cancelled("The verification was cancelled.", hint="Start it again.")
@@ -363,7 +363,7 @@ def _judge_targets(
     for batch in sorted(set(work.races) - {subject.rows}):
         _progress(service, "targets", f"batch {batch:,}")
         asked = [Configuration(spec=subject.at_batch(batch), label=LABEL, model=held.name)]
-        service.perform(kinds.race(asked, model_name=held.name))
+        service.perform(job_types.race(asked, model_name=held.name))
     if work.accuracies:
         _progress(service, "targets", "labelled data")
         with suppress(SpecError):  # the row says why it is not known

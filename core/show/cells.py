@@ -17,10 +17,10 @@ from core.evidence.verdict import Verdict, is_rejected, parts
 from core.show import format
 from core.show import verdict as verdicts
 from core.show.table import Column, Table
-from core.spec.knobs import KNOBS
+from core.spec.settings import KNOBS
 from core.wire import CUDA_PROVIDERS
 from core.wire.errors import TunerError
-from core.wire.guard import MARK, WARNING, breach, not_judged
+from core.wire.output_check import MARK, WARNING, breach, not_judged
 from core.wire.provenance import fingerprint_difference
 from core.wire.units import DASH, ms, significant, size, span_ms
 

@@ -18,7 +18,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from core.show.documents import DOCUMENTS
+from core.show.output_types import DOCUMENTS
 from core.wire.errors import SpecError, nearest
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

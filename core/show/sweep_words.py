@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from core.evidence.statistics import MIN_BLOCKS
 from core.run.axes import point_name
+from core.run.best_point import Standing, has_few_processes
 from core.run.sweep import Measured
-from core.run.sweet_spot import Standing, has_few_processes
 from core.wire.units import DASH, brief, interval, significant
 
 NAMED = 3  # points in one sentence; the table has all

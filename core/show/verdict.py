@@ -32,7 +32,7 @@ from core.show import format, words
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS
 from core.store import PRUNED, Store
 from core.wire.errors import StoreError
-from core.wire.guard import else_words
+from core.wire.output_check import else_words
 
 Contrast = Mapping[str, Any]
 

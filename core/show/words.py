@@ -12,7 +12,7 @@ from core.evidence.verdict import is_rejected, measured, words
 from core.run.sizes import Size, Source
 from core.spec import TrialSpec, asked, changed, spec_from_dict
 from core.wire.errors import INTERRUPTED, SpecError
-from core.wire.guard import else_words
+from core.wire.output_check import else_words
 from core.wire.units import DASH, span_ms
 
 

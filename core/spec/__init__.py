@@ -27,7 +27,7 @@ from core.spec.checks import (
 )
 from core.spec.datasets import DatasetSpec
 from core.spec.effort import DEFAULT_MARGIN
-from core.spec.knobs import (
+from core.spec.settings import (
     ENTRIES,
     KNOBS,
     PROVIDER_OPTIONS,
@@ -43,7 +43,7 @@ from core.spec.strict_yaml import dump_yaml, load_strict
 from core.spec.targets import TargetSpec, check_targets
 from core.spec.validation import Spec, validated
 from core.wire import engines
-from core.wire.doors import EXPERT_VARIABLE
+from core.wire.access import EXPERT_VARIABLE
 from core.wire.errors import SpecError
 
 SCHEMA = 1  # 1: first public layout
@@ -450,7 +450,7 @@ def _without_effect_on_protocol(held: Held) -> dict[str, str]:
     return dict.fromkeys(("protocol.effort", "budget_s"), "`runs` sets the number of inferences")
 
 
-def setting(spec: TrialSpec, values: Mapping[str, Value | None]) -> TrialSpec:
+def with_changes(spec: TrialSpec, values: Mapping[str, Value | None]) -> TrialSpec:
     """Return `spec` with settings replaced by their names in the table; None, or the default, asks nothing.
 
     Raises:

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from core.spec.knobs import is_whole_number
-from core.spec.knobs.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
-from core.wire.doors import library
+from core.spec.settings import is_whole_number
+from core.spec.settings.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
+from core.wire.access import library
 from core.wire.errors import SpecError, nearest, range_rule
 
 MAX_DIMENSION = 2**31 - 1

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from core.spec.knobs import KNOBS, Knob, Value, knob
+from core.spec.settings import KNOBS, Knob, Value, knob
 from core.spec.space import MODEL
 from core.spec.targets import METRICS, TargetSpec, check_targets, target_from_dict
 from core.spec.validation import Spec, validated

@@ -22,11 +22,11 @@ from core.spec import (
     differing,
     effective,
     is_provider_option,
-    setting,
+    with_changes,
     without_effect_where,
 )
-from core.spec.knobs import KNOBS, Place, ProviderOption, Value, knob, short, short_value
-from core.spec.knobs.provider_options import NEEDS_BINDING, worth_options
+from core.spec.settings import KNOBS, Place, ProviderOption, Value, knob, short, short_value
+from core.spec.settings.provider_options import NEEDS_BINDING, worth_options
 from core.wire.errors import SpecError, nearest
 
 MODEL = "model"  # the axis of variants; its values are their names, None the model itself
@@ -82,7 +82,7 @@ class Space:
         base = self.base
         if model is not None:
             base = base.model_copy(update={"model": self.models[str(model)]})
-        return setting(base, changed) if changed else base
+        return with_changes(base, changed) if changed else base
 
     def label(self, choice: Choice) -> str:
         """Return what a configuration sets otherwise than ONNX Runtime's default, short."""
@@ -126,7 +126,7 @@ def changes_words(changes: Mapping[str, Any]) -> str:
 
 def reference(start: TrialSpec) -> TrialSpec:
     """Return what a search measures against: ONNX Runtime as it comes, without I/O binding."""
-    return setting(anchor(start), {"use_io_binding": None})
+    return with_changes(anchor(start), {"use_io_binding": None})
 
 
 def from_default(
@@ -143,7 +143,7 @@ def from_default(
     """
     values = {name: _plain(value) for name, value in changes.items()}
     model = values.pop(MODEL, None)
-    found = differing(setting(start, values) if values else start, default or reference(start))
+    found = differing(with_changes(start, values) if values else start, default or reference(start))
     return found if model is None else {MODEL: model, **found}
 
 
@@ -191,7 +191,7 @@ def asked_axes(base: TrialSpec, vary: Mapping[str, Sequence[Value | None]]) -> l
                     hint="Give it once, as an option.",
                 )
             for value in values:
-                setting(base, {name: value})
+                with_changes(base, {name: value})
             found.append(_axis(base, name, values))
         else:
             found.append(Axis(name=MODEL, values=tuple(dict.fromkeys((None, *values)))))

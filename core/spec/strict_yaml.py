@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from core.wire.errors import SpecError
-from core.wire.plain import plain
+from core.wire.plain_data import plain
 
 MAX_CHARACTERS = 250_000  # a configuration is a few thousand; PyYAML reads about 100,000 a second
 MAX_DEPTH = 40

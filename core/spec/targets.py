@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from core.spec.knobs import check_range, knob
+from core.spec.settings import check_range, knob
 from core.spec.validation import Spec, validated
 from core.wire.errors import SpecError, nearest
 from core.wire.units import brief, size_scale

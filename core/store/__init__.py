@@ -25,17 +25,17 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.spec.effort import STAGES
-from core.store import accuracies, database, listing, marks, pruning, rows, studies
+from core.store import accuracies, database, pruning, queries, rows, searches, tags
 from core.store.accuracies import Accuracy
+from core.store.checksums import put_samples, seal, update
 from core.store.copies import Checked
 from core.store.database import Database, unusable
 from core.store.imported import Shelf
-from core.store.listing import Order, Query
-from core.store.marks import Change, Marks
 from core.store.pruning import Pruned
+from core.store.queries import Order, Query
 from core.store.rows import PRUNED, RAW_FIELDS, Damage, Table
-from core.store.sealing import put_samples, seal, update
-from core.store.studies import StudyRecord
+from core.store.searches import StudyRecord
+from core.store.tags import Change, Marks
 from core.wire import variables
 from core.wire.errors import INTERRUPTED, MissingError, StoreError
 from core.wire.files import expanded
@@ -285,13 +285,13 @@ class Store:
     def listing(self, query: Query, *, offset: int = 0, limit: int = 100) -> tuple[list[Trial], int]:
         """Return one page of trials, and how many there are in all; without samples, damaged ones DAMAGED."""
         with self._database.reading() as db:
-            found, total = listing.page(db, query, offset=offset, limit=limit)
+            found, total = queries.page(db, query, offset=offset, limit=limit)
         return [_listed(row) for row in found], total
 
     def seals(self, query: Query) -> list[tuple[str, str]]:
         """Return id and checksum of every such trial: the checksum changes whenever its row does."""
         with self._database.reading() as db:
-            return listing.seals(db, query)
+            return queries.seals(db, query)
 
     def model_names(self) -> list[str]:
         """Return the names of all models that were measured, in the order of the alphabet."""
@@ -310,7 +310,7 @@ class Store:
         query = "SELECT * FROM marks WHERE id IN (SELECT value FROM json_each(?))"
         with self._database.reading() as db:
             found = db.execute(query, (rows.text(list(trial_ids)),)).fetchall()
-        sound = rows.sound(found, lambda row: (str(row["id"]), marks.marks(row)))
+        sound = rows.sound(found, lambda row: (str(row["id"]), tags.marks(row)))
         return {name: own for name, own in sound if own != Marks()}
 
     def labels(self) -> list[str]:
@@ -338,9 +338,9 @@ class Store:
             for ref in trial_ids:
                 name: str = _by_id(db, "trials", ref)["id"]
                 row = db.execute("SELECT * FROM marks WHERE id = ?", (name,)).fetchone()
-                before = next(iter(rows.sound([row] if row else [], marks.marks)), Marks())
+                before = next(iter(rows.sound([row] if row else [], tags.marks)), Marks())
                 now[name] = change.of(before)
-                _insert(db, "marks", marks.columns(name, now[name], time.time()), "INSERT OR REPLACE")
+                _insert(db, "marks", tags.columns(name, now[name], time.time()), "INSERT OR REPLACE")
                 seal(db, "marks", name)
         return now
 
@@ -549,8 +549,8 @@ class Store:
 
     def put_study(self, one: StudyRecord, *, process: str = "") -> None:
         """Keep a search, or replace what is kept under its id; `process` as for `create_trial`."""
-        values = {name: getattr(one, name) for name in studies.FIELDS}
-        columns = {**studies.columns(values), "process": process}
+        values = {name: getattr(one, name) for name in searches.FIELDS}
+        columns = {**searches.columns(values), "process": process}
         with self._database.writing() as db:
             _insert(db, "studies", columns, "INSERT OR REPLACE")
             seal(db, "studies", one.id)
@@ -558,14 +558,14 @@ class Store:
     def update_study(self, study_id: str, **changes: Any) -> bool:
         """Change fields of a search; False when there is no such search (any more)."""
         with self._database.writing() as db:
-            return update(db, "studies", study_id, studies.columns(changes))
+            return update(db, "studies", study_id, searches.columns(changes))
 
     def study(self, study_id: str) -> StudyRecord:
         """Return a search by its id, or by 6 or more characters that it begins with; see `trial`."""
         with self._database.reading() as db:
             row = _by_id(db, "studies", study_id)
         try:
-            return studies.study(row)
+            return searches.study(row)
         except Damage as damage:
             raise self._damaged("studies", row, damage) from None
 
@@ -575,7 +575,7 @@ class Store:
         """Return searches, newest first, without damaged ones; `model_sha256` is a model's content."""
         wanted = {"model_sha256": model_sha256, "state": state}
         with self._database.reading() as db:
-            return rows.sound(_select(db, "studies", wanted, limit), studies.study)
+            return rows.sound(_select(db, "studies", wanted, limit), searches.study)
 
     def delete_study(self, study_id: str) -> None:
         """Delete a search with what it tried; its confirmed races stay, they are results of their own."""
@@ -607,8 +607,8 @@ class Store:
                 comparisons=_damage(db, "comparisons", rows.comparison),
                 accuracies=_damage(db, "accuracies", accuracies.accuracy),
                 samples=_counted(db.execute("SELECT * FROM samples"), rows.raw_of),
-                studies=_damage(db, "studies", studies.study),
-                marks=_damage(db, "marks", marks.marks),
+                studies=_damage(db, "studies", searches.study),
+                marks=_damage(db, "marks", tags.marks),
             )
 
     # --- what did not end well --------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any
 
-from core.store import rows, sealing
+from core.store import checksums, rows
 from core.store.database import Connection, Database
 from core.wire.errors import StoreError
 
@@ -175,7 +175,7 @@ def _drop_one(db: Connection, trial_id: str, now: float) -> bool:
     if db.execute(_DROP, (trial_id,)).rowcount == 0:
         return False
     if row["result"] is not None:
-        sealing.update(db, "trials", trial_id, {"result": rows.without_samples(row["result"], now)})
+        checksums.update(db, "trials", trial_id, {"result": rows.without_samples(row["result"], now)})
     return True
 
 

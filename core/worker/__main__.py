@@ -134,14 +134,14 @@ def _import(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _graph(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    from core.worker.models.drawing import draw_graphs
+    from core.worker.models.graph_job import draw_graphs
 
     limits.cap_memory()
     return draw_graphs(payload, progress)
 
 
 def _layout(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    from core.worker.models.layered import lay_out
+    from core.worker.models.graph_layout import lay_out
 
     return lay_out(payload)
 

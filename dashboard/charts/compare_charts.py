@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 
 from core.evidence.comparison import Comparison
 from core.evidence.verdict import Grade, Verdict, is_rejected, measured, parts, tick, words
-from core.show import interim, standings
+from core.show import comparison_text, interim
 from core.show import verdict as verdicts
 from dashboard.charts import (
     MUTED,
@@ -134,13 +134,13 @@ def forest_info(
 
 def race_info(comparison: Comparison) -> ForestInfo | None:
     """Return the forest of a finished race, in the order of its ranks; None: nothing was put against it."""
-    found = standings.against_reference(comparison)
+    found = comparison_text.against_reference(comparison)
     if not found:
         return None
     return forest_info(
-        [found[trial] for trial in standings.order(comparison) if trial in found],
-        standings.labels(comparison),
-        baseline=standings.reference(comparison),
+        [found[trial] for trial in comparison_text.order(comparison) if trial in found],
+        comparison_text.labels(comparison),
+        baseline=comparison_text.reference(comparison),
         margin=margin_of(comparison),
         muted=[trial for trial, one in found.items() if is_rejected(one)],
     )

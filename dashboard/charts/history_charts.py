@@ -20,10 +20,10 @@ from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.show.table import Column, Table, tabulate
 from core.show.words import value_in_words
-from core.wire.guard import MARK, breach
+from core.wire.output_check import MARK, breach
 from core.wire.units import brief
 from dashboard.charts import HEIGHT, MUTED, PALETTE, axis, base_figure, number, plain, wide_ticks
-from dashboard.charts.search_tried_charts import SPREAD, add_row, folded, rows_figure
+from dashboard.charts.search_evaluation_charts import SPREAD, add_row, folded, rows_figure
 
 MOST_AXES = 6  # settings of parallel lines
 LINES = 500  # trials that are still told apart as lines

@@ -14,8 +14,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.evidence.documents import CoursePoint, EffectRecord, FrontPoint, GainNumbers
-from core.evidence.tried import Tried
+from core.evidence.evaluations import Tried
+from core.evidence.result_types import CoursePoint, EffectRecord, FrontPoint, GainNumbers
 from core.evidence.verdict import Verdict, ratio_places, ratio_text
 from core.show.sheets import searches
 from core.spec.space import changes_words

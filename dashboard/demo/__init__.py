@@ -71,13 +71,13 @@ def seen_on(store: Store, page: str) -> list[str]:
 
     Args:
         store: the recorded results.
-        page: folder of the view of the page.
+        page: its path.
 
     Returns:
         Hashes; none where a page shows something of every model.
     """
     match page:
-        case "tune" | "why" | "graph" | "export":
+        case "tune" | "explain" | "graph" | "export":
             first = opening(store)
             return [store.trial(first).model_sha256] if first else []
         case "search":
@@ -89,8 +89,8 @@ def seen_on(store: Store, page: str) -> list[str]:
             return [one.model_sha256 for one in store.accuracies()]
         case "variants":
             return [one.content_sha256 for one in store.models() if variant_of(one) is not None]
-        case "compare" | "curves" | "scorecard":
-            study = {"compare": "", "curves": "curve", "scorecard": "scorecard"}[page]
+        case "compare" | "sweep" | "scorecard":
+            study = {"compare": "", "sweep": "curve", "scorecard": "scorecard"}[page]
             return [one.model_sha256 for one in store.comparisons() if one.study.split(" ")[0] == study]
     return []
 

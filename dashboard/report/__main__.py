@@ -10,7 +10,7 @@ from core.show.report import Price
 from core.show.report.subjects import find
 from core.store import Store
 from core.store.recorded import words_of
-from dashboard.report.made import html_of
+from dashboard.report.html_file import html_of
 
 
 def main() -> int:

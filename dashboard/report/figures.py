@@ -9,11 +9,11 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.evidence.comparison import Comparison
+from core.evidence.evaluations import Tried, ratios_told
 from core.evidence.measurement import Trial
-from core.evidence.tried import Tried, ratios_told
-from core.run.search.reading import answer_of, tried_of
-from core.run.sweet_spot import supported_percentile
-from core.show import standings, verdict
+from core.run.best_point import supported_percentile
+from core.run.search.stored import answer_of, tried_of
+from core.show import comparison_text, verdict
 from core.show.report.subjects import About, Curve, OneTrial, Race, Search, Why
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
@@ -21,12 +21,12 @@ from core.wire.profile import profile_from_dict
 from dashboard import charts
 from dashboard.charts import (
     compare_charts,
-    curve_charts,
-    duel_charts,
+    explain_charts,
     profile_charts,
     search_charts,
-    search_tried_charts,
-    why_charts,
+    search_evaluation_charts,
+    sweep_charts,
+    timeline_charts,
 )
 
 MAX_POINTS = 4000  # of latencies over time, of all sides together
@@ -69,7 +69,7 @@ def _trial(about: OneTrial) -> Iterator[Plot]:
         info = compare_charts.duel_info(race, contrasts)
         yield Plot(title="Speed", figure=compare_charts.forest(info), alt=_forest_alt(info))
     against = contrasts[0]["baseline"] if contrasts else ""
-    names = standings.labels(race) if race is not None else {}
+    names = comparison_text.labels(race) if race is not None else {}
     baseline = [one for one in about.beside if one.id == against]
     sides = [charts.side(trial, "this trial" if baseline else "")]
     sides += [charts.side(one, names.get(one.id, "")) for one in baseline]
@@ -81,8 +81,8 @@ def _race(race: Comparison, trials: Sequence[Trial]) -> Iterator[Plot]:
     info = compare_charts.race_info(race)
     if info is not None:
         yield Plot(title="Speed", figure=compare_charts.forest(info), alt=_forest_alt(info))
-    by_id, names = {one.id: one for one in trials}, standings.labels(race)
-    ordered = [by_id[one] for one in standings.order(race) if one in by_id]
+    by_id, names = {one.id: one for one in trials}, comparison_text.labels(race)
+    ordered = [by_id[one] for one in comparison_text.order(race) if one in by_id]
     yield from _samples([charts.side(one, names[one.id]) for one in ordered if one.result])
 
 
@@ -93,10 +93,10 @@ def _forest_alt(info: compare_charts.ForestInfo) -> str:
 def _samples(sides: Sequence[charts.Side], beside: Sequence[charts.Side] = ()) -> Iterator[Plot]:
     if not any(one.result.get("latencies_s") for one in sides):
         return
-    info = duel_charts.timeline_info(sides, beside, limit=MAX_POINTS)
+    info = timeline_charts.timeline_info(sides, beside, limit=MAX_POINTS)
     yield Plot(
         title="Latency over time",
-        figure=duel_charts.timeline(info),
+        figure=timeline_charts.timeline(info),
         alt="Latency of the runs over time, with disturbances beneath",
         spare=True,
     )
@@ -141,11 +141,11 @@ def _search(about: Search) -> Iterator[Plot]:
                 alt="Improvement over ONNX Runtime's default in all metrics, with 95 % intervals",
             )
         yield from _grounds(record.spec, answer, tried, ratio_of)
-    parallel = search_tried_charts.parallel_info(tried, ratio_of, answer["effects"] if answer else [])
+    parallel = search_evaluation_charts.parallel_info(tried, ratio_of, answer["effects"] if answer else [])
     if len(parallel.gains) >= 2 and parallel.dimensions:
         yield Plot(
             title="All evaluated configurations",
-            figure=search_tried_charts.parallel(parallel),
+            figure=search_evaluation_charts.parallel(parallel),
             alt=f"{len(parallel.gains)} configurations as lines through their settings to their improvement",
             spare=True,
         )
@@ -182,10 +182,10 @@ def _curve(about: Curve) -> Iterator[Plot]:
     x, series = about.axes[0].name, about.axes[1].name if len(about.axes) > 1 else ""
     shown = list(dict.fromkeys(["p50_s", percentile]))[-1 if series else -2 :]
     for title, y in (("Latency", shown), ("Throughput", "throughput")):
-        info = curve_charts.curve_info(complete, x=x, y=y, series=series)
+        info = sweep_charts.curve_info(complete, x=x, y=y, series=series)
         yield Plot(
             title=title,
-            figure=curve_charts.curve(info),
+            figure=sweep_charts.curve(info),
             alt=f"{title} over {x} at {len(complete)} measured points; bands: 95 % intervals",
         )
 
@@ -196,11 +196,11 @@ def _why(about: Why) -> Iterator[Plot]:
     unit = "row" if about.found.end.per_row else "run"
     yield Plot(
         title="From the baseline to the candidate",
-        figure=why_charts.steps(why_charts.steps_info(about.found), unit=unit),
+        figure=explain_charts.steps(explain_charts.steps_info(about.found), unit=unit),
         alt="The difference of the two results, part by part; the lines are 95 % intervals",
     )
     yield Plot(
         title="Both results by part",
-        figure=why_charts.sides(about.found),
+        figure=explain_charts.sides(about.found),
         alt="Time of both results by part",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core import wire
-from core.spec.knobs import PROVIDER_OPTIONS, ProviderOption, knob
+from core.spec.settings import PROVIDER_OPTIONS, ProviderOption, knob
 from dashboard import fields, format, state
 from dashboard.widgets.setting import LINES, help_text, undo
 

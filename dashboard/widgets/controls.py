@@ -1,4 +1,4 @@
-"""Widgets for settings, drawn from the table `core.spec.knobs`; `state.current_spec` reads what they ask for.
+"""Widgets of settings, drawn from the table `core.spec.settings`; `state.current_spec` reads them.
 
 Nothing here knows a setting by heart that the table could tell. `settings` draws all of them; pages that only
 need to show what is set use `summary`.
@@ -13,12 +13,12 @@ import streamlit as st
 from core import spec as specs
 from core.evidence.statistics import PERCENTILES, runs_needed
 from core.run.plan import thread_warning
-from core.show.settings import chips, summary
+from core.show.setting_chips import chips, summary
 from core.spec import TrialSpec
-from core.spec.knobs import ENTRIES, KNOBS, Knob, knob
 from core.spec.presets import PRESETS, preset
+from core.spec.settings import ENTRIES, KNOBS, Knob, knob
 from core.store import ModelRecord
-from core.wire.doors import libraries_folder
+from core.wire.access import libraries_folder
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.widgets import chain, choice, feeding

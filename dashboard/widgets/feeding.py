@@ -8,10 +8,10 @@ from pathlib import Path
 import streamlit as st
 
 from core import wire
-from core.evidence import fed
+from core.evidence import input_description
 from core.run.sizes import Size, Source
-from core.spec.knobs import knob
-from core.spec.knobs.stops import dim_stops
+from core.spec.settings import knob
+from core.spec.settings.slider_stops import dim_stops
 from core.spec.sizes import image_side
 from core.store import ModelRecord, home
 from core.wire.feeding import STRING
@@ -158,7 +158,7 @@ def _fixed_value(info: wire.InputInfo) -> None:
         _fixed_text(info)
         return
     random = st.session_state[fields.FEEDS_SOURCE] in (fields.RANDOM, None)
-    usual = fed.random_words(info) if random else "from the inputs"
+    usual = input_description.random_words(info) if random else "from the inputs"
     reason = info.get("range_reason", "")
     st.text_input(
         f"{format.label(info['name'])} ({info['dtype']}, {format.shape(info['shape'])})",

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import streamlit as st
 
 from dashboard import charts, format
-from dashboard.charts import density_charts, duel_charts
+from dashboard.charts import density_charts, timeline_charts
 from dashboard.widgets import plots
 
 
-def over_time(info: duel_charts.Timeline, *, key: str, words: str = "", height: int = 0) -> None:
+def over_time(info: timeline_charts.Timeline, *, key: str, words: str = "", height: int = 0) -> None:
     """Draw latency over time, with what disturbed each block beneath.
 
     Args:
@@ -21,7 +21,7 @@ def over_time(info: duel_charts.Timeline, *, key: str, words: str = "", height: 
         height: of it in pixels; 0: as high as is good for it.
     """
     plots.draw(
-        duel_charts.timeline(info, height=height),
+        timeline_charts.timeline(info, height=height),
         "Latency over time",
         key=key,
         alt="Latency of each run in milliseconds over time, with what disturbed each block beneath",
@@ -29,7 +29,7 @@ def over_time(info: duel_charts.Timeline, *, key: str, words: str = "", height: 
     long = []
     if info.above:
         long.append("Axis cut at p99.9; ticks on top are slower runs. Double-click for the full range.")
-    if height and (parts := duel_charts.thinned(info)):
+    if height and (parts := timeline_charts.thinned(info)):
         long.append(f"{' '.join(parts)}.")
     long.append("All runs are drawn. Hover the strip for disturbances.")
     if words:

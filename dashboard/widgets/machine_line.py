@@ -10,10 +10,10 @@ from typing import Any
 import streamlit as st
 
 from core import wire
-from core.evidence.quietness import Answer, quality_of
+from core.evidence.noise_check import Answer, quality_of
 from core.process.machine_queue import Entry
 from core.run.job import Status
-from core.show.sheets import things
+from core.show.sheets import models_and_machines
 from core.show.table import Column, tabulate
 from core.wire.errors import TunerError
 from core.wire.provenance import thread_advice
@@ -79,7 +79,7 @@ def facts(environment: wire.Environment) -> None:
     """Draw what decides how fast this machine computes, and whether its results may be compared."""
     if advice := thread_advice(environment):
         st.warning(format.plain(advice), icon=":material/account_tree:")
-    tables.facts(things.machine_facts(environment))
+    tables.facts(models_and_machines.machine_facts(environment))
 
 
 def libraries(environment: wire.Environment) -> None:
@@ -135,7 +135,7 @@ def needs(answer: Answer) -> None:
     """Draw what each effort would need here; nothing where the check was too short to tell."""
     if answer.needs:
         tables.draw(
-            things.needs(answer),
+            models_and_machines.needs(answer),
             key="machine.needs",
             alt="Launches and seconds that a comparison of two needs here, by effort",
         )

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from core.evidence.roofline import peaks_of
-from core.run import kinds
+from core.run import job_types
 from core.run.job import Status
 from core.show.sheets import peaks as sheets
 from core.wire.errors import StoreError, TunerError
@@ -36,7 +36,7 @@ def running() -> Status | None:
 def measure(page: str, threads: int = 0) -> None:
     """Start one from `page`; a callback. `threads`: measured beside the usual numbers of them."""
     try:
-        job = st.session_state[OWN] = state.submit(kinds.peaks(threads))
+        job = st.session_state[OWN] = state.submit(job_types.peaks(threads))
         state.follow(job, page)
     except TunerError as error:
         state.keep_error(error)

@@ -10,7 +10,7 @@ from core.run.prediction import Prediction
 from core.show.verdict import sentence
 from core.spec import TrialSpec
 from core.spec.effort import EFFORTS
-from core.spec.knobs import knob
+from core.spec.settings import knob
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.widgets.setting import help_text, one, undo

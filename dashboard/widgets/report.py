@@ -13,7 +13,7 @@ from core.show.report.markdown import markdown
 from core.show.report.subjects import About
 from core.wire.errors import TunerError
 from dashboard import state
-from dashboard.report.made import html_of
+from dashboard.report.html_file import html_of
 
 PRICE, CURRENCY = "report.price", "report.currency"  # keys of the session, the same on all pages
 DEFAULT_CURRENCY = "USD"

@@ -7,16 +7,16 @@ from typing import Any
 
 import streamlit as st
 
-from core.evidence.fed import fed_from_dict, fed_words
+from core.evidence.input_description import fed_from_dict, fed_words
 from core.evidence.measurement import Trial, model_words
 from core.evidence.quality import Quality, quality
 from core.run.plan import feed_plan
-from core.show import settings, verdict
+from core.show import setting_chips, verdict
 from core.show.cells import Cell, Result
 from core.show.placement import cast_lines, placement
 from core.show.words import STATE_WORDS
 from core.wire.errors import TunerError
-from core.wire.guard import ADVICE, MARK, breach, error_in_words
+from core.wire.output_check import ADVICE, MARK, breach, error_in_words
 from dashboard import format, state
 from dashboard.widgets import controls, tables
 
@@ -141,7 +141,7 @@ def fed_text(trial: Trial) -> str:
 
 def trial_label(trial: Trial) -> str:
     """A measured trial in a list. Never changes: Streamlit finds the chosen option again by its label."""
-    asked = format.short(settings.short_changes(trial) or "ORT default", 60)
+    asked = format.short(setting_chips.short_changes(trial) or "ORT default", 60)
     busy = verdict.busy_mark(trial.result)
     return f"{format.when(trial.created_at)} · p50 {format.ms(trial.p50_s)}{busy} · {asked} · {trial.id[:8]}"
 

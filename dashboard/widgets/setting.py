@@ -6,9 +6,9 @@ import streamlit as st
 
 from core.run.plan import torch_source
 from core.spec.effort import EFFORTS
-from core.spec.knobs import ENTRIES, KNOWN_OPTIMIZERS, Knob, Place
+from core.spec.settings import ENTRIES, KNOWN_OPTIMIZERS, Knob, Place
 from core.store import ModelRecord
-from core.wire.doors import EXPERT_VARIABLE, expert_allowed, libraries_offered
+from core.wire.access import EXPERT_VARIABLE, expert_allowed, libraries_offered
 from core.wire.engines import ENGINES
 from dashboard import fields, format, state
 from dashboard.widgets.slider import AUTO, stepped

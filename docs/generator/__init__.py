@@ -26,12 +26,12 @@ PAGES: Mapping[str, Page] = {
     ),
     "settings.md": Page(
         "Every setting of a configuration: values, default, effect, command-line option and YAML key.",
-        "core/spec/knobs",
+        "core/spec/settings",
         settings.settings,
     ),
     "providers.md": Page(
         "Execution providers, their options, and which options a search varies.",
-        "core/spec/knobs/provider_options.py",
+        "core/spec/settings/provider_options.py",
         settings.providers,
     ),
     "steps.md": Page(
@@ -57,12 +57,12 @@ PAGES: Mapping[str, Page] = {
     ),
     "json.md": Page(
         "The JSON documents that `--json` prints, key by key.",
-        "core/show/documents.py",
+        "core/show/output_types.py",
         json_documents.documents,
     ),
     "export-formats.md": Page(
         "Export formats: file, purpose, what each cannot express, how it is tested.",
-        "core/show/emit",
+        "core/show/export",
         formats.export_formats,
     ),
     "environment.md": Page(

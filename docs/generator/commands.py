@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from core.cli import RENAMED, output
-from core.cli.helping import ADVANCED, ALL, OPTIONS, OUTPUT
-from core.spec.knobs import KNOBS
+from core.cli.help_groups import ADVANCED, ALL, OPTIONS, OUTPUT
+from core.spec.settings import KNOBS
 from docs.generator import tree
 from docs.generator.markdown import code, fence, link, page, prose, table
 from docs.generator.tree import PROGRAM, Node

@@ -22,12 +22,12 @@ from core.spec import (
     WorkloadSpec,
     spec_from_dict,
     spec_from_yaml,
+    with_changes,
     yaml_from_spec,
 )
-from core.spec import setting as with_settings
 from core.spec.datasets import DatasetSpec, PreprocessingSpec
 from core.spec.effort import EFFORTS
-from core.spec.knobs import ENTRIES, KNOBS
+from core.spec.settings import ENTRIES, KNOBS
 from core.spec.targets import TargetSpec
 from docs.generator.markdown import bullets, code, codes, fence, link, page, table, value
 
@@ -99,7 +99,7 @@ def example() -> str:
             ],
         }
     )
-    wanted = with_settings(
+    wanted = with_changes(
         plain,
         {
             "intra_op_num_threads": 4,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.show.emit import emitters_table, records
+from core.show.export import emitters_table, records
 from core.show.table import md_text
 from docs.generator.markdown import code, fence, page, table
 
-# What tests do with each format: tests/unit/test_emit.py, test_emitters.py, test_bundle.py
+# What tests do with each format: tests/unit/test_export_cli.py, test_emitters.py, test_bundle.py
 TESTED: Mapping[str, str] = {
     "yaml": "read back by ORTune; gives an equal configuration",
     "python": "run with the installed ONNX Runtime",

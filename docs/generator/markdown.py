@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from core.spec.setting import Setting
+from core.spec.setting_type import Setting
 
 _KINDS = {
     "text": "text",

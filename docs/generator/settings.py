@@ -8,13 +8,13 @@ from typing import Any
 
 from core.spec import question, spec_from_dict, without_effect_where
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, STAGES, Effort
-from core.spec.knobs import ENTRIES, KNOBS, KNOWN_PROVIDERS, PROVIDER_OPTIONS, Knob, Place, ProviderOption
-from core.spec.knobs.provider_options import NEEDS_BINDING, worth_options
 from core.spec.presets import PRESETS
-from core.spec.setting import Setting
+from core.spec.setting_type import Setting
+from core.spec.settings import ENTRIES, KNOBS, KNOWN_PROVIDERS, PROVIDER_OPTIONS, Knob, Place, ProviderOption
+from core.spec.settings.provider_options import NEEDS_BINDING, worth_options
 from core.spec.steps import STEPS, StepType
 from core.spec.strict_yaml import dump_yaml
-from core.wire.guard import TOLERANCES
+from core.wire.output_check import TOLERANCES
 from docs.generator import tree
 from docs.generator.markdown import (
     accepts,

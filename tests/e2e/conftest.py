@@ -32,7 +32,7 @@ from core.evidence.measurement import Trial
 from core.run.explanation import explanations
 from core.store import STORE_NAME, Store
 from core.store.recorded import MARK_FILE
-from core.store.studies import StudyRecord
+from core.store.searches import StudyRecord
 from dashboard import demo
 from tests.serving import LOG, serving
 

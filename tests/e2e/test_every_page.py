@@ -34,7 +34,7 @@ from tests.e2e.conftest import (
     visitors,
 )
 from tests.serving import serving
-from tests.views import invented
+from tests.views import sample_results
 
 # Page -> how many plots its recorded result has at least.
 PLOTS = {
@@ -131,7 +131,7 @@ def ask_for_more(store: Store) -> None:
     record = next(one for one in store.models() if one.content_sha256 == judged.model_sha256)
     spec, more = spec_from_dict(judged.spec), TargetSpec(metric="throughput", at_least=1.0, batch_size=7)
     spec = spec.model_copy(update={"targets": (*spec.targets, more)})
-    invented.put_measured(store, record, spec, fingerprint="another machine", created_at=time.time())
+    sample_results.put_measured(store, record, spec, fingerprint="another machine", created_at=time.time())
 
 
 INTERVAL = ("ratio", "ratio_low", "ratio_high")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
-from dashboard import demo, following
+from dashboard import demo, presenting
 from tests.e2e.conftest import PATIENCE_MS, Open, button, finished, keyed, presented, saved, visit
 from tests.serving import serving
 
@@ -104,7 +104,7 @@ def lay_a_slow_line(page: Page, asked: list[str | bytes]) -> None:
         server = line.connect_to_server()
 
         def later(said: str | bytes) -> None:
-            page.wait_for_timeout(3 * following.LOOK_S * 1000)
+            page.wait_for_timeout(3 * presenting.LOOK_S * 1000)
             line.send(said)
 
         def ask(said: str | bytes) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from core import wire
 from core.process.runner import run_job
-from core.run import race
-from core.run.race import blocks, passes, schedule
+from core.run import launches
+from core.run.launches import blocks, costs, schedule
 from core.run.scheduler import Scheduler
 from core.store import Store
 from core.wire.files import ROOT
@@ -27,9 +27,9 @@ def short_races() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_NS", 2_000_000)
         patch.setattr(schedule, "MOST_ROUNDS", 6)
-        patch.setattr(race, "EXACT_GENERATIONS", 2)
-        patch.setattr(passes, "IDLE_S", 0.01)
-        patch.setattr(passes, "CPU_WINDOW_S", 0.02)
+        patch.setattr(launches, "EXACT_GENERATIONS", 2)
+        patch.setattr(costs, "IDLE_S", 0.01)
+        patch.setattr(costs, "CPU_WINDOW_S", 0.02)
         yield
 
 

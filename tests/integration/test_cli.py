@@ -27,16 +27,16 @@ from core.cli.sheets import lines
 from core.evidence.comparison import ANCHOR_LABEL
 from core.evidence.measurement import RESULT_FIELDS
 from core.process.machine_queue import MachineQueue
+from core.run.ask_tell import Heat, Study, once
 from core.run.axes import axes_of_study
-from core.run.study import Heat, Study, once
+from core.run.best_point import standing
 from core.run.sweep import configurations, expand, join
-from core.run.sweet_spot import standing
 from core.show.sheets import Sheet
-from core.show.sheets import races as sheets
+from core.show.sheets import comparisons as sheets
 from core.show.table import csv_text
 from core.spec import TrialSpec, asked, spec_from_dict, spec_from_yaml
-from core.spec.knobs import KNOBS, Knob
-from core.spec.knobs.provider_options import KNOWN_PROVIDERS
+from core.spec.settings import KNOBS, Knob
+from core.spec.settings.provider_options import KNOWN_PROVIDERS
 from core.store import STORE_NAME, Store
 from core.wire.errors import SpecError
 from tests import tiny_models

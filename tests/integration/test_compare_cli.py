@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from core.cli.compare import Limit, held
+from core.cli.comparing import announce, baseline_of, labels, named, report_precision, unsure
 from core.cli.options import config_from
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
-from core.cli.racing import announce, baseline_of, labels, named, report_precision, unsure
 from core.cli.sheets import lines
 from core.cli.watch import Progress
 from core.evidence import continuation
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, Configuration, Contestant
 from core.evidence.measurement import Trial
 from core.run.prediction import learn
-from core.show.sheets.races import raced
+from core.show.sheets.comparisons import raced
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store
 from core.wire.errors import SpecError

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 
 from core.wire.errors import ModelError, ProviderError, SpecError, TunerError, WorkerError
 from core.worker.measure import contestant as module
-from core.worker.measure import inference, layout
+from core.worker.measure import inference, memory_layout
 from core.worker.measure.contestant import Contestant
 from tests import tiny_models
 from tests.integration.test_benchmark import CPU, make_plan, session_plan
@@ -237,7 +237,7 @@ def inputs_in_page(contestant: Contestant) -> list[int]:
     """Where in its page each input begins that a run is given."""
     contender = contestant._loaded.contender
     values = contender.call.args[1]
-    return [array.ctypes.data % layout.PAGE for array in values.values()]
+    return [array.ctypes.data % memory_layout.PAGE for array in values.values()]
 
 
 def test_inputs_lie_where_the_layout_says_and_each_at_a_place_of_its_own(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_inputs_lie_where_the_layout_says_and_each_at_a_place_of_its_own(tmp_pat
         contestant, reply = placed(model, seed)
         offsets = inputs_in_page(contestant)
         assert offsets[0] == reply["layout"]["buffer_offset"]
-        assert {offset % layout.ALIGNMENT for offset in offsets} == {0}
+        assert {offset % memory_layout.ALIGNMENT for offset in offsets} == {0}
         assert len(set(offsets)) > len(offsets) / 2, "the inputs are drawn apart"
         found.append(offsets)
     assert len(set(map(tuple, found))) == 4
@@ -267,7 +267,7 @@ def test_bound_inputs_lie_where_the_layout_says(tmp_path: Path, monkeypatch: pyt
     model = tiny_models.mlp(tmp_path / "m.onnx")
     for seed in range(4):
         _, reply = placed(model, seed, use_io_binding=True)
-        assert bound[-1].data_ptr() % layout.PAGE == reply["layout"]["buffer_offset"]
+        assert bound[-1].data_ptr() % memory_layout.PAGE == reply["layout"]["buffer_offset"]
 
 
 @pytest.mark.parametrize("bound", [False, True])
@@ -302,7 +302,7 @@ def test_other_shapes_are_placed_like_the_first(tmp_path: Path) -> None:
     other = contender.refed(contestant_plan(model, batch=9)["feeds"])
     values = other.call.args[1]
     assert values["x"].shape == (9, 16)
-    assert values["x"].ctypes.data % layout.PAGE == reply["layout"]["buffer_offset"]
+    assert values["x"].ctypes.data % memory_layout.PAGE == reply["layout"]["buffer_offset"]
 
 
 def test_the_timed_loop_runs_as_deep_in_the_stack_as_was_drawn(
@@ -315,7 +315,7 @@ def test_the_timed_loop_runs_as_deep_in_the_stack_as_was_drawn(
     def look(*given: Any, **named: Any) -> Any:
         frame, depth = sys._getframe(), 0
         while frame.f_back is not None:
-            frame, depth = frame.f_back, depth + (frame.f_code is layout.at_depth.__code__)
+            frame, depth = frame.f_back, depth + (frame.f_code is memory_layout.at_depth.__code__)
         depths.append(depth)
         return time_block(*given, **named)
 

@@ -10,10 +10,10 @@ import pytest
 from onnx import numpy_helper
 
 from core.cli.compare import _who_races
-from core.cli.racing import labels, named
+from core.cli.comparing import labels, named
 from core.store import Store
 from core.wire.errors import SpecError
-from tests import clockwork, tiny_models
+from tests import simulated_clock, tiny_models
 from tests.command_line import CommandLine
 
 pytestmark = pytest.mark.usefixtures("jobs_at_once")
@@ -51,7 +51,7 @@ def test_two_files_of_different_models_are_refused_with_their_error(
 def test_a_race_of_different_models_that_was_asked_for_says_so_with_every_verdict(
     cli: CommandLine, small: Path, large: Path
 ) -> None:
-    with clockwork.machine():
+    with simulated_clock.machine():
         done = cli.run("compare", str(small), str(large), "--different-models", "--json", *QUICK)
     assert done.code in DECIDED_OR_NOT, done.err
     race = done.document
@@ -64,7 +64,7 @@ def test_a_race_of_different_models_that_was_asked_for_says_so_with_every_verdic
     assert contrast["outputs_differ"] is True
     assert "`small`" in contrast["something_else"]
     assert race["protocol"]["different_models"] is True
-    with clockwork.machine():
+    with simulated_clock.machine():
         how = ("--different-models", "--wide", *QUICK)
         shown = cli.run("compare", str(small), "--candidate", str(large), *how)
     assert "(small)" in shown.out
@@ -75,7 +75,7 @@ def test_a_default_that_nobody_asked_for_says_which_model_it_ran(
 ) -> None:
     one, other = config(tmp_path / "a.yaml", small, 1), config(tmp_path / "b.yaml", large, 1)
     how = ("--different-models", "--json", *QUICK)
-    with clockwork.machine():
+    with simulated_clock.machine():
         done = cli.run("compare", "--baseline", one, "--candidate", other, *how)
     assert done.code in DECIDED_OR_NOT, done.err
     assert [one["label"] for one in done.document["contestants"]][-1] == "ORT default (large)"
@@ -91,7 +91,7 @@ def test_another_file_that_computes_the_same_races_without_being_asked_for(
             weight.CopyFrom(numpy_helper.from_array(moved, weight.name))
     twin = tmp_path / "twin.onnx"
     onnx.save(model, twin)
-    with clockwork.machine():
+    with simulated_clock.machine():
         done = cli.run("compare", str(small), str(twin), "--json", *QUICK)
     assert done.code in DECIDED_OR_NOT, done.err
     (contrast,) = [one for one in done.document["contrasts"] if one["candidate"] != one["baseline"]][:1]

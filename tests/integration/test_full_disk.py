@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.store import Store
-from tests import clockwork, tiny_models
+from tests import simulated_clock, tiny_models
 from tests.command_line import CommandLine, races, wait_until
 from tests.small_disks import small_disk
 
@@ -98,7 +98,7 @@ def test_a_disk_that_fills_in_a_search_costs_nothing_that_was_tried(cli: Command
     filler.unlink()
     (study,) = Store(store_path).studies()
     assert study.tried
-    with clockwork.machine():
+    with simulated_clock.machine():
         done = cli.run("search", "--resume", study.id, "--budget", "6s", "--json")
     assert done.code in (0, 3), done.err
     assert done.document["tried"] >= len({str(one["changes"]) for one in study.tried})

@@ -223,11 +223,11 @@ def test_a_model_that_cannot_be_read_says_why(tmp_path: Path) -> None:
 
 
 def test_more_nodes_than_can_be_drawn_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from core.worker.models import drawing, read_model
+    from core.worker.models import graph_job, read_model
 
-    monkeypatch.setattr(drawing, "MOST_NODES", 6)
+    monkeypatch.setattr(graph_job, "MOST_NODES", 6)
     with pytest.raises(ModelError, match=r"\b7\b.*\b6\b"):
-        drawing._check_size(read_model(Path(DIGITS)), Path(DIGITS))
+        graph_job._check_size(read_model(Path(DIGITS)), Path(DIGITS))
 
 
 def test_a_graph_of_another_version_is_none() -> None:

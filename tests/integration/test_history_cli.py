@@ -14,7 +14,7 @@ from core.cli.filtering import Filter
 from core.evidence.measurement import Trial
 from core.store import Store
 from core.wire.errors import SpecError
-from tests import clockwork, tiny_models
+from tests import simulated_clock, tiny_models
 from tests.command_line import CommandLine
 from tests.documents import errors_of
 
@@ -113,7 +113,7 @@ def test_show_tells_a_stored_result_or_why_there_is_none(cli: CommandLine, mlp: 
     assert unknown.code == 2
     assert "feedbeef" in unknown.err
 
-    with clockwork.machine():
+    with simulated_clock.machine():
         measured = cli.run("tune", mlp, *QUICK, "--json").document
         shown = cli.run("show", measured["trial"][:8])
         assert shown.code == 0, shown.err

@@ -19,7 +19,7 @@ from core.process.runner import run_job
 from core.spec import spec_from_yaml
 from core.spec.steps import STEPS, step_type
 from core.store import Store
-from core.wire.doors import LIBRARIES_VARIABLE, native_code
+from core.wire.access import LIBRARIES_VARIABLE, native_code
 from core.wire.errors import ModelError, ProviderError, SpecError
 from tests import libraries
 from tests.builders import feed_plan, one_input

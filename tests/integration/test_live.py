@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from core.run import kinds, live
+from core.run import job_types, live
 from core.run.job import Status
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
-from tests import clockwork
-from tests.clockwork import Model
+from tests import simulated_clock
+from tests.simulated_clock import Model
 
 PATIENCE_S = 60.0
 
@@ -70,7 +70,7 @@ def cpu_only(label: str, plan: Mapping[str, Any]) -> Model:
 
 @pytest.fixture
 def no_processes() -> Iterator[None]:
-    with clockwork.machine(cpu_only):
+    with simulated_clock.machine(cpu_only):
         yield
 
 
@@ -149,7 +149,7 @@ def test_others_go_first_while_it_rests(scheduler: Scheduler, square: Path) -> N
         done.set()
         return {}
 
-    other = scheduler.submit(kinds.task(work, kind="other", what="somebody else"))
+    other = scheduler.submit(job_types.task(work, kind="other", what="somebody else"))
     assert done.wait(PATIENCE_S)
     until(scheduler, other, lambda status: status.state == "COMPLETE")
     again = asked(square, enable_cpu_mem_arena=False)

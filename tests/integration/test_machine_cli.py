@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.store import STORE_NAME, Store
-from tests import clockwork
+from tests import simulated_clock
 from tests.command_line import CommandLine
 
 
@@ -23,7 +23,7 @@ def test_the_machine_is_told_in_words_and_with_what_loads(cli: CommandLine) -> N
 
 
 def test_a_self_test_says_how_quiet_it_is_and_its_exit_code_follows_the_grade(cli: CommandLine) -> None:
-    with clockwork.machine():
+    with simulated_clock.machine():
         done = cli.run("machine", "--self-test", "--json")
     result = done.document
     assert result["state"] == "COMPLETE", done.err
@@ -50,7 +50,7 @@ def test_a_self_test_says_how_quiet_it_is_and_its_exit_code_follows_the_grade(cl
 
 
 def test_a_self_test_for_people_ends_with_what_each_precision_needs(cli: CommandLine) -> None:
-    with clockwork.machine():
+    with simulated_clock.machine():
         done = cli.run("machine", "--self-test", "--quiet")
     assert done.code in (0, 3), done.err
     assert done.err == ""

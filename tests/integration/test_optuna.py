@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from core.evidence.evaluations import Look, Tried
 from core.evidence.statistics import t_quantile
-from core.evidence.tried import Look, Tried
 from core.run.search import optuna_export
 from core.run.search.optuna_export import ITSELF, export, study_name
 from core.run.search.strategies import by_optuna, strategy_named

@@ -15,8 +15,8 @@ from onnx import helper
 
 from core.wire.errors import ModelError, SpecError, WorkerError
 from core.worker.machine.environment import instructions, read_text
-from core.worker.make.transform import quantizer, saturation, whole
-from core.worker.make.transform.applied import Applied
+from core.worker.make.transform import model_io, quantizer, saturation
+from core.worker.make.transform.step_result import Applied
 from core.worker.models.graphs import graphs_of, nodes_of
 from tests import tiny_models as tiny
 from tests.quantizing import (
@@ -448,7 +448,7 @@ def test_nothing_but_the_variant_is_left(tmp_path: Path, step: str) -> None:
 def test_a_model_too_large_for_one_file_keeps_its_weights_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr(whole, "ONE_FILE_BYTES", 1000)
+    monkeypatch.setattr(model_io, "ONE_FILE_BYTES", 1000)
     source = tiny.mlp(tmp_path / "mlp.onnx", features=64, hidden=128)
     file, _ = quantize(step, source, tmp_path / "out", op_types=["Gemm"])
     assert sorted(one.name for one in file.parent.iterdir()) == [file.name, f"{file.name}.data"]

@@ -23,7 +23,7 @@ from core.evidence.comparison import ANCHOR_LABEL, Comparison, Configuration
 from core.process.machine_queue import MachineQueue
 from core.process.runner import Progress, run_job
 from core.run import comparison as comparison_run
-from core.run import kinds, ledger
+from core.run import job_log, job_types
 from core.run import scheduler as scheduler_module
 from core.run.job import Ending, Job, Outcome
 from core.run.scheduler import Scheduler
@@ -32,8 +32,8 @@ from core.spec import TrialSpec, spec_from_dict
 from core.store import Store, library
 from core.wire.catalog import RANDOM_WEIGHTS_NOTE
 from core.wire.errors import Cancelled, SpecError, StoreError, WorkerError
-from tests import clockwork, races, tiny_models
-from tests.clockwork import Model
+from tests import raw_comparisons, simulated_clock, tiny_models
+from tests.simulated_clock import Model
 
 pytestmark = pytest.mark.usefixtures("jobs_at_once")
 
@@ -104,7 +104,7 @@ class FakeRun:
 def test_jobs_run_one_after_the_other_in_order(schedulers):
     run = FakeRun(free=True)
     one = schedulers(run=run)
-    ids = [one.submit(kinds.worker("export", {"n": n}, what=f"job {n}")) for n in range(8)]
+    ids = [one.submit(job_types.worker("export", {"n": n}, what=f"job {n}")) for n in range(8)]
     assert one.join(WAIT_S)
     assert [payload["n"] for payload in run.started] == list(range(8))
     assert run.most == 1
@@ -119,10 +119,10 @@ def test_jobs_within_a_job_have_their_own_end_and_are_cancelled_with_it(schedule
     endings = []
 
     def work(service):
-        inner = kinds.worker("export", {"n": 1}, what="inner")
+        inner = job_types.worker("export", {"n": 1}, what="inner")
         endings.append((inner.id, service.perform(inner).state))
         run.go.clear()
-        last = kinds.worker("export", {"n": 2}, what="last")
+        last = job_types.worker("export", {"n": 2}, what="last")
         endings.append((last.id, service.perform(last).state))
         raise Cancelled("stopped", hint="")
 
@@ -145,7 +145,7 @@ def test_a_job_within_a_job_that_begins_while_the_queue_closes_is_cancelled(sche
     def work(service):
         begun.set()
         assert service.cancel.wait(WAIT_S)
-        endings.append(service.perform(kinds.worker("export", {}, what="late")).state)
+        endings.append(service.perform(job_types.worker("export", {}, what="late")).state)
         raise Cancelled("stopped", hint="")
 
     outer = one.submit(Job(kind="search", what="outer", work=work))
@@ -168,8 +168,8 @@ def test_a_job_that_gives_way_lets_those_who_wait_go_first(schedulers):
 
     outer = one.submit(Job(kind="search", what="outer", work=work))
     assert begun.wait(WAIT_S)
-    here = one.submit(kinds.worker("export", {}, what="here"))
-    elsewhere = other.submit(kinds.worker("export", {}, what="elsewhere"))
+    here = one.submit(job_types.worker("export", {}, what="here"))
+    elsewhere = other.submit(job_types.worker("export", {}, what="elsewhere"))
     wait_until(lambda: len(one.queue.entries()) == 2, "the other never waited")
     asked.set()
     assert one.join(WAIT_S)
@@ -184,7 +184,7 @@ def test_a_job_that_gives_way_lets_those_who_wait_go_first(schedulers):
 def test_status_tells_place_holder_and_progress(schedulers):
     run = FakeRun()
     one = schedulers(run=run)
-    first, second, third = (one.submit(kinds.worker("export", {}, what=what)) for what in ("a", "b", "c"))
+    first, second, third = (one.submit(job_types.worker("export", {}, what=what)) for what in ("a", "b", "c"))
     wait_until(lambda: run.inside, "the first never began")
     assert [(s.what, s.state, s.place) for s in one.active()] == [
         ("a", "RUNNING", 0),
@@ -216,7 +216,7 @@ def test_time_left_follows_from_the_progress_of_the_stage(schedulers):
         raise Cancelled("stopped")
 
     one = schedulers(run=run)
-    job = one.submit(kinds.worker("measure", {}, what="x"))
+    job = one.submit(job_types.worker("measure", {}, what="x"))
     told.wait(WAIT_S)
     assert one.status(job).eta_s is None  # nothing done yet: nothing is known
     wait_until(lambda: one.status(job).done == 25, "no progress")
@@ -228,8 +228,8 @@ def test_time_left_follows_from_the_progress_of_the_stage(schedulers):
 def test_cancel_while_waiting_here_never_starts_the_job(schedulers):
     run = FakeRun()
     one = schedulers(run=run)
-    one.submit(kinds.worker("export", {"n": 1}, what="a"))
-    second = one.submit(kinds.worker("export", {"n": 2}, what="b"))
+    one.submit(job_types.worker("export", {"n": 1}, what="a"))
+    second = one.submit(job_types.worker("export", {"n": 2}, what="b"))
     wait_until(lambda: run.inside, "the first never began")
     one.cancel(second)
     assert one.status(second).state == "CANCELLED"
@@ -243,8 +243,8 @@ def test_cancel_while_waiting_here_never_starts_the_job(schedulers):
 def test_cancel_while_running_stops_the_job_and_the_next_one_runs(schedulers):
     run = FakeRun()
     one = schedulers(run=run)
-    first = one.submit(kinds.worker("export", {"n": 1}, what="a"))
-    second = one.submit(kinds.worker("export", {"n": 2}, what="b"))
+    first = one.submit(job_types.worker("export", {"n": 1}, what="a"))
+    second = one.submit(job_types.worker("export", {"n": 2}, what="b"))
     wait_until(lambda: run.inside, "the first never began")
     one.cancel(first)
     wait_until(lambda: len(run.started) == 2, "the second never began")
@@ -256,11 +256,11 @@ def test_cancel_while_running_stops_the_job_and_the_next_one_runs(schedulers):
 def test_cancel_while_the_machine_is_taken_leaves_its_queue(schedulers, square):
     one = schedulers(run=FakeRun(free=True))
     with MachineQueue().turn("somebody", "measure vit"):
-        trial = one.submit(kinds.duel(spec(square)))
+        trial = one.submit(job_types.duel(spec(square)))
         wait_until(lambda: one.status(trial).holder, "it never queued")
         status = one.status(trial)
         assert (status.state, status.place, status.holder) == ("WAITING", 1, "somebody: measure vit")
-        after = one.submit(kinds.duel(spec(square)))
+        after = one.submit(job_types.duel(spec(square)))
         assert (one.status(after).place, one.status(after).holder) == (2, "somebody: measure vit")
         one.cancel(trial)
         one.cancel(after)
@@ -278,7 +278,7 @@ def test_error_of_one_job_does_not_stop_the_queue(schedulers, caplog):
         return payload
 
     one = schedulers(run=run)
-    ids = [one.submit(kinds.worker("export", {"n": n}, what=str(n))) for n in range(3)]
+    ids = [one.submit(job_types.worker("export", {"n": n}, what=str(n))) for n in range(3)]
     assert one.join(WAIT_S)
     crash, defect, fine = (one.status(i) for i in ids)
     assert crash.error == {"type": "WorkerError", "message": "It crashed.", "hint": "Try again."}
@@ -291,7 +291,7 @@ def test_error_of_one_job_does_not_stop_the_queue(schedulers, caplog):
 def test_close_cancels_what_runs_and_what_waits(schedulers, tmp_path):
     run = FakeRun()
     one = schedulers(run=run)
-    trials = [one.submit(kinds.duel(spec(tmp_path / "m.onnx"))) for _ in range(3)]
+    trials = [one.submit(job_types.duel(spec(tmp_path / "m.onnx"))) for _ in range(3)]
     tiny_models.mul(tmp_path / "m.onnx")
     wait_until(lambda: one.status(trials[0]).state != "WAITING", "the first never began")
     one.close()
@@ -299,14 +299,14 @@ def test_close_cancels_what_runs_and_what_waits(schedulers, tmp_path):
     assert {one.store.trial(i).state for i in trials} <= {"CANCELLED", "FAIL"}
     assert one.store.trial(trials[2]).state == "CANCELLED"
     with pytest.raises(WorkerError, match="closed"):
-        one.submit(kinds.duel(spec(tmp_path / "m.onnx")))
+        one.submit(job_types.duel(spec(tmp_path / "m.onnx")))
     assert len(one.store.trials()) == 3
 
 
 def test_statuses_of_old_jobs_are_forgotten(schedulers, monkeypatch):
     monkeypatch.setattr(scheduler_module, "KEPT", 3)
     one = schedulers(run=FakeRun(free=True))
-    ids = [one.submit(kinds.worker("export", {}, what=str(n))) for n in range(6)]
+    ids = [one.submit(job_types.worker("export", {}, what=str(n))) for n in range(6)]
     assert one.join(WAIT_S)
     assert [one.status(i) is None for i in ids] == [True, True, True, False, False, False]
 
@@ -330,7 +330,7 @@ def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path)
     )
     assert sorted(one.state for one in Store().trials()) == ["RUNNING", "WAITING"]
     own = schedulers(run=FakeRun())
-    running = own.submit(kinds.duel(spec(path)))
+    running = own.submit(job_types.duel(spec(path)))
     schedulers()  # a second one in this process must not take the first one's trials for orphans
     left = [one for one in own.store.trials() if one.id != running]
     assert [one.state for one in left] == ["FAIL", "FAIL"]
@@ -341,11 +341,11 @@ def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path)
 def test_trial_of_another_host_is_believed_for_a_day():
     """Two containers may share a store; neither sees the other's processes."""
     elsewhere = "some-other-host/1/1000.0"
-    assert ledger._is_alive(elsewhere, time.time() - 3600)
-    assert not ledger._is_alive(elsewhere, time.time() - 2 * 86_400)
-    assert not ledger._is_alive("", time.time())
-    assert not ledger._is_alive(f"{socket.gethostname()}/no/number", time.time())
-    assert not ledger._is_alive(f"{socket.gethostname()}/{os.getpid()}/1.0", time.time())
+    assert job_log._is_alive(elsewhere, time.time() - 3600)
+    assert not job_log._is_alive(elsewhere, time.time() - 2 * 86_400)
+    assert not job_log._is_alive("", time.time())
+    assert not job_log._is_alive(f"{socket.gethostname()}/no/number", time.time())
+    assert not job_log._is_alive(f"{socket.gethostname()}/{os.getpid()}/1.0", time.time())
 
 
 # --- two schedulers, one machine ------------------------------------------------------------------------
@@ -428,7 +428,7 @@ class FakeRace:
 
     def record(self, **facts: Any):
         known = {"generations": 4, "rounds": 4, "anchor": self.settings.anchor}
-        found = races.record(self.medians_s, **{**known, **self.facts, **facts})
+        found = raw_comparisons.record(self.medians_s, **{**known, **self.facts, **facts})
         for index, error in self.lost.items():
             found.ran[index].error = error
         return found
@@ -444,7 +444,7 @@ def test_a_duel_is_one_job_with_its_references(schedulers, square, monkeypatch):
     baseline = Configuration(
         spec=spec(square, session={"enable_cpu_mem_arena": False}), label="no arena", role="baseline"
     )
-    trial = one.submit(kinds.duel(asked, baseline=baseline, study="s"))
+    trial = one.submit(job_types.duel(asked, baseline=baseline, study="s"))
     assert fake.running.wait(WAIT_S)
     status = one.status(trial)
     assert (status.state, status.kind, status.stage, status.done) == ("RUNNING", "measure", "rounds", 3)
@@ -487,8 +487,8 @@ def test_what_asks_for_the_same_does_not_race_twice(schedulers, square, monkeypa
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     fake.go.set()
     one = schedulers()
-    first = one.submit(kinds.duel(spec(square, **ONE_THREAD), baseline=spec(square, **ONE_THREAD)))
-    second = one.submit(kinds.duel(spec(square, **ONE_THREAD), baseline=spec(square)))
+    first = one.submit(job_types.duel(spec(square, **ONE_THREAD), baseline=spec(square, **ONE_THREAD)))
+    second = one.submit(job_types.duel(spec(square, **ONE_THREAD), baseline=spec(square)))
     assert one.join(WAIT_S)
     for trial, label in ((first, ANCHOR_LABEL), (second, "baseline")):
         race = one.store.comparison(one.store.trial(trial).comparison)
@@ -499,13 +499,13 @@ def test_what_asks_for_the_same_does_not_race_twice(schedulers, square, monkeypa
 def test_a_cancelled_race_keeps_the_rounds_that_it_had(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     one = schedulers()
-    trial = one.submit(kinds.duel(spec(square, **ONE_THREAD)))
+    trial = one.submit(job_types.duel(spec(square, **ONE_THREAD)))
     assert fake.running.wait(WAIT_S)
     one.cancel(trial)
     assert one.join(WAIT_S)
     stored = one.store.trial(trial)
     assert (stored.state, stored.error["type"]) == ("CANCELLED", "Cancelled")
-    assert len(stored.result["latencies_s"]) == 3 * races.RUNS
+    assert len(stored.result["latencies_s"]) == 3 * raw_comparisons.RUNS
     race = one.store.comparison(stored.comparison)
     assert (race.state, race.result["outcome"], race.result["rounds"]) == ("CANCELLED", "cancelled", 3)
     assert one.status(trial).state == one.status(race.id).state == "CANCELLED"
@@ -518,7 +518,7 @@ def test_a_cancelled_race_in_groups_keeps_the_groups_that_had_ended(schedulers, 
     asked = [
         Configuration(spec=spec(square, session={"intra_op_num_threads": n}), label=str(n)) for n in (1, 2)
     ]
-    race = one.submit(kinds.race(asked))
+    race = one.submit(job_types.race(asked))
     assert fake.running.wait(WAIT_S)
     one.cancel(race)
     assert one.join(WAIT_S)
@@ -533,11 +533,11 @@ def test_a_contestant_that_crashes_fails_alone(schedulers, square, monkeypatch):
     asked = [
         Configuration(spec=spec(square, session={"intra_op_num_threads": n}), label=str(n)) for n in (1, 2)
     ]
-    race = one.submit(kinds.race(asked, what="two of them"))
+    race = one.submit(job_types.race(asked, what="two of them"))
     assert one.join(WAIT_S)
     good, bad, _ = one.store.trials_of(race)
     assert (good.state, bad.state, bad.error["message"]) == ("COMPLETE", "FAIL", str(fake.lost[1]))
-    assert bad.result["runs"] == 16 * races.RUNS
+    assert bad.result["runs"] == 16 * raw_comparisons.RUNS
     ended = one.store.comparison(race)
     assert ended.state == "COMPLETE"
     assert any("`2`" in note and bad.error["message"] in note for note in ended.result["notes"])
@@ -550,7 +550,7 @@ def test_a_race_of_which_nobody_is_left_failed(schedulers, square, monkeypatch):
     fake.lost[0] = WorkerError("It crashed.")
     fake.go.set()
     one = schedulers()
-    trial = one.submit(kinds.duel(spec(square, **ONE_THREAD)))
+    trial = one.submit(job_types.duel(spec(square, **ONE_THREAD)))
     assert one.join(WAIT_S)
     race = one.store.comparison(one.store.trial(trial).comparison)
     assert (race.state, race.error["message"]) == ("FAIL", str(fake.lost[0]))
@@ -569,7 +569,7 @@ def test_a_race_that_never_began_fails_all_and_keeps_the_reasons_apart(scheduler
         Configuration(spec=spec(square, **ONE_THREAD), label="fine"),
         Configuration(spec=spec(square, workload={"dims": {"no": 3}}), label="impossible"),
     ]
-    race = one.submit(kinds.race(asked))
+    race = one.submit(job_types.race(asked))
     assert one.join(WAIT_S)
     fine, impossible, anchor = one.store.trials_of(race)
     assert (fine.error["message"], anchor.error["message"]) == (why.message,) * 2
@@ -583,7 +583,7 @@ def test_without_a_candidate_nobody_races(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [])
     one = schedulers()
     baseline = Configuration(spec=spec(square), label="fine", role="baseline")
-    trial = one.submit(kinds.duel(spec(square, workload={"dims": {"no": 3}}), baseline=baseline))
+    trial = one.submit(job_types.duel(spec(square, workload={"dims": {"no": 3}}), baseline=baseline))
     assert one.join(WAIT_S)
     assert not fake.running.is_set()
     stored = one.store.trial(trial)
@@ -600,7 +600,7 @@ def test_a_baseline_that_cannot_be_prepared_is_replaced_by_the_default(
     fake.go.set()
     one = schedulers()
     baseline = Configuration(spec=spec(tmp_path / "gone.onnx"), label="gone", role="baseline")
-    trial = one.submit(kinds.duel(spec(square, **ONE_THREAD), baseline=baseline))
+    trial = one.submit(job_types.duel(spec(square, **ONE_THREAD), baseline=baseline))
     assert one.join(WAIT_S)
     assert fake.labels == ["candidate", f"{ANCHOR_LABEL} (m)"]
     stored = one.store.trial(trial)
@@ -623,7 +623,7 @@ def test_comparison_that_the_store_does_not_take_is_kept_beside_it(schedulers, s
             return original(row_id, **changes)
 
         monkeypatch.setattr(one.store, name, full)
-    trial = one.submit(kinds.duel(spec(square, **ONE_THREAD)))
+    trial = one.submit(job_types.duel(spec(square, **ONE_THREAD)))
     assert one.join(WAIT_S)
     race = one.status(trial).comparison
     assert one.status(trial).state == one.status(race).state == "FAIL"
@@ -632,7 +632,7 @@ def test_comparison_that_the_store_does_not_take_is_kept_beside_it(schedulers, s
     store = Store()
     assert store.comparison(race).result["rounds"] == 16
     assert [entry.state for entry in store.trials_of(race)] == ["COMPLETE"] * 2
-    assert len(store.trial(trial).result["latencies_s"]) == 16 * races.RUNS
+    assert len(store.trial(trial).result["latencies_s"]) == 16 * raw_comparisons.RUNS
 
 
 def test_comparison_whose_candidates_are_deleted_while_it_runs_does_not_come_back(
@@ -640,7 +640,7 @@ def test_comparison_whose_candidates_are_deleted_while_it_runs_does_not_come_bac
 ):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     one = schedulers()
-    trial = one.submit(kinds.duel(spec(square, **ONE_THREAD)))
+    trial = one.submit(job_types.duel(spec(square, **ONE_THREAD)))
     assert fake.running.wait(WAIT_S)
     one.store.delete_trials([trial])
     fake.go.set()
@@ -673,7 +673,7 @@ def test_real_race_is_stored_with_everything_and_found_for_reuse(schedulers, tmp
     one = schedulers()
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
     asked = spec(path, workload={"batch_size": 3}, protocol={"warmup_runs": 2, "runs": 160}, **ONE_THREAD)
-    trial = finished(one, one.submit(kinds.duel(asked, study="s")))
+    trial = finished(one, one.submit(job_types.duel(asked, study="s")))
     assert trial.error is None
     check_measurement(one, trial, path)
     race = one.store.comparison(trial.comparison)
@@ -739,8 +739,8 @@ def check_found_again(one: Scheduler, trial: Any) -> None:
     rejected_or_busy = trial.result["grade"] == "F" or trial.result.get("busy") is not None
     assert (found is None) == rejected_or_busy  # by what else runs on the machine
     assert found is None or found.id == trial.id
-    with clockwork.machine():
-        again = finished(one, one.submit(kinds.duel(stored)))
+    with simulated_clock.machine():
+        again = finished(one, one.submit(job_types.duel(stored)))
     assert (again.state, again.key) == ("COMPLETE", trial.key)
 
 
@@ -778,8 +778,8 @@ def test_a_race_of_three_ranks_and_compares_them(schedulers, mlp):
             spec=spec(path, session={"providers": [{"name": "CUDAExecutionProvider"}]}), label="cuda"
         ),
     ]
-    with clockwork.machine(model_of):
-        race = one.submit(kinds.race(asked))
+    with simulated_clock.machine(model_of):
+        race = one.submit(job_types.race(asked))
         assert one.join(WAIT_S)
     found = one.store.comparison(race)
     assert found.error is None
@@ -800,7 +800,7 @@ def test_a_real_race_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
     one = schedulers()
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
     trial = one.submit(
-        kinds.duel(spec(path, protocol={"budget_s": 600, "precision": "publish"}, **ONE_THREAD))
+        job_types.duel(spec(path, protocol={"budget_s": 600, "precision": "publish"}, **ONE_THREAD))
     )
     wait_until(lambda: (one.status(trial).live or {}).get("generation", 0) > 1, "no second generation began")
     one.cancel(trial)
@@ -817,9 +817,9 @@ def test_a_real_race_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
 
 def test_a_budget_that_gives_no_p50_fails_the_race_with_its_reason(schedulers, square):
     one = schedulers()
-    with clockwork.machine(lambda label, plan: Model(run_s=1.0)):
+    with simulated_clock.machine(lambda label, plan: Model(run_s=1.0)):
         asked = spec(square, protocol={"budget_s": 1}, **ONE_THREAD)
-        trial = finished(one, one.submit(kinds.duel(asked)))
+        trial = finished(one, one.submit(job_types.duel(asked)))
     assert (trial.state, trial.error["type"], trial.result) == ("FAIL", "BudgetError", None)
     race = one.store.comparison(trial.comparison)
     assert (race.state, race.error, race.result) == ("FAIL", trial.error, None)
@@ -891,7 +891,7 @@ def test_real_profile_of_a_model_that_moved_keeps_its_table_and_its_trace(schedu
             "protocol": {"warmup_runs": 1, "runs": 6},
         }
     )
-    trial = finished(one, one.submit(kinds.profile(asked)))
+    trial = finished(one, one.submit(job_types.profile(asked)))
     assert (trial.state, trial.error) == ("COMPLETE", None)
     assert trial.spec["model"]["path"] == record.path
     assert trial.result["profile"]["runs"] == trial.result["runs"] > 0
@@ -910,7 +910,7 @@ def test_fp16_copy_is_made_once_and_measured(schedulers, mlp):
 
     def measured(model: dict[str, Any]) -> Any:
         asked = spec_from_dict({"model": model, "protocol": {"warmup_runs": 1, "runs": 8}})
-        trial = finished(one, one.submit(kinds.duel(asked)))
+        trial = finished(one, one.submit(job_types.duel(asked)))
         assert trial.error is None
         copies = (one.store.folder / "cache" / "fp16").glob("*.onnx")
         made.append({file.name: file.stat().st_mtime_ns for file in copies})
@@ -923,7 +923,7 @@ def test_fp16_copy_is_made_once_and_measured(schedulers, mlp):
     trial = measured(halves)
     assert {one["dtype"] for one in trial.result["inputs"]} == {"float32"}
     assert trial.result["casts"]["computes_in_float32"]
-    with clockwork.machine(model_of):
+    with simulated_clock.machine(model_of):
         measured(halves)
         assert set(fed) == {"float32"}
         measured({**halves, "keep_io_types": False})
@@ -938,7 +938,7 @@ def test_fp16_copy_is_made_once_and_measured(schedulers, mlp):
 def test_wrong_batch_fails_before_a_worker_measures(schedulers, tmp_path):
     one = schedulers()
     asked = spec(tiny_models.fixed_batch(tmp_path / "m.onnx", 2), workload={"batch_size": 5})
-    trial = finished(one, one.submit(kinds.duel(asked)))
+    trial = finished(one, one.submit(job_types.duel(asked)))
     assert (trial.state, trial.error["type"]) == ("FAIL", "SpecError")
     assert "2" in trial.error["message"]
     assert trial.model_sha256 != ""
@@ -946,8 +946,8 @@ def test_wrong_batch_fails_before_a_worker_measures(schedulers, tmp_path):
 
 def test_model_that_is_missing_or_broken_fails_with_its_reason(schedulers, tmp_path):
     one = schedulers()
-    missing = one.submit(kinds.duel(spec(tmp_path / "gone.onnx")))
-    broken = one.submit(kinds.duel(spec(tiny_models.not_onnx(tmp_path / "x.onnx"))))
+    missing = one.submit(job_types.duel(spec(tmp_path / "gone.onnx")))
+    broken = one.submit(job_types.duel(spec(tiny_models.not_onnx(tmp_path / "x.onnx"))))
     assert one.join(WAIT_S)
     assert [one.store.trial(i).error["type"] for i in (missing, broken)] == ["ModelError"] * 2
     assert one.status(missing).error == one.store.trial(missing).error
@@ -956,7 +956,7 @@ def test_model_that_is_missing_or_broken_fails_with_its_reason(schedulers, tmp_p
 def test_another_models_hash_is_refused_with_both_hashes(schedulers, square):
     one = schedulers()
     asked = spec_from_dict({"model": {"path": str(square), "sha256": "ab" * 32}})
-    trial = finished(one, one.submit(kinds.duel(asked)))
+    trial = finished(one, one.submit(job_types.duel(asked)))
     assert trial.error["type"] == "SpecError"
     own = one.store.cached_info(str(square))[1]["sha256"]
     assert f"`{own[:12]}`" in trial.error["message"]
@@ -966,7 +966,7 @@ def test_another_models_hash_is_refused_with_both_hashes(schedulers, square):
 def test_provider_without_its_library_fails_and_names_it(schedulers, square):
     one = schedulers()
     asked = spec(square, session={"providers": [{"name": "CUDAExecutionProvider"}]})
-    trial = finished(one, one.submit(kinds.duel(asked)))
+    trial = finished(one, one.submit(job_types.duel(asked)))
     if trial.state == "COMPLETE":
         pytest.skip("this machine has CUDA")
     assert trial.error["type"] == "ProviderError"
@@ -976,7 +976,7 @@ def test_provider_without_its_library_fails_and_names_it(schedulers, square):
 def test_cancel_of_a_real_measurement_leaves_no_process(schedulers, tmp_path):
     one = schedulers()
     asked = spec(tiny_models.slow(tmp_path / "slow.onnx"))
-    trial = one.submit(kinds.duel(asked))
+    trial = one.submit(job_types.duel(asked))
     wait_until(lambda: measures(one, trial), "it never began to measure")
     one.cancel(trial)
     assert one.join(WAIT_S)
@@ -987,9 +987,9 @@ def test_cancel_of_a_real_measurement_leaves_no_process(schedulers, tmp_path):
 def test_time_limit_of_the_protocol_ends_a_hanging_measurement(schedulers, square):
     one = schedulers()
     asked = spec(square, protocol={"warmup_runs": 0, "runs": 50, "timeout_s": 7})
-    with clockwork.machine(lambda label, plan: Model(load_s=8.0)) as clock:
+    with simulated_clock.machine(lambda label, plan: Model(load_s=8.0)) as clock:
         began = clock.now
-        trial = finished(one, one.submit(kinds.duel(asked)))
+        trial = finished(one, one.submit(job_types.duel(asked)))
         assert clock.now - began == 7.0  # nobody is started once more
     assert (trial.state, trial.error["type"]) == ("FAIL", "WorkerError")
 
@@ -997,9 +997,11 @@ def test_time_limit_of_the_protocol_ends_a_hanging_measurement(schedulers, squar
 def test_who_cannot_be_loaded_is_a_failed_trial_and_the_queue_goes_on(schedulers, square, mlp):
     one = schedulers()
     why = "It crashed."
-    with clockwork.machine(lambda label, plan: Model(load_error=why if plan["model_path"] == mlp else "")):
-        victim = one.submit(kinds.duel(spec(Path(mlp))))
-        after = one.submit(kinds.duel(spec(square)))
+    with simulated_clock.machine(
+        lambda label, plan: Model(load_error=why if plan["model_path"] == mlp else "")
+    ):
+        victim = one.submit(job_types.duel(spec(Path(mlp))))
+        after = one.submit(job_types.duel(spec(square)))
         assert one.join(WAIT_S)
     error = one.store.trial(victim).error
     assert (error["type"], error["message"]) == ("WorkerError", why)
@@ -1015,9 +1017,9 @@ def test_failed_placement_pass_does_not_lose_the_measurement(schedulers, square)
         return run_job(job, payload, **options)
 
     one = schedulers(run=run)
-    with clockwork.machine(), pytest.MonkeyPatch.context() as patch:
+    with simulated_clock.machine(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison_run, "placement", placement)
-        trial = finished(one, one.submit(kinds.duel(spec(square))))
+        trial = finished(one, one.submit(job_types.duel(spec(square))))
     assert (trial.state, trial.result["placement"]) == ("COMPLETE", None)
     assert any(why in note for note in trial.result["notes"])
 
@@ -1031,8 +1033,8 @@ def test_machine_that_cannot_be_described_does_not_lose_the_measurement(schedule
         return run_job(job, payload, **options)
 
     one = schedulers(run=run)
-    with clockwork.machine():
-        trial = finished(one, one.submit(kinds.duel(spec(square))))
+    with simulated_clock.machine():
+        trial = finished(one, one.submit(job_types.duel(spec(square))))
     assert (trial.state, trial.fingerprint, trial.result["environment"]) == ("COMPLETE", "", None)
     assert any(why in note for note in trial.result["notes"])
 
@@ -1049,8 +1051,8 @@ def test_result_that_the_store_does_not_take_is_kept_beside_it_and_taken_back(
         return original(trial_id, **changes)
 
     monkeypatch.setattr(one.store, "update_trial", full)
-    with clockwork.machine():
-        trial = one.submit(kinds.duel(spec(square)))
+    with simulated_clock.machine():
+        trial = one.submit(job_types.duel(spec(square)))
         assert one.join(WAIT_S)
     kept = one.store.folder / f"rescued-{trial}.json"
     status = one.status(trial)
@@ -1075,8 +1077,8 @@ def test_result_kept_in_another_folder_tells_to_move_it(schedulers, tmp_path, sq
 
     monkeypatch.setattr(one.store, "update_trial", full)
     monkeypatch.setattr(one.store, "rescue", lambda _: elsewhere)
-    with clockwork.machine():
-        trial = one.submit(kinds.duel(spec(square)))
+    with simulated_clock.machine():
+        trial = one.submit(job_types.duel(spec(square)))
         assert one.join(WAIT_S)
     error = one.status(trial).error
     assert str(elsewhere) in error["message"]
@@ -1088,8 +1090,8 @@ def test_fp16_copy_that_crashes_onnx_runtime_says_the_way_round(schedulers, tmp_
     path = tiny_models.transpose_before_matmul(tmp_path / "vit.onnx")
     plan = {"model": {"path": str(path), "precision": "fp16"}, "workload": {"dims": {"n": 3}}}
     around = {**plan, "session": {"disabled_optimizers": ["NchwcTransformer"]}}
-    crashed = one.submit(kinds.duel(spec_from_dict(plan)))
-    worked = one.submit(kinds.profile(spec_from_dict(around)))
+    crashed = one.submit(job_types.duel(spec_from_dict(plan)))
+    worked = one.submit(job_types.profile(spec_from_dict(around)))
     assert one.join(WAIT_S)
     assert one.store.trial(worked).state == "COMPLETE"
     trial = one.store.trial(crashed)
@@ -1102,7 +1104,7 @@ def test_fp16_copy_that_crashes_onnx_runtime_says_the_way_round(schedulers, tmp_
 def test_trial_deleted_while_it_runs_does_not_come_back(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     one = schedulers()
-    trial = one.submit(kinds.duel(spec(square, **ONE_THREAD)))
+    trial = one.submit(job_types.duel(spec(square, **ONE_THREAD)))
     assert fake.running.wait(WAIT_S)
     one.store.delete_trials([trial])
     one.cancel(trial)
@@ -1119,7 +1121,7 @@ def test_store_that_takes_no_trial_refuses_at_once(schedulers, tmp_path, monkeyp
 
     monkeypatch.setattr(one.store, "create_comparison", full)
     with pytest.raises(StoreError):
-        one.submit(kinds.duel(spec(tmp_path / "m.onnx")))
+        one.submit(job_types.duel(spec(tmp_path / "m.onnx")))
     assert one.active() == []
 
 
@@ -1162,7 +1164,7 @@ def test_spec_error_of_a_plan_is_the_class_that_the_page_catches(tmp_path):
 def test_random_weights_are_told_with_every_result(schedulers):
     scheduler = schedulers()
     model = ROOT / "sample_models" / "tiny_transformer.onnx"
-    with clockwork.machine():
+    with simulated_clock.machine():
         asked = spec(model, workload={"dims": {"sequence": 4}})
-        trial = finished(scheduler, scheduler.submit(kinds.duel(asked)))
+        trial = finished(scheduler, scheduler.submit(job_types.duel(asked)))
     assert RANDOM_WEIGHTS_NOTE in trial.result["notes"]

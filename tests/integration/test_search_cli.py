@@ -14,9 +14,9 @@ import pytest
 
 from core.cli.output import EXIT_BAD_INPUT, EXIT_CANCELLED, EXIT_FAILED, EXIT_UNDECIDED
 from core.store import STORE_NAME, Store, StudyRecord
-from tests import clockwork, tiny_models
-from tests.clockwork import Model
+from tests import simulated_clock, tiny_models
 from tests.command_line import CommandLine, Done, wait_until
+from tests.simulated_clock import Model
 
 pytestmark = pytest.mark.usefixtures("jobs_at_once")
 
@@ -34,8 +34,8 @@ def arena_is_needed(label: str, plan: Mapping[str, Any]) -> Model:
 
 
 @pytest.fixture
-def clock() -> Iterator[clockwork.Clock]:
-    with clockwork.machine(binding_pays) as found:
+def clock() -> Iterator[simulated_clock.Clock]:
+    with simulated_clock.machine(binding_pays) as found:
         yield found
 
 
@@ -48,7 +48,7 @@ def searched(
 ) -> tuple[Path, dict[str, Any]]:
     """A home with a search that is over, and what it printed."""
     line = CommandLine(tmp_path_factory.mktemp("searched"), acquainted)
-    with clockwork.machine(binding_pays):
+    with simulated_clock.machine(binding_pays):
         return line.home, answered(line.run("search", str(square), *FEW, "--json"))
 
 
@@ -132,7 +132,7 @@ def test_a_killed_search_goes_on_where_it_was_and_ctrl_c_keeps_what_was_tried(
     assert len(kept.tried) >= known
     assert cli.left_over() == []
 
-    with clockwork.machine(binding_pays):
+    with simulated_clock.machine(binding_pays):
         found = answered(cli.run("search", "--resume", study.id, "--json"))
     assert (found["study"], found["outcome"]) == (study.id, "FOUND")
 
@@ -192,7 +192,7 @@ def test_searches_are_listed_shown_emitted_exported_and_deleted(
 
 
 def test_more_time_and_another_question_begin_with_what_is_known(
-    later: CommandLine, searched: tuple[Path, dict[str, Any]], clock: clockwork.Clock
+    later: CommandLine, searched: tuple[Path, dict[str, Any]], clock: simulated_clock.Clock
 ) -> None:
     _, first = searched
     more = answered(later.run("search", "--resume", first["study"], "--budget", "30s", "--json"))
@@ -223,7 +223,7 @@ def test_a_study_of_another_machine_or_of_nobody_cannot_go_on(
 
 
 def test_what_fails_is_marked_and_the_search_goes_on(cli: CommandLine, square: Path) -> None:
-    with clockwork.machine(arena_is_needed):
+    with simulated_clock.machine(arena_is_needed):
         found = answered(cli.run("search", str(square), *FEW, "--json"))
     failed = [one for one in found["trials"] if any(look["error"] for look in one["looks"])]
     assert failed
@@ -233,7 +233,7 @@ def test_what_fails_is_marked_and_the_search_goes_on(cli: CommandLine, square: P
 
 
 def test_a_limit_that_nobody_keeps_is_an_answer(
-    cli: CommandLine, square: Path, clock: clockwork.Clock
+    cli: CommandLine, square: Path, clock: simulated_clock.Clock
 ) -> None:
     done = cli.run("search", str(square), *FEW, "--limit", "model_size<=1B", "--json")
     assert done.code == EXIT_FAILED, done.err

@@ -14,23 +14,23 @@ from typing import Any
 
 import pytest
 
-from core.evidence.tried import Stage, Tried, tried_from_dict
+from core.evidence.evaluations import Stage, Tried, tried_from_dict
 from core.process import workers
 from core.process.runner import run_job
-from core.run import race as racing
+from core.run import launches as racing
 from core.run import search
-from core.run.race import crew
+from core.run.launches import processes
 from core.run.scheduler import Scheduler
 from core.run.search import answer as answers
-from core.run.search import study
+from core.run.search import running
 from core.run.search.plan import Known, Step, Strategy
-from core.run.search.reading import trials_of
+from core.run.search.stored import trials_of
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from core.store import STORE_NAME, Store
 from core.wire.errors import BudgetError
-from tests import clockwork
-from tests.clockwork import Model
+from tests import simulated_clock
+from tests.simulated_clock import Model
 
 pytestmark = pytest.mark.usefixtures("jobs_at_once")
 
@@ -82,7 +82,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, *stages: Stage) -> None:
         choices = known.rivals or list(known.tried) or strategy(known, everybody)
         return Step(stage=stage, choices=choices, budget_s=20, why=stage)
 
-    monkeypatch.setattr(study, "next_step", following)
+    monkeypatch.setattr(running, "next_step", following)
 
 
 def check(answer: Mapping[str, Any], tried: list[Tried], setting: str, value: Any, words: str) -> None:
@@ -102,7 +102,7 @@ def check(answer: Mapping[str, Any], tried: list[Tried], setting: str, value: An
 def test_a_real_crash_is_marked_and_the_search_goes_on_with_one_fork_server(
     scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, servers = crew.start_loaded, list[object]()
+    start, servers = processes.start_loaded, list[object]()
 
     def crashing(owner: Any, entry: Any, *args: Any, **how: Any) -> Any:
         worker, reply = start(owner, entry, *args, **how)
@@ -110,7 +110,7 @@ def test_a_real_crash_is_marked_and_the_search_goes_on_with_one_fork_server(
             os.kill(worker.pid, signal.SIGSEGV)
         return worker, reply
 
-    monkeypatch.setattr(crew, "start_loaded", crashing)
+    monkeypatch.setattr(processes, "start_loaded", crashing)
     monkeypatch.setattr(workers, "_ForkServer", lambda *args: servers.append(args) or fork_server(*args))
     planned(monkeypatch, "screen", "confirm")
     answer, tried = searched(scheduler, square, {"protocol": {"runs": 60}}, vary=FOUR)
@@ -128,13 +128,13 @@ def needs_memory(rows: int) -> Model:
 
 @pytest.mark.parametrize(
     ("model_of", "words"),
-    [(hangs, f"{study.LOOK_TIMEOUT_SHARE * BUDGET_S:g} s"), (needs_memory, "out of memory")],
+    [(hangs, f"{running.LOOK_TIMEOUT_SHARE * BUDGET_S:g} s"), (needs_memory, "out of memory")],
 )
 def test_a_size_that_fails_is_marked_and_the_search_goes_on(
     scheduler: Scheduler, mlp: str, model_of: Callable[[int], Model], words: str
 ) -> None:
     vary = {"batch_size": [1, 2, 4], "use_io_binding": [False, True]}
-    with clockwork.machine(lambda label, plan: model_of(plan["feeds"]["batch_size"])):
+    with simulated_clock.machine(lambda label, plan: model_of(plan["feeds"]["batch_size"])):
         answer, tried = searched(scheduler, Path(mlp), vary=vary, objective={"throughput": 1.0})
     check(answer, tried, "batch_size", 4, words)
 
@@ -150,27 +150,27 @@ def test_a_size_that_fails_is_marked_and_the_search_goes_on(
 def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
     scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch, stage: str, blocks: int
 ) -> None:
-    do, block = study.Search._do, clockwork.Worker.block
+    do, block = running.Search._do, simulated_clock.Worker.block
     reached, run = list[str](), list[str]()
 
-    def noted(self: study.Search, step: Step) -> None:
+    def noted(self: running.Search, step: Step) -> None:
         reached.append(step.stage)
         if step.stage == stage and not blocks:
             self.service.cancel.set()
         do(self, step)
 
-    def cancelling(self: clockwork.Worker, **how: Any) -> Any:
+    def cancelling(self: simulated_clock.Worker, **how: Any) -> Any:
         if reached[-1] == stage:
             run.append(self.label)
             if len(run) == blocks:
                 self.workers.cancel.set()
         return block(self, **how)
 
-    monkeypatch.setattr(study.Search, "_do", noted)
-    monkeypatch.setattr(clockwork.Worker, "block", cancelling)
+    monkeypatch.setattr(running.Search, "_do", noted)
+    monkeypatch.setattr(simulated_clock.Worker, "block", cancelling)
     planned(monkeypatch, "screen", "heat", "confirm")
     store = scheduler.store
-    with clockwork.machine():
+    with simulated_clock.machine():
         name = scheduler.submit(search.job(prepared(scheduler, square, {}, vary=FOUR, warm_start=False)))
         assert scheduler.join(120)
     found = store.study(name)
@@ -224,7 +224,7 @@ def test_an_answer_that_one_race_leaves_open_is_asked_of_another(
         return ("FOUND" if len(asked) > 1 else "UNDECIDED"), candidates[0]
 
     monkeypatch.setattr(answers, "outcome", open_at_first)
-    with clockwork.machine(binding_pays):
+    with simulated_clock.machine(binding_pays):
         answer, _ = searched(scheduler, square, vary={"use_io_binding": [False, True]})
     assert len(set(asked)) == 2
     assert answer["outcome"] == "FOUND"
@@ -238,7 +238,7 @@ def test_a_search_that_starts_elsewhere_knows_the_default_among_its_configuratio
     planned(monkeypatch, "screen", "confirm")
     bound, without = {"use_io_binding": True}, {"enable_cpu_mem_arena": False}
     start = {"session": without, "workload": bound, "protocol": {"runs": 60}}
-    with clockwork.machine(binding_pays):
+    with simulated_clock.machine(binding_pays):
         answer, tried = searched(scheduler, square, start, vary=FOUR)
     assert answer["default"] is not None
     assert "use_io_binding" not in answer["default"]["spec"].get("workload", {})  # it is never bound

@@ -19,7 +19,7 @@ import pytest
 
 from core.process import scratch
 from core.process.machine_queue import MachineQueue
-from core.run.ledger import settle
+from core.run.job_log import settle
 from core.store import STORE_NAME, Store
 from tests import tiny_models
 

@@ -15,8 +15,8 @@ from core import wire
 from core.run.variants import check_feeds
 from core.spec.steps import Step
 from core.wire.errors import ModelError, SpecError
-from core.wire.guard import judge
-from core.worker.make.transform import _MODULES, _unchanged, dimensions, transform, whole
+from core.wire.output_check import judge
+from core.worker.make.transform import _MODULES, _unchanged, dimensions, model_io, transform
 from core.worker.measure import outputs
 from core.worker.models import inspect_model
 from tests import tiny_models as tiny
@@ -128,7 +128,7 @@ def test_an_invalid_result_is_refused_with_the_checkers_words(
 
     source = tiny.mlp(tmp_path / "m.onnx")
     plan = plan_of(source, step, tmp_path / "out" / "m.onnx", **GRAPH_STEPS[step])
-    monkeypatch.setattr(whole.onnx, "save_model", broken)
+    monkeypatch.setattr(model_io.onnx, "save_model", broken)
     with pytest.raises(ModelError, match=r"checker refuses.*nobody_makes_this"):
         transform(plan, silent)
     assert list((tmp_path / "out").iterdir()) == []
@@ -146,7 +146,7 @@ def test_a_step_that_changes_what_is_computed_is_refused(
 
     source = tiny.mlp(tmp_path / "m.onnx")
     plan = plan_of(source, "metadata", tmp_path / "out" / "m.onnx", author="A. Uthor")
-    monkeypatch.setattr(whole.onnx, "save_model", wrong)
+    monkeypatch.setattr(model_io.onnx, "save_model", wrong)
     with pytest.raises(ModelError, match="changed what the model computes") as caught:
         transform(plan, silent)
     assert caught.value.hint
@@ -214,7 +214,7 @@ def test_external_data_is_read_and_the_result_is_one_file(tmp_path: Path) -> Non
 def test_what_one_file_does_not_hold_goes_beside_it(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whole, "ONE_FILE_BYTES", 1000)
+    monkeypatch.setattr(model_io, "ONE_FILE_BYTES", 1000)
     source = tiny.external_data(tmp_path / "e.onnx")
     output, reply = do(source, step, **GRAPH_STEPS[step])
     files = {one.name: one.stat().st_size for one in output.parent.iterdir()}
@@ -418,7 +418,7 @@ def test_an_exact_step_may_do_what_a_race_allows(
         [tiny.constant("w", np.float32(3))],
     )
     plan = plan_of(source, "metadata", tmp_path / "out" / "m.onnx", author="A. Uthor")
-    monkeypatch.setattr(whole.onnx, "save_model", rewritten)
+    monkeypatch.setattr(model_io.onnx, "save_model", rewritten)
     if refused:
         with pytest.raises(ModelError, match=r"where 0\.001 is allowed \(fp32\)"):
             transform(plan, silent)

@@ -11,9 +11,9 @@ import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
 
+from core.cli.comparing import baseline_of, named
 from core.cli.options import config_from, spec_data
 from core.cli.output import EXIT_UNDECIDED
-from core.cli.racing import baseline_of, named
 from core.cli.transform import chain, copy_out, sizes
 from core.process.machine_queue import MachineQueue
 from core.spec import spec_from_dict
@@ -21,7 +21,7 @@ from core.spec.steps import STEPS, step_type
 from core.store import STORE_NAME, ModelRecord, Store
 from core.store.library import import_file
 from core.wire.errors import SpecError
-from core.wire.guard import MARK
+from core.wire.output_check import MARK
 from tests import tiny_models
 from tests.command_line import CommandLine
 

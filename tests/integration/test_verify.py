@@ -255,7 +255,7 @@ from dataclasses import replace
 from pathlib import Path
 from core.process.runner import run_job
 from core.run.bundle import making, opening
-from core.show.emit.bundle import bundle_texts
+from core.show.export.bundle import bundle_texts
 from core.store import Store
 store = Store(Path({str(line.home / "ortune.db")!r}))
 held = making.contents(store, store.trial({trial!r}), run=run_job)
@@ -626,8 +626,8 @@ def test_the_installed_onnxruntime_is_asked_what_it_knows() -> None:
 
 
 def test_every_setting_of_the_table_is_known_here() -> None:
-    from core.spec.knobs import KNOBS, KNOWN_CONFIG_ENTRIES
-    from core.spec.knobs.config_entries import KNOWN_OPTIMIZERS
+    from core.spec.settings import KNOBS, KNOWN_CONFIG_ENTRIES
+    from core.spec.settings.config_entries import KNOWN_OPTIMIZERS
 
     asked: wire.SettingsPlan = {
         "attributes": [one.name for one in KNOBS if one.target == "attribute"],

@@ -13,7 +13,7 @@ from core.evidence.verdict import words
 from core.show import cells, format
 from core.show.placement import cast_lines, placement
 from core.show.table import Column, Table, Value, column_of
-from core.wire.guard import MARK
+from core.wire.output_check import MARK
 from dashboard.widgets.tables import frame
 from tests import builders
 from tests.builders import MACHINE, guarded

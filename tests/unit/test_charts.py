@@ -26,7 +26,6 @@ from dashboard.charts import (
     side,
     thin,
 )
-from dashboard.charts.curve_charts import curve, curve_info
 from dashboard.charts.profile_charts import (
     INSERTED,
     REST,
@@ -40,6 +39,7 @@ from dashboard.charts.profile_charts import (
     timeline_info,
     with_medians,
 )
+from dashboard.charts.sweep_charts import curve, curve_info
 from tests import builders
 from tests.reading import numbers, tells
 

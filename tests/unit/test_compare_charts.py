@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dashboard.charts import live_pictures
+from dashboard.charts import live_charts
 from dashboard.charts.compare_charts import (
     BASELINE,
     REJECTED,
@@ -126,23 +126,23 @@ def test_what_was_rejected_has_no_colour_of_a_verdict() -> None:
 
 def test_the_running_forest_has_a_bar_for_each_known_interval_and_no_baseline() -> None:
     info = forest_info(FOUND, LABELS, baseline="base", margin=0.02, final=False)
-    drawn = live_pictures.forest(info, "all")
+    drawn = live_charts.forest(info, "all")
     json.dumps(drawn)
     assert [row["ratio"] for row in drawn["rows"]] == pytest.approx([1.42, 1.003, 0.7])
     assert [row["low"] is not None for row in drawn["rows"]] == [True, True, False]
     assert drawn["rows"][0]["low"] == pytest.approx(1.42 / 1.03, rel=1e-4)
     assert drawn["x"]["range"][0] < 0.7
     few = forest_info(FOUND[:1], LABELS, baseline="base", margin=0.02, final=False)
-    assert drawn["height"] > live_pictures.forest(few, "one")["height"]
+    assert drawn["height"] > live_charts.forest(few, "one")["height"]
 
 
 def test_the_running_forest_has_the_words_and_ticks_of_the_finished_one() -> None:
     info = forest_info(FOUND, LABELS, baseline="base", margin=0.02, final=False)
-    drawn = live_pictures.forest(info, "all")
+    drawn = live_charts.forest(info, "all")
     assert drawn["x"]["title"] == axis_title(info)
     assert drawn["rows"][0]["label"] == LABELS["a"]
     assert drawn["rows"][0]["short"] == "1.42× faster so far"
     assert drawn["rows"][2]["short"] == "measuring… so far"
-    assert live_pictures.forest(info, "all", said=True)["rows"][0]["short"] == ""
+    assert live_charts.forest(info, "all", said=True)["rows"][0]["short"] == ""
     assert (1.0, "1×") in drawn["x"]["ticks"]
     assert len(drawn["x"]["ticks"]) == len(info.ticks)

@@ -16,17 +16,17 @@ from core.evidence.comparison import (
     same_request,
 )
 from core.evidence.contrast import Prior
-from core.evidence.documents import Role
 from core.evidence.record import Block, Discarded
 from core.evidence.result import OUTCOMES, Evidence, self_test_result
+from core.evidence.result_types import Role
 from core.run.plan import session_plan
 from core.show.words import verdict as verdict_words
 from core.spec import session_from_dict, spec_from_dict
 from core.wire.errors import WorkerError
-from core.wire.guard import ELSE, MARK, judge
-from tests import builders, races
+from core.wire.output_check import ELSE, MARK, judge
+from tests import builders, raw_comparisons
 from tests.builders import spec
-from tests.races import evidence
+from tests.raw_comparisons import evidence
 from tests.reading import numbers, tells
 
 SHA = "ab" * 32
@@ -105,7 +105,7 @@ def test_the_same_request_is_told_by_content_and_whatever_the_precision():
 
 
 def test_verdict_is_what_is_true_although_the_machine_moves():
-    (found,) = evidence(races.record([0.001, 0.0012], shared=0.5)).contrasts
+    (found,) = evidence(raw_comparisons.record([0.001, 0.0012], shared=0.5)).contrasts
     assert (found["candidate"], found["baseline"]) == ("t-c0", "t-anchor")
     assert found["verdict"] == "FASTER"
     assert found["ratio_low"] < 1.2 < found["ratio_high"]
@@ -114,14 +114,14 @@ def test_verdict_is_what_is_true_although_the_machine_moves():
     assert (found["wall_s"], found["per_row"]) == (9.0, False)
     assert (found["holds"], found["holds_reason"], found["grade"]) == (True, "", "A")
     assert found["notes"] == []
-    slower = evidence(races.record([0.0012, 0.001])).contrasts[0]
+    slower = evidence(raw_comparisons.record([0.0012, 0.001])).contrasts[0]
     assert (slower["verdict"], slower["ratio"]) == ("SLOWER", pytest.approx(1 / 1.2, rel=0.02))
-    equal = evidence(races.record([0.001, 0.001], generations=14)).contrasts[0]
+    equal = evidence(raw_comparisons.record([0.001, 0.001], generations=14)).contrasts[0]
     assert equal["verdict"] == "EQUIVALENT"
 
 
 def test_another_baseline_gets_everybody_and_the_anchor_does_too():
-    found = evidence(races.record([0.001, 0.002, 0.004]), baseline=1).contrasts
+    found = evidence(raw_comparisons.record([0.001, 0.002, 0.004]), baseline=1).contrasts
     pairs = {(one["candidate"], one["baseline"]): one["ratio"] for one in found}
     assert pairs == {
         ("t-c0", "t-c1"): pytest.approx(2, rel=0.05),
@@ -132,14 +132,14 @@ def test_another_baseline_gets_everybody_and_the_anchor_does_too():
 
 
 def test_different_batch_sizes_are_compared_per_row_and_said_so():
-    (found,) = evidence(races.record([0.004, 0.001], rows=[8, 1])).contrasts
+    (found,) = evidence(raw_comparisons.record([0.004, 0.001], rows=[8, 1])).contrasts
     assert found["per_row"]
     assert found["ratio"] == pytest.approx(2.0, rel=0.02)
     assert any(numbers(note)[:2] == [8, 1] for note in found["notes"])
 
 
 def test_only_rounds_that_both_sides_have_are_compared():
-    record = races.record([0.001, 0.001])
+    record = raw_comparisons.record([0.001, 0.001])
     record.blocks = [one for one in record.blocks if one.contestant == 1 or one.round < 6]
     assert evidence(record).contrasts[0]["rounds"] == 6
 
@@ -150,7 +150,7 @@ def test_an_undisturbed_part_that_says_otherwise_leaves_it_undecided():
     def bad(contestant: int, number: int) -> bool:
         return contestant == 0 and 7 * number % 64 >= 20
 
-    record = races.record(
+    record = raw_comparisons.record(
         [0.001, 0.001],
         noise=0.001,
         disturb=lambda c, n: {"throttled_periods": 1} if bad(c, n) else {},
@@ -169,7 +169,9 @@ def test_an_undisturbed_part_that_says_otherwise_leaves_it_undecided():
 
 
 def test_a_disturbed_part_that_agrees_changes_nothing():
-    record = races.record([0.001, 0.0015], disturb=lambda c, n: {"throttled_periods": int(n % 4 == 0)})
+    record = raw_comparisons.record(
+        [0.001, 0.0015], disturb=lambda c, n: {"throttled_periods": int(n % 4 == 0)}
+    )
     (found,) = evidence(record).contrasts
     assert (found["verdict"], found["flagged_rounds"]) == ("FASTER", 16)
     assert found["without_flagged"]["verdict"] == "FASTER"
@@ -188,20 +190,22 @@ def test_a_disturbed_part_that_agrees_changes_nothing():
 def test_undisturbed_rounds_speak_for_themselves_from_eight_in_four_generations_on(
     clean: range, rounds: int | None
 ):
-    record = races.record([0.001, 0.0015], disturb=lambda c, n: {"throttled_periods": int(n not in clean)})
+    record = raw_comparisons.record(
+        [0.001, 0.0015], disturb=lambda c, n: {"throttled_periods": int(n not in clean)}
+    )
     without = evidence(record).contrasts[0]["without_flagged"]
     assert (without and without["rounds"]) == rounds
 
 
 def test_a_ratio_that_moves_is_told():
-    record = races.record([0.001, 0.001], slower=lambda c, n: 1 + 0.005 * n * c)
+    record = raw_comparisons.record([0.001, 0.001], slower=lambda c, n: 1 + 0.005 * n * c)
     (found,) = evidence(record).contrasts
     assert found["drifting"]
     assert len(found["notes"]) == 1
 
 
 def test_a_crash_takes_its_contrasts_and_leaves_the_others():
-    record = races.record([0.001, 0.002, 0.003])
+    record = raw_comparisons.record([0.001, 0.002, 0.003])
     record.ran[0].error = WorkerError("It crashed.")
     found = evidence(record)
     assert [one["candidate"] for one in found.contrasts] == ["t-c1"]
@@ -209,12 +213,12 @@ def test_a_crash_takes_its_contrasts_and_leaves_the_others():
     assert "t-c0" not in {one["trial"] for one in found.to_dict()["ranks"]}
     partial = found.trial_result(0)
     assert partial is not None
-    assert len(partial["latencies_s"]) == 8 * 8 * races.RUNS
+    assert len(partial["latencies_s"]) == 8 * 8 * raw_comparisons.RUNS
     assert partial["contrasts"] == []
 
 
 def test_a_baseline_that_crashed_is_replaced_by_the_default():
-    record = races.record([0.001, 0.002, 0.003])
+    record = raw_comparisons.record([0.001, 0.002, 0.003])
     record.ran[1].error = WorkerError("It crashed.")
     found = evidence(record, baseline=1)
     assert [(one["candidate"], one["baseline"]) for one in found.contrasts] == [("t-c0", "t-anchor")]
@@ -222,7 +226,7 @@ def test_a_baseline_that_crashed_is_replaced_by_the_default():
 
 
 def test_nobody_left_to_compare_with_is_no_contrast():
-    record = races.record([0.001, 0.002])
+    record = raw_comparisons.record([0.001, 0.002])
     record.ran[1].error = WorkerError("It crashed.")
     found = evidence(record)
     assert found.contrasts == []
@@ -233,8 +237,8 @@ def test_nobody_left_to_compare_with_is_no_contrast():
 
 
 def test_outputs_that_are_wrong_stand_on_the_contrast_the_trial_and_the_race():
-    record = races.record([0.001, 0.002])
-    record.ran[0].output_error = races.output_error(max_rel=0.5)
+    record = raw_comparisons.record([0.001, 0.002])
+    record.ran[0].output_error = raw_comparisons.output_error(max_rel=0.5)
     found = evidence(record)
     assert found.contrasts[0]["outputs_differ"] is True
     assert any(tells(note, MARK, "0.5") for note in found.contrasts[0]["notes"])
@@ -257,8 +261,8 @@ def changed(found: Evidence, index: int, **changes: Any) -> Evidence:
 
 
 def test_precision_and_the_users_tolerance_judge_the_same_error():
-    record = races.record([0.001, 0.002])
-    record.ran[0].output_error = races.output_error(max_rel=5e-3)
+    record = raw_comparisons.record([0.001, 0.002])
+    record.ran[0].output_error = raw_comparisons.output_error(max_rel=5e-3)
     found = evidence(record)
     assert found.contrasts[0]["outputs_differ"] is True
     assert changed(found, 0, precision="fp16").contrasts[0]["outputs_differ"] is False
@@ -267,8 +271,8 @@ def test_precision_and_the_users_tolerance_judge_the_same_error():
 
 
 def test_a_baseline_whose_outputs_are_wrong_is_told_beside_every_verdict_against_it():
-    record = races.record([0.001, 0.002])
-    record.ran[1].output_error = races.output_error(max_rel=0.5)
+    record = raw_comparisons.record([0.001, 0.002])
+    record.ran[1].output_error = raw_comparisons.output_error(max_rel=0.5)
     found = evidence(record)
     assert found.contrasts[0]["outputs_differ"] is False
     assert any(tells(note, MARK, "`anchor`") for note in found.contrasts[0]["notes"])
@@ -283,8 +287,8 @@ CUDA_THEN_CPU: Any = session_plan(
 
 
 def test_the_tolerance_is_that_of_the_providers_that_really_ran():
-    record = races.record([0.001, 0.002])
-    record.ran[0].output_error = races.output_error(max_rel=5e-3)
+    record = raw_comparisons.record([0.001, 0.002])
+    record.ran[0].output_error = raw_comparisons.output_error(max_rel=5e-3)
     fell_back = changed(evidence(record), 0, session=CUDA_THEN_CPU)
     assert fell_back.contrasts[0]["outputs_differ"] is True  # races.ran says that the CPU ran
     result = fell_back.trial_result(0)
@@ -308,8 +312,8 @@ def test_the_tolerance_is_that_of_the_providers_that_really_ran():
     ],
 )
 def test_outputs_that_prove_nothing_are_not_judged_and_say_why(error: Any, random: Any, words: str):
-    record = races.record([0.001, 0.002])
-    record.ran[0].output_error = races.output_error(**error)
+    record = raw_comparisons.record([0.001, 0.002])
+    record.ran[0].output_error = raw_comparisons.output_error(**error)
     found = changed(evidence(record), 0, random=random)
     assert found.contrasts[0]["outputs_differ"] is None
     assert found.to_dict()["breaches"] == {}
@@ -320,9 +324,11 @@ def test_outputs_that_prove_nothing_are_not_judged_and_say_why(error: Any, rando
 
 
 def test_outputs_that_nobody_compared_are_not_known_and_say_why():
-    record = races.record([0.001, 0.002])
-    record.ran[0] = races.ran(output_error=None, not_compared="The outputs were not compared: it crashed.")
-    record.ran[1] = races.ran(output_error=None)
+    record = raw_comparisons.record([0.001, 0.002])
+    record.ran[0] = raw_comparisons.ran(
+        output_error=None, not_compared="The outputs were not compared: it crashed."
+    )
+    record.ran[1] = raw_comparisons.ran(output_error=None)
     found = evidence(record)
     assert found.contrasts[0]["outputs_differ"] is None
     results = [found.trial_result(index) for index in (0, 1)]
@@ -330,7 +336,9 @@ def test_outputs_that_nobody_compared_are_not_known_and_say_why():
     first, second = ((one or {})["guard"]["why"] for one in results)
     assert "crashed" in first
     assert "crashed" not in second
-    cancelled = evidence(races.record([0.001, 0.002], ran=record.ran, outcome="cancelled")).trial_result(1)
+    cancelled = evidence(
+        raw_comparisons.record([0.001, 0.002], ran=record.ran, outcome="cancelled")
+    ).trial_result(1)
     assert cancelled is not None
     assert "cancelled" in cancelled["guard"]["why"]
 
@@ -339,7 +347,7 @@ def test_outputs_that_nobody_compared_are_not_known_and_say_why():
 
 
 def test_a_quiet_race_has_grade_ranks_and_an_aa_test():
-    found = evidence(races.record([0.001, 0.002, 0.001])).to_dict()
+    found = evidence(raw_comparisons.record([0.001, 0.002, 0.001])).to_dict()
     assert found["grade"] == "A"
     assert [(one["trial"], one["rank"]) for one in found["ranks"]] == [
         ("t-c0", 1),
@@ -359,7 +367,7 @@ def test_a_quiet_race_has_grade_ranks_and_an_aa_test():
 
 
 def test_every_generation_is_told_with_the_order_of_its_starts_and_their_layouts():
-    record = races.record([0.001, 0.002], generations=3, rounds=5)
+    record = raw_comparisons.record([0.001, 0.002], generations=3, rounds=5)
     found = evidence(record).to_dict()["generations"]
     assert [(one["generation"], one["rounds"], one["start_s"]) for one in found] == [
         (0, 5, 0.5),
@@ -373,8 +381,8 @@ def test_every_generation_is_told_with_the_order_of_its_starts_and_their_layouts
 
 def test_the_unit_is_the_generation_and_not_the_round():
     """Hundreds of rounds of two pairs of processes know little of the next pair."""
-    deep = races.record([0.001, 0.001], generations=2, rounds=64, between=0.01)
-    wide = races.record([0.001, 0.001], generations=16, rounds=8, between=0.01)
+    deep = raw_comparisons.record([0.001, 0.001], generations=2, rounds=64, between=0.01)
+    wide = raw_comparisons.record([0.001, 0.001], generations=16, rounds=8, between=0.01)
     few, many = evidence(deep).contrasts[0], evidence(wide).contrasts[0]
     assert few["rounds"] == many["rounds"]
     assert few["half_width"] > 3 * many["half_width"]
@@ -383,7 +391,7 @@ def test_the_unit_is_the_generation_and_not_the_round():
 
 def test_the_anchor_is_both_of_its_processes():
     """Its copies are a fifth apart: the candidate is put against their middle, the A/A test against each."""
-    record = races.record([0.001, 0.001], twin=1.2, noise=0.001, between=0.0)
+    record = raw_comparisons.record([0.001, 0.001], twin=1.2, noise=0.001, between=0.0)
     found = evidence(record)
     assert found.contrasts[0]["ratio"] == pytest.approx(math.sqrt(1.2), rel=0.002)
     assert found.aa is not None
@@ -397,7 +405,7 @@ def test_the_anchor_is_both_of_its_processes():
 
 
 def test_the_spread_between_processes_that_the_race_was_told_counts():
-    record = races.record([0.001, 0.00103], generations=3, noise=0.002)
+    record = raw_comparisons.record([0.001, 0.00103], generations=3, noise=0.002)
     assert evidence(record).contrasts[0]["between_from"] == "assumed"
     record.prior = Prior(sigma_between=0.3, df=4.0, source="history")
     (found,) = evidence(record).contrasts
@@ -409,7 +417,7 @@ def test_the_spread_between_processes_that_the_race_was_told_counts():
 
 
 def test_a_rejected_verdict_is_undecided_and_ranks_nobody():
-    found = evidence(races.record([0.001, 0.002], twin=1.4))
+    found = evidence(raw_comparisons.record([0.001, 0.002], twin=1.4))
     whole = found.to_dict()
     assert (whole["grade"], whole["ranks"]) == ("F", [])
     assert " 0.7" in whole["grade_reason"]
@@ -425,7 +433,7 @@ def test_a_rejected_verdict_is_undecided_and_ranks_nobody():
 
 
 def test_an_effect_several_times_the_fault_stands_and_a_small_one_beside_it_does_not():
-    found = evidence(races.record([0.001, 0.0095, 0.01], twin=1.1))
+    found = evidence(raw_comparisons.record([0.001, 0.0095, 0.01], twin=1.1))
     large, small = found.contrasts
     assert (large["verdict"], large["holds"], large["grade"]) == ("FASTER", True, "A")
     assert (small["verdict"], small["holds"], small["grade"]) == ("UNDECIDED", False, "F")
@@ -434,35 +442,35 @@ def test_an_effect_several_times_the_fault_stands_and_a_small_one_beside_it_does
 
 
 def test_two_copies_that_differ_do_not_touch_what_is_undecided_anyway():
-    found = evidence(races.record([math.sqrt(2), 1.0], generations=6, noise=0.2, twin=2.0))
+    found = evidence(raw_comparisons.record([math.sqrt(2), 1.0], generations=6, noise=0.2, twin=2.0))
     (contrast,) = found.contrasts
     assert (contrast["verdict"], contrast["holds"]) == ("UNDECIDED", True)
 
 
 def test_a_race_of_one_alone_is_rejected_where_its_copies_differ():
-    assert evidence(races.record([0.001])).grade.grade == "A"
-    assert evidence(races.record([0.001], twin=1.2)).grade.grade == "F"
+    assert evidence(raw_comparisons.record([0.001])).grade.grade == "A"
+    assert evidence(raw_comparisons.record([0.001], twin=1.2)).grade.grade == "F"
 
 
 def test_without_a_twin_nothing_is_known_of_the_measurement_itself():
-    record = races.record([0.001, 0.002])
+    record = raw_comparisons.record([0.001, 0.002])
     record.blocks = [one for one in record.blocks if not one.copy]
     found = evidence(record)
     assert found.aa is None
     assert found.to_dict()["self_tests"] == []
-    assert found.grade.reason != evidence(races.record([0.001, 0.002])).grade.reason
+    assert found.grade.reason != evidence(raw_comparisons.record([0.001, 0.002])).grade.reason
     assert (found.contrasts[0]["verdict"], found.contrasts[0]["holds"]) == ("FASTER", True)
 
 
 def test_the_grade_is_that_of_the_widest_verdict_against_the_baseline():
-    record = races.record([0.001, 0.002, 0.004], noise=0.002)
+    record = raw_comparisons.record([0.001, 0.002, 0.004], noise=0.002)
     wild = [
         replace(one, latencies_s=[2.0 ** (one.round % 3 - 1) * s for s in one.latencies_s])
         if one.contestant == 1
         else one
         for one in record.blocks
     ]
-    found = evidence(races.record([0.001, 0.002, 0.004], noise=0.002, blocks=wild))
+    found = evidence(raw_comparisons.record([0.001, 0.002, 0.004], noise=0.002, blocks=wild))
     assert [one["grade"] for one in found.contrasts] == ["A", "D"]
     assert found.grade.grade == "D"
     assert "±" in found.grade.reason
@@ -470,7 +478,7 @@ def test_the_grade_is_that_of_the_widest_verdict_against_the_baseline():
 
 
 def test_a_twin_that_failed_half_way_leaves_the_rounds_that_it_had():
-    record = races.record([0.001, 0.002])
+    record = raw_comparisons.record([0.001, 0.002])
     record.blocks = [one for one in record.blocks if not (one.copy and one.generation >= 4)]
     found = evidence(record)
     assert found.aa is not None
@@ -488,8 +496,8 @@ def test_a_busy_machine_is_told_wherever_its_numbers_stand_and_changes_no_verdic
     def disturbed(contestant: int, number: int) -> dict[str, Any]:
         return BESIDE if number >= 16 else {}
 
-    quiet = evidence(races.record([0.001, 0.0015]))
-    busy = evidence(races.record([0.001, 0.0015], disturb=disturbed))
+    quiet = evidence(raw_comparisons.record([0.001, 0.0015]))
+    busy = evidence(raw_comparisons.record([0.001, 0.0015], disturb=disturbed))
     result = busy.trial_result(0)
     assert result is not None
     told = busy.to_dict()["busy"]
@@ -504,13 +512,13 @@ def test_a_busy_machine_is_told_wherever_its_numbers_stand_and_changes_no_verdic
 
 
 def test_neighbours_for_a_fifth_of_the_blocks_do_not_make_it_busy():
-    record = races.record([0.001, 0.0015], disturb=lambda c, n: BESIDE if n < 8 else {})
+    record = raw_comparisons.record([0.001, 0.0015], disturb=lambda c, n: BESIDE if n < 8 else {})
     assert evidence(record).busy is None
 
 
 def test_what_departed_from_the_protocol_is_said_everywhere():
-    one: Block = races.record([0.001], rounds=1).blocks[0]
-    record = races.record(
+    one: Block = raw_comparisons.record([0.001], rounds=1).blocks[0]
+    record = raw_comparisons.record(
         [0.001, 0.002],
         frozen=False,
         groups=[[0, 1], [1]],
@@ -544,7 +552,7 @@ def test_every_outcome_has_its_words():
 
 
 def test_result_of_a_trial_keeps_every_sample_and_says_what_it_cost():
-    record = races.record([0.001, 0.002], rows=[4, 4])
+    record = raw_comparisons.record([0.001, 0.002], rows=[4, 4])
     result = evidence(record).trial_result(0)
     assert result is not None
     own = [block for block in record.blocks if block.contestant == 0]
@@ -571,8 +579,8 @@ def test_result_of_a_trial_keeps_every_sample_and_says_what_it_cost():
 
 
 def test_what_is_not_known_of_a_contestant_is_null():
-    record = races.record([0.001, 0.002])
-    record.ran[0] = races.ran(warm=None, cost=None, footprint=None, shapes=[], output_error=None)
+    record = raw_comparisons.record([0.001, 0.002])
+    record.ran[0] = raw_comparisons.ran(warm=None, cost=None, footprint=None, shapes=[], output_error=None)
     result = evidence(record).trial_result(0)
     assert result is not None
     for name in ("steady", "cpu_s_per_inference", "idle_cpu_s", "output_error", "run_peak_rss_bytes"):
@@ -582,7 +590,7 @@ def test_what_is_not_known_of_a_contestant_is_null():
 
 
 def test_a_contestant_without_rounds_has_no_result():
-    record = races.record([0.001, 0.002])
+    record = raw_comparisons.record([0.001, 0.002])
     record.blocks = [block for block in record.blocks if block.contestant == 1]
     found = evidence(record)
     assert found.trial_result(0) is None
@@ -590,9 +598,11 @@ def test_a_contestant_without_rounds_has_no_result():
 
 
 def test_doubts_about_one_contestant_are_notes():
-    record = races.record([0.00001, 0.002])
+    record = raw_comparisons.record([0.00001, 0.002])
     warm = {"latencies_ns": [1] * 299, "steady": False, "median_ns": 1}
-    record.ran[0] = races.ran(warm=warm, load=races.load_reply(clock_ns=400.0, notes=["said by the worker"]))
+    record.ran[0] = raw_comparisons.ran(
+        warm=warm, load=raw_comparisons.load_reply(clock_ns=400.0, notes=["said by the worker"])
+    )
     result = evidence(record).trial_result(0)
     assert result is not None
     text = " ".join(result["notes"])
@@ -603,7 +613,9 @@ def test_doubts_about_one_contestant_are_notes():
 
 def test_cpu_time_has_the_spread_of_its_blocks_and_the_run_for_the_caches_counts():
     # 20 ms of CPU time a block, of ten runs and one before them; without it, of ten
-    record = races.record([0.001, 0.002], disturb=lambda c, n: {"cpu_s": 0.02 + 0.001 * (n // 8 % 2)})
+    record = raw_comparisons.record(
+        [0.001, 0.002], disturb=lambda c, n: {"cpu_s": 0.02 + 0.001 * (n // 8 % 2)}
+    )
     result = evidence(record).trial_result(0)
     assert result is not None
     low, high = result["cpu_s_per_inference_low"], result["cpu_s_per_inference_high"]
@@ -618,8 +630,8 @@ def test_cpu_time_has_the_spread_of_its_blocks_and_the_run_for_the_caches_counts
 
 def test_the_interval_of_a_time_holds_for_new_processes():
     """What a process keeps for its life is no smaller for having been seen in hundreds of runs."""
-    calm = evidence(races.record([0.001, 0.001], between=0.0, shared=0.0)).trial_result(0)
-    uneven = evidence(races.record([0.001, 0.001], between=0.05, shared=0.0)).trial_result(0)
+    calm = evidence(raw_comparisons.record([0.001, 0.001], between=0.0, shared=0.0)).trial_result(0)
+    uneven = evidence(raw_comparisons.record([0.001, 0.001], between=0.05, shared=0.0)).trial_result(0)
     assert calm is not None
     assert uneven is not None
 
@@ -630,16 +642,16 @@ def test_the_interval_of_a_time_holds_for_new_processes():
 
 
 def test_a_self_test_of_its_own_has_a_grade_and_says_how_long_a_generation_takes():
-    quiet = self_test_result(evidence(races.record([0.001], generations=9, wall_s=18.0)))
+    quiet = self_test_result(evidence(raw_comparisons.record([0.001], generations=9, wall_s=18.0)))
     assert (quiet["when"], quiet["grade"], quiet["fingerprint"]) == ("alone", "A", "")
     assert (quiet["rounds"], quiet["generations"]) == (72, 9)
     assert (quiet["seconds_per_generation"], quiet["rounds_per_generation"]) == (2.0, 8.0)
     assert quiet["busy"] is None
-    assert self_test_result(evidence(races.record([0.001], twin=1.2)))["grade"] == "F"
+    assert self_test_result(evidence(raw_comparisons.record([0.001], twin=1.2)))["grade"] == "F"
 
 
 def test_a_self_test_without_a_second_process_is_an_error():
-    record = races.record([0.001], notes=["The A/A test ended early: it crashed."])
+    record = raw_comparisons.record([0.001], notes=["The A/A test ended early: it crashed."])
     record.blocks = [one for one in record.blocks if not one.copy]
     with pytest.raises(WorkerError, match="crashed"):
         self_test_result(evidence(record))
@@ -649,7 +661,7 @@ def test_a_self_test_without_a_second_process_is_an_error():
 
 
 def of_two_models(error: Any, **changes: Any) -> Evidence:
-    found = evidence(races.record([0.001, 0.001]), **changes)
+    found = evidence(raw_comparisons.record([0.001, 0.001]), **changes)
     one, other = found.entrants
     entrants = [
         replace(one, origin="a", origin_name="small", model={"name": "small"}),
@@ -660,7 +672,7 @@ def of_two_models(error: Any, **changes: Any) -> Evidence:
 
 
 def test_equal_times_of_models_that_compute_something_else_say_so():
-    found = of_two_models(races.output_error(max_rel=2.27, top1_agreement=0.0))
+    found = of_two_models(raw_comparisons.output_error(max_rel=2.27, top1_agreement=0.0))
     (contrast,) = found.contrasts
     assert contrast["outputs_differ"] is True
     assert tells(contrast["something_else"], "`small`", ELSE, "`large`")
@@ -674,7 +686,7 @@ def test_equal_times_of_models_that_compute_something_else_say_so():
 
 
 def test_models_that_compute_the_same_are_named_and_not_marked():
-    (contrast,) = of_two_models(races.output_error()).contrasts
+    (contrast,) = of_two_models(raw_comparisons.output_error()).contrasts
     assert (contrast["outputs_differ"], contrast["something_else"]) == (False, "")
     assert any(tells(note, "different", "agree") for note in contrast["notes"])
     assert ELSE not in verdict_words(contrast)

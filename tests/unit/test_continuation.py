@@ -12,13 +12,13 @@ from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
 from core.evidence.record import RaceRecord
 from core.evidence.result import Evidence
-from core.run import kinds
+from core.run import job_types
 from core.run.comparison import protocol_of
 from core.spec.effort import EFFORTS
 from core.store import PRUNED
 from core.wire.errors import SpecError
-from tests import builders, clockwork, races
-from tests.clockwork import Model
+from tests import builders, raw_comparisons, simulated_clock
+from tests.simulated_clock import Model
 
 QUICK = EFFORTS["quick"]
 ALPHA = 0.05
@@ -26,7 +26,7 @@ ALPHA = 0.05
 
 def finished(record: RaceRecord, **protocol: Any) -> tuple[Comparison, list[Trial]]:
     """A race and its trials as the store gives them back."""
-    found = races.evidence(record)
+    found = raw_comparisons.evidence(record)
     trials = [
         builders.trial(entrant.trial, comparison="c1", result=found.trial_result(index))
         for index, entrant in enumerate(found.entrants)
@@ -55,12 +55,12 @@ def made(generations: int, **protocol: Any) -> Comparison:
 
 
 def test_a_finished_race_may_go_on() -> None:
-    race, trials = finished(races.record([0.001, 0.002]))
+    race, trials = finished(raw_comparisons.record([0.001, 0.002]))
     continuation.check(race, trials)
 
 
 def test_what_cannot_go_on_says_why() -> None:
-    race, trials = finished(races.record([0.001, 0.002], generations=2, rounds=2))
+    race, trials = finished(raw_comparisons.record([0.001, 0.002], generations=2, rounds=2))
 
     def refused(race: Comparison, trials: list[Trial]) -> str:
         with pytest.raises(SpecError, match="cannot be measured longer") as caught:
@@ -107,16 +107,16 @@ def test_the_five_percent_of_a_race_are_split_over_its_looks_and_its_contrasts()
 def test_a_race_asks_for_intervals_that_hold_together_and_the_points_of_a_sweep_for_single_ones() -> None:
     specs = [builders.spec(session={"intra_op_num_threads": count}) for count in (1, 2, 3)]
     threads = [Configuration(spec=one, label="threads") for one in specs]
-    several, one = (kinds.race(asked).comparison for asked in (threads, threads[:1]))
+    several, one = (job_types.race(asked).comparison for asked in (threads, threads[:1]))
     assert several is not None
     assert one is not None
     assert (several.protocol["family"], several.protocol["splits"]) == (3, 27)
     assert (one.protocol["family"], one.protocol["splits"]) == (1, 9)
-    pinned = kinds.duel(specs[0], baseline=specs[1]).comparison
+    pinned = job_types.duel(specs[0], baseline=specs[1]).comparison
     assert pinned is not None
     assert len(pinned.contestants) == 3  # the default is shown against the pinned baseline, too
     assert pinned.protocol["family"] == 2
-    assert kinds.each_alone(threads)["splits"] == 9
+    assert job_types.each_alone(threads)["splits"] == 9
     exact = builders.spec(protocol={"runs": 50}).protocol
     assert protocol_of(exact, family=3)["splits"] == 3
     assert "splits" not in protocol_of(exact, stage="heat")  # a search divides by itself
@@ -195,7 +195,7 @@ def test_a_race_of_an_earlier_version_that_kept_nothing_back_cannot_go_on_for_ev
 
 
 def test_the_record_that_comes_back_is_the_one_that_was_left() -> None:
-    record = races.record([0.001, 0.002, 0.004], generations=4, rounds=5, rows=[1, 4, 2])
+    record = raw_comparisons.record([0.001, 0.002, 0.004], generations=4, rounds=5, rows=[1, 4, 2])
     back = continuation.record_of(*finished(record))
     assert back.blocks == record.blocks
     assert back.orders == record.orders
@@ -204,17 +204,17 @@ def test_the_record_that_comes_back_is_the_one_that_was_left() -> None:
 
 
 def test_what_follows_from_it_is_the_same() -> None:
-    record = races.record([0.001, 0.00103, 0.001], generations=5, between=0.01)
+    record = raw_comparisons.record([0.001, 0.00103, 0.001], generations=5, between=0.01)
     back = continuation.record_of(*finished(record))
     back.ran = record.ran
-    one, other = races.evidence(record), races.evidence(back)
+    one, other = raw_comparisons.evidence(record), raw_comparisons.evidence(back)
     for name in ("ratio", "ratio_low", "ratio_high", "verdict", "generations", "rounds", "sigma_between"):
         assert [a[name] for a in one.contrasts] == [b[name] for b in other.contrasts]
     assert one.aa == other.aa
 
 
 def test_blocks_without_a_run_for_the_caches_come_back_as_such() -> None:
-    record = races.record([0.2, 0.4], generations=2, rounds=3)
+    record = raw_comparisons.record([0.2, 0.4], generations=2, rounds=3)
     record.blocks = [dataclasses.replace(one, refill_s=None) for one in record.blocks]
     assert continuation.record_of(*finished(record)).blocks == record.blocks
 
@@ -225,10 +225,10 @@ NOISY = [Model(noise=0.05, between=0.01), Model(noise=0.05, between=0.01)]
 
 
 def test_more_generations_join_those_that_there_are() -> None:
-    first = clockwork.race(NOISY, 8.0)
+    first = simulated_clock.race(NOISY, 8.0)
     held = len(first.generations)
     race, trials = finished(first)
-    again = clockwork.race(NOISY, 8.0, earlier=continuation.record_of(race, trials), seed=1)
+    again = simulated_clock.race(NOISY, 8.0, earlier=continuation.record_of(race, trials), seed=1)
     assert again.blocks[: len(first.blocks)] == first.blocks
     assert again.orders[: len(first.orders)] == first.orders
     assert [one.number for one in again.generations] == list(range(len(again.generations)))
@@ -239,18 +239,20 @@ def test_more_generations_join_those_that_there_are() -> None:
     at_s = [block.at_s for block in again.blocks]
     assert at_s == sorted(at_s)
     assert again.wall_s <= 1.1 * 8 + 1  # its budget is its own
-    found: Evidence = races.evidence(again)
+    found: Evidence = raw_comparisons.evidence(again)
     assert found.contrasts[0]["generations"] == len(again.generations)
-    assert found.contrasts[0]["half_width"] < races.evidence(first).contrasts[0]["half_width"]
+    assert found.contrasts[0]["half_width"] < raw_comparisons.evidence(first).contrasts[0]["half_width"]
     result = found.trial_result(0)
     assert result is not None
     assert result["runs"] == sum(len(one.latencies_s) for one in again.blocks if one.contestant == 0)
 
 
 def test_a_record_that_was_gone_on_with_can_be_gone_on_with() -> None:
-    record = clockwork.race(NOISY, 8.0)
+    record = simulated_clock.race(NOISY, 8.0)
     for seed in (1, 2):
         before = len(record.generations)
-        record = clockwork.race(NOISY, 8.0, earlier=continuation.record_of(*finished(record)), seed=seed)
+        record = simulated_clock.race(
+            NOISY, 8.0, earlier=continuation.record_of(*finished(record)), seed=seed
+        )
         assert len(record.generations) > before
     assert continuation.record_of(*finished(record)).blocks == record.blocks

@@ -27,7 +27,7 @@ from core.evidence.contrast import (
 )
 from core.evidence.verdict import MIN_LAUNCHES, ratio_places, ratio_text, words
 from core.spec.effort import EFFORTS
-from tests.races import noise
+from tests.raw_comparisons import noise
 
 # ln ratios of ten rounds, one of them hit by a neighbour
 ROUNDS = [0.30, 0.34, 0.36, 0.33, 0.37, 0.35, 0.31, 0.36, 0.38, -2.0]

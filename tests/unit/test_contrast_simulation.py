@@ -27,7 +27,7 @@ from core.evidence.contrast import (
 from core.evidence.interference import stands
 from core.evidence.ranking import ranks
 from core.evidence.record import Settings
-from core.evidence.standing import Standing
+from core.evidence.stopping import Standing
 from core.run.prior import spread
 from core.spec.effort import EFFORTS
 from tests import builders

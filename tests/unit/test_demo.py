@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.cli import run
-from core.run import kinds
+from core.run import job_types
 from core.run.explanation import explanations
 from core.run.scheduler import Scheduler
 from core.spec import spec_from_dict
@@ -71,9 +71,9 @@ def test_it_opens_on_a_sure_gain_for_the_same_work(store: Store) -> None:
         "tune",
         "search",
         "compare",
-        "curves",
+        "sweep",
         "profile",
-        "why",
+        "explain",
         "graph",
         "variants",
         "accuracy",
@@ -131,7 +131,7 @@ def test_nothing_is_measured_in_it(store: Store) -> None:
     service = Scheduler(store, owner="a test")
     try:
         with pytest.raises(SpecError, match=r"Nothing is measured in this demonstration\. Recorded on"):
-            service.submit(kinds.duel(spec))
+            service.submit(job_types.duel(spec))
     finally:
         service.close()
     assert len(store.trials(limit=1000)) == before

@@ -18,7 +18,7 @@ import yaml
 
 from core.cli import COMMANDS
 from core.spec import spec_from_yaml
-from core.spec.knobs import KNOBS, PROVIDER_OPTIONS
+from core.spec.settings import KNOBS, PROVIDER_OPTIONS
 from core.spec.targets import METRICS
 from core.wire.variables import VARIABLES
 from docs import generate, generator

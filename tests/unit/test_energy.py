@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.run.race import energy
+from core.run.launches import energy
 
 
 @pytest.fixture

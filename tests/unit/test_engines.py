@@ -10,7 +10,7 @@ from core.spec import spec_from_dict
 from core.wire import engines
 from core.wire.engines import ABILITIES, DEFAULT, ENGINES, Engine
 from core.wire.errors import SpecError
-from dashboard.contestants import labels
+from dashboard.configurations import labels
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = (ROOT / "core/wire/engines.py", ROOT / "core/worker/session/torch_engine.py")

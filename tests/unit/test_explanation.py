@@ -10,7 +10,7 @@ import pytest
 from core.evidence.measurement import Trial
 from core.run.explanation import Pair, end_to_end, race_of
 from core.store import PRUNED
-from core.wire.guard import ELSE
+from core.wire.output_check import ELSE
 from tests import builders
 from tests.builders import MACHINE
 

@@ -12,8 +12,8 @@ from core import wire
 from core.run.sizes import Size
 from core.spec import ModelRef, TrialSpec, sizes, spec_from_dict
 from core.spec.effort import EFFORTS
-from core.spec.knobs import EXECUTION_MODES, EXECUTION_ORDERS, GRAPH_OPTIMIZATION_LEVELS, KNOBS
 from core.spec.presets import PRESETS, preset
+from core.spec.settings import EXECUTION_MODES, EXECUTION_ORDERS, GRAPH_OPTIMIZATION_LEVELS, KNOBS
 from core.wire.errors import SpecError
 from dashboard import fields
 

@@ -6,7 +6,7 @@ import pytest
 
 from core.show.table import Column, tabulate
 from core.show.verdict import sentence
-from core.spec.knobs import check_range, knob
+from core.spec.settings import check_range, knob
 from core.wire.errors import SpecError, range_rule
 from dashboard import fields, format
 from dashboard.widgets import tables

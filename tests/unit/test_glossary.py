@@ -5,7 +5,7 @@ import pytest
 from core.cli import run
 from core.show.glossary import TERMS, meaning
 from core.wire.errors import SpecError
-from dashboard.widgets import duel
+from dashboard.widgets import trial_result
 
 
 def test_a_word_is_found_in_any_case_and_by_each_of_its_names() -> None:
@@ -19,7 +19,7 @@ def test_another_word_is_refused_with_the_nearest() -> None:
 
 
 def test_the_words_of_a_result_are_in_it() -> None:
-    assert set(duel.WORDS) <= set(TERMS)
+    assert set(trial_result.WORDS) <= set(TERMS)
 
 
 def test_the_command_prints_one_or_all(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,11 +11,11 @@ import pytest
 from core.cli import grid
 from core.cli.sheets import lines
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, Contestant
+from core.evidence.evaluations import Tried
 from core.evidence.measurement import Trial
-from core.evidence.tried import Tried
 from core.run.sweep import Measured
-from core.show.settings import short_words
-from core.show.sheets import Fact, Sheet, races, searches
+from core.show.setting_chips import short_words
+from core.show.sheets import Fact, Sheet, comparisons, searches
 from core.show.table import Column, Table, csv_text, md_text, tabulate, texts
 from core.store import StudyRecord
 from tests import builders
@@ -79,9 +79,9 @@ def points() -> list[Measured]:
 def tables() -> dict[str, list[str]]:
     other = trial("b" * 16, state="FAIL", result=None, error=FAILED)
     return {
-        "history": lines(Sheet("", [races.history([trial(), other])])),
-        "compare": lines(Sheet("", [races.contestants(race(), [trial(), other])])),
-        "sweep": lines(Sheet("", [races.points(points())])),
+        "history": lines(Sheet("", [comparisons.history([trial(), other])])),
+        "compare": lines(Sheet("", [comparisons.contestants(race(), [trial(), other])])),
+        "sweep": lines(Sheet("", [comparisons.points(points())])),
         "nodes": lines(Sheet("", [Table(columns=texts("node", "operator", "ms", left=2), rows=NODES)])),
     }
 
@@ -93,14 +93,14 @@ def test_a_table_fits_80_characters(name: str) -> None:
 
 
 def test_a_race_says_first_who_is_ahead() -> None:
-    said = lines(races.raced(race(), [trial(), trial("b" * 16)]))[1]
+    said = lines(comparisons.raced(race(), [trial(), trial("b" * 16)]))[1]
     assert said == f"  {LONG}.yaml is the fastest; against preset:default: 1.50× faster, 95 % [1.40, 1.60]."
 
 
 def test_where_the_baseline_failed_the_verdicts_are_those_against_the_default() -> None:
     default = "c" * 16
     lost = trial("b" * 16, state="FAIL", result=None, error=FAILED)
-    said = lines(races.raced(race(against=default), [trial(), lost, trial(default)]))
+    said = lines(comparisons.raced(race(against=default), [trial(), lost, trial(default)]))
     row = next(line for line in said if line.startswith("1 "))
     assert "1.50× faster" in row
     assert ANCHOR_LABEL in said[1]
@@ -108,7 +108,7 @@ def test_where_the_baseline_failed_the_verdicts_are_those_against_the_default() 
 
 def test_what_was_rejected_has_no_rank_and_is_said_to_be_no_verdict() -> None:
     found = race(verdict="UNDECIDED", grade="F", holds=False, holds_reason="Two copies differed.")
-    said = "\n".join(lines(races.raced(found, [trial(), trial("b" * 16)])))
+    said = "\n".join(lines(comparisons.raced(found, [trial(), trial("b" * 16)])))
     assert any("1.40×" in line and "1.60×" in line for line in said.splitlines())
     assert not any(line.startswith("1 ") for line in said.splitlines())
     assert "faster" not in said
@@ -162,7 +162,7 @@ def test_a_history_is_one_line_a_trial_and_no_name_in_it_is_broken() -> None:
     spec = builders.spec(session={"intra_op_num_threads": 4, "graph_optimization_level": "ORT_ENABLE_BASIC"})
     ended = trial("a" * 16, state="FAIL", result=None, error=FAILED, model_name="tiny_transformer")
     trials = [*(builders.trial(f"{n:016x}", spec, model_name="tiny_transformer") for n in range(19)), ended]
-    shown = lines(Sheet("", [races.history(trials)]))
+    shown = lines(Sheet("", [comparisons.history(trials)]))
     assert len(shown) <= len(trials) + 3  # the head and what is left out
     assert max(map(len, shown)) <= 80
     assert sum("tiny_transformer" in line and "graph=BASIC, …" in line for line in shown) == 19
@@ -216,31 +216,31 @@ def test_a_line_is_wrapped_for_a_reader_and_a_command_stays_whole(monkeypatch: p
 
 def test_csv_has_numbers_in_full_with_their_units_and_no_formula() -> None:
     (row, lost) = csv.DictReader(
-        io.StringIO(csv_text(races.history([trial(), trial("b" * 16, result=None, error=FAILED)])))
+        io.StringIO(csv_text(comparisons.history([trial(), trial("b" * 16, result=None, error=FAILED)])))
     )
     assert (row["p50_ms"], row["p50_ms_low"], row["rows_per_s"]) == ("1234.56789", "1200.0", "12345.678")
     assert (row["grade"], row["changed"], row["batch_size"]) == ("B", "intra_op_num_threads=1", "8")
     assert row["model"] == "'=cmd|' /C calc'!A0"
     assert lost["error"].startswith("It crashed")
     assert lost["p50_ms"] == ""
-    assert csv_text(races.history([])) == ""
-    (first, second) = csv.DictReader(io.StringIO(csv_text(races.contestants(race(), [trial()]))))
+    assert csv_text(comparisons.history([])) == ""
+    (first, second) = csv.DictReader(io.StringIO(csv_text(comparisons.contestants(race(), [trial()]))))
     assert (first["rank"], first["ratio_low"], first["verdict"], first["state"]) == (
         *("1", "1.4", "FASTER", "COMPLETE"),
     )
     assert (second["role"], second["state"]) == ("baseline", "deleted")
-    (point, failed) = csv.DictReader(io.StringIO(csv_text(races.points(points()))))
+    (point, failed) = csv.DictReader(io.StringIO(csv_text(comparisons.points(points()))))
     assert (point["a_dimension_with_a_name_0"], point["p95_ms"]) == ("128", "1200.0")
     assert (failed["state"], failed["error"]) == ("FAIL", "It crashed.")
 
 
 def test_markdown_has_every_column_and_no_stray_bar() -> None:
-    text = md_text(races.history([trial(result=None, error=FAILED)]))
+    text = md_text(comparisons.history([trial(result=None, error=FAILED)]))
     head, rule, row = text.splitlines()
     columns = head.count("|")
     assert rule.count("---") == columns - 1
     assert row.replace("\\|", "").count("|") == columns
-    assert md_text(races.contestants(race(), [trial()])).count("\n") == 3
+    assert md_text(comparisons.contestants(race(), [trial()])).count("\n") == 3
 
 
 def test_a_file_works_out_its_own_columns_only() -> None:

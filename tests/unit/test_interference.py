@@ -27,17 +27,17 @@ from core.evidence.interference import (
     summarize,
     windows,
 )
-from core.evidence.neighbours import Neighbours, Program
+from core.evidence.other_processes import Neighbours, Program
 from core.evidence.verdict import Grade
 from core.wire import Counters
-from tests import races
+from tests import raw_comparisons
 from tests.reading import numbers, tells
 
 
 def counters(**changes: Any) -> Counters:
     """A block of 100 s on two CPUs, both used by the contestant: so long that 10 ms are nothing."""
     facts = {"wall_s": 100.0, "cpu_s": 200.0, "busy_s": 200.0, "frequency_hz": 3e9}
-    return races.counters(**(facts | changes))
+    return raw_comparisons.counters(**(facts | changes))
 
 
 def flags_of(odd: Counters, *, usual: Counters | None = None, cpus: int = 2) -> list[str]:

@@ -10,12 +10,12 @@ import pytest
 
 from core.cli.watch import describe
 from core.evidence.record import Settings
-from core.evidence.standing import SHOWN_FROM, Standing, told
+from core.evidence.stopping import SHOWN_FROM, Standing, told
 from core.run import live
 from core.run.job import Status
 from core.show import interim
 from core.spec.effort import EFFORTS, Effort
-from tests import clockwork
+from tests import simulated_clock
 
 QUICK = EFFORTS["quick"]
 
@@ -100,8 +100,8 @@ def test_a_terminal_says_the_same_sentence() -> None:
 
 def test_a_running_comparison_shows_what_whole_launches_said_at_an_interim_analysis() -> None:
     heard: list[dict[str, Any]] = []
-    models = [clockwork.Model(run_s=0.0008), clockwork.Model()]
-    record = clockwork.race(models, 30.0, on_live=heard.append)
+    models = [simulated_clock.Model(run_s=0.0008), simulated_clock.Model()]
+    record = simulated_clock.race(models, 30.0, on_live=heard.append)
     assert len(record.generations) >= 5
     ends = {one["generation"]: number for number, one in enumerate(heard)}  # a launch is told when it is over
     for number, one in enumerate(heard):

@@ -16,8 +16,8 @@ from core.run import live
 from core.run.job import Service
 from core.show import interim
 from core.spec import TrialSpec, anchor, spec_from_dict
-from tests import clockwork, races
-from tests.clockwork import Model
+from tests import raw_comparisons, simulated_clock
+from tests.simulated_clock import Model
 
 DEFAULT_MODEL = Model(run_s=0.001)
 
@@ -33,9 +33,9 @@ class Glimpses:
     """A live race whose processes are numbers; `slow` says which of each configuration are slow for life."""
 
     def __init__(self, models: dict[str, Model], slow: Callable[[str, int], bool], seed: int) -> None:
-        self.clock, self.rng = clockwork.Clock(), random.Random(seed)
+        self.clock, self.rng = simulated_clock.Clock(), random.Random(seed)
         self.models, self.slow = models, slow
-        self.workers: list[tuple[str, clockwork.Worker]] = []
+        self.workers: list[tuple[str, simulated_clock.Worker]] = []
         self.told: list[dict[str, Any]] = []
         self.wishes = live.Wishes()
         service = SimpleNamespace(store=None, environment=lambda: None, on_live=self._hear)
@@ -48,11 +48,11 @@ class Glimpses:
         assert how["layout_seed"] is not None, "a process that draws no layout shows no spread"
         key = cast(str, entry.label)
         number = sum(name == key for name, _ in self.workers)
-        worker = clockwork.worker(self.models.get(key, DEFAULT_MODEL), self.clock, self.rng, number)
+        worker = simulated_clock.worker(self.models.get(key, DEFAULT_MODEL), self.clock, self.rng, number)
         worker.own *= 2.3 if self.slow(key, number) else 1.0
         self.clock.now += worker.model.load_s
         self.workers.append((key, worker))
-        return worker, races.load_reply(session_creation_s=0.1, first_run_ns=1)
+        return worker, raw_comparisons.load_reply(session_creation_s=0.1, first_run_ns=1)
 
     def glimpse(self, spec: TrialSpec, label: str) -> dict[str, Any]:
         wish = live.Wish(visitor="Ann", spec=spec, label=label)

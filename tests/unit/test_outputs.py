@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from hypothesis.strategies import floats
 
 from core.wire.errors import WorkerError
-from core.wire.guard import judge
+from core.wire.output_check import judge
 from core.worker.measure import outputs
 
 

@@ -21,8 +21,8 @@ from core.run.plan import (
     torch_source,
 )
 from core.spec import SessionSpec, TrialSpec, WorkloadSpec, anchor, session_from_dict, spec_from_dict
-from core.spec.knobs import KNOBS
 from core.spec.presets import PRESETS, preset
+from core.spec.settings import KNOBS
 from core.store import ModelRecord
 from core.wire.errors import SpecError
 

@@ -15,9 +15,9 @@ from core.run.prediction import MOST_FACTOR, RACES, Past, Seen, learn, past, pre
 from core.spec import ModelRef, TrialSpec
 from core.spec.effort import EFFORTS
 from core.store import Store
-from tests import builders, clockwork, races
+from tests import builders, raw_comparisons, simulated_clock
 from tests.builders import spec
-from tests.clockwork import Model
+from tests.simulated_clock import Model
 
 BASE = TrialSpec(model=ModelRef(path="m.onnx"))
 RUN_S = 0.001
@@ -248,8 +248,8 @@ def test_races_of_another_machine_teach_nothing(tmp_path: Path) -> None:
 
 def ran(models: list[Model], budget_s: float, seed: int, precision: str) -> tuple[Comparison, list[Trial]]:
     """A race by the real rules, as the store would have it."""
-    record = clockwork.race(models, budget_s, seed=seed, precision=precision)
-    found = races.evidence(record)
+    record = simulated_clock.race(models, budget_s, seed=seed, precision=precision)
+    found = raw_comparisons.evidence(record)
     result = {**found.to_dict(), "wall_s": record.wall_s}
     trials = [
         replace(trial(one.trial), result=found.trial_result(index))
@@ -277,7 +277,7 @@ def test_earlier_races_foretell_the_next(models: list[Model], precision: str) ->
     assert learned is not None
     found = predict([spec(protocol={"precision": precision})] * len(models), learned)
     took_s = statistics.median(
-        clockwork.race(models, budget_s, seed=seed, precision=precision).wall_s
+        simulated_clock.race(models, budget_s, seed=seed, precision=precision).wall_s
         for seed in range(teaching, 2 * teaching)
     )
     assert found.seconds - learned.beside_s == pytest.approx(took_s, rel=0.25)

@@ -15,8 +15,8 @@ from core.evidence.result import Evidence
 from core.run import prior
 from core.run.prior import LEAST_SIGMA, MOST_DF, prior_of, spread
 from core.store import Store
-from tests import races
-from tests.races import evidence
+from tests import raw_comparisons
+from tests.raw_comparisons import evidence
 
 RUN_S = 0.001
 
@@ -122,7 +122,9 @@ def test_what_a_race_leaves_is_what_the_next_one_reads() -> None:
         for seed in range(12)
         for aa in _aa(
             evidence(
-                races.record([0.001, 0.001], generations=9, rounds=6, between=0.02, noise=0.01, seed=seed)
+                raw_comparisons.record(
+                    [0.001, 0.001], generations=9, rounds=6, between=0.02, noise=0.01, seed=seed
+                )
             )
         )
     ]

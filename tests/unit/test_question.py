@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.spec.knobs import knob
 from core.spec.question import (
     OBJECTIVE_NAMES,
     OBJECTIVES,
@@ -25,6 +24,7 @@ from core.spec.question import (
     setting_named,
     settings_texts,
 )
+from core.spec.settings import knob
 from core.wire.errors import SpecError
 
 # --- the objective --------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from core.evidence.comparison import Comparison
 from core.evidence.ranking import Interval, are_level, intervals, paired, ranks
 from core.evidence.verdict import Verdict
-from core.show import standings
-from core.show.sheets.races import verdict_text
+from core.show import comparison_text
+from core.show.sheets.comparisons import verdict_text
 from tests import builders
 
 # --- pairs ----------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def bounds(race: Comparison) -> dict[str, tuple[float, float]]:
 @given(st.lists(BOUNDS, min_size=1, max_size=8))
 def test_no_rank_contradicts_an_interval_or_a_verdict(found: list[tuple[float, float]]):
     race = raced(found)
-    shown, ranked = bounds(race), standings.ranks(race)
+    shown, ranked = bounds(race), comparison_text.ranks(race)
     assert set(shown) == set(ranked)
     for one, own in shown.items():
         for other, against in shown.items():
@@ -147,12 +147,12 @@ def test_no_rank_contradicts_an_interval_or_a_verdict(found: list[tuple[float, f
 @given(st.lists(BOUNDS, min_size=1, max_size=8))
 def test_the_sentence_claims_what_the_intervals_show(found: list[tuple[float, float]]):
     race = raced(found)
-    shown, said = bounds(race), standings.headline(race)
+    shown, said = bounds(race), comparison_text.headline(race)
     first = {one for one, own in shown.items() if not any(other[0] > own[1] for other in shown.values())}
     near = all(shown[a][1] <= (1 + MARGIN) * shown[b][0] for a in first for b in first if a != b)
     claims = {"is the fastest": len(first) == 1, "equally fast": len(first) > 1 and near}
     claims["Inconclusive: "] = len(first) > 1 and not near
     assert {text: text in said for text in claims} == claims
-    assert standings.is_open(race) == claims["Inconclusive: "]
+    assert comparison_text.is_open(race) == claims["Inconclusive: "]
     named = said.partition("is the fastest")[0] if len(first) == 1 else said
     assert all(one.upper() in named for one in first)

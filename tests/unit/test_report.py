@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from core.run.axes import point_name
-from core.run.sweet_spot import standing
+from core.run.best_point import standing
 from core.show import sweep_words
 from core.show.report import Price, cost
 from core.show.report.compose import compose
@@ -26,7 +26,7 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
 from core.wire.errors import SpecError, StoreError
 from dashboard.report.figures import plots
-from dashboard.report.made import html_of
+from dashboard.report.html_file import html_of
 from dashboard.report.page import MOST_BYTES
 from tests.recorded import recorded_store, reported
 

@@ -12,7 +12,7 @@ from core.evidence.statistics import Estimate
 from core.wire.profile import Profile, by_operator
 from tests.reading import numbers, tells
 from tests.unit.test_charts import profile as make_profile
-from tests.unit.test_work import node, tensor
+from tests.unit.test_operation_counts import node, tensor
 
 # 100 billion operations and 10 billion bytes per second: the ridge is at 10 operations per byte
 STEADY: dict[str, Any] = {

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 import pytest
 
 from dashboard.charts import TRUE_Y, Side, base_figure, density_charts, entitle, latency_ecdf
-from dashboard.charts.duel_charts import timeline, timeline_info
 from dashboard.charts.saved import csv_of
+from dashboard.charts.timeline_charts import timeline, timeline_info
 
 
 def rows_of(figure: go.Figure) -> list[dict[str, str]]:

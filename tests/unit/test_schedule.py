@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from core.evidence.record import RaceRecord
-from core.evidence.standing import RICH_ROUNDS
+from core.evidence.stopping import RICH_ROUNDS
 from core.evidence.verdict import MIN_LAUNCHES, words
-from core.run.race.schedule import (
+from core.run.launches.schedule import (
     GRACE_S,
     LEAST_OF_TWO,
     MOST_ROUNDS,
@@ -32,8 +32,8 @@ from core.run.race.schedule import (
 )
 from core.spec.effort import EFFORTS
 from core.wire.errors import BudgetError
-from tests import races
-from tests.clockwork import Model, race
+from tests import raw_comparisons
+from tests.simulated_clock import Model, race
 
 LOOKS = 72  # as many generations as a quick race may make
 SHORT = Costs(start_s=0.5, round_s=0.08, after_s=1.0, runs=10)
@@ -360,12 +360,12 @@ def test_whatever_budget_is_given_an_interval_comes_with_it_or_its_budget_is_tol
     """The shortest budgets that are not refused: of one launch, what it says would be enough is enough."""
     record, budget_s = least_race(models)
     if len(record.generations) < MIN_LAUNCHES:
-        (told, *_) = races.evidence(record).contrasts
+        (told, *_) = raw_comparisons.evidence(record).contrasts
         enough_s = told["interval_budget_s"]
         assert enough_s > budget_s
         assert f"{enough_s} s" in words(told)
         record = race(models, enough_s)
-    (told, *_) = races.evidence(record).contrasts
+    (told, *_) = raw_comparisons.evidence(record).contrasts
     assert told["generations"] >= MIN_LAUNCHES
     assert told["ratio_low"] is not None
     assert "interval_budget_s" not in told

@@ -12,9 +12,9 @@ import jsonschema
 import pytest
 
 from core.cli import COMMANDS, run
-from core.evidence.documents import ContrastRecord, TrialResult
 from core.evidence.measurement import RESULT_FIELDS
-from core.show.documents import DOCUMENTS
+from core.evidence.result_types import ContrastRecord, TrialResult
+from core.show.output_types import DOCUMENTS
 from core.show.schema import schema
 from core.wire.errors import SpecError
 from tests.documents import errors_of

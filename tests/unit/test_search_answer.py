@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from core.evidence.evaluations import Look, Tried
 from core.evidence.quality import CONTROL_FAILED
-from core.evidence.tried import Look, Tried
 from core.evidence.verdict import Verdict
 from core.run.search import answer as answers
 from core.run.search.answer import Raced

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from core.evidence.tried import Look, Tried
+from core.evidence.evaluations import Look, Tried
 from core.evidence.verdict import Verdict
 from core.spec.question import OBJECTIVES
 from core.spec.space import changes_words
-from dashboard.charts import live_pictures, search_charts, search_tried_charts
-from tests.views.invented import confirmed_one, gain, search_answer, tried_ones
+from dashboard.charts import live_charts, search_charts, search_evaluation_charts
+from tests.views.sample_results import confirmed_one, gain, search_answer, tried_ones
 
 
 def ratio_of(one: Tried) -> float | None:
@@ -144,7 +144,7 @@ def test_the_course_has_a_marker_for_each_stage() -> None:
 def test_lines_go_through_the_settings_that_matter_most_to_the_gain() -> None:
     tried = [one("b", 2, 1.2), one("b", 10, 0.9), one("use_io_binding", True, 1.1), tried_ones()[2]]
     effects = [{"setting": "use_io_binding", "value": True, "against": False, "ratio": 2.0}]
-    info = search_tried_charts.parallel_info(tried, ratio_of, effects, most=1)  # type: ignore[arg-type]
+    info = search_evaluation_charts.parallel_info(tried, ratio_of, effects, most=1)  # type: ignore[arg-type]
     assert [axis.name for axis in info.dimensions] == ["use_io_binding"]
     assert info.hidden == 1
     assert info.gains == pytest.approx([1.2, 1.1, 0.9])  # what failed has no line
@@ -158,20 +158,20 @@ def test_what_all_have_in_common_is_no_axis() -> None:
         replace(found, changes={"enable_mem_reuse": False, **found.changes})
         for found in (one("b", 2, 1.2), one("b", 10, 0.9))
     ]
-    info = search_tried_charts.parallel_info(tried, ratio_of, [])
+    info = search_evaluation_charts.parallel_info(tried, ratio_of, [])
     assert ([axis.name for axis in info.dimensions], info.hidden) == (["b"], 0)
 
 
 def test_values_are_in_their_order_and_what_is_not_asked_is_the_default() -> None:
     tried = [one("b", 10, 1.2), one("b", 2, 0.9), one("a", True, 1.1)]
-    info = search_tried_charts.parallel_info(tried, ratio_of, [])
+    info = search_evaluation_charts.parallel_info(tried, ratio_of, [])
     [axis] = [axis for axis in info.dimensions if axis.name == "b"]
     assert axis.values == ["default", "2", "10"]
 
 
 def test_ranks_differ_in_width_too_and_every_line_says_its_configuration() -> None:
     tried = [one("b", number, 1 + number / 100) for number in range(30)]
-    figure = search_tried_charts.parallel(search_tried_charts.parallel_info(tried, ratio_of, []))
+    figure = search_evaluation_charts.parallel(search_evaluation_charts.parallel_info(tried, ratio_of, []))
     assert [trace.name for trace in figure.data] == ["lower half", "upper half", "best tenth"]
     assert len({trace.line.width for trace in figure.data}) == 3
     assert "b 29" in figure.data[2].text[0]
@@ -179,7 +179,7 @@ def test_ranks_differ_in_width_too_and_every_line_says_its_configuration() -> No
 
 def test_names_and_values_of_settings_are_drawn_as_text() -> None:
     tried = [one("<b>x</b>", "<i>", 1.2), one("<b>x</b>", "<u>", 0.9)]
-    figure = search_tried_charts.parallel(search_tried_charts.parallel_info(tried, ratio_of, []))
+    figure = search_evaluation_charts.parallel(search_evaluation_charts.parallel_info(tried, ratio_of, []))
     texts = [note.text for note in figure.layout.annotations]
     assert all("<i>" not in text and "<u>" not in text for text in texts)
 
@@ -202,7 +202,7 @@ def test_points_lie_over_memory_where_it_is_known_of_all(
         {"label": label, "ratio": ratio, "memory": memory}
         for label, ratio, memory in zip(labels, (0.5, 1.2), memories, strict=True)
     ]
-    drawn = live_pictures.gains(points, ANSWER["front"])
+    drawn = live_charts.gains(points, ANSWER["front"])
     assert drawn["x"]["title"] == title
     others, front = drawn["series"]
     assert [one[:2] for one in front["points"]] == [(first, 1.2)]
@@ -212,9 +212,9 @@ def test_points_lie_over_memory_where_it_is_known_of_all(
 
 
 def test_before_the_first_look_there_are_axes_around_the_default() -> None:
-    drawn = live_pictures.gains([], [])
+    drawn = live_charts.gains([], [])
     assert [one["points"] for one in drawn["series"]] == [[], []]
     low, high = drawn["y"]["range"]
     assert low < 1 < high
-    course = live_pictures.course(ANSWER["course"])
+    course = live_charts.course(ANSWER["course"])
     assert course["series"][0]["points"] == [(3.0, 1.25, ""), (50.0, 1.3, "")]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.evidence.tried import Look, Tried, launch_spread, told
+from core.evidence.evaluations import Look, Tried, launch_spread, told
 from core.run.search.answer import dropped_words, effects
 from core.run.search.failures import dropped
 from core.run.search.plan import (

@@ -12,8 +12,8 @@ import pytest
 
 from core.cli import grid
 from core.cli.sheets import lines, print_sheet
-from core.evidence.quietness import Answer
-from core.show.sheets import Fact, Line, Note, Sheet, things
+from core.evidence.noise_check import Answer
+from core.show.sheets import Fact, Line, Note, Sheet, models_and_machines
 from core.show.table import Table, texts
 from core.worker.models import inspect_model
 from tests import tiny_models
@@ -104,7 +104,7 @@ def test_the_first_part_of_a_sheet_without_a_headline_stands_at_the_top() -> Non
 def test_a_busy_machine_is_said_with_its_grade() -> None:
     facts: dict[str, Any] = {"publishable": False, "headline": "No.", "grade": "C", "reason": "Wide."}
     answer = Answer(**facts, remedy="", sigma=None, sigma_between=0.01, busy="under load", needs=())
-    assert lines(things.quietness(answer)) == [
+    assert lines(models_and_machines.quietness(answer)) == [
         "No.",
         "  grade         C",
         "  details       Wide.",
@@ -116,6 +116,6 @@ def test_a_busy_machine_is_said_with_its_grade() -> None:
 def test_names_of_a_model_that_are_longer_than_a_screen_are_told_by_their_beginning(tmp_path: Path) -> None:
     info: Any = dict(inspect_model(str(tiny_models.mul(tmp_path / "mul.onnx"))))
     info |= {"op_counts": {"R" * 100_000: 1}, "opset": {"d" * 100_000: 1}, "producer": "p" * 100_000}
-    shown = "\n".join(lines(things.model("mul", info, "")))
+    shown = "\n".join(lines(models_and_machines.model("mul", info, "")))
     assert f"1: {'R' * 119}… 1\n" in shown
     assert len(shown) < 2_000

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.spec import ModelRef, setting, without_effect
-from core.spec.knobs import Place
+from core.spec import ModelRef, with_changes, without_effect
+from core.spec.settings import Place
 from core.spec.space import (
     MODEL,
     MOST_DISTINCT,
@@ -218,7 +218,7 @@ def test_what_differs_from_the_default_is_what_the_spec_asks_for() -> None:
     of = space(start, [Axis(name="enable_mem_pattern", values=(False, True)), MODE, ARENA])
     for choice in of.choices:
         own = from_default(start, of.changes(choice))
-        assert setting(reference(start), own).key() == of.spec(choice).key()
+        assert with_changes(reference(start), own).key() == of.spec(choice).key()
     assert from_default(builders.spec(), {MODEL: "int8", "use_io_binding": False}) == {MODEL: "int8"}
 
 

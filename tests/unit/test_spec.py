@@ -23,7 +23,8 @@ from core.spec import (
 )
 from core.spec.checks import cpu_list
 from core.spec.effort import EFFORTS
-from core.spec.knobs import (
+from core.spec.presets import PRESETS, preset
+from core.spec.settings import (
     ENTRIES,
     EXECUTION_MODES,
     EXECUTION_ORDERS,
@@ -32,8 +33,7 @@ from core.spec.knobs import (
     MAX_BATCH,
     MAX_THREADS,
 )
-from core.spec.knobs.config_entries import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS
-from core.spec.presets import PRESETS, preset
+from core.spec.settings.config_entries import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS
 from core.wire.engines import ENGINES
 from core.wire.errors import SpecError
 

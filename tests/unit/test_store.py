@@ -22,7 +22,7 @@ from core import wire
 from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial
 from core.process import scratch
-from core.run.ledger import settle
+from core.run.job_log import settle
 from core.store import PRUNED, RAW_FIELDS, ModelRecord, Store, database, home, pruning
 from core.wire.errors import INTERRUPTED, StoreError
 from tests import builders

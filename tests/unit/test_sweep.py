@@ -14,6 +14,7 @@ from hypothesis import strategies as some
 from core import wire
 from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial, latency_summary
+from core.run.ask_tell import Found, Known
 from core.run.axes import (
     BATCH,
     MAX_POINTS,
@@ -28,9 +29,7 @@ from core.run.axes import (
     point_name,
     study_name,
 )
-from core.run.study import Found, Known
-from core.run.sweep import Measured, Point, configurations, expand, join, measured, so_far, with_values
-from core.run.sweet_spot import (
+from core.run.best_point import (
     BEST,
     INCONCLUSIVE,
     LEVEL,
@@ -42,11 +41,12 @@ from core.run.sweet_spot import (
     surely_quicker,
     surely_under,
 )
+from core.run.sweep import Measured, Point, configurations, expand, join, measured, so_far, with_values
 from core.show import sweep_words
-from core.show.sheets import races
+from core.show.sheets import comparisons
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.wire.errors import SpecError
-from dashboard.charts import plane_charts
+from dashboard.charts import heatmap_charts
 from tests import builders
 from tests.reading import tells
 
@@ -510,10 +510,10 @@ def is_dominated_by_nothing(seed: int) -> None:
     axes = [
         Axis(name=name, values=tuple({one.values[name]: 0 for one in points})) for name in (THREADS, BATCH)
     ]
-    cells = {one.point: one for one in plane_charts.plane_info(points, axes, stands).cells}
-    tradeoff = plane_charts.tradeoff_info(points, axes, stands)
+    cells = {one.point: one for one in heatmap_charts.plane_info(points, axes, stands).cells}
+    tradeoff = heatmap_charts.tradeoff_info(points, axes, stands)
     spots = {spot.point: spot for spots in tradeoff.groups.values() for spot in spots}
-    table = races.points(points, stands)
+    table = comparisons.points(points, stands)
     marks = [row[[one.name for one in table.columns].index("best")] for row in table.rows]
     said = sweep_words.sentence(points, stands)
     best = [one for one in points if point_name(one.values) in said.split(" samples/s")[0] and one.ranked]

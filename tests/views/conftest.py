@@ -23,11 +23,10 @@ from core.process.runner import run_job
 from core.run.job import Status
 from core.store import ModelRecord, Store
 from core.store.library import import_file, import_files, inspect_cached, sample_models
-from core.wire.doors import EXPERT_VARIABLE, FOLDERS_VARIABLE
+from core.wire.access import EXPERT_VARIABLE, FOLDERS_VARIABLE
 from dashboard import state
-from dashboard.address import FOLDERS
 from tests import tiny_models
-from tests.views import invented
+from tests.views import sample_results
 
 APP = Path(__file__).resolve().parents[2] / "dashboard" / "app.py"
 TIMEOUT_S = 60.0  # a page that inspects a model or looks at the machine starts a process
@@ -166,8 +165,8 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         asked.append({name: wanted, **how})
         return f"job-{len(asked)}"
 
-    invented.queue(monkeypatch, "duel", functools.partial(submit, "spec"))
-    invented.queue(monkeypatch, "race", functools.partial(submit, "contestants"))
+    sample_results.queue(monkeypatch, "duel", functools.partial(submit, "spec"))
+    sample_results.queue(monkeypatch, "race", functools.partial(submit, "contestants"))
     return asked
 
 
@@ -182,8 +181,7 @@ def open_page() -> Callable[..., AppTest]:
         for key, value in query.items():
             at.query_params[key] = value
         if name != "tune":
-            path = next((path for path, folder in FOLDERS.items() if folder == name), name)
-            at._page_hash = calc_hash(path)  # as the address of the page has it
+            at._page_hash = calc_hash(name)  # as the address of the page has it
         at.run()
         assert not at.exception, [e.value for e in at.exception]
         return at

@@ -15,20 +15,20 @@ from core.evidence.comparison import ANCHOR_LABEL, Comparison
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
-from core.show import standings, verdict
+from core.show import comparison_text, verdict
 from core.show.sheets import imported as sheets
 from core.show.words import verdict as in_words
 from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
 from core.wire import engines
 from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
-from core.wire.guard import MARK, WARNING
+from core.wire.output_check import MARK, WARNING
 from dashboard import state
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
-from tests.views import invented, page
-from tests.views.invented import Racer
+from tests.views import page, sample_results
 from tests.views.page import Add, Jobs, Open, buttons, click, followed, icons, lines, opened, status, texts
+from tests.views.sample_results import Racer
 
 EDGE = PRESETS["edge"][0]
 DETAILS, PAST = "compare.details", "compare.past.box"  # closed groups
@@ -57,20 +57,22 @@ def table(at: AppTest) -> Any:
 def racers(record: ModelRecord) -> list[Racer]:
     """The default as baseline, one clearly faster, one that is not told apart from it."""
     return [
-        Racer(spec=invented.spec_for(record), latency_s=0.002, role="baseline", label=ANCHOR_LABEL),
+        Racer(spec=sample_results.spec_for(record), latency_s=0.002, role="baseline", label=ANCHOR_LABEL),
         Racer(
-            spec=invented.spec_for(record, intra_op_num_threads=1),
+            spec=sample_results.spec_for(record, intra_op_num_threads=1),
             latency_s=0.0014,
             label="intra_op_num_threads 1",
         ),
         Racer(
-            spec=invented.spec_for(record, use_io_binding=True), latency_s=0.00201, label="use_io_binding on"
+            spec=sample_results.spec_for(record, use_io_binding=True),
+            latency_s=0.00201,
+            label="use_io_binding on",
         ),
     ]
 
 
 def put(record: ModelRecord, machine: wire.Environment, **facts: Any) -> tuple[Comparison, list[Trial]]:
-    return invented.put_race(
+    return sample_results.put_race(
         state.store(),
         record,
         facts.pop("racers", None) or racers(record),
@@ -199,8 +201,8 @@ def test_an_entry_can_be_removed(open_page: Open, mlp: ModelRecord) -> None:
 
 def test_no_more_than_eight(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
     for threads in range(1, 8):
-        spec = invented.spec_for(mlp, intra_op_num_threads=threads)
-        invented.put_measured(state.store(), mlp, spec, fingerprint=machine["fingerprint"])
+        spec = sample_results.spec_for(mlp, intra_op_num_threads=threads)
+        sample_results.put_measured(state.store(), mlp, spec, fingerprint=machine["fingerprint"])
     at = open_page("compare", model=mlp)
     trials = [trial.id for trial in state.store().trials(kind="measure")]
     at.multiselect(key="compare.picked").set_value(trials)
@@ -234,10 +236,10 @@ def test_a_yaml_of_another_model_or_none_is_refused(open_page: Open, mlp: ModelR
 
 def test_linked_trials_become_the_list(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
     trials = [
-        invented.put_measured(
+        sample_results.put_measured(
             state.store(),
             mlp,
-            invented.spec_for(mlp, batch_size=rows),
+            sample_results.spec_for(mlp, batch_size=rows),
             fingerprint=machine["fingerprint"],
             rows=rows,
         )
@@ -352,13 +354,13 @@ def test_a_first_place_that_the_intervals_leave_open_is_said(
     state.store().update_comparison(race.id, result={**race.result, "contrasts": wide})
     at = open_page("compare", comparison=race.id)
     shown = state.store().comparison(race.id)
-    assert lines(at, standings.headline(shown))
+    assert lines(at, comparison_text.headline(shown))
     assert list(table(at)["Rank"]) == ["1–3"] * len(trials)
     assert lines(
-        opened(at, DETAILS), standings.intervals_text(shown)
+        opened(at, DETAILS), comparison_text.intervals_text(shown)
     )  # of a protocol that split nothing over them
     state.store().update_comparison(race.id, protocol={**race.protocol, "family": 2})
-    together = standings.intervals_text(state.store().comparison(race.id))
+    together = comparison_text.intervals_text(state.store().comparison(race.id))
     assert numbers(together)[:2] == [95, 2]
     assert lines(at.run(), together)
 
@@ -436,7 +438,7 @@ def test_a_finished_race_goes_on_as_another_one_in_the_address(
         asked.append(comparison_id)
         return running(mlp, machine)[0].id
 
-    invented.queue(monkeypatch, "more_generations", submit)
+    sample_results.queue(monkeypatch, "more_generations", submit)
     at = click(open_page("compare", comparison=race.id), "compare.go_on")
     assert asked == [race.id]
     assert at.query_params["comparison"] != race.id
@@ -469,7 +471,7 @@ def test_different_batches_and_different_outputs_are_marked(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     field = racers(mlp)
-    spec, wrong = invented.spec_for(mlp, batch_size=4), builders.guarded(max_rel=0.5)
+    spec, wrong = sample_results.spec_for(mlp, batch_size=4), builders.guarded(max_rel=0.5)
     field[1] = Racer(spec=spec, latency_s=0.004, rows=4, label="batch_size 4", changes=wrong)
     notes = ["The batch sizes differ (4 and 1 rows): times per row are compared.", "outputs differ: 0.5"]
     race, _ = put(mlp, machine, racers=field, contrast={"notes": notes})
@@ -531,7 +533,7 @@ def test_past_races_are_listed_and_duels_on_request(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     put(mlp, machine)
-    invented.put_duel(state.store(), mlp, fingerprint=machine["fingerprint"])
+    sample_results.put_duel(state.store(), mlp, fingerprint=machine["fingerprint"])
     at = opened(open_page("compare", model=mlp), PAST)
     rows = frame(at, "compare.past.").value
     assert len(rows) == 1

@@ -9,8 +9,8 @@ import pytest
 from core.evidence.comparison import ANCHOR_LABEL, Configuration
 from core.spec.steps import Step
 from core.store import ModelRecord
-from dashboard import contestants, state
-from tests.views import invented
+from dashboard import configurations, state
+from tests.views import sample_results
 from tests.views.page import Add, Open, click, lines
 from tests.views.test_compare import names
 
@@ -66,7 +66,7 @@ def test_trials_of_a_family_come_into_the_list_by_a_link(
 ) -> None:
     fingerprint = state.environment()["fingerprint"]
     trials = [
-        invented.put_measured(state.store(), one, invented.spec_for(one), fingerprint=fingerprint)
+        sample_results.put_measured(state.store(), one, sample_results.spec_for(one), fingerprint=fingerprint)
         for one in (mlp, lean)
     ]
     at = open_page("compare", model=mlp, trials=",".join(one.id for one in trials))
@@ -78,7 +78,7 @@ def test_names_say_the_model_and_what_else_differs() -> None:
 
     default = spec_from_dict({"model": {"path": "a"}})
     tuned = spec_from_dict({"model": {"path": "b"}, "session": {"intra_op_num_threads": 1}})
-    assert contestants.labels([default, default, tuned, default], 0, ["", "lean", "lean", ""]) == [
+    assert configurations.labels([default, default, tuned, default], 0, ["", "lean", "lean", ""]) == [
         ANCHOR_LABEL,
         "lean",
         "lean, intra_op_num_threads 1",

@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY
-from core.show import emit
+from core.show import export
 from core.spec import spec_from_yaml
 from core.store import ModelRecord
 from core.store.library import remove_model
@@ -21,14 +21,14 @@ from dashboard import fields, state
 from dashboard.__main__ import serve
 from tests import builders, tiny_models
 from tests.reading import tells
-from tests.views import invented
+from tests.views import sample_results
 from tests.views.page import Add, Open, lines, texts, widget
 
 
 def put(record: ModelRecord, **changes: Any) -> Trial:
-    spec = invented.spec_for(record, **changes)
+    spec = sample_results.spec_for(record, **changes)
     inputs = [{"name": one["name"], "dtype": one["dtype"], "shape": [1, 16]} for one in record.info["inputs"]]
-    trial = invented.put_measured(state.store(), record, spec, fingerprint="f")
+    trial = sample_results.put_measured(state.store(), record, spec, fingerprint="f")
     assert trial.result is not None
     state.store().update_trial(trial.id, result=trial.result | {"inputs": inputs, "outputs": []})
     return state.store().trial(trial.id)
@@ -132,7 +132,7 @@ def choose(at: AppTest, name: str) -> None:
 def test_every_format_is_shown_with_what_it_cannot_express(open_page: Open, mlp: ModelRecord) -> None:
     trial = put(mlp, enable_mem_reuse=fields.OFF)
     at = open_page("export", model=mlp, trial=trial.id)
-    for one in emit.EMITTERS:
+    for one in export.EMITTERS:
         choose(at, one.name)
         assert not at.exception
         assert one.cannot in texts(at)
@@ -141,7 +141,7 @@ def test_every_format_is_shown_with_what_it_cannot_express(open_page: Open, mlp:
             continue
         assert trial.id in at.code[0].value
         assert at.get("download_button")[0].label.endswith(one.ending)
-        lost = emit.not_carried(at.code[0].value)
+        lost = export.not_carried(at.code[0].value)
         assert bool(lost) is (one.name not in ("yaml", "python", "counterparts", "dockerfile"))
         told = [each for each in at.info if each.proto.title.startswith("Not exported")]
         assert len(told) == bool(lost)
@@ -160,7 +160,7 @@ def test_a_model_that_is_gone_is_told_where_it_goes_along(open_page: Open, mlp: 
 def test_a_busy_machine_is_told_with_the_numbers_that_are_taken_away(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    trial = invented.put_duel(
+    trial = sample_results.put_duel(
         state.store(),
         mlp,
         fingerprint="f",
@@ -186,7 +186,7 @@ def test_a_busy_machine_is_told_with_the_numbers_that_are_taken_away(
 def test_a_result_that_is_slower_or_rejected_says_so_before_it_is_taken_away(
     open_page: Open, mlp: ModelRecord, facts: dict[str, Any], words: str
 ) -> None:
-    trial = invented.put_duel(
+    trial = sample_results.put_duel(
         state.store(), mlp, fingerprint="f", changes={"inputs": [], "outputs": []}, **facts
     ).trial
     at = open_page("export", model=mlp, trial=trial.id)
@@ -223,8 +223,8 @@ def test_a_trial_whose_samples_were_pruned_can_be_taken_away(open_page: Open, ml
 
 
 def test_a_fallback_is_marked_before_it_is_taken_away(open_page: Open, mlp: ModelRecord) -> None:
-    spec = invented.spec_for(mlp)
-    trial = invented.put_measured(
+    spec = sample_results.spec_for(mlp)
+    trial = sample_results.put_measured(
         state.store(),
         mlp,
         spec,

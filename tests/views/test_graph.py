@@ -23,11 +23,11 @@ from core.wire.errors import WorkerError, record_from_error
 from core.wire.profile import profile_from_dict
 from dashboard import state
 from dashboard.charts.graph_charts import KINDS
-from dashboard.views.graph import folded
+from dashboard.views.graph import levels
 from tests import tiny_models
 from tests.reading import numbers, tells
 from tests.tiny_models import save, value
-from tests.views import invented
+from tests.views import sample_results
 from tests.views.page import Add, Jobs, Open, buttons, click, figure, lines, table, texts
 from tests.views.page import status as running
 
@@ -53,7 +53,7 @@ def run_once(job: str, payload: dict[str, Any], **how: Any) -> Any:
 @pytest.fixture(autouse=True)
 def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "run_job", run_once)  # the page's script imports it whenever it runs
-    monkeypatch.setattr(folded, "run_job", run_once)
+    monkeypatch.setattr(levels, "run_job", run_once)
 
 
 def open_graph(open_page: Open, record: ModelRecord, **query: str) -> AppTest:
@@ -70,7 +70,7 @@ def choose(at: AppTest, key: str, what: str) -> AppTest:
 
 def optimize(record: ModelRecord) -> None:
     """Look at what ONNX Runtime makes of the model, as the job of the page does."""
-    draw_optimized(state.store(), invented.spec_for(record), run_job, environment=state.environment)
+    draw_optimized(state.store(), sample_results.spec_for(record), run_job, environment=state.environment)
 
 
 def points(at: AppTest, index: int = 0) -> list[str]:
@@ -161,9 +161,9 @@ def test_without_a_profile_time_says_how_to_get_it(
 
     def submit(spec: Any, **how: Any) -> str:
         asked.append(spec)
-        return invented.put_profile(state.store(), mlp, spec).id
+        return sample_results.put_profile(state.store(), mlp, spec).id
 
-    invented.queue(monkeypatch, "profile", submit)
+    sample_results.queue(monkeypatch, "profile", submit)
     at = choose(open_graph(open_page, mlp), "graph.color", "Time")
     assert "graph.profile" in buttons(at, "graph.")
     click(at, "graph.profile")
@@ -172,7 +172,7 @@ def test_without_a_profile_time_says_how_to_get_it(
 
 
 def test_a_profile_colours_by_time_and_adds_columns(open_page: Open, mlp: ModelRecord) -> None:
-    trial = invented.put_profile(state.store(), mlp, invented.spec_for(mlp))
+    trial = sample_results.put_profile(state.store(), mlp, sample_results.spec_for(mlp))
     at = open_graph(open_page, mlp)
     assert at.get_by_key("graph.color").value == "Time"
     assert "graph.profile" not in buttons(at, "graph.")
@@ -187,7 +187,7 @@ def test_a_colour_that_was_chosen_stays_and_without_a_profile_the_operator_is_th
     at = open_graph(open_page, mlp)
     assert at.get_by_key("graph.color").value == "Operator"
     choose(at, "graph.color", "Precision")
-    invented.put_profile(state.store(), mlp, invented.spec_for(mlp))
+    sample_results.put_profile(state.store(), mlp, sample_results.spec_for(mlp))
     at.session_state["graph.source"] = state.store().trials(kind="profile")[0].id
     at.run()
     assert at.get_by_key("graph.color").value == "Precision"
@@ -248,8 +248,8 @@ def test_a_link_to_a_model_that_is_not_there_says_so(open_page: Open, mlp: Model
 
 def test_a_link_brings_its_profile(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:
     other = add_model(tiny_models.conv)
-    old = invented.put_profile(state.store(), mlp, invented.spec_for(mlp))
-    invented.put_profile(state.store(), mlp, invented.spec_for(mlp))
+    old = sample_results.put_profile(state.store(), mlp, sample_results.spec_for(mlp))
+    sample_results.put_profile(state.store(), mlp, sample_results.spec_for(mlp))
     at = open_graph(open_page, other, trial=old.id)
     assert state.store().trial(old.id).model_sha256 == at.session_state[state.MODEL]
     at.session_state["graph.configuration"] = True

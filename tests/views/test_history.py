@@ -23,20 +23,20 @@ from core.evidence.quality import BUSY, CONTROL_FAILED
 from core.show.table import Column, tabulate
 from core.store import Change, ModelRecord
 from core.store.library import remove_model
-from core.wire.guard import MARK, WARNING
+from core.wire.output_check import MARK, WARNING
 from dashboard import fields, state
 from dashboard.widgets import tables
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
 from tests.small_disks import small_disk
-from tests.views import invented
+from tests.views import sample_results
 from tests.views.page import Add, Open, cards, icons, keys, lines, texts
 
 TABLE = "history.table."
 
 
 def put(record: ModelRecord, created_at: float = 1_000_000.0, **changes: Any) -> Trial:
-    return invented.put_run(state.store(), record, fingerprint="f", created_at=created_at, **changes)
+    return sample_results.put_run(state.store(), record, fingerprint="f", created_at=created_at, **changes)
 
 
 def table(at: AppTest) -> Any:
@@ -58,8 +58,8 @@ def test_without_trials_the_page_says_what_to_do(open_page: Open) -> None:
 def test_all_trials_are_listed_newest_first_with_what_ran(open_page: Open, mlp: ModelRecord) -> None:
     old = put(mlp, 1_000_000.0, batch_size=4)
     new = put(mlp, 2_000_000.0, fallback=True)
-    bad = invented.put_failed(
-        state.store(), mlp, invented.spec_for(mlp), message="It crashed.", created_at=3_000_000.0
+    bad = sample_results.put_failed(
+        state.store(), mlp, sample_results.spec_for(mlp), message="It crashed.", created_at=3_000_000.0
     )
     rows = table(open_page("history"))
     assert rows["Trial"].tolist() == [bad.id[:12], new.id[:12], old.id[:12]]
@@ -94,10 +94,12 @@ def test_damaged_trial_is_shown_as_damaged_beside_the_others(open_page: Open, ml
 def test_filters_narrow_the_list(open_page: Open, mlp: ModelRecord, add_model: Add) -> None:
     conv = add_model(tiny_models.conv)
     put(mlp, intra_op_num_threads=1)
-    spins = invented.spec_for(conv, **{"session.intra_op.spin_duration_us": 100})
-    invented.put_measured(state.store(), conv, spins, fingerprint="f", rows=1)
-    failed = invented.put_failed(state.store(), mlp, invented.spec_for(mlp), message="Out of memory.")
-    invented.put_profile(state.store(), mlp, invented.spec_for(mlp))
+    spins = sample_results.spec_for(conv, **{"session.intra_op.spin_duration_us": 100})
+    sample_results.put_measured(state.store(), conv, spins, fingerprint="f", rows=1)
+    failed = sample_results.put_failed(
+        state.store(), mlp, sample_results.spec_for(mlp), message="Out of memory."
+    )
+    sample_results.put_profile(state.store(), mlp, sample_results.spec_for(mlp))
     at = open_page("history")
     assert len(table(at)) == 4
     at.selectbox(key="history.model").set_value("conv").run()
@@ -127,8 +129,8 @@ def test_a_selected_trial_is_shown_with_numbers_and_charts(open_page: Open, mlp:
     assert not at.exception
 
 
-def duel(record: ModelRecord, **facts: Any) -> invented.Duel:
-    return invented.put_duel(state.store(), record, fingerprint="f", **facts)
+def duel(record: ModelRecord, **facts: Any) -> sample_results.Duel:
+    return sample_results.put_duel(state.store(), record, fingerprint="f", **facts)
 
 
 def test_the_table_has_verdict_and_grade_and_leaves_references_out(open_page: Open, mlp: ModelRecord) -> None:
@@ -185,7 +187,9 @@ def test_a_link_opens_a_reference_that_the_list_leaves_out(open_page: Open, mlp:
 
 
 def test_a_selected_failure_shows_its_error_and_hint(open_page: Open, mlp: ModelRecord) -> None:
-    failed = invented.put_failed(state.store(), mlp, invented.spec_for(mlp), message="It was killed.")
+    failed = sample_results.put_failed(
+        state.store(), mlp, sample_results.spec_for(mlp), message="It was killed."
+    )
     at = select(open_page("history"), 0)
     assert tells(at.error[0].value, *(failed.error[name] for name in ("message", "hint")))
 

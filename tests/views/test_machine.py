@@ -13,13 +13,13 @@ from core import wire
 from core.run import comparison
 from core.run.job import Status
 from core.show import verdict
-from core.show.sheets import things
+from core.show.sheets import models_and_machines
 from core.wire.errors import WorkerError
 from dashboard import state
 from dashboard.charts import machine_charts
 from tests import builders
 from tests.reading import numbers, tells
-from tests.views import invented
+from tests.views import sample_results
 from tests.views.page import (
     Jobs,
     Open,
@@ -116,10 +116,10 @@ def test_a_gpu_is_described_with_its_driver() -> None:
     gpu = {"name": "NVIDIA T4", "memory_bytes": 16 << 30, "driver": "550.1", "cuda": "12.4"}
     own = {"gpus": [gpu], "variables": {"ORT_X": "1"}, "libraries": {"onnxruntime-gpu": "1.31.1"}}
     facts: Any = builders.MACHINE | own
-    rows = {one.name: one.text for one in things.machine_facts(facts)}
+    rows = {one.name: one.text for one in models_and_machines.machine_facts(facts)}
     assert tells(rows["GPU"], gpu["name"], "16.0 GiB", gpu["driver"], gpu["cuda"])
     assert rows["variables"] == "ORT_X=1"
-    without = things.machine_facts(facts | {"gpus": [], "variables": {}})
+    without = models_and_machines.machine_facts(facts | {"gpus": [], "variables": {}})
     assert next(one.text for one in without if one.name == "GPU").startswith("none")
 
 
@@ -334,6 +334,6 @@ def test_the_peaks_are_shown_with_how_sure_they_are(open_page: Open, monkeypatch
     assert all(" to " in one for one in shown["95 % interval"])
     assert any(numbers(line)[:2] == [2, 1] for line in texts(at).splitlines())
     assert lines(at, "32.0 MiB")
-    invented.queue(monkeypatch, "peaks", lambda threads: "job")
+    sample_results.queue(monkeypatch, "peaks", lambda threads: "job")
     click(at, "machine.peaks")
     assert not at.exception

@@ -19,7 +19,7 @@ from dashboard.views.models import exporting
 from dashboard.widgets import feeding
 from tests import tiny_models
 from tests.reading import numbers, tells
-from tests.views import invented
+from tests.views import sample_results
 from tests.views.page import Add, Open, choice, facts, followed, icons, keys, lines, texts
 
 
@@ -118,7 +118,7 @@ def test_use_in_tune_opens_tune_with_that_model(open_page: Open, add_model: Add)
 
 def test_deleting_a_model_asks_first_and_keeps_its_trials(open_page: Open, add_model: Add) -> None:
     mlp = add_model(tiny_models.mlp)
-    trial = invented.put_measured(state.store(), mlp, invented.spec_for(mlp), fingerprint="f")
+    trial = sample_results.put_measured(state.store(), mlp, sample_results.spec_for(mlp), fingerprint="f")
     at = open_page("models", model=mlp)
     at.button(key="models.delete").click().run()
     assert "models.confirm" in keys(at)
@@ -289,7 +289,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
         asked.append((job, payload))
         return f"job{len(asked)}"
 
-    invented.queue(monkeypatch, "worker", submit)
+    sample_results.queue(monkeypatch, "worker", submit)
     return asked
 
 

@@ -19,8 +19,7 @@ from dashboard.charts.profile_charts import NOT_FOUND, REST
 from dashboard.widgets import profile_results
 from tests import tiny_models
 from tests.reading import numbers, tells
-from tests.views import invented
-from tests.views.invented import DATA
+from tests.views import sample_results
 from tests.views.page import (
     Add,
     Open,
@@ -33,13 +32,14 @@ from tests.views.page import (
     offers,
     texts,
 )
+from tests.views.sample_results import DATA
 
 
 @pytest.fixture
 def put(mlp: ModelRecord) -> Callable[..., Any]:
     """Store a recorded profile as one of the MLP."""
-    return lambda **changes: invented.put_profile(
-        state.store(), mlp, invented.spec_for(mlp, runs=20), **changes
+    return lambda **changes: sample_results.put_profile(
+        state.store(), mlp, sample_results.spec_for(mlp, runs=20), **changes
     )
 
 
@@ -81,9 +81,9 @@ def test_run_asks_for_a_profile_of_the_current_settings(
 
     def submit(spec: Any, **how: Any) -> str:
         asked.append({"spec": spec, **how})
-        return invented.put_profile(state.store(), mlp, spec).id
+        return sample_results.put_profile(state.store(), mlp, spec).id
 
-    invented.queue(monkeypatch, "profile", submit)
+    sample_results.queue(monkeypatch, "profile", submit)
     at = open_page("profile", model=mlp)
     at.session_state["knob.batch_size"] = 8
     at.number_input(key="profile.runs").set_value(7)
@@ -210,12 +210,12 @@ def test_a_profile_that_fell_back_says_so_and_is_never_called_cuda(
 ) -> None:
     trial = put(
         fallback=True,
-        requested_providers=invented.ASKED_CUDA,
-        effective_providers=invented.CPU,
+        requested_providers=sample_results.ASKED_CUDA,
+        effective_providers=sample_results.CPU,
         fallback_reason="The CUDA library is missing.",
     )
     at = open_page("profile", model=mlp)
-    [said] = lines(at, ", ".join(invented.ASKED_CUDA))
+    [said] = lines(at, ", ".join(sample_results.ASKED_CUDA))
     assert said.count("CUDA") == 2  # asked for, and in the reason
     assert said.count(CPU) == 2  # asked for, and what it ran on
     assert tells(said, trial.result["fallback_reason"])
@@ -228,7 +228,7 @@ def test_times_of_cuda_nodes_are_called_host_launch_time(
 ) -> None:
     trial = put()
     nodes = [{**node, "provider": "CUDAExecutionProvider"} for node in trial.result["profile"]["nodes"]]
-    put(profile_changes={"nodes": nodes}, effective_providers=invented.ASKED_CUDA)
+    put(profile_changes={"nodes": nodes}, effective_providers=sample_results.ASKED_CUDA)
     at = open_page("profile", model=mlp)
     choice(at, "profile.shown").select_index(0).run()
     assert [one for one in at.info if tells(one.value, "CUDA", "TensorRT")]
@@ -260,15 +260,15 @@ def test_a_link_opens_the_profile_it_names(
 
 
 def test_a_link_to_a_measured_trial_offers_to_profile_it(open_page: Open, mlp: ModelRecord) -> None:
-    spec = invented.spec_for(mlp, batch_size=16, intra_op_num_threads=1)
-    trial = invented.put_measured(state.store(), mlp, spec, fingerprint="x", rows=16)
+    spec = sample_results.spec_for(mlp, batch_size=16, intra_op_num_threads=1)
+    trial = sample_results.put_measured(state.store(), mlp, spec, fingerprint="x", rows=16)
     at = open_page("profile", model=mlp, trial=trial.id)
     assert at.selectbox(key="profile.measured").value == trial.id
 
 
 def test_a_failed_profile_shows_its_error(open_page: Open, mlp: ModelRecord) -> None:
-    invented.put_failed(
-        state.store(), mlp, invented.spec_for(mlp), message="Killed by SIGSEGV.", kind="profile"
+    sample_results.put_failed(
+        state.store(), mlp, sample_results.spec_for(mlp), message="Killed by SIGSEGV.", kind="profile"
     )
     at = open_page("profile", model=mlp)
     assert tells(at.error[0].value, "SIGSEGV")
@@ -278,10 +278,10 @@ def test_a_failed_profile_shows_its_error(open_page: Open, mlp: ModelRecord) -> 
 def test_a_running_profile_shows_progress_and_can_be_cancelled(
     open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = invented.put_failed(
+    running = sample_results.put_failed(
         state.store(),
         mlp,
-        invented.spec_for(mlp),
+        sample_results.spec_for(mlp),
         message="",
         kind="profile",
         state="WAITING",
@@ -300,8 +300,8 @@ def test_while_one_is_made_the_profile_before_stays_on_the_screen(
     open_page: Open, mlp: ModelRecord, put: Callable[..., Any]
 ) -> None:
     before = put(recording="loop")
-    running = invented.put_failed(
-        state.store(), mlp, invented.spec_for(mlp), message="", kind="profile", state="WAITING"
+    running = sample_results.put_failed(
+        state.store(), mlp, sample_results.spec_for(mlp), message="", kind="profile", state="WAITING"
     )
     at = open_page("profile", model=mlp, trial=running.id)
     assert followed(at, "profile.watch")["state"] == "measuring"
@@ -314,8 +314,8 @@ def test_while_one_is_made_the_profile_before_stays_on_the_screen(
 def test_the_settings_of_a_profile_go_back_to_tune_but_not_its_number_of_runs(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    spec = invented.spec_for(mlp, batch_size=4, runs=20)
-    invented.put_profile(state.store(), mlp, spec)
+    spec = sample_results.spec_for(mlp, batch_size=4, runs=20)
+    sample_results.put_profile(state.store(), mlp, spec)
     at = open_page("profile", model=mlp)
     at.button(key="profile.use").click().run()
     assert not at.exception
@@ -374,7 +374,7 @@ def test_the_roofline_offers_to_measure_the_peaks(
     open_page: Open, mlp: ModelRecord, put: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    invented.queue(monkeypatch, "peaks", lambda threads: str(asked.append(threads)))
+    sample_results.queue(monkeypatch, "peaks", lambda threads: str(asked.append(threads)))
     fingerprint = state.environment()["fingerprint"]
     put(recording="fp16_cpu", fingerprint=fingerprint)
     at = view(open_page("profile", model=mlp), "Roofline")

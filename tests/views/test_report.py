@@ -17,18 +17,18 @@ from core.store.imported import Shelf
 from core.store.library import inspect_cached, sample_models
 from core.store.recorded import MARK_FILE
 from core.wire.errors import SpecError
-from dashboard import demo, following, state
+from dashboard import demo, presenting, state
 from tests.reading import tells
-from tests.views import invented
+from tests.views import sample_results
 from tests.views.page import Add, Open, click, icons, lines
 
 PAGES = (
     "tune",
     "search",
     "compare",
-    "curves",
+    "sweep",
     "profile",
-    "why",
+    "explain",
     "machine",
     "models",
     "variants",
@@ -42,9 +42,9 @@ STARTS = {  # page -> the button that would measure
     "tune": "run",
     "search": "search.run",
     "compare": "compare.run",
-    "curves": "curves.run",
+    "sweep": "curves.run",
     "profile": "profile.run",
-    "why": "why.run",
+    "explain": "why.run",
     "machine": "machine.test",
     "accuracy": "accuracy.run",
     "scorecard": "scorecard.run",
@@ -107,7 +107,7 @@ def doings(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def address(page: str, recorded: Path) -> dict[str, str]:
     """The address of a page with a result on it, where one is needed for its buttons."""
     store = Store(recorded / STORE_NAME)
-    if page == "why":
+    if page == "explain":
         pair = next(recorded.glob("artifacts/*/why-*.json"))
         return {"a": pair.stem.removeprefix("why-"), "b": pair.parent.name}
     if page == "history":
@@ -199,12 +199,12 @@ def test_a_server_of_its_own_says_nothing_of_a_recording(open_page: Open, mlp: o
 # --- reports ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", ["tune", "search", "compare", "curves", "why", "scorecard"])
+@pytest.mark.parametrize("page", ["tune", "search", "compare", "sweep", "explain", "scorecard"])
 def test_a_result_offers_its_report(
     page: str, recorded: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair = next(recorded.glob("artifacts/*/why-*.json"))
-    query = {"a": pair.stem.removeprefix("why-"), "b": pair.parent.name} if page == "why" else {}
+    query = {"a": pair.stem.removeprefix("why-"), "b": pair.parent.name} if page == "explain" else {}
     _open_popovers(monkeypatch)
     at = open_page(page, **query)
     assert not at.error
@@ -246,7 +246,7 @@ def _open_popovers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _presented(at: AppTest) -> str:
     click(at, "follow.present")
-    return str(at.session_state[following.PRESENTING])
+    return str(at.session_state[presenting.PRESENTING])
 
 
 def test_a_follower_sees_the_page_and_the_form_of_the_presenter(open_page: Open, add_model: Add) -> None:
@@ -274,9 +274,9 @@ def test_a_follower_starts_nothing_and_changes_nothing(
     open_page: Open, add_model: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = add_model()
-    spec = invented.spec_for(model)
+    spec = sample_results.spec_for(model)
     fingerprint = state.environment()["fingerprint"]
-    trial = invented.put_measured(state.store(), model, spec, fingerprint=fingerprint)
+    trial = sample_results.put_measured(state.store(), model, spec, fingerprint=fingerprint)
     presenter = open_page(model=model, trial=trial.id)
     token = _presented(presenter)
     follower = open_page(follow=token)
@@ -317,7 +317,7 @@ def test_a_token_that_nobody_gave_is_no_presentation(open_page: Open, mlp: objec
 
 
 def test_followers_are_told_that_a_measurement_began_and_ended() -> None:
-    found = following.Presentations()
+    found = presenting.Presentations()
     token = found.begin("one")
     versions = []
     for measuring in (False, True, True, False):
@@ -329,23 +329,23 @@ def test_followers_are_told_that_a_measurement_began_and_ended() -> None:
 
 
 def test_the_oldest_presentation_makes_room() -> None:
-    found = following.Presentations()
-    tokens = [found.begin("") for _ in range(following.MOST + 1)]
+    found = presenting.Presentations()
+    tokens = [found.begin("") for _ in range(presenting.MOST + 1)]
     assert found.find(tokens[0]) is None
     assert found.find(tokens[-1]) is not None
 
 
 def test_a_presentation_ends_a_while_after_the_browser_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    found = following.Presentations()
+    found = presenting.Presentations()
     token = found.begin("one")
-    monkeypatch.setattr(following.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(following.runtime, "exists", lambda: True)
-    monkeypatch.setattr(following.runtime, "get_instance", _Gone)
+    monkeypatch.setattr(presenting.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(presenting.runtime, "exists", lambda: True)
+    monkeypatch.setattr(presenting.runtime, "get_instance", _Gone)
     assert found.find(token) is not None
-    now[0] = following.GRACE_S - 1
+    now[0] = presenting.GRACE_S - 1
     assert found.find(token) is not None  # it may come back
-    now[0] = following.GRACE_S + 1
+    now[0] = presenting.GRACE_S + 1
     assert found.find(token) is None
 
 

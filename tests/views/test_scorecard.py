@@ -18,13 +18,13 @@ from core.spec import spec_from_yaml, yaml_from_spec
 from core.spec.presets import PRESETS
 from core.spec.targets import target_from_dict
 from core.store import ModelRecord
-from core.wire.guard import MARK
+from core.wire.output_check import MARK
 from dashboard import state
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
-from tests.views import invented
+from tests.views import sample_results
 from tests.views.page import Add, Jobs, Open, icons, lines, status, texts
 
 
@@ -76,9 +76,11 @@ def why(at: AppTest, number: int) -> str:
 def put(record: ModelRecord, machine: wire.Environment, **changes: Any) -> None:
     """A race of ORT's default, as the scheduler stores it; `changes` are of the racer or of the race."""
     race = {name: changes.pop(name) for name in ("older", "busy") if name in changes}
-    racer = invented.Racer(spec=invented.spec_for(record), label="default", **changes)
-    rival = invented.Racer(spec=invented.spec_for(record, intra_op_num_threads=1), role="baseline")
-    invented.put_race(
+    racer = sample_results.Racer(spec=sample_results.spec_for(record), label="default", **changes)
+    rival = sample_results.Racer(
+        spec=sample_results.spec_for(record, intra_op_num_threads=1), role="baseline"
+    )
+    sample_results.put_race(
         state.store(), record, [racer, rival], fingerprint=machine["fingerprint"], rounds=50, **race
     )
 

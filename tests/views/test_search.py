@@ -13,26 +13,26 @@ from core.evidence.comparison import same_request
 from core.process.runner import run_job
 from core.run import search
 from core.run.prediction import Past, Seen
-from core.run.search.reading import answer_of
-from core.show.emit import emit_yaml
-from core.show.settings import chips_of
+from core.run.search.stored import answer_of
+from core.show.export import emit_yaml
+from core.show.setting_chips import chips_of
 from core.show.sheets import searches
-from core.spec import TrialSpec, differing, setting, spec_from_dict, spec_from_yaml
-from core.spec.knobs import KNOBS
+from core.spec import TrialSpec, differing, spec_from_dict, spec_from_yaml, with_changes
 from core.spec.question import PRESETS, question_from_dict
+from core.spec.settings import KNOBS
 from core.spec.space import changes_words, reference
 from core.spec.strict_yaml import load_strict
 from core.spec.targets import target_from_dict
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import BudgetError, SpecError
-from dashboard import contestants, fields, format, live_events, state
+from dashboard import configurations, fields, format, live_events, state
 from dashboard.views.compare import entry_list
 from dashboard.views.scorecard import targets
-from dashboard.views.search import form, handing, preview
+from dashboard.views.search import form, links, preview
 from dashboard.widgets.protocol import DEFAULT_MINUTES
 from tests import tiny_models
 from tests.reading import numbers, tells
-from tests.views import invented
+from tests.views import sample_results
 from tests.views.page import (
     Add,
     Jobs,
@@ -79,9 +79,9 @@ def started(monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> list[search.
 
 def put(record: ModelRecord, machine: wire.Environment, outcome: str = "FOUND", **how: Any) -> StudyRecord:
     """A search whose winner and default are kept, too."""
-    duel = invented.put_duel(state.store(), record, fingerprint=machine["fingerprint"])
+    duel = sample_results.put_duel(state.store(), record, fingerprint=machine["fingerprint"])
     confirmed = (duel.trial.id, duel.baseline.id)
-    return invented.put_study(
+    return sample_results.put_study(
         state.store(),
         record,
         fingerprint=machine["fingerprint"],
@@ -184,7 +184,7 @@ def test_what_is_asked_is_put_into_the_queue(
 def slow_past(model: ModelRecord) -> Past:
     """Earlier measurements that took 776 ms an inference."""
     return Past(
-        **{"seen": (Seen(spec=invented.spec_for(model), run_s=0.776),), "start_s": 3.0, "after_s": 1.0},
+        **{"seen": (Seen(spec=sample_results.spec_for(model), run_s=0.776),), "start_s": 3.0, "after_s": 1.0},
         **{"beside_s": 1.0, "sigma": 0.01, "sigma_between": 0.01, "generations": {}},
     )
 
@@ -327,7 +327,7 @@ def test_what_cannot_be_searched_is_said_in_place(
 
 def live_state(**changes: Any) -> dict[str, Any]:
     """`Status.live` after a first look."""
-    found = invented.search_answer("FOUND", "w", "d")
+    found = sample_results.search_answer("FOUND", "w", "d")
     facts: dict[str, Any] = {
         "study": "s",
         "tried": 3,
@@ -336,7 +336,7 @@ def live_state(**changes: Any) -> dict[str, Any]:
         "spent_s": 12.0,
         "ends_at": time.time() + 30.0,
         "budget_s": 60.0,
-        "best": {"changes": {"intra_op_num_threads": 1}, "gain": invented.gain(1.25), "launches": 6},
+        "best": {"changes": {"intra_op_num_threads": 1}, "gain": sample_results.gain(1.25), "launches": 6},
         "front": found["front"],
         "points": [{"label": "intra_op_num_threads 1", "ratio": 1.25, "memory": 8e6}],
         "course": found["course"],
@@ -490,7 +490,7 @@ def test_a_look_brings_its_settings_and_no_result(
     at = open_page("search", model=mlp)
     assert study.answer is not None
     reference = study.answer["default"]["trial"]
-    assert handing.spec_of(study, reference).session == invented.spec_for(mlp).session
+    assert links.spec_of(study, reference).session == sample_results.spec_for(mlp).session
     assert at.session_state["search.study"] == study.id
 
 
@@ -517,13 +517,13 @@ def test_the_limits_become_targets_of_the_scorecard(
     assert not at.exception
     assert at.title[0].value == "Scorecard"
     assert P99 in [str(one) for one in at.table[0].value.columns]
-    assert at.session_state["scorecard.settings"] == [handing.FROM_TUNE]
+    assert at.session_state["scorecard.settings"] == [links.FROM_TUNE]
 
 
 def test_a_deleted_trial_is_said_and_the_page_stays(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    invented.put_study(state.store(), mlp, fingerprint=machine["fingerprint"])
+    sample_results.put_study(state.store(), mlp, fingerprint=machine["fingerprint"])
     at = open_page("search", model=mlp)
     click(at, "search.load")
     assert not at.exception
@@ -574,7 +574,7 @@ def test_a_finished_search_gets_more_time(
 def test_a_search_of_another_machine_cannot_go_on(
     open_page: Open, mlp: ModelRecord, started: list[search.Prepared]
 ) -> None:
-    invented.put_study(state.store(), mlp, fingerprint="another")
+    sample_results.put_study(state.store(), mlp, fingerprint="another")
     at = open_page("search", model=mlp)
     click(at, "search.go_on")
     assert len(at.error) == 1
@@ -675,15 +675,17 @@ def test_a_search_is_deleted_after_a_question_and_its_confirmed_race_stays(
 
 def put_elsewhere(record: ModelRecord, machine: wire.Environment) -> StudyRecord:
     """A search that started at bound inputs and a lower level, and whose winner is not bound."""
-    start = invented.spec_for(
+    start = sample_results.spec_for(
         record, use_io_binding=True, graph_optimization_level="ORT_ENABLE_BASIC", intra_op_num_threads=1
     )
-    found = invented.spec_for(record, graph_optimization_level="ORT_ENABLE_BASIC", intra_op_num_threads=1)
+    found = sample_results.spec_for(
+        record, graph_optimization_level="ORT_ENABLE_BASIC", intra_op_num_threads=1
+    )
     name, here = "feed" * 4, machine["fingerprint"]
-    duel = invented.put_duel(state.store(), record, spec=found, fingerprint=here, study=name)
-    said = invented.search_answer("FOUND", duel.trial.id, duel.baseline.id)
+    duel = sample_results.put_duel(state.store(), record, spec=found, fingerprint=here, study=name)
+    said = sample_results.search_answer("FOUND", duel.trial.id, duel.baseline.id)
     said["winner"] |= {"changes": {"use_io_binding": False}, "spec": duel.trial.spec}
-    return invented.put_study(
+    return sample_results.put_study(
         state.store(), record, fingerprint=here, id=name, spec=start.to_dict(), answer=said
     )
 
@@ -696,7 +698,7 @@ def test_sentence_tune_compare_history_and_yaml_hold_one_configuration(
     assert found is not None
     assert found["winner"] is not None
     trial = found["winner"]["trial"]
-    resolved = setting(reference(spec_from_dict(study.spec)), found["winner"]["changes"])
+    resolved = with_changes(reference(spec_from_dict(study.spec)), found["winner"]["changes"])
 
     def same(spec: TrialSpec) -> bool:
         return same_request(spec, resolved)
@@ -716,7 +718,7 @@ def test_sentence_tune_compare_history_and_yaml_hold_one_configuration(
     values = {name: at.session_state[name] for name in names if name in at.session_state}
     assert same(fields.spec_from_values(values, path=mlp.path, sha256=mlp.sha256, info=mlp.info))
     at = open_page("compare", model=mlp, trials=trial)
-    entries = [contestants.Entry.from_dict(one) for one in at.session_state[entry_list.ENTRIES]]
+    entries = [configurations.Entry.from_dict(one) for one in at.session_state[entry_list.ENTRIES]]
     (taken,) = [one.spec for one in entries if same(one.spec)]
     assert differing(taken, reference(taken)) == found["winner"]["changes"]
 
@@ -724,7 +726,9 @@ def test_sentence_tune_compare_history_and_yaml_hold_one_configuration(
 def test_what_must_be_known_first_stands_before_the_sentence_and_failures_behind_it(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    said = invented.search_answer("FOUND", "w", "d") | {"remarks": ["A/A control failed: 1 of 3 pairs."]}
+    said = sample_results.search_answer("FOUND", "w", "d") | {
+        "remarks": ["A/A control failed: 1 of 3 pairs."]
+    }
     put(mlp, machine, answer=said)
     shown = texts(open_page("search", model=mlp))
     order = [

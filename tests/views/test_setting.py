@@ -17,7 +17,7 @@ from dashboard.widgets import results
 from dashboard.widgets.feeding import GUESS
 from tests import tiny_models
 from tests.reading import numbers, tells
-from tests.views import invented
+from tests.views import sample_results
 from tests.views.page import Add, Open, opened, widget
 
 
@@ -103,8 +103,8 @@ def test_a_guessed_image_size_is_marked_as_one_until_it_is_given(open_page: Open
 def test_a_size_of_the_last_run_is_proposed_by_every_page(open_page: Open, add_model: Add) -> None:
     record = add_model(tiny_models.tokens, "tokens")
     [dim] = fields.other_dims(record.info)
-    spec = invented.spec_for(record).model_copy(update={"workload": WorkloadSpec(dims={dim: 7})})
-    invented.put_measured(state.store(), record, spec, fingerprint="here")
+    spec = sample_results.spec_for(record).model_copy(update={"workload": WorkloadSpec(dims={dim: 7})})
+    sample_results.put_measured(state.store(), record, spec, fingerprint="here")
     at = open_page(model=record)
     field = at.get_by_key(fields.dim_key(dim))
     assert (field.value, "(last run)" in field.label) == (7, True)
@@ -120,5 +120,5 @@ def test_the_title_of_a_result_names_the_shapes_that_were_fed(add_model: Add) ->
     [dim] = fields.other_dims(record.info)
     values = {fields.key("batch_size"): 2, fields.dim_key(dim): 7}
     spec = fields.spec_from_values(values, path=record.path, sha256=record.sha256, info=record.info)
-    trial = invented.put_measured(state.store(), record, spec, fingerprint="here", rows=2)
+    trial = sample_results.put_measured(state.store(), record, spec, fingerprint="here", rows=2)
     assert results.fed_text(trial).split(", ") == [f"{name} 2×7" for name in ("input_ids", "attention_mask")]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.run import kinds
+from core.run import job_types
 from core.run.job import Status
 from core.spec import spec_from_dict
 from dashboard import state
@@ -33,7 +33,7 @@ def test_a_press_that_is_handed_over_twice_starts_one_job(
     one, other = (
         spec_from_dict({"model": {"path": "m.onnx"}, "workload": {"batch_size": size}}) for size in (1, 2)
     )
-    jobs = [kinds.profile(asked) for asked in (one, one, other)]
+    jobs = [job_types.profile(asked) for asked in (one, one, other)]
     at = AppTest.from_string(PRESSES, default_timeout=TIMEOUT_S)
     at.session_state["jobs"] = jobs
     at.run()
@@ -49,6 +49,6 @@ def test_jobs_that_do_not_say_all_that_is_asked_are_all_started(monkeypatch: pyt
     active = Status(id="job", kind="peaks", state="RUNNING", what="peaks of this machine")
     monkeypatch.setattr(service, "status", lambda job: active)
     at = AppTest.from_string(PRESSES, default_timeout=TIMEOUT_S)
-    at.session_state["jobs"] = [kinds.peaks(1), kinds.peaks(2)]
+    at.session_state["jobs"] = [job_types.peaks(1), job_types.peaks(2)]
     at.run()
     assert len(set(at.session_state["ids"])) == 2

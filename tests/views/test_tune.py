@@ -16,24 +16,24 @@ from streamlit.testing.v1 import AppTest
 from core import wire
 from core.evidence.cold_start import BreakEven
 from core.evidence.comparison import ANCHOR_LABEL
-from core.evidence.fed import Fed
+from core.evidence.input_description import Fed
 from core.evidence.quality import CONTROL_FAILED
 from core.evidence.verdict import Grade, Verdict
 from core.show import cells, verdict, words
 from core.show.words import verdict as in_words
-from core.spec.knobs import KNOBS, knob
 from core.spec.presets import PRESETS
+from core.spec.settings import KNOBS, knob
 from core.spec.steps import Step
 from core.store import ModelRecord, Store
 from core.store.library import remove_model
-from core.wire.doors import LIBRARIES_VARIABLE
+from core.wire.access import LIBRARIES_VARIABLE
 from core.wire.errors import SpecError, record_from_error
-from core.wire.guard import ADVICE, MARK
+from core.wire.output_check import ADVICE, MARK
 from core.worker.session.ort_errors import provider_error
 from dashboard import fields, format, state
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
-from tests.views import invented
+from tests.views import sample_results
 from tests.views.page import (
     Add,
     Jobs,
@@ -66,15 +66,19 @@ def run_and_wait(at: AppTest, *, runs: int) -> AppTest:
 
 def put_complete(record: ModelRecord, **changes: Any) -> Any:
     """An invented measurement on this machine."""
-    return invented.put_run(state.store(), record, fingerprint=state.environment()["fingerprint"], **changes)
+    return sample_results.put_run(
+        state.store(), record, fingerprint=state.environment()["fingerprint"], **changes
+    )
 
 
-def put_duel(record: ModelRecord, **facts: Any) -> invented.Duel:
+def put_duel(record: ModelRecord, **facts: Any) -> sample_results.Duel:
     """An invented duel on this machine."""
-    return invented.put_duel(state.store(), record, fingerprint=state.environment()["fingerprint"], **facts)
+    return sample_results.put_duel(
+        state.store(), record, fingerprint=state.environment()["fingerprint"], **facts
+    )
 
 
-def told(duel: invented.Duel) -> dict[str, Any]:
+def told(duel: sample_results.Duel) -> dict[str, Any]:
     """The contrast of the candidate."""
     return dict(duel.trial.facts["contrasts"][0])
 
@@ -207,7 +211,7 @@ def test_reset_all_sets_every_setting_back(open_page: Open, mlp: ModelRecord) ->
         path=mlp.path,
         sha256=mlp.sha256,
         info=mlp.info,
-    ) == invented.spec_for(mlp)
+    ) == sample_results.spec_for(mlp)
 
 
 @pytest.mark.parametrize("name", list(PRESETS))
@@ -421,7 +425,9 @@ def test_a_run_is_really_a_duel_against_the_default_and_shows_what_ran(
 
 
 def test_a_trial_that_fails_is_a_red_box_with_its_hint(open_page: Open, mlp: ModelRecord) -> None:
-    failed = invented.put_failed(state.store(), mlp, invented.spec_for(mlp), message="It was killed.")
+    failed = sample_results.put_failed(
+        state.store(), mlp, sample_results.spec_for(mlp), message="It was killed."
+    )
     at = open_page(model=mlp, trial=failed.id)
     [error] = at.error
     assert tells(error.value, failed.error["message"], failed.error["hint"])
@@ -429,8 +435,8 @@ def test_a_trial_that_fails_is_a_red_box_with_its_hint(open_page: Open, mlp: Mod
 
 
 def test_a_cancelled_trial_says_so(open_page: Open, mlp: ModelRecord) -> None:
-    cancelled = invented.put_failed(
-        state.store(), mlp, invented.spec_for(mlp), message="", state="CANCELLED", error=None
+    cancelled = sample_results.put_failed(
+        state.store(), mlp, sample_results.spec_for(mlp), message="", state="CANCELLED", error=None
     )
     at = open_page(model=mlp, trial=cancelled.id)
     assert "cancel" in icons(at)
@@ -440,9 +446,9 @@ def test_a_cancelled_trial_says_so(open_page: Open, mlp: ModelRecord) -> None:
 def test_a_provider_that_cannot_load_fails_and_is_not_called_by_its_name(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    spec = invented.spec_for(mlp, providers=["CUDAExecutionProvider"])
+    spec = sample_results.spec_for(mlp, providers=["CUDAExecutionProvider"])
     error = provider_error("CUDAExecutionProvider", "CUDA does not load here.")  # as its worker says it
-    failed = invented.put_failed(state.store(), mlp, spec, message="", error=record_from_error(error))
+    failed = sample_results.put_failed(state.store(), mlp, spec, message="", error=record_from_error(error))
     at = open_page(model=mlp, trial=failed.id)
     assert tells(at.error[0].value, error.message)
     assert tells(at.error[0].value, error.hint)
@@ -451,7 +457,7 @@ def test_a_provider_that_cannot_load_fails_and_is_not_called_by_its_name(
     assert widget(at, "allow_fallback").value is True
     at = open_page(model=mlp, trial=put_complete(mlp, fallback=True).id)
     assert "Fallback" in texts(at)
-    [asked] = lines(at, ", ".join(invented.ASKED_CUDA))
+    [asked] = lines(at, ", ".join(sample_results.ASKED_CUDA))
     assert asked.count("CPUExecutionProvider") == 2  # asked for, and what it ran on
     assert "fallback" in str([one.proto.spec for one in at.get("plotly_chart")])
 
@@ -516,7 +522,7 @@ def test_the_run_in_progress_shows_stage_share_eta_and_cancel(
 def test_a_running_duel_shows_its_interval_before_the_verdict(
     open_page: Open, mlp: ModelRecord, jobs: Jobs
 ) -> None:
-    duel = put_duel(mlp, baseline=invented.spec_for(mlp, intra_op_num_threads=2))
+    duel = put_duel(mlp, baseline=sample_results.spec_for(mlp, intra_op_num_threads=2))
     state.store().update_trial(duel.trial.id, state="RUNNING")
     so_far = {"ratio": 1.31, "ratio_low": 1.1, "ratio_high": 1.56, "verdict": "FASTER", "label": "candidate"}
     anchor = next(one.trial for one in duel.comparison.contestants if one.role == "anchor")
@@ -693,9 +699,11 @@ def test_samples_of_one_side_alone_are_drawn_and_the_other_is_named(
 
 
 @pytest.fixture
-def continued(monkeypatch: pytest.MonkeyPatch, mlp: ModelRecord) -> list[tuple[str, float, invented.Duel]]:
+def continued(
+    monkeypatch: pytest.MonkeyPatch, mlp: ModelRecord
+) -> list[tuple[str, float, sample_results.Duel]]:
     """What the page asks the scheduler to go on with; the race that goes on is invented, and runs."""
-    asked: list[tuple[str, float, invented.Duel]] = []
+    asked: list[tuple[str, float, sample_results.Duel]] = []
 
     def submit(_store: Store, comparison_id: str, *, wait_quiet_s: float = 0.0) -> str:
         more = put_duel(mlp)
@@ -703,12 +711,12 @@ def continued(monkeypatch: pytest.MonkeyPatch, mlp: ModelRecord) -> list[tuple[s
         asked.append((comparison_id, wait_quiet_s, more))
         return more.comparison.id
 
-    invented.queue(monkeypatch, "more_generations", submit)
+    sample_results.queue(monkeypatch, "more_generations", submit)
     return asked
 
 
 def test_a_finished_race_goes_on_as_another_one_that_the_page_follows(
-    open_page: Open, mlp: ModelRecord, continued: list[tuple[str, float, invented.Duel]]
+    open_page: Open, mlp: ModelRecord, continued: list[tuple[str, float, sample_results.Duel]]
 ) -> None:
     duel = put_duel(mlp)
     at = open_page(model=mlp, trial=duel.trial.id)
@@ -729,7 +737,7 @@ def test_what_cannot_go_on_is_said(
     def refuse(_store: Store, comparison_id: str, **_: Any) -> str:
         raise refusal
 
-    invented.queue(monkeypatch, "more_generations", refuse)
+    sample_results.queue(monkeypatch, "more_generations", refuse)
     duel = put_duel(mlp)
     at = open_page(model=mlp, trial=duel.trial.id)
     at.button(key="tune.go_on").click().run()
@@ -818,10 +826,10 @@ def test_different_batches_are_compared_per_row(open_page: Open, mlp: ModelRecor
 
 
 def test_the_default_itself_has_no_verdict_but_a_self_test(open_page: Open, mlp: ModelRecord) -> None:
-    [trial] = invented.put_race(
+    [trial] = sample_results.put_race(
         state.store(),
         mlp,
-        [invented.Racer(spec=invented.spec_for(mlp))],
+        [sample_results.Racer(spec=sample_results.spec_for(mlp))],
         fingerprint=state.environment()["fingerprint"],
     )[1]
     at = open_page(model=mlp, trial=trial.id)
@@ -852,11 +860,15 @@ def test_a_race_with_a_pinned_baseline_shows_the_verdict_on_the_default_too(
     open_page: Open, mlp: ModelRecord
 ) -> None:
     racers = [
-        invented.Racer(spec=invented.spec_for(mlp, intra_op_num_threads=2), latency_s=0.001),
-        invented.Racer(spec=invented.spec_for(mlp, intra_op_num_threads=1), role="baseline", label="mine"),
-        invented.Racer(spec=invented.spec_for(mlp), role="anchor"),
+        sample_results.Racer(spec=sample_results.spec_for(mlp, intra_op_num_threads=2), latency_s=0.001),
+        sample_results.Racer(
+            spec=sample_results.spec_for(mlp, intra_op_num_threads=1), role="baseline", label="mine"
+        ),
+        sample_results.Racer(spec=sample_results.spec_for(mlp), role="anchor"),
     ]
-    trials = invented.put_race(state.store(), mlp, racers, fingerprint=state.environment()["fingerprint"])[1]
+    trials = sample_results.put_race(
+        state.store(), mlp, racers, fingerprint=state.environment()["fingerprint"]
+    )[1]
     at = open_page(model=mlp, trial=trials[0].id)
     assert lines(at, "mine")
     assert lines(at, ANCHOR_LABEL)
@@ -866,7 +878,7 @@ def test_a_pin_that_never_raced_against_the_result_gives_no_numbers_but_a_race(
     open_page: Open, mlp: ModelRecord
 ) -> None:
     shown = put_duel(mlp).trial
-    spec = invented.spec_for(mlp, inter_op_num_threads=2, execution_mode="ORT_PARALLEL")
+    spec = sample_results.spec_for(mlp, inter_op_num_threads=2, execution_mode="ORT_PARALLEL")
     other = put_duel(mlp, spec=spec, latency_s=0.001).trial
     state.store().pin_baseline(mlp.content_sha256, other.id)
     at = open_page(model=mlp, trial=shown.id)

@@ -22,7 +22,7 @@ from core.show.sheets import variants as sheets
 from core.spec.steps import STEPS, Step, step_type
 from core.store import ModelRecord
 from core.wire.errors import Cancelled, ModelError, record_from_error
-from core.wire.guard import MARK
+from core.wire.output_check import MARK
 from dashboard import fields, state
 from dashboard.views.variants import detail as variant_detail
 from dashboard.views.variants import job as variant_job
@@ -32,7 +32,7 @@ from tests import builders, tiny_models
 from tests.builders import node, passes, side
 from tests.reading import numbers, tells
 from tests.unit.test_node_savings import error, reply
-from tests.views import invented
+from tests.views import sample_results
 from tests.views.page import Add, Jobs, Open, click, followed, icons, lines, texts
 from tests.views.page import status as running
 
@@ -315,12 +315,12 @@ def test_the_tree_shows_who_was_made_from_whom_with_size_error_and_verdict(
 
 def race(root: ModelRecord, variant: ModelRecord, *, faster: float, **facts: Any) -> None:
     """Store a race of a variant against its original, both on default settings."""
-    specs = [invented.spec_for(one) for one in (root, variant)]
+    specs = [sample_results.spec_for(one) for one in (root, variant)]
     racers = [
-        invented.Racer(spec=specs[0], latency_s=0.002 * faster),
-        invented.Racer(spec=specs[1], latency_s=0.002, label=variant.name),
+        sample_results.Racer(spec=specs[0], latency_s=0.002 * faster),
+        sample_results.Racer(spec=specs[1], latency_s=0.002, label=variant.name),
     ]
-    comparison, trials = invented.put_race(
+    comparison, trials = sample_results.put_race(
         state.store(), root, racers, fingerprint="x", study="family", **facts
     )
     assert comparison.baseline == trials[0].id
@@ -380,11 +380,11 @@ def test_the_family_races_on_compare(
 
     def submit(asked: Any, **how: Any) -> str:
         submitted.append((asked, how))
-        return invented.put_race(
-            state.store(), mlp, [invented.Racer(spec=one.spec) for one in asked], fingerprint="x"
+        return sample_results.put_race(
+            state.store(), mlp, [sample_results.Racer(spec=one.spec) for one in asked], fingerprint="x"
         )[0].id
 
-    invented.queue(monkeypatch, "race", submit)
+    sample_results.queue(monkeypatch, "race", submit)
     at = open_page("variants", model=mlp)
     at.button(key="variants.race.start").click().run()
     assert not at.exception
@@ -498,8 +498,13 @@ def test_a_variant_is_deleted_and_the_original_is_current_again(open_page: Open,
 
 def test_a_variant_in_use_is_not_deleted(open_page: Open, mlp: ModelRecord) -> None:
     small = put_variant(mlp, Step("int8_dynamic"), name="small")
-    invented.put_measured(
-        state.store(), small, invented.spec_for(small), fingerprint="x", state="RUNNING", finished_at=None
+    sample_results.put_measured(
+        state.store(),
+        small,
+        sample_results.spec_for(small),
+        fingerprint="x",
+        state="RUNNING",
+        finished_at=None,
     )
     at = open_page("variants", model=mlp)
     at.button(key="variants.delete").click().run()
@@ -637,7 +642,7 @@ def test_the_search_asks_for_errors_then_times_and_keeps_both(
             return {}
         return dict(reply(error("fc1", 0.08, "Gemm")))
 
-    workload = invented.spec_for(mlp).workload
+    workload = sample_results.spec_for(mlp).workload
     found = node_error_run.locate_errors(state.store(), small, run=run, fingerprint="x", workload=workload)
     assert found == {"operators": 1}
     assert [job for job, _ in jobs] == ["node_errors", "explain"]
@@ -656,7 +661,7 @@ def test_a_cancelled_search_leaves_nothing_half_done(mlp: ModelRecord) -> None:
             raise Cancelled("Stopped.", hint="")
         return dict(reply(error("fc1", 0.08, "Gemm")))
 
-    workload = invented.spec_for(mlp).workload
+    workload = sample_results.spec_for(mlp).workload
     with pytest.raises(Cancelled):
         node_error_run.locate_errors(state.store(), small, run=run, fingerprint="x", workload=workload)
     assert node_error_run.located(state.store(), small) is None

@@ -11,22 +11,22 @@ from streamlit.testing.v1 import AppTest
 from core.evidence.measurement import Trial
 from core.process.runner import run_job
 from core.run.baseline import keep
-from core.run.bundle import making
-from core.show.emit.bundle import bundle_texts
+from core.run.bundle import writing
+from core.show.export.bundle import bundle_texts
 from core.show.sheets.verifications import WORDS
 from core.store import ModelRecord
 from dashboard import state
 from tests import tiny_models
 from tests.reading import numbers, tells
-from tests.views import invented
+from tests.views import sample_results
 from tests.views.page import Jobs, Open, click, lines, status, table, texts
 
 
 @pytest.fixture
 def trial(mlp: ModelRecord) -> Trial:
     """A complete measurement that says what it gained, where, and what it fed."""
-    spec = invented.spec_for(mlp, intra_op_num_threads=1)
-    found = invented.put_measured(state.store(), mlp, spec, fingerprint="f")
+    spec = sample_results.spec_for(mlp, intra_op_num_threads=1)
+    found = sample_results.put_measured(state.store(), mlp, spec, fingerprint="f")
     assert found.result is not None
     inputs = [{"name": one["name"], "dtype": one["dtype"], "shape": [1, 16]} for one in mlp.info["inputs"]]
     contrast = {"candidate": found.id, "baseline": "b", "ratio": 1.4, "ratio_low": 1.3, "ratio_high": 1.5}
@@ -38,8 +38,8 @@ def trial(mlp: ModelRecord) -> Trial:
 
 
 def bundle(trial: Trial, path: Path) -> Path:
-    held = making.contents(state.store(), trial, run=run_job)
-    making.write(path, held, bundle_texts(held, info=held.record.info))
+    held = writing.contents(state.store(), trial, run=run_job)
+    writing.write(path, held, bundle_texts(held, info=held.record.info))
     return path
 
 
@@ -149,8 +149,10 @@ def test_a_verification_that_runs_can_be_cancelled(open_page: Open, mlp: ModelRe
 
 def test_models_that_take_no_batch_are_bundled_too(open_page: Open, add_model: Any) -> None:
     record = add_model(tiny_models.fixed_batch)
-    found = invented.put_measured(state.store(), record, invented.spec_for(record), fingerprint="f", rows=2)
-    held = making.contents(state.store(), found, run=run_job)
+    found = sample_results.put_measured(
+        state.store(), record, sample_results.spec_for(record), fingerprint="f", rows=2
+    )
+    held = writing.contents(state.store(), found, run=run_job)
     assert held.sample is not None
     assert held.sample["rows"] == 2
 

@@ -36,9 +36,9 @@ from core.run.bundle import (
 from core.run.named_files import check_named_files, open_folders
 from core.run.trial import another_model
 from core.spec import TrialSpec, refuse_expert, spec_from_dict, spec_from_yaml
-from core.spec.knobs import check_range, knob
+from core.spec.settings import check_range, knob
 from core.spec.strict_yaml import MAX_CHARACTERS, load_strict
-from core.wire.doors import expert_allowed
+from core.wire.access import expert_allowed
 from core.wire.errors import SpecError, TunerError
 from core.wire.files import open_regular
 from core.wire.units import size

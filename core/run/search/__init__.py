@@ -17,14 +17,19 @@ from functools import partial
 from typing import Any
 
 from core import wire
-from core.evidence.documents import SearchCosts
+from core.evidence.evaluations import tried_from_dict
 from core.evidence.measurement import Trial
-from core.evidence.tried import tried_from_dict
+from core.evidence.result_types import SearchCosts
 from core.process.runner import Run
 from core.run.job import Job
 from core.run.prediction import past
 from core.run.search.choices import left_out_words, models_of, place_of, space_of
-from core.run.search.enough import (
+from core.run.search.knowledge import FIXED_S, Prepared
+from core.run.search.plan import gain_of, looks_share, sought
+from core.run.search.running import search_job_work
+from core.run.search.stored import answer_of
+from core.run.search.strategies import strategy_named
+from core.run.search.time_needed import (
     check_time,
     costs_from_past,
     costs_from_search,
@@ -32,11 +37,6 @@ from core.run.search.enough import (
     extended_words,
     fit_words,
 )
-from core.run.search.knowledge import FIXED_S, Prepared
-from core.run.search.plan import gain_of, looks_share, sought
-from core.run.search.reading import answer_of
-from core.run.search.strategies import strategy_named
-from core.run.search.study import search_job_work
 from core.run.trial import Resolved, check_before, resolve_trial
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.question import MOST_BUDGET_S, Question, question_from_dict

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 
 from core.evidence.contrast import ASSUMED, Prior
-from core.evidence.documents import (
+from core.evidence.effects import main_effects, pair_effects
+from core.evidence.evaluations import Gain, Look, Told, Tried, contrast_of, interval, told, weighed
+from core.evidence.metrics.intervals import Z
+from core.evidence.result_types import (
     Confirmed,
     Controls,
     EffectRecord,
@@ -24,11 +27,8 @@ from core.evidence.documents import (
     PairRecord,
     SearchOutcome,
 )
-from core.evidence.effects import main_effects, pair_effects
-from core.evidence.metrics.intervals import Z
 from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import Evidence, Judged, judge
-from core.evidence.tried import Gain, Look, Told, Tried, contrast_of, interval, told, weighed
 from core.evidence.verdict import Verdict, is_rejected
 from core.run.search.failures import Dropped
 from core.run.search.plan import Known, gain_of, model_of

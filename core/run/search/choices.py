@@ -14,8 +14,8 @@ from core.run.job import Service
 from core.run.trial import Resolved
 from core.run.variants import family, judged, make_chain, steps_of, variant_of
 from core.spec import ModelRef, TrialSpec
-from core.spec.knobs import Place
 from core.spec.question import Question
+from core.spec.settings import Place
 from core.spec.space import (
     MODEL,
     Axis,

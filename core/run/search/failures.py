@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from core.evidence.effects import Codes
-from core.evidence.tried import Tried
+from core.evidence.evaluations import Tried
 from core.spec.space import Choice
 
 GUILTY, GUILTY_PAIR = 2, 3  # failures, and nothing else, from which a value or a pair is not tried again

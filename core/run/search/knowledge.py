@@ -16,11 +16,8 @@ from typing import Any
 import numpy as np
 
 from core.evidence.comparison import Comparison, same_request
-from core.evidence.documents import Confirmed, FrontPoint, SearchCosts, SearchOutcome
 from core.evidence.effects import Codes
-from core.evidence.measurement import Trial
-from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
-from core.evidence.tried import (
+from core.evidence.evaluations import (
     FROM_MEDIANS,
     Gain,
     Look,
@@ -31,6 +28,9 @@ from core.evidence.tried import (
     told,
     tried_from_dict,
 )
+from core.evidence.measurement import Trial
+from core.evidence.result_types import Confirmed, FrontPoint, SearchCosts, SearchOutcome
+from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 from core.run.search import answer as answers
 from core.run.search.choices import Models
 from core.run.search.plan import Known, Step, gain_of, standing

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from core.evidence.documents import GainNumbers
-from core.evidence.tried import Tried, gains_confirmed, told
-from core.run.search.reading import answer_of, measured_default, tried_of
+from core.evidence.evaluations import Tried, gains_confirmed, told
+from core.evidence.result_types import GainNumbers
+from core.run.search.stored import answer_of, measured_default, tried_of
 from core.spec import TrialSpec, effective
-from core.spec.knobs import KNOBS
 from core.spec.question import Question, question_from_dict
+from core.spec.settings import KNOBS
 from core.spec.space import MODEL, Axis
 from core.store import StudyRecord
 from core.wire.errors import SpecError

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from core.evidence.documents import SearchCosts
 from core.evidence.effects import Codes, Effects, balanced, fit, next_best
-from core.evidence.tried import FROM_MEDIANS, Look, Stage, Tried, pooled, reference_doubts, weighed
-from core.run.search.enough import can_confirm
+from core.evidence.evaluations import FROM_MEDIANS, Look, Stage, Tried, pooled, reference_doubts, weighed
+from core.evidence.result_types import SearchCosts
 from core.run.search.failures import failing, sound
+from core.run.search.time_needed import can_confirm
 from core.spec.question import Question
 from core.spec.space import MODEL, Choice, Space
 

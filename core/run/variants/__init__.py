@@ -6,7 +6,8 @@ outputs are from those of the original at the root of its chain. Parent side: no
 
 from __future__ import annotations
 
-from core.run.variants.making import (
+from core.run.variants.comparisons import race_of_family, verdicts
+from core.run.variants.creation import (
     ASSUMED_DIM,
     CHECK_BATCHES,
     Made,
@@ -16,7 +17,6 @@ from core.run.variants.making import (
     data_digest,
     make_chain,
 )
-from core.run.variants.races import race_of_family, verdicts
 from core.run.variants.records import (
     Branch,
     family,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from core.evidence.documents import ModelFacts
+from core.evidence.result_types import ModelFacts
 from core.spec.steps import QUANTIZED_OPERATORS, Precision, Step, chain_text, step_from_dict
 from core.store import ModelRecord, Store
-from core.wire.guard import OutputCheck, judge, random_operators
+from core.wire.output_check import OutputCheck, judge, random_operators
 
 
 def variant_of(record: ModelRecord) -> dict[str, Any] | None:

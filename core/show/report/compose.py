@@ -13,15 +13,26 @@ from core.evidence.quality import quality, quality_of_search
 from core.evidence.roofline import peaks_of
 from core.evidence.verdict import Color, Grade, is_rejected, look
 from core.run.axes import point_name
+from core.run.best_point import standing
 from core.run.search import found_by
-from core.run.search.reading import answer_of
-from core.run.sweet_spot import standing
-from core.show import emit, standings, sweep_words, verdict
+from core.run.search.stored import answer_of
+from core.show import comparison_text, export, sweep_words, verdict
 from core.show.format import duration, when
 from core.show.glossary import TERMS
 from core.show.report import File, Price, Report, Section, cost
 from core.show.report.subjects import About, Card, Curve, OneTrial, Race, Search, Why
-from core.show.sheets import Fact, Line, Note, Part, Sheet, differences, races, scorecards, searches, things
+from core.show.sheets import (
+    Fact,
+    Line,
+    Note,
+    Part,
+    Sheet,
+    comparisons,
+    differences,
+    models_and_machines,
+    scorecards,
+    searches,
+)
 from core.show.sheets import trials as sheets
 from core.show.words import STATE_WORDS, changes_in_words, state_words
 from core.spec import yaml_from_spec
@@ -29,7 +40,7 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.spec.question import question_from_dict
 from core.store import PRUNED, Store
 from core.wire.errors import TunerError
-from core.wire.guard import MARK, breach
+from core.wire.output_check import MARK, breach
 from core.wire.profile import profile_from_dict
 
 TOP = 15  # rows of nodes
@@ -72,7 +83,7 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
 def _trial(about: OneTrial, store: Store, price: Price | None) -> dict[str, Any]:
     trial, race = about.trial, about.race
     result = trial.facts
-    labels = standings.labels(race) if race is not None else {}
+    labels = comparison_text.labels(race) if race is not None else {}
     if trial.kind == "profile" and trial.result is not None:
         measured = store.peaks(trial.fingerprint)
         peaks = [] if measured is None else peaks_of(measured)
@@ -100,23 +111,27 @@ def _trial(about: OneTrial, store: Store, price: Price | None) -> dict[str, Any]
 
 def _race(about: Race, store: Store, price: Price | None) -> dict[str, Any]:
     race, trials = about.race, about.trials
-    labels = standings.labels(race)
-    sheet = races.raced(race, trials) if race.result else Sheet("", [races.contestants(race, trials)])
+    labels = comparison_text.labels(race)
+    sheet = (
+        comparisons.raced(race, trials) if race.result else Sheet("", [comparisons.contestants(race, trials)])
+    )
     rejected = _rejected(race.facts)
-    said = standings.headline(race) if race.result else verdict.sentence(standings.past_text(race))
-    first = standings.against_reference(race).get(next(iter(standings.order(race)), ""))
+    said = (
+        comparison_text.headline(race) if race.result else verdict.sentence(comparison_text.past_text(race))
+    )
+    first = comparison_text.against_reference(race).get(next(iter(comparison_text.order(race)), ""))
     return {
         "kind": "Comparison",
         "id": race.id,
-        "title": standings.title(race),
+        "title": comparison_text.title(race),
         "measured_at": race.finished_at or race.created_at,
         "verdict": said,
         "color": "red"
         if rejected
         else "gray"
-        if first is None or standings.is_open(race)
+        if first is None or comparison_text.is_open(race)
         else look(first)[1],
-        "support": standings.facts(race) if race.result else [],
+        "support": comparison_text.facts(race) if race.result else [],
         "rejected": rejected,
         "result": [_section("Result", sheet, without=said)],
         "cost": _cost(_named(trials, labels), price),
@@ -171,7 +186,7 @@ def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
     stands = standing(points, line_s=None, margin=float(race.protocol.get("margin") or DEFAULT_MARGIN))
     said = sweep_words.sentence(points, stands)
     labels = {one.trial: point_name(one.values) for one in points}
-    parts: list[Part] = [*sheets.grade(race.facts), races.points(points, stands, busy)]
+    parts: list[Part] = [*sheets.grade(race.facts), comparisons.points(points, stands, busy)]
     return {
         "kind": "Curve",
         "id": race.id,
@@ -179,12 +194,12 @@ def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
         "measured_at": race.finished_at or race.created_at,
         "verdict": "Rejected: the points are not ranked." if rejected else said,
         "color": "red" if rejected else "blue",
-        "support": standings.facts(race) if race.result else [],
+        "support": comparison_text.facts(race) if race.result else [],
         "rejected": rejected,
         "result": [Section(title="Points", parts=parts)],
         "cost": _cost(_named([one for one in about.trials if one.id in labels], labels), price),
         "method": [*_method(race), *_machine(about.trials)],
-        "caveats": [*standings.cautions(race), *_doubts(about.trials, race)],
+        "caveats": [*comparison_text.cautions(race), *_doubts(about.trials, race)],
         "files": _files([one for one in about.trials if one.id in labels], store, labels),
         "tool_version": _version(*(one.facts for one in about.trials)),
     }
@@ -361,7 +376,7 @@ def _method(race: Comparison | None) -> list[Section]:
         *([Fact("seed", str(seeds))] if seeds is not None else []),
         *(Fact("A/A test", text) for text in verdict.self_test_lines(race)),
         Line(_ROUNDS if result.get("generations") else _OLDER_ROUNDS),
-        Line(f"All intervals are 95 % intervals. Those of ratios: {standings.intervals_text(race)}."),
+        Line(f"All intervals are 95 % intervals. Those of ratios: {comparison_text.intervals_text(race)}."),
         Line(f"{TERMS['ratio']} {TERMS['undisturbed rounds']}"),
     ]
     return [Section(title="Method", parts=parts)]
@@ -371,7 +386,7 @@ def _machine(trials: Iterable[Trial]) -> list[Section]:
     found: Any = next((one.facts["environment"] for one in trials if one.facts.get("environment")), None)
     if not found:
         return []
-    return [Section(title="Machine", parts=things.machine_facts(found))]
+    return [Section(title="Machine", parts=models_and_machines.machine_facts(found))]
 
 
 def _cost(found: Sequence[cost.Named], price: Price | None) -> Section | None:
@@ -389,7 +404,7 @@ def _files(trials: Iterable[Trial], store: Store, labels: Mapping[str, str]) -> 
 def _file(trial: Trial, store: Store, label: str = "") -> File:
     name = f"{label or _asks(trial)} (trial {trial.id[:12]})"
     try:
-        return File(name=name, text=emit.emit_yaml(trial, found=found_by(store, trial)))
+        return File(name=name, text=export.emit_yaml(trial, found=found_by(store, trial)))
     except TunerError as error:
         return File(name=name, missing=f"{error.message} {error.hint}".strip())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from core.evidence.fed import fed_words
+from core.evidence.input_description import fed_words
 from core.evidence.node_savings import Choice, Savings, halving
 from core.run.node_errors import Located
 from core.show.sheets import Note, Sheet

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.evidence.documents import (
+from core.evidence.evaluations import WIDEST, Told, Tried, all_confirmed, gains_confirmed, told
+from core.evidence.quality import quality_of_search
+from core.evidence.result_types import (
     Confirmed,
     EffectRecord,
     FailureGroup,
@@ -14,18 +16,16 @@ from core.evidence.documents import (
     LimitJudged,
     SearchResult,
 )
-from core.evidence.quality import quality_of_search
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
-from core.evidence.tried import WIDEST, Told, Tried, all_confirmed, gains_confirmed, told
 from core.evidence.verdict import Color, Verdict, ratio_places, ratio_text
-from core.run.search.reading import answer_of, tried_of
-from core.show import settings
+from core.run.search.stored import answer_of, tried_of
+from core.show import setting_chips
 from core.show.format import duration, percent, short, when
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Abridged, Column, Table, tabulate
 from core.show.verdict import busy_words
 from core.show.words import counted, state_words
-from core.spec import knobs
+from core.spec import settings
 from core.spec.question import OBJECTIVES, question_from_dict
 from core.spec.space import DEFAULT_WORDS, changes_words
 from core.store import StudyRecord
@@ -355,12 +355,12 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
 
 
 def _configuration(one: Tried) -> str:
-    full = ", ".join(line for _, line in settings.chips_of(one.changes))
-    return Abridged(full or DEFAULT_WORDS, settings.short_words(one.changes) or DEFAULT_WORDS)
+    full = ", ".join(line for _, line in setting_chips.chips_of(one.changes))
+    return Abridged(full or DEFAULT_WORDS, setting_chips.short_words(one.changes) or DEFAULT_WORDS)
 
 
 def _setting(name: str) -> str:
-    return Abridged(name.removeprefix("session."), knobs.short(name))
+    return Abridged(name.removeprefix("session."), settings.short(name))
 
 
 def _state(one: Tried, confirmed: Mapping[str, Confirmed]) -> str:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from core.evidence.documents import ComparisonResult, ContrastRecord, TrialResult
-from core.evidence.fed import fed_from_dict, fed_words
+from core.evidence.input_description import fed_from_dict, fed_words
 from core.evidence.measurement import Trial, model_words
+from core.evidence.operation_counts import Work, key_of, works
 from core.evidence.quality import quality
+from core.evidence.result_types import ComparisonResult, ContrastRecord, TrialResult
 from core.evidence.roofline import Advice, Peak, Point, advice, peak_for, points, rate_words, settings_first
 from core.evidence.verdict import is_rejected, look
-from core.evidence.work import Work, key_of, works
 from core.show import cells
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Column, Table, tabulate, texts
 from core.show.verdict import OLDER, is_older, noise_words, quality_details
 from core.show.words import changes_in_words, changes_of, counted, verdict, when
 from core.spec import changed, spec_from_dict, without_effect
-from core.wire.guard import MARK, breach, error_in_words
+from core.wire.output_check import MARK, breach, error_in_words
 from core.wire.profile import NodeTime, Profile, by_operator, by_provider
 from core.wire.units import DASH, provider
 from core.wire.units import ms_number as ms

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from core import wire
-from core.evidence.fed import fed_from_dict, fed_words
+from core.evidence.input_description import fed_from_dict, fed_words
 from core.evidence.verdict import Color
 from core.run.variants import Branch, judged, lineage, precision_of_model, steps_of, tree, variant_of
 from core.show import format
@@ -18,9 +18,9 @@ from core.show.words import counted, verdict
 from core.spec.datasets import DatasetSpec
 from core.spec.steps import Step, StepType, chain_text, step_type
 from core.store import ModelRecord
-from core.wire.doors import native_code
+from core.wire.access import native_code
 from core.wire.errors import SpecError
-from core.wire.guard import ADVICE, MARK, rows_of
+from core.wire.output_check import ADVICE, MARK, rows_of
 from core.wire.units import DASH, clipped, significant, size
 
 Verdicts = Mapping[str, Mapping[str, Any]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.spec.setting import Setting
+from core.spec.setting_type import Setting
 from core.wire.errors import SpecError, nearest
 
 MAX_DIMENSION = 2**31 - 1

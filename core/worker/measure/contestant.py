@@ -27,7 +27,7 @@ from core.wire.errors import SpecError, WorkerError
 from core.worker.measure import footprint, outputs, timing, warmup
 from core.worker.measure.counters import Meter
 from core.worker.measure.inference import Contender, count_rows, translated
-from core.worker.measure.layout import AS_IT_COMES, Draw, at_depth, draw
+from core.worker.measure.memory_layout import AS_IT_COMES, Draw, at_depth, draw
 from core.worker.session import CPU, CUDA_PROVIDERS
 from core.worker.session.feeds import Array
 

@@ -18,7 +18,7 @@ import onnxruntime as ort
 from core import wire
 from core.wire.errors import SpecError, TunerError
 from core.worker.measure import timing
-from core.worker.measure.layout import AS_IT_COMES, Draw
+from core.worker.measure.memory_layout import AS_IT_COMES, Draw
 from core.worker.session import CUDA_PROVIDERS, ORT_ERRORS, BuiltSession, build_session
 from core.worker.session.feeds import Array, Feeds, make_feeds, rows_fed
 from core.worker.session.feeds.wanted import BFLOAT16

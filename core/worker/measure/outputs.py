@@ -2,7 +2,8 @@
 
 numpy only. Numbers are compared in float64, whatever type they came in, so that an FP16 copy can be held
 against its original, and piece by piece, so that large outputs need no second memory. What is not finite must
-be so on both sides in the same places. Whether an error is too large is judged elsewhere (`core.wire.guard`).
+be so on both sides in the same places. `core.wire.output_check` judges
+whether an error is too large.
 """
 
 from __future__ import annotations

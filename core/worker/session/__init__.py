@@ -20,7 +20,7 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from core import wire
-from core.wire.doors import Library, found_library, native_code
+from core.wire.access import Library, found_library, native_code
 from core.wire.errors import ProviderError, SpecError
 from core.worker.session.ort_errors import (
     WITHOUT_IT,

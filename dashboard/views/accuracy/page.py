@@ -11,7 +11,7 @@ import streamlit as st
 
 from core import wire
 from core.process.runner import Run
-from core.run import kinds, variants
+from core.run import job_types, variants
 from core.run.accuracy import BATCH_ROWS, Accuracy, measure_accuracy, score_outputs
 from core.run.job import Status
 from core.show.words import counted
@@ -19,10 +19,10 @@ from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec, spec_from_
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.store import ModelRecord, Store
 from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_error
-from dashboard import address, fields, format, state
+from dashboard import fields, format, state, url_state
 from dashboard.views.accuracy import results as accuracy_results
-from dashboard.views.accuracy.found import Evaluated, Request, find, offered, out_of_reach, record_name
-from dashboard.widgets import controls, dataset, earlier, folded, frame, job_box
+from dashboard.views.accuracy.evaluations import Evaluated, Request, find, offered, out_of_reach, record_name
+from dashboard.widgets import collapsible, controls, dataset, job_box, page_frame, past_results
 
 # keys of the session
 CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
@@ -45,7 +45,7 @@ MOST_ROWS = 4096  # at once
 
 
 def page() -> None:
-    bar = frame.bar(
+    bar = page_frame.bar(
         "Accuracy",
         "Accuracy on labelled data, and whether a variant is worse than the original.",
     )
@@ -78,7 +78,7 @@ def page() -> None:
 
 def _follow_link() -> None:
     """`?accuracy=` brings the model, the data and the settings of an evaluation, once."""
-    linked = address.named(PARAM)
+    linked = url_state.named(PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked
@@ -116,10 +116,10 @@ def _earlier(record: ModelRecord) -> None:
         plain = [one for one in kept.values() if spec_from_dict(one.spec).session == SessionSpec()]
         if plain and not st.session_state.get(dataset.key(dataset.LABELLED, "path")):
             _take(plain[0])
-    earlier.offer(
+    past_results.offer(
         "Evaluations of this model",
         {name: _label(one) for name, one in kept.items()},
-        shown=address.named(PARAM),
+        shown=url_state.named(PARAM),
         key=PICKED,
         take_up=_open,
         help="Evaluations of this model, newest first. Loads their data and settings.",
@@ -129,7 +129,7 @@ def _earlier(record: ModelRecord) -> None:
 
 def _open(name: str) -> None:
     st.session_state[LINKED] = name
-    address.put(PARAM, name)
+    url_state.put(PARAM, name)
     try:
         _take(state.store().accuracy(name))
     except TunerError as error:
@@ -146,10 +146,10 @@ def _address(record: ModelRecord | None, found: Sequence[Evaluated]) -> None:
     own = record.content_sha256 if record is not None else ""
     shown = next((one for one in found if one.accuracy.model_sha256 == own), next(iter(found), None))
     if shown is None:
-        address.put(PARAM, None)
-    elif address.named(PARAM) != shown.accuracy.id:
+        url_state.put(PARAM, None)
+    elif url_state.named(PARAM) != shown.accuracy.id:
         st.session_state[LINKED] = shown.accuracy.id
-        address.put(PARAM, shown.accuracy.id)
+        url_state.put(PARAM, shown.accuracy.id)
 
 
 # --- what to evaluate ---------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def _requests(record: ModelRecord) -> list[Request]:
         st.info(format.plain(reason), icon=":material/block:", title="Accuracy is not offered")
         return []
     named = bool(st.session_state.get(dataset.key(dataset.LABELLED, "path")))
-    with folded.box("Models and data", key=FORM, icon="dataset", first_open=not named):
+    with collapsible.box("Models and data", key=FORM, icon="dataset", first_open=not named):
         left, right = st.columns(2, gap="medium")
         with left:
             chosen = _models(record)
@@ -272,7 +272,7 @@ def _start(specs: Sequence[TrialSpec]) -> None:
     try:
         task = partial(evaluate, state.store(), specs, state.environment())
         what = f"accuracy of {format.short(names)}"
-        job = state.submit(kinds.task(task, kind=KIND, what=what, specs=specs))
+        job = state.submit(job_types.task(task, kind=KIND, what=what, specs=specs))
     except TunerError as error:
         state.keep_error(error, KIND)
         return

@@ -14,7 +14,7 @@ from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.charts import accuracy_charts
 from dashboard.charts.accuracy_charts import DifferenceRow
-from dashboard.views.accuracy.found import Evaluated, compared
+from dashboard.views.accuracy.evaluations import Evaluated, compared
 from dashboard.views.accuracy.threshold import decision
 from dashboard.widgets import plots, tables
 

@@ -14,7 +14,7 @@ from dashboard import format
 from dashboard.charts import accuracy_charts
 from dashboard.views.accuracy import pair as accuracy_pair
 from dashboard.views.accuracy import threshold as accuracy_threshold
-from dashboard.views.accuracy.found import Evaluated
+from dashboard.views.accuracy.evaluations import Evaluated
 from dashboard.widgets import plots, tables
 
 VIEW, INTO = "accuracy.view", "accuracy.into"

@@ -18,7 +18,7 @@ from core.spec import yaml_from_spec
 from core.wire.errors import SpecError
 from dashboard import format
 from dashboard.charts import PALETTE, accuracy_charts
-from dashboard.views.accuracy.found import Evaluated, at_threshold, curve, roc
+from dashboard.views.accuracy.evaluations import Evaluated, at_threshold, curve, roc
 from dashboard.widgets import dataset, plots, tables
 
 POSITIVE = dataset.key(dataset.LABELLED, "positive_class")

@@ -14,12 +14,12 @@ from core.evidence.comparison import same_request
 from core.evidence.measurement import Trial
 from core.run import variants
 from core.run.plan import feed_plan
-from core.show import settings
+from core.show import setting_chips
 from core.spec import TrialSpec, anchor
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
-from dashboard import contestants, format, state
-from dashboard.contestants import Entry
+from dashboard import configurations, format, state
+from dashboard.configurations import Entry
 
 # keys of the session
 ENTRIES = "compare.entries"  # the list, as plain data
@@ -115,7 +115,7 @@ def different_models() -> bool:
 def names(record: ModelRecord, listed: Sequence[Entry]) -> list[str]:
     """What to call the entries of the list."""
     models = [one.model for one in listed]
-    return contestants.labels([one.spec for one in listed], baseline_index(listed), models, record.name)
+    return configurations.labels([one.spec for one in listed], baseline_index(listed), models, record.name)
 
 
 def can_load(entry: Entry) -> bool:
@@ -127,7 +127,7 @@ def _missing_provider(entry: Entry) -> str:
     if not entry.spec.session.providers:
         return ""
     try:
-        return contestants.missing_provider(entry.spec, state.environment()["providers"])
+        return configurations.missing_provider(entry.spec, state.environment()["providers"])
     except TunerError:  # said where the machine is looked at
         return ""
 
@@ -139,7 +139,7 @@ def base(record: ModelRecord) -> TrialSpec:
         TunerError: the settings of Tune, or what the list is fed, cannot be used.
     """
     spec, own = state.current_spec(), entries(record)
-    return contestants.fed_like(spec, own[baseline_index(own)].spec) if own else spec
+    return configurations.fed_like(spec, own[baseline_index(own)].spec) if own else spec
 
 
 def add(record: ModelRecord, entry: Entry) -> None:
@@ -153,7 +153,7 @@ def add(record: ModelRecord, entry: Entry) -> None:
         raise SpecError(
             f"This configuration ({entry.source}) is in the list already.", hint="Change a setting first."
         )
-    contestants.check_room(own)
+    configurations.check_room(own)
     _put(record, [*own, entry])
 
 
@@ -220,7 +220,7 @@ def _refeed(record: ModelRecord, name: str) -> None:
     own, value = entries(record), st.session_state[f"{FED}.{name}"]
     value = None if name == "batch_size" and value == 1 else value  # what the model does unasked
     try:
-        changed = contestants.refed(own, baseline_index(own), name, value)
+        changed = configurations.refed(own, baseline_index(own), name, value)
         for one in changed:
             if not one.model:
                 feed_plan(one.spec.workload, record.info)  # a size that cannot be is said here
@@ -238,7 +238,7 @@ def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) 
         with st.container(gap=None):
             flag = " :blue-badge[:material/flag: baseline]" if baseline is None else ""
             st.markdown(f"**{format.plain(name)}**{flag}")
-            found = settings.differences(entry.spec, baseline.spec) if baseline is not None else []
+            found = setting_chips.differences(entry.spec, baseline.spec) if baseline is not None else []
             st.caption(format.plain(" · ".join([entry.source, *(text for _, text in found)])))
             if missing := _missing_provider(entry):
                 color, word = ("orange", "falls back") if can_load(entry) else ("red", "cannot load")

@@ -8,10 +8,10 @@ from functools import partial
 import streamlit as st
 
 from core.evidence.comparison import Comparison
-from core.show.sheets import races
+from core.show.sheets import comparisons
 from core.store import ModelRecord
 from dashboard import format, state
-from dashboard.widgets import choice, folded, tables
+from dashboard.widgets import choice, collapsible, tables
 
 PAST, DUELS = "compare.past", "compare.duels"  # keys of the session
 
@@ -48,12 +48,12 @@ def pick(record: ModelRecord, shown: Comparison | None, show: Show) -> None:
 
 def _name(one: Comparison) -> str:
     """What never changes of a comparison: by its name Streamlit finds the chosen one again."""
-    return f"{format.when(one.created_at)} · {races.against(one)} · {one.id[:6]}"
+    return f"{format.when(one.created_at)} · {comparisons.against(one)} · {one.id[:6]}"
 
 
 def table(record: ModelRecord, show: Show) -> None:
     """Draw the past comparisons with their results in a closed table; a tick opens one."""
-    folded.group("Past comparisons", partial(_table, record, show), key=f"{PAST}.box", icon="history")
+    collapsible.group("Past comparisons", partial(_table, record, show), key=f"{PAST}.box", icon="history")
 
 
 def _table(record: ModelRecord, show: Show) -> None:
@@ -69,7 +69,7 @@ def _table(record: ModelRecord, show: Show) -> None:
         return
     key = f"{PAST}.{found[0].id}"  # a new race moves the rows: a tick must not move to another
     tables.draw(
-        races.past(found),
+        comparisons.past(found),
         key=key,
         most=ROWS,
         on_select=partial(_reopen, key, [one.id for one in found], show),

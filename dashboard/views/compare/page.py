@@ -16,11 +16,19 @@ from core.show.words import counted
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import address, contestants, format, state
-from dashboard.contestants import Entry
+from dashboard import configurations, format, state, url_state
+from dashboard.configurations import Entry
 from dashboard.live_events import ACTIVE
-from dashboard.views.compare import adders, elsewhere, entry_list, listed
-from dashboard.widgets import controls, drawer, frame, going_on, playback, race_results, report
+from dashboard.views.compare import add_menu, entry_list, imported, listed
+from dashboard.widgets import (
+    comparison_result,
+    controls,
+    measure_longer,
+    narrow_settings,
+    page_frame,
+    playback,
+    report,
+)
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet_s
 
 COMPARISON_PARAM = "comparison"  # ?comparison=<id>
@@ -45,7 +53,7 @@ def page() -> None:
         shown = _newest(record)
     active = shown is not None and shown.state in ACTIVE
     run = partial(_run, record, shown, _why_not(record, active=active))
-    bar = frame.bar("Compare")
+    bar = page_frame.bar("Compare")
     with bar.model:
         controls.model_picker()
     with bar.choice:
@@ -57,17 +65,17 @@ def page() -> None:
             _further(shown, trials, active=active)
     with bar.action:
         run("compare.run")
-    settings, result = frame.panes(SETTINGS_PX)
+    settings, result = page_frame.panes(SETTINGS_PX)
     with settings:
         if record is not None:
             _builder(record)
     with result:
         state.show_kept_error()
         _result(shown, trials)
-        elsewhere.draw(shown)
+        imported.draw(shown)
         if record is not None:
             listed.table(record, show)
-    drawer.foot("compare", run)
+    narrow_settings.foot("compare", run)
 
 
 # --- which race is shown ----------------------------------------------------------------------------------
@@ -75,7 +83,7 @@ def page() -> None:
 
 def _shown() -> Comparison | None:
     """The comparison of the link or of this session; a link to nothing is said and forgotten."""
-    linked = address.named(COMPARISON_PARAM) or st.session_state.get(SHOWN)
+    linked = url_state.named(COMPARISON_PARAM) or st.session_state.get(SHOWN)
     if not linked:
         return None
     try:
@@ -93,7 +101,7 @@ def show(comparison_id: str | None) -> None:
     if st.session_state.get(SHOWN) != comparison_id:
         st.session_state[SHOWN_OF] = None
     st.session_state[SHOWN] = comparison_id
-    address.put(COMPARISON_PARAM, comparison_id)
+    url_state.put(COMPARISON_PARAM, comparison_id)
     if comparison_id is not None:
         st.session_state[CLOSED] = False
 
@@ -123,7 +131,7 @@ def _follow_links(shown: Comparison | None) -> None:
             state.choose_model(record)
             if not entry_list.is_begun():
                 _retake(shown)
-    linked = address.named(TRIALS_PARAM)
+    linked = url_state.named(TRIALS_PARAM)
     if not linked or st.session_state.get(APPLIED) == linked:
         return
     st.session_state[APPLIED] = linked
@@ -139,7 +147,7 @@ def _follow_links(shown: Comparison | None) -> None:
 def _builder(record: ModelRecord) -> None:
     """Draw what is compared, and how surely."""
     entry_list.draw(record)
-    adders.draw(record)
+    add_menu.draw(record)
     state.show_kept_error(entry_list.PLACE, "Not added to the list")
     entries = entry_list.entries(record)
     found, why_not = _predictions(record, entries)
@@ -196,10 +204,10 @@ def _asked(
     Raises:
         SpecError: too few, or a protocol that cannot be.
     """
-    contestants.check_count(entries)
+    configurations.check_count(entries)
     margin = st.session_state.get(MARGIN)
     specs = [
-        contestants.for_race(
+        configurations.for_race(
             one.spec,
             precision=precision or _precision().name,
             budget_s=st.session_state.get(BUDGET),
@@ -222,7 +230,7 @@ def _asked(
 
 def _predictions(record: ModelRecord, entries: Sequence[Entry]) -> tuple[dict[str, Prediction], str]:
     """Effort -> how long the race will take, empty where nobody knows; and why there can be no race."""
-    if len(entries) < contestants.LEAST:
+    if len(entries) < configurations.LEAST:
         return {}, "A comparison takes two to eight configurations."
     try:
         known = past(
@@ -281,10 +289,10 @@ def _why_not(record: ModelRecord | None, *, active: bool) -> str:
         return "A comparison is running; wait for it or cancel it."
     try:
         listed = entry_list.entries(record)
-        contestants.check_count(listed)
+        configurations.check_count(listed)
     except TunerError as error:
         return f"{error.message} {error.hint}"
-    if sum(map(entry_list.can_load, listed)) < contestants.LEAST:
+    if sum(map(entry_list.can_load, listed)) < configurations.LEAST:
         return "Fewer than two of these can be loaded on this machine; the list says which cannot."
     return ""
 
@@ -324,7 +332,7 @@ def _result(shown: Comparison | None, trials: Sequence[Trial]) -> None:
         if shown.state in ACTIVE or playback.playing(shown.id):
             _live(shown)
         else:
-            race_results.finished(shown, {trial.id: trial for trial in trials})
+            comparison_result.finished(shown, {trial.id: trial for trial in trials})
 
 
 def _empty() -> None:
@@ -348,7 +356,7 @@ def _further(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> Non
                 help="Ends all worker processes. Finished rounds are kept.",
             )
         return
-    going_on.button("compare", shown, trials, lambda more: _follow(more.id))
+    measure_longer.button("compare", shown, trials, lambda more: _follow(more.id))
     report.offer(lambda: of_race(state.store(), shown), key="compare")
     with st.popover("More", icon=":material/more_horiz:", key="compare.more"):
         st.button(
@@ -369,18 +377,18 @@ def _retake(shown: Comparison) -> None:
     if shown.protocol.get("different_models"):
         st.session_state[entry_list.DIFFERENT] = True
     try:
-        entry_list.take_trials([state.store().trial(one) for one in asked[: contestants.MOST]])
+        entry_list.take_trials([state.store().trial(one) for one in asked[: configurations.MOST]])
     except TunerError as error:
         state.keep_error(error)
 
 
 def _live(race: Comparison) -> None:
     with st.container(key="compare.live", gap="xsmall"):
-        race_results.title(race)
-        name, follow = race.id, race_results.follow(race, race_results.trials_of(race))
+        comparison_result.title(race)
+        name, follow = race.id, comparison_result.follow(race, comparison_result.trials_of(race))
         if playback.playing(race.id):
-            name, follow = race_results.played(race)
-        race_results.watch(race, follow, key="compare.watch", name=name)
+            name, follow = comparison_result.played(race)
+        comparison_result.watch(race, follow, key="compare.watch", name=name)
 
 
 page()

@@ -10,11 +10,11 @@ import streamlit as st
 
 from core.evidence.measurement import Trial
 from core.process.runner import Run
-from core.run import kinds
-from core.run.bundle import making
+from core.run import job_types
+from core.run.bundle import writing
 from core.run.job import Status
 from core.run.search import found_by
-from core.show.emit.bundle import bundle_texts
+from core.show.export.bundle import bundle_texts
 from core.wire.errors import TunerError
 from core.wire.units import size
 from dashboard import format, state
@@ -78,16 +78,16 @@ def _start(trial: Trial, accepted: str, stem: str) -> None:
     target = store.artifact_path(trial.id, "bundle.zip")
 
     def work(run: Run) -> Mapping[str, Any]:
-        held = making.contents(store, trial, run=run)
+        held = writing.contents(store, trial, run=run)
         texts = bundle_texts(
             held, info=held.record.info, accepted_breach=accepted, found=found_by(store, trial)
         )
-        written = making.write(target, held, texts)
+        written = writing.write(target, held, texts)
         facts = {"path": str(target), "size_bytes": written, "name": f"{stem}.zip"}
         return {**facts, "no_sample": held.no_sample}
 
     try:
-        job = kinds.task(work, kind=KIND, what=f"bundle of {trial.model_name} {trial.id[:8]}")
+        job = job_types.task(work, kind=KIND, what=f"bundle of {trial.model_name} {trial.id[:8]}")
         st.session_state[_job_key(trial)] = state.submit(job)
     except TunerError as error:
         state.keep_error(error, KIND)

@@ -10,18 +10,18 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.measurement import Trial
 from core.run import variants
-from core.run.leaving import Leaving, leaving, unmeasured
+from core.run.export_source import Leaving, leaving, unmeasured
 from core.run.named_files import placed
-from core.show import emit, settings, verdict
+from core.show import export, setting_chips, verdict
 from core.show.words import counted
 from core.spec import TrialSpec, spec_from_yaml
-from core.wire.doors import expert_allowed
+from core.wire.access import expert_allowed
 from core.wire.errors import SpecError, TunerError
-from core.wire.guard import MARK, WARNING, breach
+from core.wire.output_check import MARK, WARNING, breach
 from core.wire.units import size
-from dashboard import address, format, state
+from dashboard import format, state, url_state
 from dashboard.views.export import bundling, verifying
-from dashboard.widgets import frame, results, yaml_source
+from dashboard.widgets import page_frame, results, yaml_source
 
 CURRENT = "current"
 SOURCE = "export.source"
@@ -37,7 +37,7 @@ MOST_BYTES = 64 << 20  # of a model that travels through the server's memory
 
 
 def page() -> None:
-    bar = frame.bar("Export", "Export a configuration as files or code, or load one from a file.")
+    bar = page_frame.bar("Export", "Export a configuration as files or code, or load one from a file.")
     with bar.more:
         _bring_back()
     state.show_kept_error()
@@ -56,7 +56,7 @@ def page() -> None:
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _take_away(bar: frame.Bar) -> None:
+def _take_away(bar: page_frame.Bar) -> None:
     trials = {t.id: t for t in state.store().trials(kind="measure", state="COMPLETE", limit=200)}
     _preselect(trials)
     chosen = bar.choice.selectbox(
@@ -80,7 +80,7 @@ def _take_away(bar: frame.Bar) -> None:
 
 def _preselect(trials: dict[str, Trial]) -> None:
     """A link names its trial; without one, the trial that Tune shows."""
-    linked = address.named(state.TRIAL_PARAM)
+    linked = url_state.named(state.TRIAL_PARAM)
     known = next((t for t in trials if linked and t.startswith(linked)), None)
     if linked and known is None:
         state.report(
@@ -107,10 +107,10 @@ def _address(chosen: str) -> None:
     """Name what is exported in the address."""
     if chosen == CURRENT:
         st.session_state[LINKED] = None
-        address.put(state.TRIAL_PARAM, None)
-    elif address.named(state.TRIAL_PARAM) != chosen:
+        url_state.put(state.TRIAL_PARAM, None)
+    elif url_state.named(state.TRIAL_PARAM) != chosen:
         st.session_state[LINKED] = chosen
-        address.put(state.TRIAL_PARAM, chosen)
+        url_state.put(state.TRIAL_PARAM, chosen)
 
 
 LINKED = "export.linked"
@@ -121,10 +121,16 @@ def _label(trial: Trial | None) -> str:
         return "The current settings, not measured"
     p50 = trial.p50_s
     p50_text = f"p50 {format.ms(p50)}{verdict.busy_mark(trial.result)}"
-    parts = [trial.model_name, settings.words(trial), p50_text, format.when(trial.created_at), trial.id[:8]]
+    parts = [
+        trial.model_name,
+        setting_chips.words(trial),
+        p50_text,
+        format.when(trial.created_at),
+        trial.id[:8],
+    ]
     if breach(trial.result):
         parts.append(f"{WARNING} {MARK}")
-    if doubt := emit.caution(trial):
+    if doubt := export.caution(trial):
         parts.append(f"{WARNING} {format.short(doubt, 40)}")
     return " · ".join(parts)
 
@@ -158,7 +164,7 @@ def _trial(trial: Trial, action: DeltaGenerator) -> None:
             icon=":material/warning:",
             color="orange",
         )
-    if doubt := emit.caution(trial):
+    if doubt := export.caution(trial):
         st.warning(format.plain(doubt), icon=":material/warning:", title="Review before deploying")
     results.busy_note(trial.result)
     accepted = _accepted(trial)
@@ -166,7 +172,7 @@ def _trial(trial: Trial, action: DeltaGenerator) -> None:
         return
     form = _file(leaving(state.store(), trial), action, accepted)
     with form:
-        bundling.draw(trial, accepted, f"{emit.file_stem(trial.model_name)}-{trial.id[:8]}")
+        bundling.draw(trial, accepted, f"{export.file_stem(trial.model_name)}-{trial.id[:8]}")
 
 
 def _accepted(trial: Trial) -> str | None:
@@ -217,8 +223,8 @@ def _file(known: Leaving, action: DeltaGenerator, accepted: str = "") -> DeltaGe
     return left
 
 
-def _format() -> emit.Emitter:
-    names = {one.name: one for one in emit.EMITTERS}
+def _format() -> export.Emitter:
+    names = {one.name: one for one in export.EMITTERS}
     chosen = st.selectbox(
         "Format",
         list(names),
@@ -232,12 +238,12 @@ def _format() -> emit.Emitter:
 
 def _not_carried(text: str) -> None:
     """Say beside the file what of these settings is not in it."""
-    if lost := emit.not_carried(text):
+    if lost := export.not_carried(text):
         lines = "\n".join(f"- {format.plain(line)}" for line in lost)
         st.info(lines, icon=":material/info:", title=f"Not exported: {counted(len(lost), 'setting')}")
 
 
-def _download(chosen: emit.Emitter, known: Leaving, accepted: str) -> None:
+def _download(chosen: export.Emitter, known: Leaving, accepted: str) -> None:
     name = chosen.file_name(known)
     bytes_ = known.info["size_bytes"] if chosen.pack is not None and known.info is not None else 0
     if bytes_ > MOST_BYTES:
@@ -303,7 +309,7 @@ def load() -> None:
         state.keep_error(error, PLACE)
         return
     state.show_trial(None)
-    changed = [text for text, _ in settings.chips(spec)]
+    changed = [text for text, _ in setting_chips.chips(spec)]
     st.session_state[LOADED] = (
         f"Changed from default: {', '.join(changed)}." if changed else "All settings at their defaults."
     )

@@ -23,7 +23,7 @@ from core.show.table import Table
 from core.spec import TrialSpec
 from core.spec.effort import EFFORTS
 from core.wire.errors import SpecError, TunerError
-from dashboard import address, folders, format, state
+from dashboard import folders, format, state, url_state
 from dashboard.widgets import job_box, tables
 
 KIND = "verify"
@@ -128,7 +128,7 @@ def _button(action: DeltaGenerator) -> None:
 
 def _job() -> Status | None:
     """This address's job, else one that another tab started and that runs."""
-    own = state.status(address.named(JOB_PARAM) or "")
+    own = state.status(url_state.named(JOB_PARAM) or "")
     if own is not None and own.kind == KIND:
         return own
     return next((one for one in state.scheduler().active() if one.kind == KIND), None)
@@ -158,7 +158,7 @@ def _start() -> None:
     except TunerError as error:
         state.keep_error(error, KIND)
         return
-    address.put(JOB_PARAM, job)
+    url_state.put(JOB_PARAM, job)
     state.follow(job, "export", **{JOB_PARAM: job})
 
 

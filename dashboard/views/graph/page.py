@@ -14,22 +14,22 @@ from core.evidence.graph_changes import changes
 from core.evidence.graph_facts import Times, errors, times
 from core.evidence.measurement import Trial
 from core.process.runner import run_job
-from core.run import kinds
+from core.run import job_types
 from core.run.graph import check_drawable, draw_optimized, optimized_at, optimized_graph, own_graph
 from core.run.job import Status
 from core.run.node_errors import located
-from core.show import settings
+from core.show import setting_chips
 from core.show.sheets.graphs import changes_words, unmatched_words
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from core.wire.graph import Graphs
 from core.wire.profile import Profile, profile_from_dict
-from dashboard import address, format, state
+from dashboard import format, state, url_state
 from dashboard.charts.graph_charts import MODES, Mode
 from dashboard.views.graph import picture
-from dashboard.views.graph.folded import Shown
-from dashboard.widgets import controls, frame, job_box
+from dashboard.views.graph.levels import Shown
+from dashboard.widgets import controls, job_box, page_frame
 
 # keys of the session
 SOURCE = "graph.source"  # id of the trial whose configuration, and times where it is a profile, are meant
@@ -67,7 +67,7 @@ class Asked:
 
 
 def page() -> None:
-    bar = frame.bar("Graph", ABOUT)
+    bar = page_frame.bar("Graph", ABOUT)
     state.show_kept_error()
     _follow_link()
     with bar.model:
@@ -90,7 +90,7 @@ def page() -> None:
 
 def _follow_link() -> None:
     """`?trial=` names a profile or a measured trial, `?model=` a model; once."""
-    linked = [address.named(name) or "" for name in (state.TRIAL_PARAM, state.MODEL_PARAM)]
+    linked = [url_state.named(name) or "" for name in (state.TRIAL_PARAM, state.MODEL_PARAM)]
     if not any(linked) or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked
@@ -153,7 +153,7 @@ def _trials(record: ModelRecord) -> dict[str, Trial]:
 
 def _label(trial: Trial) -> str:
     """Never changes for a trial: Streamlit finds the chosen option again by its label."""
-    told = format.short(settings.words(trial), 60)
+    told = format.short(setting_chips.words(trial), 60)
     what = "profile" if trial.kind == "profile" else "trial, without times of nodes:"
     return f"{what} {trial.id[:8]} · {format.when(trial.created_at)} · {told}"
 
@@ -284,7 +284,7 @@ def _optimize(asked: Asked) -> None:
     assert asked.spec is not None, "the button is disabled"
     look = partial(draw_optimized, state.store(), asked.spec, environment=state.environment)
     try:
-        job = kinds.task(look, kind=wire.GRAPH, what=f"graph of {asked.record.name}", specs=(asked.spec,))
+        job = job_types.task(look, kind=wire.GRAPH, what=f"graph of {asked.record.name}", specs=(asked.spec,))
         job_id = state.submit(job)
     except TunerError as error:
         state.keep_error(error)
@@ -409,7 +409,7 @@ def _start_profile(asked: Asked) -> None:
     spec = asked.spec.model_copy(update={"protocol": protocol})
     try:
         state.check_before(spec)
-        trial_id = state.submit(kinds.profile(spec, model_name=asked.record.name))
+        trial_id = state.submit(job_types.profile(spec, model_name=asked.record.name))
     except TunerError as error:
         state.keep_error(error)
         return

@@ -19,8 +19,8 @@ from core.show.sheets import graphs as sheets
 from dashboard import format
 from dashboard.charts import graph_charts
 from dashboard.charts.graph_charts import Paint, Picture
-from dashboard.views.graph import folded
-from dashboard.views.graph.folded import LEVEL, Shown, View
+from dashboard.views.graph import levels
+from dashboard.views.graph.levels import LEVEL, Shown, View
 from dashboard.widgets import plots, tables
 
 SEARCH = "graph.search"
@@ -91,13 +91,13 @@ def _pictures(sides: Mapping[str, Shown], listed: Mapping[str, Sequence[Row]]) -
     drawn = []
     for box, (name, one) in zip(boxes, sides.items(), strict=True):
         with box:
-            drawn.append(_picture(folded.view(one, listed[name]), words, order, WIDE_PX // len(sides)))
+            drawn.append(_picture(levels.view(one, listed[name]), words, order, WIDE_PX // len(sides)))
     end = graph_charts.most([picture for _, _, picture in drawn])
     for box, (view, folding, picture) in zip(boxes, drawn, strict=True):
         with box:
             _chart(view, folding, picture, end)
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                st.caption(folded.drawn_words(view))
+                st.caption(levels.drawn_words(view))
                 _fold_buttons(view)
 
 
@@ -106,7 +106,7 @@ def _pictures(sides: Mapping[str, Shown], listed: Mapping[str, Sequence[Row]]) -
 
 def _picture(view: View, words: str, order: tuple[str, ...], room_px: int) -> tuple[View, Folding, Picture]:
     shown = view.shown
-    folding, placed = folded.laid_out(view)
+    folding, placed = levels.laid_out(view)
     if placed.plain:
         st.caption(":material/info: The layout failed, so items stand side by side on their levels.")
     info = graph_charts.picture(
@@ -137,7 +137,7 @@ def _chart(view: View, folding: Folding, info: Picture, end: float) -> None:
         height="stretch",
         on_select=lambda: _clicked(key, view, folding),
         selection_mode="points",
-        alt=f"{shown.name}: {folded.drawn_words(view)}, coloured by {shown.mode.lower()}. The "
+        alt=f"{shown.name}: {levels.drawn_words(view)}, coloured by {shown.mode.lower()}. The "
         "table below lists every node.",
     )
 
@@ -157,7 +157,7 @@ def _fold_buttons(view: View) -> None:
         help=f"More than {MOST_DRAWN:,} nodes at once would be slow: open single blocks."
         if too_many
         else "Draws every node.",
-        on_click=folded.keep_opened,
+        on_click=levels.keep_opened,
         args=(view, everything),
     )
     st.button(
@@ -167,7 +167,7 @@ def _fold_buttons(view: View) -> None:
         icon=":material/unfold_less:",
         disabled=len(view.opened) == 1,
         help="Draws the outermost blocks only.",
-        on_click=folded.keep_opened,
+        on_click=levels.keep_opened,
         args=(view, {()}),
     )
 
@@ -259,7 +259,7 @@ def _details(
             row = own[chosen["nodes"][0]]
             st.markdown(f"**{format.plain(row.node.name)}** · {one.name}")
             tables.facts(sheets.node_facts(row, optimized=one.optimized, profiled=one.times is not None))
-            view = folded.view_of(one, own, chosen["level"])
+            view = levels.view_of(one, own, chosen["level"])
             _fold_button(view, view.places[chosen["nodes"][0]])
 
 
@@ -267,7 +267,7 @@ def _block(one: Shown, own: Sequence[Row], chosen: Mapping[str, Any]) -> None:
     members = [own[node] for node in chosen["nodes"]]
     st.markdown(f"**Block {format.plain('/'.join(chosen['block']) or 'everything')}** · {one.name}")
     tables.facts(sheets.block_facts(members, one.times, optimized=one.optimized))
-    view = folded.view_of(one, own, chosen["level"])
+    view = levels.view_of(one, own, chosen["level"])
     block = tuple(chosen["block"])
     if block in view.opened:
         _fold_button(view, block)
@@ -280,7 +280,7 @@ def _block(one: Shown, own: Sequence[Row], chosen: Mapping[str, Any]) -> None:
         type="primary",
         disabled=not room,
         help=None if room else _TOO_MANY,
-        on_click=folded.keep_opened,
+        on_click=levels.keep_opened,
         args=(view, {*view.opened, block}),
     )
 
@@ -292,7 +292,7 @@ def _fold_button(view: View, block: Block) -> None:
             f"Fold {format.label(format.short('/'.join(block), 40))}",
             key="graph.fold",
             icon=":material/unfold_less:",
-            on_click=folded.keep_opened,
+            on_click=levels.keep_opened,
             args=(view, {one for one in view.opened if one[: len(block)] != block}),
         )
 
@@ -380,10 +380,10 @@ def _ticked(key: str, one: Shown, own: Sequence[Row]) -> None:
         st.session_state.pop(CHOSEN, None)
         return
     number, node = own[picked[0]].where
-    view = folded.view_of(one, own, number)
+    view = levels.view_of(one, own, number)
     if number != st.session_state.get(f"{LEVEL}.{one.name}", 0):
         st.session_state[f"{LEVEL}.{one.name}"] = number
     around = graph_folding.way_to(view.places, view.opened, node)
     if graph_folding.drawn(view.places, around) <= MOST_DRAWN:
-        folded.keep_opened(view, around)
+        levels.keep_opened(view, around)
     _choose(view, [node], None, by="row")

@@ -10,7 +10,7 @@ import streamlit as st
 from core.show.words import STATE_WORDS
 from core.store import Order, Query
 from dashboard import state
-from dashboard.widgets import frame, results
+from dashboard.widgets import page_frame, results
 
 ALL = "all"
 KIND = "history.kind"
@@ -24,7 +24,7 @@ ORDERS: Mapping[Order, str] = {
 }
 
 
-def draw(models: Sequence[str], bar: frame.Bar) -> Query:
+def draw(models: Sequence[str], bar: page_frame.Bar) -> Query:
     """Draw what narrows the table down into the bar, and return what it asks for.
 
     Args:

@@ -12,24 +12,24 @@ import streamlit as st
 
 from core.evidence.measurement import Trial
 from core.run.axes import axes_of_study
-from core.show.sheets import races
+from core.show.sheets import comparisons
 from core.show.words import counted
 from core.store import Change, Marks, Query
 from core.wire.errors import TunerError
-from dashboard import address, contestants, format, state
+from dashboard import configurations, format, state, url_state
 from dashboard.views.history import filters
 from dashboard.views.history import plots as history_plots
-from dashboard.widgets import duel, frame, results, tables
+from dashboard.widgets import page_frame, results, tables, trial_result
 
 PAGE_ROWS = 100  # trials of one page of the table
 ROWS = 14  # of the table; the others are scrolled
 TABLE = "history.table"
 PAGE = "history.page"
-WHY_PAGE, CURVES_PAGE = "views/why/page.py", "views/curves/page.py"
+WHY_PAGE, CURVES_PAGE = "views/explain/page.py", "views/sweep/page.py"
 
 
 def page() -> None:
-    bar = frame.bar(
+    bar = page_frame.bar(
         "History", "All trials of this machine. Tick some to compare, explain, tag or delete them."
     )
     state.settle()
@@ -103,7 +103,7 @@ def _damaged(query: Query) -> tuple[list[Trial], int]:
 def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
     """Draw the table and return the chosen trials: the selected rows, else the linked one."""
     chosen = tables.draw(
-        races.history(trials, state.store().marks([one.id for one in trials])),
+        comparisons.history(trials, state.store().marks([one.id for one in trials])),
         key=f"{TABLE}.{_of_rows(trials)}{'.brushed' * brushed}",  # a tick must not move to another trial
         most=ROWS,
         on_select="rerun",
@@ -143,9 +143,9 @@ def _address(picked: list[Trial]) -> None:
     """Name the one ticked trial in the address, and take back what was named so."""
     if len(picked) == 1:
         st.session_state[TICKED] = picked[0].id
-        address.put(state.TRIAL_PARAM, picked[0].id)
-    elif st.session_state.pop(TICKED, None) == (address.named(state.TRIAL_PARAM) or ""):
-        address.put(state.TRIAL_PARAM, None)
+        url_state.put(state.TRIAL_PARAM, picked[0].id)
+    elif st.session_state.pop(TICKED, None) == (url_state.named(state.TRIAL_PARAM) or ""):
+        url_state.put(state.TRIAL_PARAM, None)
 
 
 TICKED = "history.ticked"  # id of the trial that a tick has put into the address
@@ -158,7 +158,7 @@ def _of_rows(trials: list[Trial]) -> str:
 
 def _linked() -> list[Trial]:
     """The trial of the address, even one that the filters leave out."""
-    linked = address.named(state.TRIAL_PARAM)
+    linked = url_state.named(state.TRIAL_PARAM)
     try:
         return [state.store().trial(linked)] if linked else []
     except TunerError:  # deleted since
@@ -176,7 +176,7 @@ def _bulk(chosen: list[Trial], marks: Mapping[str, Marks]) -> None:
         if len(chosen) == 1 and chosen[0].state != "DAMAGED":
             _single(chosen[0])
         _together(chosen)
-        _mark_buttons(ids, [races.marks_of(marks, one) for one in ids])
+        _mark_buttons(ids, [comparisons.marks_of(marks, one) for one in ids])
         if st.button(
             f"Delete {'it' if len(chosen) == 1 else f'{len(chosen)} trials'}",
             key="history.delete",
@@ -188,13 +188,13 @@ def _bulk(chosen: list[Trial], marks: Mapping[str, Marks]) -> None:
 
 def _together(chosen: Sequence[Trial]) -> None:
     """Ways on to the pages that put trials against each other."""
-    least, most = contestants.LEAST, contestants.MOST
+    least, most = configurations.LEAST, configurations.MOST
     if len(chosen) > 1:
         st.page_link(
-            duel.COMPARE_PAGE,
+            trial_result.COMPARE_PAGE,
             label="Compare",
             icon=":material/sports_score:",
-            query_params={duel.TRIALS_PARAM: ",".join(one.id for one in chosen[:most])},
+            query_params={trial_result.TRIALS_PARAM: ",".join(one.id for one in chosen[:most])},
             disabled=not least <= len(chosen) <= most or any(one.state == "DAMAGED" for one in chosen),
             help=f"Loads them into Compare, the first as baseline: {least} to {most} trials.",
         )
@@ -353,7 +353,7 @@ def _confirm(trial_ids: list[str]) -> None:
         )
         return
     st.markdown(
-        f"{format.plain(races.deletion_in_words(found))}, with profiles, labels and "
+        f"{format.plain(comparisons.deletion_in_words(found))}, with profiles, labels and "
         "notes, will be deleted for all users. This cannot be undone."
     )
     for one in pinned(trial_ids):
@@ -390,8 +390,8 @@ def delete(trial_ids: list[str]) -> None:
         return
     if st.session_state.get(state.TRIAL) in trial_ids:
         state.show_trial(None)
-    if address.named(state.TRIAL_PARAM) in trial_ids:
-        address.put(state.TRIAL_PARAM, None)
+    if url_state.named(state.TRIAL_PARAM) in trial_ids:
+        url_state.put(state.TRIAL_PARAM, None)
     models = ", ".join(dict.fromkeys(one.model_name for one in baselines))
     unpinned = f" No baseline is pinned for {models} any more." if baselines else ""
     state.notify(f"Deleted {len(trial_ids)} trial{'s' if len(trial_ids) != 1 else ''}.{unpinned}")
@@ -414,13 +414,13 @@ def _detail(chosen: list[Trial]) -> None:
 
 
 def _measured(trial: Trial) -> None:
-    race = duel.duel_of(trial)
+    race = trial_result.duel_of(trial)
     if race is not None:
-        duel.card(race)
-    duel.numbers(trial, race)
+        trial_result.card(race)
+    trial_result.numbers(trial, race)
     results.notes(trial.facts)
     results.what_ran(trial.facts)
-    duel.latencies(trial, race, key="history")
+    trial_result.latencies(trial, race, key="history")
 
 
 page()

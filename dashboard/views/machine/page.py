@@ -10,19 +10,19 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import wire
-from core.evidence.quietness import answer
-from core.run import kinds
+from core.evidence.noise_check import answer
+from core.run import job_types
 from core.run.job import Status
 from core.wire.errors import StoreError, TunerError
 from dashboard import state
-from dashboard.widgets import frame, job_box, live_view, machine_line, peaks
+from dashboard.widgets import job_box, live_view, machine_line, page_frame, peaks
 
 OWN = "machine.self_test"  # id of the self-test that this session started, until its end was shown
 KIND = "self-test"
 
 
 def page() -> None:
-    bar = frame.bar("Machine")
+    bar = page_frame.bar("Machine")
     state.show_kept_error()
     try:
         environment = state.environment()
@@ -123,7 +123,7 @@ def _running() -> Status | None:
 def test() -> None:
     """Start a self-test."""
     try:
-        job = st.session_state[OWN] = state.submit(kinds.self_test())
+        job = st.session_state[OWN] = state.submit(job_types.self_test())
         state.follow(job, "machine")
     except TunerError as error:
         state.keep_error(error)

@@ -18,7 +18,7 @@ from core.show.table import Column, tabulate
 from core.store import ModelRecord, home, library
 from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
 from core.wire.errors import ModelError, TunerError, error_from_record
-from core.wire.guard import MARK, TOLERANCES
+from core.wire.output_check import MARK, TOLERANCES
 from dashboard import format, state
 from dashboard.folders import allowed_path
 from dashboard.server import upload

@@ -9,13 +9,13 @@ from pathlib import Path
 import streamlit as st
 
 from core.run.plan import cannot_feed
-from core.show.sheets import things
+from core.show.sheets import models_and_machines
 from core.store import ModelRecord, home, library
 from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.folders import allowed_path
 from dashboard.views.models import exporting, removal
-from dashboard.widgets import adding, controls, folded, frame, tables
+from dashboard.widgets import collapsible, controls, model_upload, page_frame, tables
 
 TABLE = "models.table"
 MODELS, OPERATORS = 8, 8  # that show without scrolling
@@ -27,7 +27,7 @@ PT2 = "models.pt2"  # path of an uploaded .pt2
 
 
 def page() -> None:
-    bar = frame.bar("Models", "The models that you can measure.")
+    bar = page_frame.bar("Models", "The models that you can measure.")
     state.show_kept_error()
     exporting.take_finished(_added)
     state.add_samples()
@@ -42,7 +42,7 @@ def page() -> None:
         with st.container(border=True):
             st.markdown("#### :material/deployed_code: No models yet")
             st.markdown("Upload an `.onnx` file below, or export a torchvision model.")
-    with folded.box("Add a model", key=ADD, icon="add", first_open=not records):
+    with collapsible.box("Add a model", key=ADD, icon="add", first_open=not records):
         _ways(records)
     exporting.watch()
     _detail(chosen)
@@ -63,7 +63,7 @@ def _ways(records: Sequence[ModelRecord]) -> None:
         _samples(records)
     with uploaded:
         if not state.said_closed():
-            adding.area("models", _added)
+            model_upload.area("models", _added)
     with folder:
         _server()
     with export:
@@ -76,7 +76,7 @@ def _ways(records: Sequence[ModelRecord]) -> None:
 def _table(records: Sequence[ModelRecord]) -> ModelRecord | None:
     """Draw the library and return the model to look at."""
     chosen = tables.draw(
-        things.library(records),
+        models_and_machines.library(records),
         key=f"{TABLE}.{_names_of(records)}",  # a tick must not move to another model when one comes or goes
         on_select="rerun",
         mode="single-row",
@@ -165,18 +165,20 @@ def _facts(record: ModelRecord) -> None:
     with left:
         st.markdown("**Inputs and outputs**")
         tables.draw(
-            things.tensors(record.info), key="models.tensors", alt="Inputs and outputs with type and shape"
+            models_and_machines.tensors(record.info),
+            key="models.tensors",
+            alt="Inputs and outputs with type and shape",
         )
     with right:
         st.markdown("**Operators**")
         tables.draw(
-            things.operators(info),
+            models_and_machines.operators(info),
             key="models.ops",
             most=OPERATORS,
             alt="How many nodes of each operator",
         )
     _loading(record)
-    tables.facts(things.model_facts(info))
+    tables.facts(models_and_machines.model_facts(info))
 
 
 def _loading(record: ModelRecord) -> None:
@@ -248,7 +250,7 @@ def _samples(records: Sequence[ModelRecord]) -> None:
                         off=exporting.is_running(),
                     ),
                 )
-    state.show_kept_error(SAMPLE, adding.NOT_ADDED)
+    state.show_kept_error(SAMPLE, model_upload.NOT_ADDED)
 
 
 def _add_path(path: str, name: str, source: str) -> None:
@@ -297,7 +299,7 @@ def _server() -> None:
         on_click=_add_typed,
         **state.unless_closed(),
     )
-    state.show_kept_error(FOLDER, adding.NOT_ADDED)
+    state.show_kept_error(FOLDER, model_upload.NOT_ADDED)
 
 
 def _add_typed() -> None:

@@ -9,15 +9,15 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.measurement import Trial
-from core.run import kinds
-from core.show import settings, verdict
+from core.run import job_types
+from core.show import setting_chips, verdict
 from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.store.imported import Imported
 from core.wire.errors import TunerError
-from dashboard import address, fields, format, live_events, state
+from dashboard import fields, format, live_events, state, url_state
 from dashboard.live_events import ACTIVE, Event
-from dashboard.widgets import bringing, choice, controls, frame, job_box, live_view, profile_results
+from dashboard.widgets import choice, controls, file_import, job_box, live_view, page_frame, profile_results
 from dashboard.widgets.profile_results import IMPORTED
 
 SHOWN = "profile.shown"  # id of the profile that is shown
@@ -31,7 +31,7 @@ IMPORTED_PARAM = "imported"  # ?imported=<id>
 
 
 def page() -> None:
-    bar = frame.bar(
+    bar = page_frame.bar(
         "Profile",
         "Where one inference spends its time, by ONNX Runtime's profiler. Its times are "
         "longer than a latency.",
@@ -73,17 +73,17 @@ def _follow_link() -> None:
         st.session_state[SHOWN] = fresh
         _address(fresh)
         return
-    if brought := address.named(IMPORTED_PARAM):
+    if brought := url_state.named(IMPORTED_PARAM):
         try:
             wanted = f"{IMPORTED}{state.store().shelf.get(brought).id}"
         except TunerError as error:
-            address.put(IMPORTED_PARAM, None)
+            url_state.put(IMPORTED_PARAM, None)
             state.report(error)
             return
         if st.session_state.get(SHOWN) != wanted:  # whoever chooses another changes the address, too
             st.session_state[SHOWN] = wanted
         return
-    linked = address.named(state.TRIAL_PARAM)
+    linked = url_state.named(state.TRIAL_PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked
@@ -103,7 +103,7 @@ def _follow_link() -> None:
 # --- what to profile ----------------------------------------------------------------------------------
 
 
-def _configuration(record: ModelRecord, shown: Trial | None, bar: frame.Bar) -> None:
+def _configuration(record: ModelRecord, shown: Trial | None, bar: page_frame.Bar) -> None:
     """Draw what to profile, in a popover of the bar, and the button that profiles it."""
     measured = _measured_trials(record)
     if st.session_state.get(SOURCE) == OF_TRIAL and not measured:
@@ -225,7 +225,7 @@ def _start(record: ModelRecord) -> None:
         protocol = spec.protocol.model_copy(update={"runs": st.session_state[RUNS]})
         asked = spec.model_copy(update={"protocol": protocol})
         state.check_before(asked)
-        trial_id = state.submit(kinds.profile(asked, model_name=record.name))
+        trial_id = state.submit(job_types.profile(asked, model_name=record.name))
     except TunerError as error:
         state.keep_error(error)
         return
@@ -240,9 +240,9 @@ def _address(shown: str) -> None:
     name, other = state.TRIAL_PARAM, IMPORTED_PARAM
     if is_imported:
         name, other = other, name
-    address.put(other, None)
+    url_state.put(other, None)
     st.session_state[LINKED] = shown.removeprefix(IMPORTED)
-    address.put(name, shown.removeprefix(IMPORTED))
+    url_state.put(name, shown.removeprefix(IMPORTED))
 
 
 def _labels(profiles: Sequence[Trial], brought: Sequence[Imported]) -> dict[str, str]:
@@ -272,7 +272,7 @@ def _more() -> DeltaGenerator:
     with st.popover("More", icon=":material/more_horiz:", key="profile.more"):
         menu = st.container()
         with st.container(key="profile.bring"):
-            one = bringing.area(
+            one = file_import.area(
                 "profile",
                 "Import a profile",
                 hint="A JSON file that ONNX Runtime's profiler wrote, or a Chrome trace of it.",
@@ -288,7 +288,7 @@ def _remove(one: Imported) -> None:
     def remove() -> None:
         state.store().shelf.delete(one.id)
         st.session_state[SHOWN] = None
-        address.put(IMPORTED_PARAM, None)
+        url_state.put(IMPORTED_PARAM, None)
 
     st.button(
         "Remove import",
@@ -319,7 +319,7 @@ def _take_up(chosen: str) -> None:
 
 
 def _settings(trial: Trial) -> str:
-    return format.short(settings.words(trial), 90)
+    return format.short(setting_chips.words(trial), 90)
 
 
 def _profile_label(trial: Trial) -> str:

@@ -12,12 +12,12 @@ from core.spec.effort import EFFORTS
 from core.spec.presets import PRESETS
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
-from core.wire.doors import expert_allowed
+from core.wire.access import expert_allowed
 from core.wire.errors import SpecError, TunerError
 from core.wire.files import ROOT
-from dashboard import contestants, state
+from dashboard import configurations, state
 from dashboard.views.scorecard import targets as scorecard_targets
-from dashboard.widgets import dataset, folded, yaml_source
+from dashboard.widgets import collapsible, dataset, yaml_source
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet
 
 # keys of the session
@@ -43,7 +43,7 @@ def what(record: ModelRecord | None) -> tuple[DatasetSpec | None, list[TargetSpe
     """Draw the targets and the labelled data, and return both."""
     stated, lines = len(scorecard_targets.read()), len(scorecard_targets.ids())
     count = f"{stated}" if stated == lines else f"{stated} of {lines}"
-    with folded.box(f"Targets ({count})", key=TARGETS, icon="checklist", first_open=not stated) as box:
+    with collapsible.box(f"Targets ({count})", key=TARGETS, icon="checklist", first_open=not stated) as box:
         targets = _targets() if box.open else scorecard_targets.read()
     state.show_kept_error(LOAD, "The targets were not loaded")
     needed = any(one.about.source == "accuracy" for one in targets)
@@ -69,7 +69,7 @@ def _targets() -> list[TargetSpec]:
 
 def _data(record: ModelRecord | None) -> DatasetSpec | None:
     named = bool(st.session_state.get(dataset.key(dataset.LABELLED, "path")))
-    with folded.box("Labelled data", key=DATA, icon="dataset", first_open=not named) as box:
+    with collapsible.box("Labelled data", key=DATA, icon="dataset", first_open=not named) as box:
         if box.open:
             outputs = [one["name"] for one in record.info["outputs"]] if record is not None else []
             return dataset.form(dataset.LABELLED, outputs=outputs)
@@ -114,7 +114,7 @@ def load(spec: TrialSpec, *, foreign: bool = False) -> None:
     scorecard_targets.load(spec.targets)
     if spec.dataset is not None:
         dataset.fill(dataset.LABELLED, spec.dataset)
-    st.session_state[SETTINGS] = [DEFAULT] if contestants.is_default(spec) else [TUNE]
+    st.session_state[SETTINGS] = [DEFAULT] if configurations.is_default(spec) else [TUNE]
     st.session_state[TARGETS] = st.session_state[DATA] = False  # the answer comes first
 
 
@@ -141,7 +141,7 @@ def who(record: ModelRecord) -> list[ModelRecord]:
     family = _family(record)
     st.session_state.setdefault(SETTINGS, [DEFAULT])
     count = len(st.session_state[MODELS]) * len(st.session_state[SETTINGS])
-    with folded.box(f"Configurations ({count})", key=WHO, icon="list", first_open=not count) as box:
+    with collapsible.box(f"Configurations ({count})", key=WHO, icon="list", first_open=not count) as box:
         if box.open:
             _choices(family)
     return [family[sha] for sha in st.session_state[MODELS]]
@@ -188,7 +188,7 @@ def label(name: str) -> str:
 def how() -> None:
     """Draw how exactly it is measured, and whether it waits for an idle machine."""
     chosen = chosen_effort()
-    with folded.box(f"Effort: {chosen}", key=HOW, icon="timer") as box:
+    with collapsible.box(f"Effort: {chosen}", key=HOW, icon="timer") as box:
         if box.open:
             effort(PRECISION)
             wait_for_quiet()

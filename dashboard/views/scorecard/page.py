@@ -19,12 +19,12 @@ from core.spec.datasets import DatasetSpec
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from dashboard import address, contestants, format, live_events, state
+from dashboard import configurations, format, live_events, state, url_state
 from dashboard.live_events import Event
 from dashboard.views.scorecard import form
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
-from dashboard.widgets import controls, dataset, earlier, frame, live_view, report
+from dashboard.widgets import controls, dataset, live_view, page_frame, past_results, report
 from dashboard.widgets.protocol import wait_quiet_s
 
 # keys of the session
@@ -41,7 +41,7 @@ MEASURE = "Measure"
 
 
 def page() -> None:
-    bar = frame.bar(
+    bar = page_frame.bar(
         "Scorecard",
         "Which configurations meet your targets. Met: the whole 95 % interval is inside the limit.",
     )
@@ -85,7 +85,7 @@ def _card(
         return []
 
 
-def _answer(card: Sequence[Row], bar: frame.Bar) -> None:
+def _answer(card: Sequence[Row], bar: page_frame.Bar) -> None:
     """The sentence, the table that proves it, what is missing, and the way out."""
     if not card:
         bar.not_yet(MEASURE, "Choose a configuration first.")
@@ -108,7 +108,7 @@ def _answer(card: Sequence[Row], bar: frame.Bar) -> None:
 
 def _follow_link() -> None:
     """`?trial=` brings the targets, the data and the settings of a trial, once."""
-    linked = address.named(state.TRIAL_PARAM)
+    linked = url_state.named(state.TRIAL_PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked
@@ -147,7 +147,7 @@ def _take_targets(spec: TrialSpec) -> None:
 def _offer(before: Mapping[str, TrialSpec]) -> None:
     """Draw the list of earlier targets, where there are others than those that are stated."""
     stated = tuple(scorecard_targets.read())
-    earlier.offer(
+    past_results.offer(
         "Earlier targets",
         {name: _targets_label(name, spec) for name, spec in before.items()},
         shown=next((one for one, spec in before.items() if spec.targets == stated), None),
@@ -167,7 +167,7 @@ def _open(trial_id: str) -> None:
     try:
         _take_targets(state.trial_spec(state.store().trial(trial_id)))
         st.session_state[LINKED] = trial_id
-        address.put(state.TRIAL_PARAM, trial_id)
+        url_state.put(state.TRIAL_PARAM, trial_id)
     except TunerError as error:
         state.keep_error(error)
 
@@ -208,7 +208,7 @@ def _settings(name: str, base: TrialSpec) -> TrialSpec:
     """Return the settings `name` on the model and workload of `base`; raises `SpecError` as they do."""
     if name == form.TUNE:
         return base
-    return anchor(base) if name == form.DEFAULT else contestants.from_preset(name, base)
+    return anchor(base) if name == form.DEFAULT else configurations.from_preset(name, base)
 
 
 def _with_protocol(spec: TrialSpec) -> TrialSpec:

@@ -8,20 +8,20 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from core.evidence.documents import Confirmed, SearchResult
 from core.evidence.quality import quality_of_search
+from core.evidence.result_types import Confirmed, SearchResult
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
-from core.run.search.reading import answer_of, tried_of
+from core.run.search.stored import answer_of, tried_of
 from core.show.report.subjects import of_search
-from core.show.settings import chips_of
+from core.show.setting_chips import chips_of
 from core.show.sheets import searches
 from core.show.table import Column
 from core.show.verdict import quality_details
 from core.show.words import state_words
 from core.store import StudyRecord
 from dashboard import format, state
-from dashboard.views.search import form, grounds, handing
-from dashboard.widgets import controls, duel, folded, report, results, tables
+from dashboard.views.search import details, form, links
+from dashboard.widgets import collapsible, controls, report, results, tables, trial_result
 
 MORE = "search.more_s"
 
@@ -56,17 +56,17 @@ def draw(record: StudyRecord, go_on: Callable[[int | None], None], quiet: Callab
     found = answer_of(record)
     if found is None:
         _unfinished(record, go_on)
-        grounds.tabs(record, None)
+        details.tabs(record, None)
         return
     with st.container(key="search.answer", gap=None):
         _sentence(found)
-    grounds.picture(record, found)
+    details.picture(record, found)
     if found.get("busy"):
         quiet()
     _numbers(found)
     _advice(found, go_on)
-    grounds.tabs(record, found)
-    folded.group(
+    details.tabs(record, found)
+    collapsible.group(
         "Confidence details", partial(_details, record, found), key="search.details", icon="fact_check"
     )
 
@@ -75,7 +75,7 @@ def _sentence(answer: SearchResult) -> None:
     """The answer, of what, and what changes how it must be read."""
     for line in answer.get("remarks", ()):
         st.markdown(f":orange[:material/warning:] {format.plain(_halves(line)[0])}")
-    outcome, shown = answer["outcome"], grounds.shown_of(answer)
+    outcome, shown = answer["outcome"], details.shown_of(answer)
     color, icon = searches.COLORS[outcome], format.icon(ICONS[outcome])
     st.markdown(f"#### :{color}[{icon}] {format.plain(searches.sentence(answer))}")
     if shown is None:
@@ -98,7 +98,7 @@ def _halves(remark: str) -> tuple[str, str]:
 
 def _numbers(answer: SearchResult) -> None:
     """What a configuration costs beside the default, its limits, and what failed."""
-    shown = grounds.shown_of(answer)
+    shown = details.shown_of(answer)
     if shown is not None:
         if costs := searches.numbers(shown, answer["default"]):
             strip = pd.DataFrame([{tables.title(Column(name)): text for name, text in costs}])
@@ -127,7 +127,7 @@ def _details(record: StudyRecord, answer: SearchResult) -> None:
     for line in (*filter(None, remarks), *quality_details(answer)):
         st.caption(format.plain(line))
     results.busy_note(answer)
-    grounds.went(answer)
+    details.went(answer)
     owner = f" · {format.plain(record.owner)}" if record.owner else ""
     st.caption(
         f"Search `{record.id[:12]}` · {format.when(record.finished_at or record.created_at)} · "
@@ -153,7 +153,7 @@ def actions(record: StudyRecord, go_on: Callable[[int | None], None], delete: Ca
             "Load into Tune",
             key="search.load",
             icon=":material/tune:",
-            on_click=handing.load,
+            on_click=links.load,
             args=(record, taken["trial"]),
             help="Loads every setting of this configuration into Tune.",
         )
@@ -183,17 +183,17 @@ def _winner(record: StudyRecord, winner: Confirmed, default: Confirmed | None) -
     trial = winner["trial"]
     if default is not None:
         st.page_link(
-            "views/why/page.py",
+            "views/explain/page.py",
             label="Explain",
             icon=":material/troubleshoot:",
             query_params={"a": default["trial"], "b": trial},
             help="Profiles both and compares them operator by operator.",
         )
     st.page_link(
-        duel.COMPARE_PAGE,
+        trial_result.COMPARE_PAGE,
         label="Compare with…",
         icon=":material/compare_arrows:",
-        query_params={duel.TRIALS_PARAM: trial},
+        query_params={trial_result.TRIALS_PARAM: trial},
         help="Opens Compare with this configuration.",
     )
     _pin(record, trial)
@@ -201,7 +201,7 @@ def _winner(record: StudyRecord, winner: Confirmed, default: Confirmed | None) -
         "Check targets",
         key="search.judge",
         icon=":material/checklist:",
-        on_click=handing.judge,
+        on_click=links.judge,
         args=(record, trial),
         help="Opens Scorecard with it and with this search's constraints as targets.",
     )

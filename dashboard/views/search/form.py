@@ -12,7 +12,6 @@ from core.run.search import place_of
 from core.run.search.choices import Models, axes_of, models_of
 from core.run.trial import Resolved
 from core.spec import TrialSpec
-from core.spec.knobs import Place, Value
 from core.spec.question import (
     DEFAULT_BUDGET_S,
     Question,
@@ -21,6 +20,7 @@ from core.spec.question import (
     question_from_dict,
     settings_texts,
 )
+from core.spec.settings import Place, Value
 from core.spec.space import Axis, changes_words
 from core.spec.targets import TargetSpec, limit_text
 from core.store import ModelRecord

@@ -12,7 +12,7 @@ from core.spec.question import question_from_dict
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import TunerError
 from dashboard import format, state
-from dashboard.widgets import choice, folded, tables
+from dashboard.widgets import choice, collapsible, tables
 
 STUDIES = "search.studies"
 MOST, ROWS = 100, 6  # searches that are listed; the table shows so many, others scroll
@@ -55,7 +55,7 @@ def table(found: Sequence[StudyRecord], shown: StudyRecord | None, take_up: Take
     others = [one for one in found if shown is None or one.id != shown.id]
     if others:
         label = f"Earlier searches: {len(others)}"
-        folded.group(label, partial(_table, others, take_up), key="search.earlier", icon="history")
+        collapsible.group(label, partial(_table, others, take_up), key="search.earlier", icon="history")
 
 
 def _table(others: Sequence[StudyRecord], take_up: TakeUp) -> None:

@@ -13,11 +13,11 @@ from core.spec.question import question_from_dict
 from core.spec.space import Space
 from core.store import ModelRecord, StudyRecord
 from core.wire.errors import TunerError
-from dashboard import address, format, state
+from dashboard import format, state, url_state
 from dashboard.live_events import ACTIVE
-from dashboard.views.search import answer, asking, form, handing, listed, live, preview
+from dashboard.views.search import answer, form, form_widgets, links, listed, live, preview
 from dashboard.views.search.form import Asked
-from dashboard.widgets import controls, drawer, frame, playback
+from dashboard.widgets import controls, narrow_settings, page_frame, playback
 from dashboard.widgets.protocol import WAIT, wait_quiet_s
 
 STUDY_PARAM = "study"  # ?study=<id>
@@ -31,17 +31,17 @@ SETTINGS_PX = 288
 
 
 def page() -> None:
-    handing.leave()
+    links.leave()
     record = _shown()
     _load_linked(record)
     model = state.current_model()
     if model is not None and (record is None or state.left_behind(SHOWN_OF, model)):
         record = _newest(model)
     running = record is not None and record.state in ACTIVE
-    bar = frame.bar("Search")
+    bar = page_frame.bar("Search")
     with bar.model:
         model = controls.model_picker()
-    settings, result = frame.panes(SETTINGS_PX)
+    settings, result = page_frame.panes(SETTINGS_PX)
     with settings:
         asked, reason = _ask(model) if model is not None else (None, "Choose a model first.")
     space, why_not = _space(asked)
@@ -63,7 +63,7 @@ def page() -> None:
         state.show_kept_error()
         _result(model, record)
         listed.table(found, record, _take_up)
-    drawer.foot("search", start_button)
+    narrow_settings.foot("search", start_button)
 
 
 # --- which search is shown ----------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def page() -> None:
 def _shown() -> StudyRecord | None:
     """The search of the link or of this session; a link to nothing is said and forgotten."""
     state.settle()
-    linked = address.named(STUDY_PARAM) or st.session_state.get(SHOWN)
+    linked = url_state.named(STUDY_PARAM) or st.session_state.get(SHOWN)
     if not linked:
         return None
     try:
@@ -90,7 +90,7 @@ def show(study: str | None) -> None:
     if st.session_state.get(SHOWN) != study:
         st.session_state[SHOWN_OF] = None
     st.session_state[SHOWN] = study
-    address.put(STUDY_PARAM, study)
+    url_state.put(STUDY_PARAM, study)
 
 
 def _newest(model: ModelRecord) -> StudyRecord | None:
@@ -132,20 +132,20 @@ def _take_up(record: StudyRecord) -> None:
 
 def _ask(model: ModelRecord) -> tuple[Asked | None, str]:
     """Draw the form; return what it asks for, and why it cannot be asked (empty when it can)."""
-    asking.goal()
-    asking.time_and_effort()
+    form_widgets.goal()
+    form_widgets.time_and_effort()
     asked, error = _asked(model)
-    asking.batch(model, asked.axes if asked is not None else ())
+    form_widgets.batch(model, asked.axes if asked is not None else ())
     if asked is not None and asked.question.accuracy:
-        asking.labelled_data(model)
+        form_widgets.labelled_data(model)
     if error is not None and form.is_typed_well():
         state.report(error)
     if asked is not None:
-        asking.what_changes(asked.axes)
+        form_widgets.what_changes(asked.axes)
         asked, error = _asked(model)  # what was never to be tried may be gone with its setting
-    asking.own_values()
-    asking.what_stays(model)
-    asking.strategy()
+    form_widgets.own_values()
+    form_widgets.what_stays(model)
+    form_widgets.strategy()
     return asked, "" if error is None else f"{error.message} {error.hint}"
 
 

@@ -12,7 +12,7 @@ from core.spec.space import Space, unvaried_words
 from core.store import ModelRecord, StudyRecord
 from dashboard import format, state
 from dashboard.views.search.form import Asked
-from dashboard.widgets import folded
+from dashboard.widgets import collapsible
 
 SPACE = "search.space"  # whether it is open
 MOST_REASONS = 12
@@ -31,7 +31,7 @@ def draw(model: ModelRecord, asked: Asked, space: Space | None, why_not: str) ->
         st.warning(format.plain(why_not), icon=":material/warning:", title="There is nothing to search")
         return
     inside = partial(_space, model, asked, space)
-    folded.group(f"{len(space.choices):,} distinct configurations", inside, key=SPACE, icon="grid_view")
+    collapsible.group(f"{len(space.choices):,} distinct configurations", inside, key=SPACE, icon="grid_view")
 
 
 def _space(model: ModelRecord, asked: Asked, space: Space) -> None:

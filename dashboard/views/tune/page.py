@@ -12,32 +12,32 @@ from streamlit.delta_generator import DeltaGenerator
 from core.evidence.comparison import ANCHOR_LABEL, Comparison, same_request
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
-from core.run import kinds
+from core.run import job_types
 from core.show import cells
 from core.show.report.subjects import OneTrial
 from core.spec import TrialSpec
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import ModelRecord
 from core.wire.errors import TunerError
-from core.wire.guard import breach
+from core.wire.output_check import breach
 from dashboard import format, live_events, state
 from dashboard.live_events import ACTIVE, Event
 from dashboard.widgets import (
-    adding,
     chain,
     controls,
-    drawer,
-    duel,
-    earlier,
     feeding,
-    frame,
-    glimpse,
-    going_on,
+    live_estimate,
     live_view,
+    measure_longer,
+    model_upload,
+    narrow_settings,
+    page_frame,
+    past_results,
     playback,
     report,
     results,
     tables,
+    trial_result,
 )
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
@@ -58,13 +58,13 @@ def page() -> None:
         state.seed(record)
     spec, reason = _ready(record, trial)
     ratio = _run_bar(record, trial, spec, reason)
-    settings, result = frame.panes()
+    settings, result = page_frame.panes()
     if record is not None:
         with settings:
             controls.settings(record)
     with result:
         _result_side(record, trial, spec, ratio)
-    drawer.foot("tune", lambda key: _run_or_cancel(trial, spec, reason, key=key))
+    narrow_settings.foot("tune", lambda key: _run_or_cancel(trial, spec, reason, key=key))
 
 
 def _shown() -> Trial | None:
@@ -116,7 +116,7 @@ def _run_bar(
     record: ModelRecord | None, trial: Trial | None, spec: TrialSpec | None, reason: str
 ) -> DeltaGenerator:
     """Draw the bar that stays: model, result, Run or Cancel; return the place of the ratio so far."""
-    bar = frame.bar("Tune")
+    bar = page_frame.bar("Tune")
     with bar.model:
         controls.model_picker()
     with bar.choice:
@@ -136,7 +136,7 @@ def _run_bar(
                     help="The result below belongs to other settings. Press Run to measure these.",
                 )
     with bar.more:
-        glimpse.switch()
+        live_estimate.switch()
     with bar.action:
         _run_or_cancel(trial, spec, reason, key="run")
     return ratio
@@ -215,7 +215,7 @@ def run() -> None:
         spec = state.current_spec()
         state.check_before(spec)
         record = state.current_model()
-        job = kinds.duel(
+        job = job_types.duel(
             spec,
             baseline=state.pinned(spec),
             model_name=record.name if record else None,
@@ -237,7 +237,7 @@ def _result_side(
 ) -> None:
     state.show_kept_error()
     if record is not None:
-        glimpse.draw(record, spec, busy=trial is not None and _is_active(trial), ratio=ratio)
+        live_estimate.draw(record, spec, busy=trial is not None and _is_active(trial), ratio=ratio)
     if trial is None:
         _empty(record)
         return
@@ -256,7 +256,7 @@ def _result_side(
 
 def _earlier(record: ModelRecord, shown: Trial) -> None:
     """Offer the results of the model; choosing one leaves the settings alone."""
-    earlier.offer(
+    past_results.offer(
         "Results of this model",
         {one.id: results.trial_label(one) for one in state.measured(record, limit=EARLIER)},
         shown=shown.id,
@@ -283,7 +283,7 @@ def _empty(record: ModelRecord | None) -> None:
     with st.container(border=True, key="first"):
         st.markdown(f"**1** Choose a model.{chosen}  \n**2** Change a setting.  \n**3** Run.")
         if not state.closed():
-            adding.area("first", _added)
+            model_upload.area("first", _added)
         with st.container(horizontal=True, gap="medium"):
             for page, label, icon in (
                 ("models", "Add a model", "deployed_code"),
@@ -296,7 +296,7 @@ def _empty(record: ModelRecord | None) -> None:
 def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
     """Draw what stays while a trial runs, and the box that follows it, in the bar as well."""
     results.header(trial, live=True)
-    field, margin = duel.field_of(trial), _margin(trial)
+    field, margin = trial_result.field_of(trial), _margin(trial)
     name, follow, tick_s = (
         trial.id,
         partial(_event, trial.id, field, margin),
@@ -335,24 +335,24 @@ def _margin(trial: Trial) -> float:
 
 
 def _complete(trial: Trial) -> None:
-    race = duel.duel_of(trial)
+    race = trial_result.duel_of(trial)
     pinned = _pinned(trial)
     never_raced = pinned is not None and pinned.id != trial.id and not _raced(race, pinned)
     crowded = never_raced or (race is not None and (len(race.contrasts) > 1 or is_rejected(race.contrast)))
     with st.container(key="verdict", gap="xsmall"):
-        duel.head(trial, race, partial(_actions, trial, pinned, race))
+        trial_result.head(trial, race, partial(_actions, trial, pinned, race))
         if race is not None and race.contrasts and not crowded:
-            duel.forest(race)
-    duel.latency_over_time(trial, race, key="tune", height=PLOT_PX)
-    duel.numbers(trial, race)
+            trial_result.forest(race)
+    trial_result.latency_over_time(trial, race, key="tune", height=PLOT_PX)
+    trial_result.numbers(trial, race)
     if race is not None:
-        duel.beneath(race)
+        trial_result.beneath(race)
     if pinned is not None and never_raced:
-        duel.never_raced(trial, pinned)
+        trial_result.never_raced(trial, pinned)
     _further(trial, race, forest=crowded and race is not None and bool(race.contrasts))
 
 
-def _further(trial: Trial, race: duel.Duel | None, *, forest: bool) -> None:
+def _further(trial: Trial, race: trial_result.Duel | None, *, forest: bool) -> None:
     """What else there is to know, one look at a time: runs, cold start, cost, placement, both sides.
 
     Args:
@@ -362,16 +362,16 @@ def _further(trial: Trial, race: duel.Duel | None, *, forest: bool) -> None:
     """
     baseline = race.baseline if race is not None else None
     shown: dict[str, Callable[[], None]] = {
-        "More numbers": lambda: duel.latency(trial, race),
-        "Distribution": lambda: duel.latency_distribution(trial, race, key="tune"),
-        "Cold start": lambda: duel.cold_start(trial, race),
-        "Cost": lambda: duel.cost(trial, race),
+        "More numbers": lambda: trial_result.latency(trial, race),
+        "Distribution": lambda: trial_result.latency_distribution(trial, race, key="tune"),
+        "Cold start": lambda: trial_result.cold_start(trial, race),
+        "Cost": lambda: trial_result.cost(trial, race),
         "Providers used": lambda: results.what_ran(trial.facts),
     }
     if baseline is not None:
         shown["Versus baseline"] = lambda: _beside(trial, baseline)
     if race is not None and forest:
-        shown = {"Ratio": partial(duel.forest, race), **shown}
+        shown = {"Ratio": partial(trial_result.forest, race), **shown}
     shown["Details"] = lambda: _details(trial, race)
     tabs = st.tabs(list(shown), key="further", on_change="rerun")
     for tab, (name, draw) in zip(tabs, shown.items(), strict=True):
@@ -380,21 +380,21 @@ def _further(trial: Trial, race: duel.Duel | None, *, forest: bool) -> None:
                 draw()
 
 
-def _details(trial: Trial, race: duel.Duel | None) -> None:
+def _details(trial: Trial, race: trial_result.Duel | None) -> None:
     """Which trial this is, and what a reader of its numbers should know."""
     results.header(trial, judged=race is not None)
     if not breach(trial.facts):  # else it stands beside the numbers
         results.outputs(trial.facts)
-    results.notes(trial.facts, said=duel.warnings(race))
+    results.notes(trial.facts, said=trial_result.warnings(race))
 
 
 def _go_on(trial: Trial, race: Comparison) -> None:
     def follow(more: Comparison) -> None:
-        goes_on = going_on.same_place(trial.id, race, more)
+        goes_on = measure_longer.same_place(trial.id, race, more)
         state.follow(goes_on, "tune", trial=goes_on)
         state.own_trial(goes_on)
 
-    going_on.button("tune", race, state.store().trials_of(race.id), follow)
+    measure_longer.button("tune", race, state.store().trials_of(race.id), follow)
 
 
 def _pinned(trial: Trial) -> Trial | None:
@@ -408,7 +408,7 @@ def _pinned(trial: Trial) -> Trial | None:
         return None
 
 
-def _raced(race: duel.Duel | None, pinned: Trial) -> bool:
+def _raced(race: trial_result.Duel | None, pinned: Trial) -> bool:
     """Whether what is pinned ran in this race: itself, or the same request measured again."""
     if race is None:
         return False
@@ -420,11 +420,11 @@ def _raced(race: duel.Duel | None, pinned: Trial) -> bool:
         return any(one.id == pinned.id for one in beside)
 
 
-def _actions(trial: Trial, pinned: Trial | None, race: duel.Duel | None) -> None:
+def _actions(trial: Trial, pinned: Trial | None, race: trial_result.Duel | None) -> None:
     link = {state.TRIAL_PARAM: trial.id}
     if race is not None and race.baseline is not None:
         st.page_link(
-            "views/why/page.py",
+            "views/explain/page.py",
             label="Explain",
             icon=":material/troubleshoot:",
             query_params={"a": race.baseline.id, "b": trial.id},
@@ -459,11 +459,11 @@ def _pin_button(trial: Trial, pinned: Trial | None) -> None:
     )
 
 
-def _race(race: duel.Duel | None) -> Comparison | None:
+def _race(race: trial_result.Duel | None) -> Comparison | None:
     return race.comparison if race is not None else None
 
 
-def _racers(race: duel.Duel | None) -> list[Trial]:
+def _racers(race: trial_result.Duel | None) -> list[Trial]:
     return [one for one in (race.baseline, *race.others) if one is not None] if race is not None else []
 
 

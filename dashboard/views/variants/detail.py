@@ -18,10 +18,10 @@ from core.show.table import Column, Table, tabulate
 from core.show.verdict import sentence
 from core.spec.steps import Step
 from core.store import ModelRecord, library
-from core.wire import guard
+from core.wire import output_check
 from core.wire.errors import TunerError
 from dashboard import format, state
-from dashboard.views.variants import maker as variant_maker
+from dashboard.views.variants import create as variant_maker
 from dashboard.views.variants import text as variant_text
 from dashboard.views.variants import tree as variant_tree
 from dashboard.widgets import tables
@@ -48,7 +48,11 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
         return
     _numbers(facts)
     if breach := sheets.breach(record):
-        st.warning(f"{format.plain(breach)}. {guard.ADVICE}", title=guard.MARK, icon=":material/difference:")
+        st.warning(
+            f"{format.plain(breach)}. {output_check.ADVICE}",
+            title=output_check.MARK,
+            icon=":material/difference:",
+        )
     for check in facts["checks"]:
         _check(check, facts, steps, root)
     left, right = st.columns(2, gap="medium")

@@ -20,8 +20,8 @@ from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, state
 from dashboard.charts import variant_charts
+from dashboard.views.variants import create as variant_maker
 from dashboard.views.variants import job as variant_job
-from dashboard.views.variants import maker as variant_maker
 from dashboard.views.variants import text as variant_text
 from dashboard.widgets import controls, plots, tables
 

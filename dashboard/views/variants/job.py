@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.run import kinds
+from core.run import job_types
 from core.run.job import Status
 from core.wire.errors import TunerError
 from dashboard import state
@@ -35,7 +35,7 @@ def start(kind: str, task: Callable[..., Mapping[str, Any]], what: str) -> None:
         what: one line for a person.
     """
     try:
-        job = state.submit(kinds.task(task, kind=kind, what=what))
+        job = state.submit(job_types.task(task, kind=kind, what=what))
     except TunerError as error:
         state.keep_error(error, kind)
         return

@@ -11,14 +11,14 @@ from core.run.job import Status
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, state
+from dashboard.views.variants import comparison as variant_race
+from dashboard.views.variants import create as variant_maker
 from dashboard.views.variants import detail as variant_detail
 from dashboard.views.variants import errors as variant_errors
 from dashboard.views.variants import job as variant_job
-from dashboard.views.variants import maker as variant_maker
-from dashboard.views.variants import race as variant_race
 from dashboard.views.variants import text as variant_text
 from dashboard.views.variants import tree as variant_tree
-from dashboard.widgets import controls, folded, frame
+from dashboard.widgets import collapsible, controls, page_frame
 
 VIEW = "variants.view"
 NEW = "variants.new"  # whether the form is open
@@ -27,7 +27,7 @@ VIEW_NAMES = {DONE: "Details", ERROR: "Operator errors"}
 
 
 def page() -> None:
-    bar = frame.bar(
+    bar = page_frame.bar(
         "Variants",
         "Other precisions and graphs of a model. ORTune checks the outputs of each one.",
     )
@@ -41,7 +41,7 @@ def page() -> None:
     records = variants.family(state.store(), source)
     made = [one for one in records if variants.variant_of(one) is not None]
     answer, running = st.container(key="variants.answer"), st.container(key="variants.running")
-    with folded.box("New variant", key=NEW, icon="science", first_open=not made):
+    with collapsible.box("New variant", key=NEW, icon="science", first_open=not made):
         left, right = st.columns([1, 2], gap="medium")
         with left:
             variant_maker.sizes_form(source)
@@ -104,7 +104,7 @@ def _family(
     source: ModelRecord,
     records: Sequence[ModelRecord],
     made: Sequence[ModelRecord],
-    bar: frame.Bar,
+    bar: page_frame.Bar,
     ended: Status | None,
 ) -> None:
     root = variants.original(state.store(), source)

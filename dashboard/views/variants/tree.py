@@ -12,9 +12,9 @@ from core.run import variants
 from core.run.variants import Branch
 from core.show.sheets import variants as sheets
 from core.store import ModelRecord
-from core.wire import guard
+from core.wire import output_check
 from core.wire.errors import TunerError
-from dashboard import address, format, state
+from dashboard import format, state, url_state
 from dashboard.views.variants import text as variant_text
 from dashboard.views.variants.text import Verdict
 
@@ -128,7 +128,9 @@ def _row(line: Line) -> None:
         if line.agreement:
             st.caption(line.agreement)
     if line.breach:
-        error.badge(guard.MARK, icon=":material/difference:", color="red", help=format.plain(line.breach))
+        error.badge(
+            output_check.MARK, icon=":material/difference:", color="red", help=format.plain(line.breach)
+        )
     with speed:
         _verdict(line.verdict)
     if line.verdict is not None:
@@ -157,7 +159,7 @@ def _verdict(verdict: Verdict | None) -> None:
 
 def follow_link() -> None:
     """`?variant=` names the variant to show, and brings its family; once."""
-    linked = address.named(PARAM)
+    linked = url_state.named(PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked
@@ -190,6 +192,6 @@ def shown(records: Sequence[ModelRecord]) -> ModelRecord | None:
     if found is not None:
         short = found.content_sha256[:SHORT]
         st.session_state[LINKED] = short
-        if address.named(PARAM) != short:
-            address.put(PARAM, short)
+        if url_state.named(PARAM) != short:
+            url_state.put(PARAM, short)
     return found

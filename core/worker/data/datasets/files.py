@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core import wire
-from core.wire.doors import check_files
+from core.wire.access import check_files
 from core.wire.errors import SpecError
 from core.wire.feeding import IMAGE_SUFFIXES
 from core.wire.files import MOST_LIST_BYTES, open_regular, refuse_irregular

@@ -20,9 +20,9 @@ from onnx import TensorProto
 
 from core.wire import ModelInfo, OutputError, Progress, StepCheck, TransformPlan, TransformReply
 from core.wire.errors import ModelError, SpecError, nearest
-from core.wire.guard import judge, random_operators
+from core.wire.output_check import judge, random_operators
 from core.worker.make.transform.agreement import Outputs, all_zero, error_between, fitted, outputs_of
-from core.worker.make.transform.applied import Applied, Step
+from core.worker.make.transform.step_result import Applied, Step
 from core.worker.models import inspect_model
 from core.worker.models.checking import (
     checker_complaint,
@@ -36,14 +36,14 @@ from core.worker.session import hold_operators
 _MODULES = {  # step -> module of this package that does it
     "simplify": "simplify",
     "fix_dims": "dimensions",
-    "fp16": "half",
+    "fp16": "fp16",
     "mixed": "mixed",
     "int8_dynamic": "quantization",
     "int8_static": "quantization",
     "int4": "quantization",
     "fuse": "fusion",
-    "optimize": "saved",
-    "ort_format": "saved",
+    "optimize": "optimized_graph",
+    "ort_format": "optimized_graph",
     "metadata": "metadata",
 }
 # Steps that must not change what is computed, held to what any configuration of the model is held to

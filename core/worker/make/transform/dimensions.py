@@ -15,8 +15,8 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 
 from core.wire import DatasetPlan, FeedPlan, ModelInfo, Progress
 from core.wire.errors import ModelError, SpecError, nearest
-from core.worker.make.transform.applied import Applied
-from core.worker.make.transform.whole import TOOL_ERRORS, write_whole
+from core.worker.make.transform.model_io import TOOL_ERRORS, write_whole
+from core.worker.make.transform.step_result import Applied
 from core.worker.models import inspect_model, read_model
 from core.worker.models.checking import first_line
 from core.worker.models.dimensions import address

@@ -22,10 +22,10 @@ from onnx import ModelProto
 from core.wire import DatasetPlan, FeedPlan, InputPlan, Progress, StepCheck
 from core.wire.errors import ModelError, SpecError, TunerError
 from core.worker.make.transform.agreement import Outputs, error_between, outputs_of
-from core.worker.make.transform.applied import Applied, option
 from core.worker.make.transform.attention import fuse_attention
-from core.worker.make.transform.saved import save_optimized
-from core.worker.make.transform.whole import TOOL_ERRORS, write_whole
+from core.worker.make.transform.model_io import TOOL_ERRORS, write_whole
+from core.worker.make.transform.optimized_graph import save_optimized
+from core.worker.make.transform.step_result import Applied, option
 from core.worker.models.checking import first_line
 from core.worker.models.graphs import nodes_of
 

@@ -10,8 +10,8 @@ import onnx.helper
 
 from core.wire import DatasetPlan, FeedPlan, Progress
 from core.wire.errors import SpecError
-from core.worker.make.transform.applied import Applied
-from core.worker.make.transform.whole import load_whole, write_whole
+from core.worker.make.transform.model_io import load_whole, write_whole
+from core.worker.make.transform.step_result import Applied
 
 KEYS = ("author", "version", "notes")  # of metadata_props; what else stands there is kept
 _LARGEST_VERSION = 2**63 - 1

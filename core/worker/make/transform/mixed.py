@@ -21,10 +21,10 @@ from onnx import ModelProto, TensorProto, ValueInfoProto
 from core.wire import DatasetPlan, FeedPlan, Progress
 from core.wire.errors import ModelError
 from core.worker.make.transform.agreement import Outputs, error_between, outputs_of
-from core.worker.make.transform.applied import Applied, option
-from core.worker.make.transform.half import TOOL, about_values, blocked_nodes, name_nodes, to_half
+from core.worker.make.transform.fp16 import TOOL, about_values, blocked_nodes, name_nodes, to_half
+from core.worker.make.transform.model_io import load_whole, write_whole
 from core.worker.make.transform.rounding import rounded
-from core.worker.make.transform.whole import load_whole, write_whole
+from core.worker.make.transform.step_result import Applied, option
 from core.worker.models.graphs import nodes_of
 from core.worker.session.feeds import Array
 

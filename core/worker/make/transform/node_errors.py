@@ -31,10 +31,10 @@ from core.worker.make.transform.distance import (
     run,
     runs,
 )
+from core.worker.make.transform.model_io import load_whole, write_whole
 from core.worker.make.transform.quantization import is_quantized
 from core.worker.make.transform.quantizer import STEPS, Quantizer, name_nodes, prepare, source_name
 from core.worker.make.transform.tools import tool_errors
-from core.worker.make.transform.whole import load_whole, write_whole
 from core.worker.models import read_model
 from core.worker.models.graphs import graphs_of, nodes_of
 from core.worker.session import hold_operators

@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from core.wire import DatasetPlan, FeedPlan, Progress, StepCheck
-from core.worker.make.transform.applied import Applied, option
 from core.worker.make.transform.integer_facts import IntegerFacts, facts_checks, integer_facts
 from core.worker.make.transform.quantizer import QUANTIZED_OPERATORS, Quantizer, nothing, prepare
 from core.worker.make.transform.saturation import saturation
+from core.worker.make.transform.step_result import Applied, option
 from core.worker.models import read_model
 from core.worker.models.graphs import nodes_of
 

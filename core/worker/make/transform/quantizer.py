@@ -26,11 +26,11 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from core.wire import DatasetPlan, FeedPlan, Progress
 from core.wire.errors import ModelError, SpecError, nearest
-from core.worker.make.transform.applied import option
 from core.worker.make.transform.calibration import Calibrated, Method, Rows, Settings, calibrate
-from core.worker.make.transform.stored import store_weights
+from core.worker.make.transform.model_io import load_whole, write_whole
+from core.worker.make.transform.step_result import option
 from core.worker.make.transform.tools import quiet, tool_errors
-from core.worker.make.transform.whole import load_whole, write_whole
+from core.worker.make.transform.weights import store_weights
 from core.worker.models import read_model
 from core.worker.models.graphs import graphs_of, nodes_of
 

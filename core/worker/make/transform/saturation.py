@@ -15,8 +15,8 @@ from typing import Any
 
 from core.wire import FeedPlan, StepCheck
 from core.worker.machine.environment import instructions, read_text
-from core.worker.make.transform.applied import option
 from core.worker.make.transform.distance import AS_RUN, PLAIN, arrays_of, distance, open_session, runs
+from core.worker.make.transform.step_result import option
 
 EXACT_SUMS = {"session.x64quantprecision": "1"}
 _VNNI = ("avx_vnni", "avx512_vnni", "amx_int8")  # each adds four products in 32 bits

@@ -10,8 +10,8 @@ import onnxslim
 
 from core.wire import DatasetPlan, FeedPlan, Progress
 from core.wire.errors import ModelError
-from core.worker.make.transform.applied import Applied
-from core.worker.make.transform.whole import TOOL_ERRORS, load_whole, write_whole
+from core.worker.make.transform.model_io import TOOL_ERRORS, load_whole, write_whole
+from core.worker.make.transform.step_result import Applied
 from core.worker.models.checking import first_line
 
 

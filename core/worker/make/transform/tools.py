@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 
 from core.wire.errors import ModelError, TunerError, WorkerError
-from core.worker.make.transform.whole import TOOL_ERRORS
+from core.worker.make.transform.model_io import TOOL_ERRORS
 from core.worker.models.checking import first_line
 from core.worker.session import ORT_ERRORS
 from core.worker.session.ort_errors import NO_MEMORY

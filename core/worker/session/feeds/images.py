@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core import wire
-from core.wire.doors import check_files
+from core.wire.access import check_files
 from core.wire.errors import SpecError
 from core.wire.feeding import IMAGE_MODES, IMAGE_SUFFIXES, IMAGENET_MEAN, IMAGENET_STD, channel_axis
 from core.wire.files import IrregularFile, open_regular, refuse_irregular

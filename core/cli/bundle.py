@@ -1,0 +1,47 @@
+"""How `export` writes a bundle: a sample is recorded where there is none yet, then all goes into one zip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from core.cli.output import check_place, print_json
+from core.evidence.measurement import Trial
+from core.process.runner import run_job
+from core.run.bundle import writing
+from core.run.search import found_by
+from core.show.export import caution
+from core.show.export.bundle import bundle_texts
+from core.store import Store
+from core.wire.errors import SpecError
+from core.wire.units import size
+
+
+def emit_bundle(
+    store: Store, trial: Trial, output: Path | None, accepted_breach: str, *, json_: bool
+) -> None:
+    """Write the bundle of a trial to `output`.
+
+    Raises:
+        SpecError: no file is named, or it cannot be written.
+        TunerError: as of `making.contents`.
+    """
+    if output is None:
+        raise SpecError(
+            "A bundle is a zip file, which ORTune does not write to stdout.", hint="Add `-o NAME.zip`."
+        )
+    check_place(output)
+    held = writing.contents(store, trial, run=run_job)
+    texts = bundle_texts(
+        held, info=held.record.info, accepted_breach=accepted_breach, found=found_by(store, trial)
+    )
+    written = writing.write(output, held, texts)
+    if doubt := caution(trial):
+        typer.echo(doubt, err=True)
+    if held.no_sample:
+        typer.echo(f"The bundle has no recorded inputs and outputs: {held.no_sample}", err=True)
+    typer.echo(f"Wrote {output} ({size(written)}).", err=True)
+    if json_:
+        told = {"trial": trial.id, "format": "bundle", "output": str(output), "text": ""}
+        print_json({**told, "size_bytes": written})

@@ -1,0 +1,287 @@
+"""What the commands that race share: whom `CONFIG` means, how long it will take, and how sure it then is.
+
+`tune`, `compare` and `sweep` all submit a comparison; what differs is who races and what is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from core.cli.options import Given, config_from, keeps_model, spec_data
+from core.cli.watch import Progress
+from core.evidence.comparison import Comparison, Configuration, line_up, several_models
+from core.evidence.measurement import Trial
+from core.evidence.result_types import ContrastRecord
+from core.process.runner import no_worker, run_job
+from core.run.prediction import Prediction, past, predict
+from core.run.sizes import completed
+from core.run.trial import check_race_before, resolve_trial
+from core.run.variants import variant_of
+from core.show.words import counted, sizes_words
+from core.spec import OLD_EFFORT, TrialSpec, spec_from_dict
+from core.spec.effort import EFFORTS
+from core.spec.settings import knob
+from core.store import Store
+from core.store.library import MODEL_SUFFIXES, resolve_model
+from core.wire import engines
+from core.wire.errors import ErrorRecord, SpecError, TunerError
+
+_HOW_WELL = ("effort", "budget_s", "margin", "runs")  # of the protocol: one answer for all who race
+
+
+def named(
+    refs: Sequence[str],
+    *,
+    model: str | None,
+    given: Given,
+    store: Callable[[], Store],
+    different_models: bool = False,
+) -> list[TrialSpec]:
+    """Return the configurations that `refs` name, all changed by `given`.
+
+    A preset and an engine say nothing of model and workload: they take those of the first reference
+    that does, so that the same thing is compared; a variant and a model take the workload alone. Where only
+    variants are named, the others run their original. How well to measure is taken from `given` alone.
+
+    Args:
+        refs: what the options name.
+        model: that the command line names.
+        given: its other options.
+        store: opens the store.
+        different_models: variants of several originals may race.
+
+    Raises:
+        SpecError: a reference or an option that cannot be read, no model, or models that are not one family.
+        StoreError: no such trial.
+    """
+    expert = bool(given.get("expert"))
+    configs = [config_from(ref, store=store, other_model=model is not None, expert=expert) for ref in refs]
+    carrier = _carrier(configs, model, store, different_models=different_models)
+    return [
+        spec_from_dict(spec_data(_without_precision(beside(one, carrier)), model, given)) for one in configs
+    ]
+
+
+def _carrier(
+    configs: Sequence[Mapping[str, Any]],
+    model: str | None,
+    store: Callable[[], Store],
+    *,
+    different_models: bool,
+) -> Mapping[str, Any]:
+    """The configuration whose model and workload the others take; `model` replaces its model."""
+    free = next((one for one in configs if one.get("model") and not keeps_model(one)), None)
+    carrier = free or next((one for one in configs if "own" in one), {})
+    roots = {one["variant"] for one in configs if "variant" in one}
+    if not roots:
+        return carrier
+    path = model or carrier.get("model", {}).get("path")
+    if path is not None:
+        roots |= _root_of(store(), path)
+    if len(roots) > 1 and not different_models:
+        raise SpecError(
+            "The models are not variants of one original, so their outputs may differ.",
+            hint="Compare variants of one model, name that model as MODEL, or add `--different-models`.",
+        )
+    if path is not None:
+        return carrier
+    record = store().model(next(iter(roots)))
+    return {} if record is None else {"model": {"path": record.path, "sha256": record.sha256}}
+
+
+def _root_of(store: Store, ref: str) -> set[str]:
+    """The original of a model that has been looked at; of another nothing is known before it runs."""
+    try:
+        record = resolve_model(store, ref, run=no_worker)
+    except TunerError:
+        return set()
+    return {(variant_of(record) or {}).get("root", record.content_sha256)}
+
+
+def beside(config: Mapping[str, Any], carrier: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `config` on the model and the workload of `carrier`, where it names no model itself.
+
+    A variant keeps its model, and so does a model that was named as a configuration.
+    """
+    own = config.get("model")
+    if own and not keeps_model(config):
+        return dict(config)
+    taken = carrier.get("model", {})
+    model = own or {name: taken[name] for name in ("path", "sha256") if name in taken}
+    workload = {**carrier.get("workload", {}), **config.get("workload", {})}
+    if not engines.can(config.get("engine", engines.DEFAULT), "bind"):
+        workload.pop("use_io_binding", None)
+    elif operators := carrier.get("session", {}).get(
+        "custom_op_libraries"
+    ):  # of the model, not of what is tuned
+        config = {**config, "session": {"custom_op_libraries": operators, **config.get("session", {})}}
+    return {**config, "model": model, "workload": workload}
+
+
+def _without_precision(config: Mapping[str, Any]) -> dict[str, Any]:
+    protocol = {k: v for k, v in config.get("protocol", {}).items() if k not in (*_HOW_WELL, OLD_EFFORT)}
+    return {**config, "protocol": protocol}
+
+
+def baseline_of(ref: str, candidate: TrialSpec, given: Given, store: Callable[[], Store]) -> Configuration:
+    """Return what `--baseline` names, on the workload that the command line asks for.
+
+    Raises:
+        SpecError: it cannot be read, or goes not together with that workload.
+        StoreError: no such trial.
+    """
+    named = config_from(ref, store=store, other_model=True, expert=bool(given.get("expert")))
+    config = beside(named, candidate.to_dict())
+    workload = {name: value for name, value in given.items() if _is_workload(name)}
+    spec = spec_from_dict(spec_data(_without_precision(config), candidate.model.path, workload))
+    return Configuration(spec=spec, label=ref, role="baseline")
+
+
+def _is_workload(name: str) -> bool:
+    return name != "provider_options" and knob(name).target == "workload"
+
+
+def labels(refs: Sequence[str], specs: Sequence[TrialSpec] = ()) -> list[str]:
+    """Return a name of its own for each reference: as it was written, numbered where it comes again.
+
+    A model's file goes by its name alone. Where the references run several models, each says which.
+
+    Args:
+        refs: as they were written.
+        specs: what they mean.
+    """
+    several = several_models(specs)
+    found: list[str] = []
+    for number, ref in enumerate(refs):
+        name = _short(ref)
+        says_model = ref.startswith(("model:", "variant:")) or ref.lower().endswith(MODEL_SUFFIXES)
+        if several and not says_model:
+            name = f"{ref} ({Path(specs[number].model.path).stem})"
+        again = sum(one == name or one.startswith(f"{name} (") for one in found)
+        found.append(f"{name} ({again + 1})" if again else name)
+    return found
+
+
+def with_sizes(
+    specs: Sequence[TrialSpec], store: Store, progress: Progress, *, varied: Collection[str] = ()
+) -> tuple[list[TrialSpec], dict[str, Any]]:
+    """Return `specs` with the sizes that nobody gave, as far as they are known, and say which these are.
+
+    Returns:
+        The configurations, and the part of a document that tells where sizes are from; empty: all were given.
+    """
+    done, sizes = completed(specs, store, run_job, varied=varied)
+    if not sizes:
+        return done, {}
+    progress.line(f"sizes: {sizes_words(sizes)}")
+    for note in sorted({one.note for one in sizes.values() if one.note}):
+        progress.line(note)
+    return done, {"sizes_from": {dim: one.source for dim, one in sizes.items()}}
+
+
+def check_all_before(store: Store, asked: Sequence[Configuration], progress: Progress) -> None:
+    """Refuse a race before it waits in the queue where no candidate can run; name others that cannot.
+
+    Raises:
+        TunerError: what keeps the first candidate from it.
+    """
+    for one, why in check_race_before(asked, store, run_job):
+        progress.line(f"{one.label} is left out: {why.message}")
+
+
+def _short(ref: str) -> str:
+    if ref.startswith("model:"):
+        return ref.removeprefix("model:")
+    return Path(ref).name if ref.lower().endswith(MODEL_SUFFIXES) else ref
+
+
+# --- how long, and how sure ---------------------------------------------------------------------------------
+
+
+def announce(
+    store: Store, asked: Sequence[Configuration], progress: Progress, *, family: int | None = None
+) -> None:
+    """Say before the start who races and how long that takes."""
+    everybody = line_up(asked)
+    progress.line(f"{_who(everybody)}: {_how_long(store, [one.spec for one in everybody], family)}")
+
+
+def _who(everybody: Sequence[Configuration]) -> str:
+    names = [one.label for one in everybody]
+    if len(names) > 4:
+        return f"comparing {len(names)} configurations"
+    return f"comparing {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else f"measuring {names[0]}"
+
+
+def _how_long(store: Store, specs: Sequence[TrialSpec], family: int | None) -> str:
+    protocol = specs[0].protocol
+    if protocol.runs is not None:
+        asked = f"{counted(protocol.runs, 'inference')} each"
+    else:
+        precision = EFFORTS[protocol.effort]
+        budget_s = precision.budget_s if protocol.budget_s is None else protocol.budget_s
+        asked = f"effort {precision.name} (±{100 * precision.target:g} %), at most {budget_s} s"
+    found = _prediction(store, specs, family)
+    if found is None:
+        return f"{asked}; duration unknown, because this model was not measured here yet"
+    late = f"; {found.late}" if found.late else ""
+    return f"{asked}; about {found.seconds:.0f} s, {counted(found.rounds, 'round')}{late}"
+
+
+def _prediction(store: Store, specs: Sequence[TrialSpec], family: int | None) -> Prediction | None:
+    """From earlier races of this model; a guess must not start a worker beside somebody's measurement."""
+    try:
+        model = resolve_trial(specs[0], store, no_worker).record.content_sha256
+        races = store.comparisons(model_sha256=model, state="COMPLETE", limit=1)
+        known = past(store, model_sha256=model, fingerprint=races[0].fingerprint) if races else None
+    except TunerError:
+        return None
+    return None if known is None else predict(specs, known, family)
+
+
+def report_precision(race: Comparison, progress: Progress) -> None:
+    """Say after the end how sure the answer is, and what that took."""
+    result = race.facts
+    widths = [one["half_width"] for one in against_baseline(race) if one["half_width"] is not None]
+    if not result:
+        return
+    text = f"{launches(len(result['generations']))}, {counted(result['rounds'], 'round')}"
+    text += f", {result['wall_s']:.1f} s"
+    if widths:
+        text += f", ±{100 * max(widths):.2g} %"
+        text += "" if race.protocol.get("runs") else f" (goal ±{100 * race.protocol['target']:g} %)"
+    progress.line(f"{text}. {result['outcome_text']}")
+
+
+def launches(number: int) -> str:
+    """Return "1 launch", "5 launches"."""
+    return f"{number} launch" if number == 1 else f"{number} launches"
+
+
+def against_baseline(race: Comparison) -> list[ContrastRecord]:
+    """Return the verdicts on the candidates: contrasts against the comparison's baseline."""
+    candidates = {one.trial for one in race.contestants if one.role == "candidate"}
+    return [
+        one
+        for one in race.facts.get("contrasts", ())
+        if one["candidate"] in candidates and one["baseline"] == race.baseline
+    ]
+
+
+def unsure(race: Comparison) -> bool:
+    """Whether a verdict on a candidate is open or missing."""
+    verdicts = {one["candidate"]: one["verdict"] for one in against_baseline(race)}
+    asked = [one.trial for one in race.contestants if one.role == "candidate" and one.trial != race.baseline]
+    return any(verdicts.get(trial, "UNDECIDED") == "UNDECIDED" for trial in asked)
+
+
+def failures(race: Comparison, trials: Sequence[Trial]) -> list[ErrorRecord]:
+    """Return the errors of those that somebody asked for: the candidates and the baseline.
+
+    Who was not measured only because the others failed is left out where one of these is there.
+    """
+    asked = {one.trial for one in race.contestants if one.role != "anchor"}
+    errors = [trial.error for trial in trials if trial.id in asked and trial.error is not None]
+    return [one for one in errors if one["type"] != "Cancelled"] or errors

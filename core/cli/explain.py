@@ -1,0 +1,92 @@
+"""The command that explains: why one result is faster than another, as a table and a sentence."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from core import wire
+from core.cli.output import Json, Quiet, Wide, complain, exit_code, print_json
+from core.cli.sheets import print_sheet
+from core.cli.signals import Interrupted
+from core.cli.watch import Progress, scheduler, watch
+from core.evidence.profile_difference import Difference
+from core.evidence.profile_sentence import sentence
+from core.run import job_types
+from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair, with_its_baseline
+from core.show.sheets.differences import explained as sheet
+from core.show.verdict import to_continue
+from core.store import Store
+from core.wire.errors import ErrorRecord, SpecError
+
+
+def explain(
+    trials: Annotated[
+        list[str],
+        typer.Argument(
+            help="ID of the trial to explain; before it, the one to compare with. Default: its own baseline.",
+            metavar="[BASELINE] TRIAL",
+        ),
+    ],
+    *,
+    top: Annotated[int, typer.Option(help="Number of rows of the table of nodes.", min=1)] = 15,
+    again: Annotated[
+        bool, typer.Option("--again", help="Profile both again, even if an explanation is stored.")
+    ] = False,
+    wide: Wide = False,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show where the difference between two results comes from.
+
+    ORTune profiles both configurations in turns, in separate runs, and matches their nodes through ONNX
+    Runtime's fusions. The parts, including an unexplained one, add up to the difference that the comparison
+    measured. If the comparison is undecided, the output says how to measure longer.
+    """
+    store = Store()
+    if len(trials) > 2:
+        raise SpecError(
+            f"`explain` compares two trials, but got {len(trials)}.", hint="Give one trial, or two."
+        )
+    of = pair(store, *trials) if len(trials) == 2 else with_its_baseline(store, trials[0])
+    found = None if again else explained(store, of)
+    error = None
+    if found is None:
+        error = _explain(store, of, quiet=quiet)
+        found = explained(store, of) if error is None else None
+    if json_:
+        print_json(_document(of, found, error, _race(store, of, found)))
+    elif found is not None:
+        print_sheet(sheet(of, found, top=top, race=_race(store, of, found)))
+    if error is not None:
+        complain(error["message"], error["hint"])
+    raise typer.Exit(exit_code(error))
+
+
+def _explain(store: Store, of: Pair, *, quiet: bool) -> ErrorRecord | None:
+    """Run the job, and return what went wrong; None: nothing."""
+    try:
+        with scheduler(store) as service:
+            plan = explain_plan(store, of, fingerprint=service.environment()["fingerprint"])
+            job = job_types.worker(wire.EXPLAIN, plan, what=of.what, timeout_s=TIMEOUT_S)
+            return watch(service, service.submit(job), Progress(sys.stderr, quiet=quiet)).error
+    except Interrupted as interrupted:
+        interrupted.document = _document(of, None, None)
+        raise
+
+
+def _race(store: Store, of: Pair, found: Difference | None) -> str:
+    """The comparison to measure longer; empty: none can be, or nothing is open."""
+    return to_continue(store, of) if found is not None and not found.end.decided else ""
+
+
+def _document(
+    of: Pair, found: Difference | None, error: ErrorRecord | None, race: str = ""
+) -> dict[str, Any]:
+    names = {"baseline": of.baseline.id, "candidate": of.candidate.id}
+    if found is None:
+        return {**names, "state": "FAIL", "error": error}
+    said = {"sentence": sentence(found), "measure_longer": race or None}
+    return {**names, "state": "COMPLETE", "error": None, **said, **found.to_dict()}

@@ -1,0 +1,108 @@
+"""The commands `tag` and `delete`: what people say of results they keep, and the end of the others."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from core.cli.output import Json, print_json, print_lines
+from core.run.job_log import settle
+from core.show.sheets import comparisons
+from core.store import Change, Deletion, Store
+from core.store.tags import split
+from core.wire.errors import SpecError
+from core.wire.units import visible
+
+Trials = Annotated[
+    list[str],
+    typer.Argument(help="Trial IDs, or their first 6 or more characters.", metavar="TRIAL..."),
+]
+
+
+def tag(
+    trials: Trials,
+    *,
+    star: Annotated[bool | None, typer.Option("--star/--no-star", help="Add or remove the star.")] = None,
+    archive: Annotated[
+        bool | None,
+        typer.Option("--archive/--no-archive", help="Hide the trial from lists, or show it again."),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="Add a label; separate several with commas. Repeatable.", show_default=False),
+    ] = None,
+    no_label: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Remove a label; separate several with commas. Repeatable.",
+            metavar="LABEL",
+            show_default=False,
+        ),
+    ] = None,
+    note: Annotated[str | None, typer.Option(help='Write a note; "" removes it.', show_default=False)] = None,
+    json_: Json = False,
+) -> None:
+    """Star, label, note or archive trials; without an option, show their tags."""
+    change = Change(
+        starred=star,
+        archived=archive,
+        add=tuple(split(label or [])),
+        remove=tuple(split(no_label or [])),
+        note=note,
+    )
+    store = Store()
+    ids = [store.trial_id(one) for one in trials]
+    if not change.is_nothing:
+        store.mark(ids, change)
+    now = store.marks(ids)
+    if json_:
+        print_json({"marks": {one: comparisons.marks_of(now, one).to_dict() for one in ids}})
+        return
+    print_lines(
+        [visible(f"{one[:12]}  {comparisons.marks_in_words(now.get(one)) or 'no tags'}") for one in ids]
+    )
+
+
+def delete(
+    trials: Trials,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be deleted, and change nothing.")
+    ] = False,
+    json_: Json = False,
+) -> None:
+    """Delete trials with their raw measurements, files and tags; running trials stay."""
+    store = Store()
+    settle(store)  # a command line that was killed can no longer say so itself
+    ids = [store.trial_id(one) for one in trials]
+    found = store.deletion(ids)
+    if not dry_run:
+        _ask(found, yes=yes)
+        found = store.delete_finished(ids)
+    if json_:
+        print_json({"dry_run": dry_run, **asdict(found)})
+    else:
+        print_lines([f"{'Would delete' if dry_run else 'Deleted'} {comparisons.deletion_in_words(found)}."])
+
+
+def _ask(found: Deletion, *, yes: bool) -> None:
+    """Ask a person; nobody is asked where nobody can answer.
+
+    Raises:
+        SpecError: nobody can be asked.
+        typer.Abort: the answer is no.
+    """
+    if yes or found.unfinished:  # these are refused anyway
+        return
+    if not sys.stdin.isatty():
+        raise SpecError(
+            f"`delete` would delete {comparisons.deletion_in_words(found)}, and needs a confirmation.",
+            hint="Add --yes to confirm, or --dry-run to see what would be deleted.",
+        )
+    typer.confirm(
+        f"Delete {comparisons.deletion_in_words(found)}? This cannot be undone.", abort=True, err=True
+    )

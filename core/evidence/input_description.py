@@ -1,0 +1,110 @@
+"""Descriptions of inputs: type, shape and source of values.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from core import wire
+from core.evidence.result_types import FedInput
+from core.wire.feeding import INTEGERS, STRING, channel_axis, random_range
+from core.wire.units import clipped
+
+_MOST = 40  # characters of a fixed value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fed:
+    """One input that is fed."""
+
+    name: str
+    dtype: str
+    shapes: list[list[int]]  # each that is fed; -1: a size that a file brings along
+    values: str  # where they come from, for a person
+
+    def to_dict(self) -> FedInput:
+        """Plain JSON data."""
+        return cast(FedInput, asdict(self))
+
+
+def fed_from_dict(data: Mapping[str, Any]) -> Fed:
+    """Read what `Fed.to_dict` wrote."""
+    return Fed(name=data["name"], dtype=data["dtype"], shapes=list(data["shapes"]), values=data["values"])
+
+
+def fed(
+    feeds: Sequence[wire.FeedPlan],
+    info: wire.ModelInfo | None,
+    really: Sequence[wire.TensorInfo] = (),
+) -> list[Fed]:
+    """Return what `feeds` give to each input.
+
+    Args:
+        feeds: plans for the same inputs.
+        info: the model, which may tell why a range is what it is; None: that is not said.
+        really: types and shapes that a run saw; empty: those of the plans.
+    """
+    reasons = {one["name"]: one.get("range_reason", "") for one in info["inputs"]} if info else {}
+    seen = {one["name"]: one for one in really}
+    found = []
+    for number, one in enumerate(feeds[0]["inputs"]):
+        ran = seen.get(one["name"])
+        shapes = [list(plan["inputs"][number]["shape"]) for plan in feeds]
+        found.append(
+            Fed(
+                name=one["name"],
+                dtype=ran["dtype"] if ran else one["dtype"],
+                shapes=[list(ran["shape"])]
+                if ran
+                else [s for i, s in enumerate(shapes) if s not in shapes[:i]],
+                values=_values(one, feeds[0], reasons.get(one["name"], "")),
+            )
+        )
+    return found
+
+
+def fed_words(one: Fed) -> str:
+    """Return "ids int64 [1, 128]: random, 0 to 30521"."""
+    shapes = " and ".join(f"[{', '.join('?' if size < 0 else str(size) for size in s)}]" for s in one.shapes)
+    return f"{clipped(one.name)} {one.dtype} {shapes}: {one.values}"
+
+
+def _values(one: wire.InputPlan, plan: wire.FeedPlan, reason: str) -> str:
+    if one["name"] in plan["values"]:
+        text = json.dumps(plan["values"][one["name"]], ensure_ascii=False)
+        told = text if len(text) <= _MOST else f"{text[: _MOST - 1]}…"
+        return f"fixed text, not random: {told}" if one["dtype"] == STRING else told
+    if one.get("drawn"):
+        return f"{random_words(one)} (requested)"
+    if plan["source"] == "npz" or (plan["source"] == "images" and takes_images(one["dtype"], one["shape"])):
+        return f"from {Path(plan['path'] or '').name}"
+    return f"{random_words(one)} (it {reason})" if reason else random_words(one)
+
+
+def takes_images(dtype: str, shape: Sequence[int]) -> bool:
+    """Whether an input of that type and shape is fed from images, where there are some."""
+    return channel_axis(shape) is not None and (dtype == "uint8" or dtype.startswith("float"))
+
+
+def random_words(one: wire.InputPlan | wire.InputInfo) -> str:
+    """Return the range of an input's random values in words, as the worker draws them."""
+    dtype, low, high = one["dtype"], one.get("low"), one.get("high")
+    if dtype == STRING:
+        return "text that you provide"
+    least, end = random_range(dtype, low, high)
+    if dtype == "bool":
+        return "random, true or false" if end - least > 1 else f"always {'true' if least else 'false'}"
+    if dtype not in INTEGERS:
+        return f"random, {least:g} to {end:g}"
+    if low is None and high is None and (least, end) == INTEGERS[dtype]:
+        return f"random, full range of {dtype}"
+    most = int(end) - 1
+    if low is None and high is None:
+        return f"random, {least} to {most} (the model states no range)"
+    return f"random, {least} to {most}" if most > least else f"always {least}"

@@ -1,0 +1,176 @@
+"""Waiting until the machine is quiet enough to measure: windows of two seconds, until two in a row are quiet.
+
+Quiet means that nothing would mark a block of a race: other programs use next to no CPU, or leave those alone
+that a race can use; the hypervisor gives this guest what it asks for; nobody waits for a CPU. The limits are
+those of `interference`. Steal shows only while something runs, so that an idle guest may look quieter to
+itself than it is; the race's own counters tell then.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from core.evidence.interference import FOREIGN_CPUS, IDLE_CPUS, PRESSURE_SHARE, STEAL_SHARE, SURE, TICK_S
+from core.evidence.other_processes import Neighbours, Snapshot, between
+from core.process.cpu_use import snapshot
+from core.wire import limits
+from core.wire.errors import Cancelled
+
+WINDOW_S = 2.0
+QUIET_WINDOWS = 2  # in a row: a browser that loads a page pauses for one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What went on between two looks at the machine, while ORTune measured nothing."""
+
+    neighbours: Neighbours
+    load: float | None  # cores in use of those that a race could use; None: this system does not tell
+    crowded: bool  # by other programs
+    steal_share: float | None  # of the CPU time asked for, where that is too much
+    pressure_share: float | None  # of the time in which a program waited for a CPU, where that is too much
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing would disturb a race."""
+        return not self.crowded and self.steal_share is None and self.pressure_share is None
+
+    def words(self, *, verb: str = "use") -> str:
+        """Return what disturbs; empty where nothing does. `verb`: "use" of now, "used" of then."""
+        if self.crowded:
+            return self.neighbours.words(self.load, verb=verb)
+        if self.steal_share is not None:
+            gives = "gives" if verb == "use" else "gave"
+            return f"the hypervisor {gives} {self.steal_share:.0%} of the CPU time to other guests"
+        if self.pressure_share is not None:
+            wait = "wait" if verb == "use" else "waited"
+            return f"processes {wait} for a CPU {self.pressure_share:.0%} of the time"
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """What came of waiting."""
+
+    seconds: float
+    quiet: bool | None  # None: this system does not tell
+    words: str = ""  # what disturbed at last, where it did not become quiet
+
+    @property
+    def note(self) -> str:
+        """What a result says about it."""
+        if self.quiet is None:
+            return "This system does not report its load, so the comparison started without waiting."
+        if not self.quiet:
+            return (
+                f"The machine was not idle within {_duration(self.seconds)}: {self.words}. The "
+                "measurement started anyway."
+            )
+        return f"The machine was idle at the start, after a wait of {_duration(self.seconds)}."
+
+
+def wait_until_quiet(
+    most_s: float,
+    cancel: threading.Event,
+    on_wait: Callable[[str], None],
+    *,
+    look: Callable[[], Snapshot] = snapshot,
+    needed_cpus: float | None = None,
+) -> Waited:
+    """Return as soon as this machine is quiet, or after `most_s` seconds.
+
+    Nothing of ORTune may measure meanwhile: whatever runs counts as a neighbour.
+
+    Args:
+        most_s: seconds; some are needed to see anything.
+        cancel: set it to end the wait.
+        on_wait: told after each window what disturbs, and how long it has waited.
+        look: reads the system.
+        needed_cpus: how many a race may use; None: all that this process may.
+
+    Raises:
+        Cancelled: `cancel` was set.
+    """
+    first = before = look()
+    if first.usable is None:
+        return Waited(seconds=0.0, quiet=None)
+    needed = usable_cpus() if needed_cpus is None else needed_cpus
+    windows = max(1, round(most_s / WINDOW_S))
+    enough = min(QUIET_WINDOWS, windows)
+    in_a_row, disturbed = 0, ""
+    on_wait("watching the machine")
+    for _ in range(windows):
+        if cancel.wait(most_s / windows):
+            raise Cancelled(
+                "The job was cancelled while it waited for an idle machine.", hint="Start it again."
+            )
+        after = look()
+        window = seen(before, after, needed_cpus=needed)
+        seconds, before = after.at_s - first.at_s, after
+        if window.load is None:
+            return Waited(seconds=seconds, quiet=None)
+        in_a_row = in_a_row + 1 if window.quiet else 0
+        if in_a_row == enough:
+            return Waited(seconds=seconds, quiet=True)
+        disturbed = disturbed if window.quiet else window.words(verb="used")
+        on_wait(f"{window.words() or 'idle so far'}, {_duration(seconds)} of at most {_duration(most_s)}")
+    return Waited(seconds=seconds, quiet=False, words=disturbed)
+
+
+def seen(before: Snapshot, after: Snapshot, *, needed_cpus: float) -> Window:
+    """Judge what went on between two looks.
+
+    Where the neighbours leave all CPUs alone that a race may use, and one more, they take nothing from it: so
+    a container with a quota of two need not wait until its host of 64 sleeps.
+    """
+    neighbours = between(before, after, own=())
+    was, now = before.usable, after.usable
+    if was is None or now is None:
+        return _unknown(neighbours)
+    busy_s, stolen_s = now.busy_s - was.busy_s, max(0.0, now.steal_s - was.steal_s)
+    if busy_s + stolen_s + now.idle_s - was.idle_s <= 0:  # counters that stand still, as in some sandboxes
+        return _unknown(neighbours)
+    load = max(0.0, busy_s) / neighbours.seconds
+    roomy = now.cpus - load >= needed_cpus + IDLE_CPUS
+    return Window(
+        neighbours=neighbours,
+        load=load,
+        crowded=load > FOREIGN_CPUS and not roomy,
+        steal_share=_too_much_steal(stolen_s, busy_s, seconds=neighbours.seconds, cpus=now.cpus),
+        pressure_share=None if roomy else _too_much_pressure(before, after, neighbours.seconds),
+    )
+
+
+def usable_cpus() -> float:
+    """CPUs that a race may use here: those that the process may run on, no more than the quota."""
+    quota = limits.cpu_quota()
+    allowed = float(len(limits.allowed_cpus()))
+    return allowed if quota is None else min(allowed, quota)
+
+
+def _unknown(neighbours: Neighbours) -> Window:
+    return Window(neighbours=neighbours, load=None, crowded=False, steal_share=None, pressure_share=None)
+
+
+def _too_much_steal(stolen_s: float, busy_s: float, *, seconds: float, cpus: int) -> float | None:
+    """The share stolen of what was asked for, at least of one CPU: an idle guest asks for next to nothing."""
+    asked_s = max(stolen_s + busy_s, seconds)
+    steps_s = SURE * TICK_S * math.sqrt(cpus / 6)
+    return stolen_s / asked_s if stolen_s > STEAL_SHARE * asked_s + steps_s else None
+
+
+def _too_much_pressure(before: Snapshot, after: Snapshot, seconds: float) -> float | None:
+    if before.pressure_s is None or after.pressure_s is None:
+        return None
+    share = (after.pressure_s - before.pressure_s) / seconds
+    return share if share > PRESSURE_SHARE else None
+
+
+def _duration(seconds: float) -> str:
+    """Roughly how long: "24 s", "5 min", "1.5 h"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

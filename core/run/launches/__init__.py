@@ -1,0 +1,551 @@
+"""Runs a comparison: launches, interleaved rounds of blocks, and costs afterwards.
+
+A race is made of generations. In each, every contestant gets a fresh process, the anchor two, which race
+against each other as well: what they differ by is noise. Then come some rounds: every live contestant runs
+one block, in an order drawn anew each round; all others are frozen. What is compared is what happened within
+a round, so a machine that slows down slows both sides; and what differs between two processes of one
+configuration is drawn anew with each generation. Costs that would disturb the timing (CPU, memory, outputs,
+energy) are found in passes of their own, within the same budget.
+
+This module knows workers and clocks, but no store and no queue. It judges only when to stop; verdicts are
+computed from its record by `evidence`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from core import wire
+from core.evidence.other_processes import between
+from core.evidence.record import Block, Discarded, Entry, Key, RaceRecord, Ran, Settings
+from core.evidence.result_types import Outcome
+from core.evidence.stopping import Standing, told
+from core.process import scratch
+from core.process.cpu_use import snapshot
+from core.process.runner import Progress
+from core.process.workers import Preloaded, Workers
+from core.run.launches.blocks import REPORT_S, SWITCH_S, exact_pace, run_block, split_runs, void_reason
+from core.run.launches.costs import (
+    after_s,
+    compare_outputs,
+    footprint,
+    keep_outputs,
+    read_cost,
+    read_energy,
+    run_peak,
+)
+from core.run.launches.processes import Crew
+from core.run.launches.schedule import (
+    EXACT_GENERATIONS,
+    EXACT_GENERATIONS_DEAR,
+    Costs,
+    check_budget,
+    check_starts,
+    generations_left,
+    interval_budget_s,
+    least_of_another,
+    rounds_for_p50,
+    rounds_of_a_look,
+    rounds_of_generation,
+)
+from core.wire.errors import Cancelled, TunerError
+
+MAX_DISCARDED = 20  # a machine that disturbs so many rounds will not stop doing so
+DISCARD_PAUSE_S = 0.05
+WARM_SHARE = 0.15  # of the budget, for the warm-ups of one generation: those of slow models are cut short
+RECENT_ROUNDS = 20  # whoever is settled leaves, and the rounds get shorter
+
+Live = Callable[[dict[str, Any]], None]
+
+
+def race(
+    entries: Sequence[Entry],
+    settings: Settings,
+    *,
+    cancel: threading.Event,
+    on_progress: Callable[[Progress], None],
+    on_live: Live,
+    earlier: RaceRecord | None = None,
+    preloaded: Preloaded | None = None,
+) -> RaceRecord:
+    """Race `entries` against each other.
+
+    A contestant that fails is out, with its error in the record; the others go on. When the race is cancelled
+    during the rounds, the record holds the rounds that were made.
+
+    Args:
+        entries: the contestants; one alone races against a second process of itself.
+        settings: when to stop.
+        cancel: set it from any thread to stop.
+        on_progress: told each step.
+        on_live: told, a few times a second, {"rounds", "generation", "predicted_rounds", "elapsed_s",
+            "contrasts", "p50_s", "rows_fed"}, where a contrast has indices of entries as "candidate" and
+            "baseline", and numbers as `told` returns them.
+        earlier: generations of a race of the same entries, which this one goes on with.
+        preloaded: a fork server that is kept for the races that follow; None: one of its own.
+
+    Raises:
+        Cancelled: before there was a whole round.
+        BudgetError: the budget cannot give a p50.
+        WorkerError: no worker could be started at all.
+    """
+    with scratch.folder() as folder, Workers(cancel, preloaded) as workers:
+        one = _Race(list(entries), settings, workers, on_progress, on_live, folder)
+        if earlier is not None:
+            one.take(earlier)
+        return one.run()
+
+
+class _Race:
+    """The state of one race; `run` is its story."""
+
+    def __init__(
+        self,
+        entries: list[Entry],
+        settings: Settings,
+        workers: Workers,
+        on_progress: Callable[[Progress], None],
+        on_live: Live,
+        folder: Path,
+    ) -> None:
+        self.entries = entries
+        self.settings = settings
+        self.workers = workers
+        self.report = on_progress
+        self.on_live = on_live
+        self.folder = folder
+        self.rng = random.Random(settings.seed)  # noqa: S311 - an order of rounds
+        self.record = RaceRecord(ran=[Ran() for _ in entries], runs=settings.runs)
+        self.crew = Crew(workers, entries, self.record, self.rng, self._starting, settings.timeout_s)
+        self.kept: dict[int, Path] = {}  # contestant -> file of its outputs
+        self.standing = Standing(settings)
+        self.began = time.monotonic()
+        self.first_block_s: float | None = None
+        # Of each process of a first look: when its start began, and how many had failed by then.
+        self.starts: list[tuple[float, int]] = []
+        self.offset_s = 0.0  # of the blocks of this race, behind those that it goes on with
+        self.number = 0  # of the next round, void ones counted
+        self.made = 0  # rounds that count
+        self.made_before = 0  # by the groups before this one
+        self.taken = 0  # generations of the race that this one goes on with
+        self.rounds_s: list[float] = []  # what each took
+        self.predicted = 0  # rounds in all
+        self.live_at = 0.0
+        self.stage = settings.effort.rounds > 0 or settings.effort.rivals  # of a search, not for a result
+
+    def take(self, earlier: RaceRecord) -> None:
+        """Begin with the generations of another race of the same entries."""
+        record = self.record
+        record.blocks += earlier.blocks
+        record.orders += earlier.orders
+        record.generations += earlier.generations
+        record.discarded += earlier.discarded
+        self.number = 1 + max((block.round for block in earlier.blocks), default=-1)
+        self.offset_s = max((block.at_s + block.counters["wall_s"] for block in earlier.blocks), default=0.0)
+        self.made = len(earlier.orders)
+        self.taken = len({block.generation for block in earlier.blocks})
+        for block in earlier.blocks:
+            rows = (earlier.ran[block.contestant].load or {"batch_size": 1})["batch_size"]
+            self._stand(block, rows)
+
+    def run(self) -> RaceRecord:
+        before = snapshot()
+        try:
+            self._run()
+        except Cancelled:
+            if not self.record.orders:
+                raise
+            self.record.outcome = "cancelled"
+        self.record.wall_s = time.monotonic() - self.began
+        self.record.neighbours = between(before, snapshot(), own=self.workers.pids)
+        return self.record
+
+    def _run(self) -> None:
+        references = list(dict.fromkeys((self.settings.anchor, self.settings.baseline)))
+        pending = [index for index in range(len(self.entries)) if index not in references]
+        outcomes: list[Outcome] = []
+        while not outcomes or pending:
+            outcome, pending = self._group(references, pending)
+            outcomes.append(outcome)
+        self.record.outcome = max(outcomes, key=_OUTCOMES.index, default="rounds")
+        self._compare_outputs()
+        if not self.stage:
+            self._footprints()
+
+    def _spent_s(self) -> float:
+        return time.monotonic() - self.began
+
+    def _group(self, references: list[int], pending: list[int]) -> tuple[Outcome, list[int]]:
+        """Race the references with as many of `pending` as memory holds; return who is left for later."""
+        racing, left = [*references, *pending], list[int]()
+        exact = self._exact_rounds()
+        deadline = self.began + self.settings.budget_s
+        outcome: Outcome | None = None
+        self.made_before = self.made if self.record.groups else 0
+        generation = 0
+        while outcome is None:
+            keys = [key for index in racing for key in self._processes(index)]
+            waiting = {index for index, _ in self.crew.start(keys, references, self._warm_cap_s(len(keys)))}
+            if generation == 0:
+                left = [index for index in pending if index in waiting]
+                racing = [index for index in racing if index not in waiting]
+                self.record.groups.append(sorted(self.crew.alive()))
+                deadline = self._deadline(len(pending) - len(left), len(pending))
+            racing = self._still_standing(racing)
+            if not self._answers(racing, references, pending):
+                outcome = "rounds"
+                break
+            rounds: Sequence[int | None] = exact[generation] if exact else ()
+            rounds = rounds or self._plan(racing, deadline, generation)
+            outcome = self._rounds(rounds, deadline)
+            self._tell_live(0, deadline, before=self.record.generations[-1].number + 1)
+            generation += 1
+            racing = self._still_standing(racing)
+            if outcome is None and not self._answers(racing, references, pending):
+                outcome = "rounds"
+            elif outcome is None and (exact or self.settings.effort.rounds):
+                outcome = "rounds" if generation >= len(exact) else None
+            elif outcome is None:
+                outcome = self._stop(racing, self.taken + generation, deadline)
+            if outcome is None:
+                racing = racing if exact else self._thinned(racing, self.taken + generation)
+                self.crew.end_all()
+        if not self.stage:
+            self._costs(racing)
+            self._energy()
+        self.crew.end_all()
+        return outcome, left
+
+    def _deadline(self, here: int, pending: int) -> float:
+        """When the rounds of this group must be over: those that are left for later need their share."""
+        left_s = self.settings.budget_s - self._spent_s()
+        return self.began + self._spent_s() + left_s * (here / pending if pending else 1.0)
+
+    def _answers(self, racing: Sequence[int], references: Sequence[int], pending: Sequence[int]) -> bool:
+        """Whether a race of `racing` answers anything: references are there for the others' sake."""
+        return bool(set(racing) - set(references)) if pending else bool(racing)
+
+    def _starting(self, done: int, total: int, label: str) -> None:
+        """Tell who is being started; from the second generation on that is part of the rounds.
+
+        Raises:
+            BudgetError: a first look whose other starts do not fit any more.
+        """
+        if self.settings.effort.rounds:
+            self._check_starts(done, total)
+        if not self.made:
+            self.report(Progress(stage="load", done=done, total=total, text=label))
+        elif self.predicted:
+            text = f"restarting {label}"
+            self.report(Progress(stage="rounds", done=self.made, total=self.predicted, text=text))
+
+    def _check_starts(self, done: int, total: int) -> None:
+        failed = len(self.crew.lost_copies) + sum(one.error is not None for one in self.record.ran)
+        self.starts.append((time.monotonic(), failed))
+        # One that failed, after its time limit perhaps, says nothing of how long the others take.
+        took = [then - at for (at, had), (then, has) in itertools.pairwise(self.starts) if had == has]
+        if not took:
+            return
+        quickest_s = min(took)
+        spent_s, budget_s = self._spent_s(), self.settings.budget_s
+        check_starts(quickest_s, total - done, spent_s=spent_s, budget_s=budget_s)
+
+    def _still_standing(self, racing: Sequence[int]) -> list[int]:
+        return [index for index in racing if self.record.ran[index].error is None]
+
+    def _processes(self, index: int) -> list[Key]:
+        copies = (0, 1) if index == self.settings.anchor else (0,)
+        return [(index, copy) for copy in copies if (index, copy) not in self.crew.lost_copies]
+
+    def _thinned(self, racing: list[int], generations: int) -> list[int]:
+        """Whoever is settled leaves, once its costs are known; the references stay."""
+        left = self.standing.still_open(racing, generations, self.made, racing)
+        gone = [index for index in racing if index not in left]
+        if gone and not self.stage:
+            self._costs(gone)
+        return left
+
+    # --- how much, and when to stop -------------------------------------------------------------------------
+
+    def _warm_cap_s(self, processes: int) -> float | None:
+        """Longest warm-up of a process; an exact number of runs has no budget that it could eat."""
+        if self.settings.runs is not None:
+            return None
+        return WARM_SHARE * self.settings.budget_s / max(1, processes)
+
+    def _exact_rounds(self) -> list[list[int]]:
+        """Runs of every round of every generation, where their number is given; else nothing."""
+        if self.settings.runs is None:
+            return []
+        rounds = split_runs(self.settings.runs)
+        dear = any(entry.fresh_process for entry in self.entries)
+        count = min(len(rounds), EXACT_GENERATIONS_DEAR if dear else EXACT_GENERATIONS)
+        edges = [round(i * len(rounds) / count) for i in range(count + 1)]
+        return [rounds[a:b] for a, b in itertools.pairwise(edges)]
+
+    def _spending(self) -> Costs:
+        live = [index for index, _ in self.crew.live]
+        expected_s = sum(self.crew.paces[index].expected_s + SWITCH_S for index in live)
+        return Costs(
+            start_s=self.record.generations[-1].start_s,
+            round_s=statistics.median(self.rounds_s[-RECENT_ROUNDS:]) if self.rounds_s else expected_s,
+            after_s=self._after_s(),
+            runs=min((self.crew.paces[index].min_runs for index in live), default=1),
+        )
+
+    def _after_s(self) -> float:
+        """What will be found after the rounds takes about so long, of everybody who has not failed."""
+        if self.stage:
+            return 0.0
+        asked = [index for index in self.crew.paces if self.record.ran[index].error is None]
+        return math.fsum(
+            after_s(self.entries[index], self.record.ran[index], self.crew.known_ns[index] / 1e9)
+            for index in asked
+        )
+
+    def _plan(self, racing: Sequence[int], deadline: float, generation: int) -> list[None]:
+        """How many rounds this generation makes, each as long as the pace says."""
+        spending = self._spending()
+        rough = self.settings.effort.rounds
+        anchor_ns = self.crew.known_ns.get(self.settings.anchor)
+        if anchor_ns is not None:
+            self.standing.prior = self.record.prior = self.settings.prior_at(anchor_ns / 1e9)
+        if rough:
+            return [None] * rounds_of_a_look(spending, rough)
+        if generation == 0 and not self.made and not self.stage:
+            check_budget(spending, self.settings.budget_s, self._spent_s())
+            self.record.interval_budget_s = interval_budget_s(spending, self._spent_s())
+        left_s = deadline - time.monotonic() - spending.after_s
+        ratio = self.standing.variance_ratio(racing, racing)
+        rounds = rounds_of_generation(
+            spending, left_s, made=self._made_here(), variance_ratio=ratio, generations=generation
+        )
+        return [None] * rounds
+
+    def _made_here(self) -> int:
+        """Rounds of those who race now."""
+        return self.made - self.made_before
+
+    def _stop(self, racing: Sequence[int], generations: int, deadline: float) -> Outcome | None:
+        spending = self._spending()
+        left_s = deadline - time.monotonic() - spending.after_s
+        last = self.record.generations[-1].rounds
+        made = rounds_for_p50(spending) if self.stage else self._made_here()  # a look needs no p50
+        least = least_of_another(spending, made, generations)
+        return self.standing.stop(
+            racing,
+            racing,
+            generations,
+            rounds=self.made,
+            elapsed_s=self._spent_s(),
+            left=generations_left(spending, left_s, last, least=least),
+        )
+
+    # --- rounds ---------------------------------------------------------------------------------------------
+
+    def _rounds(self, rounds: Sequence[int | None], deadline: float) -> Outcome | None:
+        """Run the rounds of a generation; an outcome where the race must end with it."""
+        done, exact = 0, rounds[0] is not None
+        while self.crew.live and (done < len(rounds) or self._must_go_on(deadline, exact=exact)):
+            if not exact and done and self._is_late(deadline):
+                return None  # the budget is over before the generation is: `_stop` says so
+            self._report_round(max(1, len(rounds) - done), deadline)
+            began = time.monotonic()
+            if self._round(rounds[done] if exact else None):
+                self.rounds_s.append(time.monotonic() - began)
+                self.record.generations[-1].rounds += 1
+                done, self.made = done + 1, self.made + 1
+            elif len(self.record.discarded) > MAX_DISCARDED:
+                return "disturbed"
+            else:
+                time.sleep(DISCARD_PAUSE_S)
+        return None
+
+    def _must_go_on(self, deadline: float, *, exact: bool) -> bool:
+        """Whether a generation goes on beyond its plan: no other fits, and there is no p50 yet."""
+        if exact or self.stage:
+            return False
+        spending = self._spending()
+        left_s = deadline - time.monotonic() - spending.after_s
+        return self._made_here() < rounds_for_p50(spending) and not generations_left(spending, left_s, 1)
+
+    def _is_late(self, deadline: float) -> bool:
+        """Whether the budget is over; a p50 takes its rounds all the same, `_plan` has seen to the rest."""
+        if self.settings.effort.rounds:
+            return False  # what was started has been paid for
+        spending = self._spending()
+        enough = self.stage or self._made_here() >= rounds_for_p50(spending)
+        return enough and time.monotonic() + spending.round_s + spending.after_s > deadline
+
+    def _round(self, runs: int | None) -> bool:
+        """One block of everybody; False when the counters say that the round must not count."""
+        order = self.rng.sample(list(self.crew.live), len(self.crew.live))
+        number, self.number = self.number, self.number + 1
+        blocks: list[Block] = []
+        for key in order:
+            if key not in self.crew.live:
+                continue
+            pace = self.crew.paces[key[0]] if runs is None else exact_pace(self.crew.known_ns[key[0]], runs)
+            try:
+                reply = run_block(self.crew.live[key], pace)
+            except Cancelled:
+                raise
+            except TunerError as error:
+                self.crew.lose(key, error)
+                continue
+            self.crew.park(key)
+            blocks.append(self._block(key, number, len(blocks), reply))
+        if not blocks:
+            return False  # all of them failed
+        reason = next(filter(None, (void_reason(block) for block in blocks)), "")
+        if reason:
+            self.record.discarded.append(Discarded(reason=reason, blocks=blocks))
+            return False
+        self.record.blocks += blocks
+        self.record.orders.append([block.contestant for block in blocks])
+        for block in blocks:
+            load = self.record.ran[block.contestant].load
+            assert load is not None
+            self._stand(block, load["batch_size"])
+        return True
+
+    def _stand(self, block: Block, rows: int) -> None:
+        seconds = statistics.median(block.latencies_s) / max(1, rows)
+        self.standing.add((block.contestant, block.copy), block.generation, block.round, seconds)
+
+    def _block(self, key: Key, number: int, position: int, reply: wire.BlockReply) -> Block:
+        if self.first_block_s is None:
+            self.first_block_s = reply["started_s"]
+        refill_ns = reply["refill_ns"]
+        return Block(
+            contestant=key[0],
+            copy=key[1],
+            generation=self.record.generations[-1].number,
+            round=number,
+            position=position,
+            at_s=self.offset_s + reply["started_s"] - self.first_block_s,
+            refill_s=None if refill_ns is None else refill_ns / 1e9,
+            latencies_s=[ns / 1e9 for ns in reply["latencies_ns"]],
+            counters=reply["counters"],
+        )
+
+    def _report_round(self, more: int, deadline: float) -> None:
+        now = time.monotonic()
+        if now - self.live_at < REPORT_S:
+            return
+        self.live_at = now
+        self._tell_live(more, deadline, before=self.record.generations[-1].number)
+        self.report(Progress(stage="rounds", done=self.made, total=self.predicted))
+
+    def _tell_live(self, more: int, deadline: float, *, before: int) -> None:
+        """Tell what is known; the last launch is over before the passes that follow it, and is told then.
+
+        Args:
+            more: rounds that this generation still makes.
+            deadline: of this group.
+            before: number of the first generation that is not over.
+        """
+        now = time.monotonic()
+        raced = sorted({index for index, _ in self.standing.medians})
+        found = self.standing.interim(raced, raced, before=before)
+        generation = self.record.generations[-1].number + 1
+        self.predicted = self._predicted_rounds(raced, generation, more, deadline - now)
+        reference = self.standing.reference(raced)
+        contrasts = [
+            {"candidate": index, "baseline": reference, "label": self.entries[index].label, **told(one)}
+            for index, one in found.items()
+            if index != reference
+        ]
+        self.on_live(
+            {
+                "rounds": self.made,
+                "generation": generation,
+                "predicted_rounds": self.predicted,
+                "elapsed_s": now - self.began,
+                "contrasts": contrasts,
+                "p50_s": {index: self._p50_s(index) for index in raced},
+                "rows_fed": {
+                    index: load["batch_size"] for index in raced if (load := self.record.ran[index].load)
+                },
+            }
+        )
+
+    def _p50_s(self, index: int) -> float | None:
+        """Seconds of a run, not of a row."""
+        per_row, load = self.standing.p50_s(index), self.record.ran[index].load
+        return None if per_row is None or load is None else per_row * max(1, load["batch_size"])
+
+    def _predicted_rounds(self, raced: Sequence[int], generation: int, more: int, left_s: float) -> int:
+        """How many rounds there will be: what the answer takes, but no more than the budget holds."""
+        if self.settings.runs is not None:
+            return len(split_runs(self.settings.runs))
+        each = max(1, round((self.made + more) / generation))
+        wanted = each * self.standing.predicted(raced, raced)
+        spending = self._spending()
+        round_s = spending.round_s + spending.start_s / each
+        held = self.made + max(more, math.floor((left_s - spending.after_s) / round_s))
+        return max(self.made + more, min(wanted, held))
+
+    # --- passes of their own --------------------------------------------------------------------------------
+
+    def _costs(self, indices: Sequence[int]) -> None:
+        """Find what a run costs and what it computes, of everybody who was not asked yet."""
+        todo = [i for i in indices if self.record.ran[i].cost is None and (i, 0) in self.crew.live]
+        for done, index in enumerate(todo):
+            self.report(Progress(stage="cost", done=done, total=len(todo), text=self.entries[index].label))
+            worker, pace, ran = self.crew.live[index, 0], self.crew.paces[index], self.record.ran[index]
+            try:
+                run_peak(worker, ran, pace)
+                ran.cost = read_cost(worker, pace)
+            except Cancelled:
+                raise
+            except TunerError as error:
+                self.crew.lose((index, 0), error)
+                continue
+            self._keep_outputs(index)
+
+    def _keep_outputs(self, index: int) -> None:
+        """Outputs of a session that is warm; what they should be is found when everybody has left."""
+        if self.entries[index].reference is None:
+            return
+        worker = self.crew.live[index, 0]
+        path, timeout_s = self.folder / f"outputs-{index}.npz", self.crew.paces[index].timeout_s
+        if keep_outputs(worker, self.record.ran[index], path, timeout_s):
+            self.kept[index] = path
+        elif not worker.alive:
+            self.crew.end((index, 0))  # what it measured stands
+
+    def _compare_outputs(self) -> None:
+        """Hold what everybody computed against what it should be."""
+        compare_outputs(
+            self.workers, self.entries, self.kept, self.record, self.settings.timeout_s, self.report
+        )
+
+    def _energy(self) -> None:
+        """Joules per run; a quick race does not take the seconds that this needs."""
+        if self.settings.effort.name == "quick":
+            self.record.energy_note = "Energy is measured with effort standard or publish only."
+            return
+        self.report(Progress(stage="energy", done=0, total=0))
+        live = {index: worker for (index, copy), worker in self.crew.live.items() if copy == 0}
+        read_energy(live, self.crew.paces, self.record)
+
+    def _footprints(self) -> None:
+        """Memory and first runs of new shapes, each in a worker that did nothing before."""
+        todo = [i for i, ran in enumerate(self.record.ran) if ran.error is None and ran.load is not None]
+        for done, index in enumerate(todo):
+            entry = self.entries[index]
+            self.report(Progress(stage="memory", done=done, total=len(todo), text=entry.label))
+            pace = self.crew.paces[index]
+            footprint(self.workers, entry, self.record.ran[index], pace, self.settings.timeout_s)
+
+
+_OUTCOMES: Sequence[Outcome] = ("decided", "rounds", "hopeless", "budget", "disturbed", "cancelled")

@@ -1,0 +1,75 @@
+"""How right a configuration answers labelled rows, for the limits of a search.
+
+What changes the numbers (the model, the optimization level, the provider) has its accuracy measured once, on
+the same labelled rows; all other settings share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from core.process.runner import Run
+from core.run.accuracy import compare, measure_accuracy, summary
+from core.run.scorecard import Subject
+from core.spec import TrialSpec, with_changes
+from core.spec.question import Question
+from core.spec.settings import KNOBS
+from core.store import ModelRecord, Store
+
+CHANGES_NUMBERS = (  # settings by which the outputs may differ; all others only change who computes when
+    "graph_optimization_level",
+    "disabled_optimizers",
+    "session.set_denormal_as_zero",
+)
+
+
+def numbers_alone(spec: TrialSpec) -> TrialSpec:
+    """Return the spec without settings that change no output, so that equals are measured once."""
+    idle = {
+        one.name: None
+        for one in KNOBS
+        if one.target in ("attribute", "config_entry", "run_entry") and one.name not in CHANGES_NUMBERS
+    }
+    return with_changes(spec, {**idle, "use_io_binding": None})
+
+
+def right(
+    store: Store,
+    run: Run,
+    question: Question,
+    own: tuple[TrialSpec, ModelRecord],
+    start: tuple[TrialSpec, ModelRecord],
+) -> Mapping[Any, Any]:
+    """Return what labelled rows say of a configuration, for `answer.judged`; empty: nothing was asked.
+
+    Args:
+        store: keeps scores, so that the same numbers are measured once.
+        run: starts workers.
+        question: the limits.
+        own: the configuration, with the dataset, and its model.
+        start: the same of the start, against whose accuracy a drop is held.
+
+    Raises:
+        TunerError: the rows cannot be scored.
+    """
+    if not question.accuracy:
+        return {}
+    measure = partial(measure_accuracy, store, run=run)
+    scored = measure(_subject(*own).for_accuracy)
+    found: dict[Any, Any] = {}
+    for target in question.limits:
+        if target.about.source == "accuracy":
+            condition = target.positive_class, target.threshold
+            found[condition] = summary(scored, *condition)
+    if question.accuracy_drop is not None:
+        before = measure(_subject(*start).for_accuracy)
+        pair = compare(before, scored, delta=question.accuracy_drop)["accuracy"]
+        if pair["difference"] is not None:
+            found["drop"] = (pair["difference"], pair["low"], pair["high"], pair["rows"])
+    return found
+
+
+def _subject(spec: TrialSpec, record: ModelRecord) -> Subject:
+    return Subject(label="", spec=numbers_alone(spec), record=record)

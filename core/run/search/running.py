@@ -1,0 +1,379 @@
+"""Runs one search: plan, compare, update, store.
+
+All that it knows stands in its row of the store after every race, so that it goes on after a kill where it
+was. It runs within the turn of one job; its races are jobs inside it, with rows of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from core.evidence.comparison import ANCHOR_LABEL, Comparison, Configuration
+from core.evidence.evaluations import Gain, Look, Tried, launch_spread, look
+from core.evidence.measurement import Trial
+from core.evidence.result_types import Confirmed, CoursePoint, SearchResult
+from core.process.runner import Progress
+from core.run import job_types
+from core.run.comparison import protocol_of
+from core.run.job import Ending, Outcome, Service
+from core.run.search import answer as answers
+from core.run.search import progress
+from core.run.search.accuracy_limits import right
+from core.run.search.choices import left_out_words, make_variants, models_of, place_of, space_of
+from core.run.search.knowledge import CONTROL, Clock, Knowledge, Prepared
+from core.run.search.plan import Step, divided_by, gain_of, is_too_short, looks_share, next_step, standing
+from core.run.search.strategies import strategy_named
+from core.run.search.time_needed import (
+    LAUNCHES,
+    confirmation_s,
+    costs_from_start,
+    enough_s,
+    extended_words,
+    too_slow,
+)
+from core.spec import TrialSpec, spec_from_dict
+from core.spec.question import MOST_BUDGET_S
+from core.spec.space import MODEL, Choice, Space
+from core.store import Store
+from core.store.library import resolve_model
+from core.wire.errors import BudgetError, Cancelled, StoreError, TunerError, WorkerError
+
+LEAST_WITH_CONTROL = 4  # configurations of a look that has a hidden twin
+LOOK_TIMEOUT_SHARE = 0.3  # of the time: a configuration that takes longer for one step is none to look at
+LEAST_TIMEOUT_S = 20
+LEAST_RACE_S = 0.5  # of a confirmation; one that needs more says so when its first processes have started
+RECHECKED = 3  # configurations that are looked at again when a search goes on
+MOVED_Z = 4.0  # by which a look may differ from earlier ones before the machine is taken for another
+
+
+class Search:
+    """A search that runs; `run` is its story."""
+
+    def __init__(self, prepared: Prepared, service: Service, began: float) -> None:
+        """Begin a search whose time has run since `began`, monotonic."""
+        self.prepared, self.record = prepared, prepared.record
+        self.service = service
+        self.store: Store = service.store
+        self.clock = Clock(before_s=prepared.record.wall_s, began=began)
+        self.has = Knowledge(prepared, self.clock)
+        self.strategy = strategy_named(prepared.question.strategy)
+        self.recheck = any(one.looks for one in self.has.tried.values())
+        self.raced_s = 0.0
+        self.course: list[CoursePoint] = []
+        self.doing = ""
+
+    def run(self) -> SearchResult:
+        """Search until the answer is known or the time is over; the row in the store follows.
+
+        Raises:
+            Cancelled: by the user; what was tried is kept.
+            TunerError: ONNX Runtime's default itself cannot be run.
+        """
+        if self.recheck:
+            self._check_the_machine()
+        while (step := self._next()) is not None:
+            if self.has.question.give_way:
+                self.clock.given_s += self.service.give_way()
+            self._do(step)
+        return progress.result(self.has, course=self.course, raced_s=self.raced_s)
+
+    def _next(self) -> Step | None:
+        self._progress("plans", len(self.has.tried))
+        if self.has.question.extend and is_too_short(self.has.known()):
+            self._extend()
+        return next_step(self.has.known(), self.strategy)
+
+    def _extend(self) -> None:
+        """Take the time that a confirmation needs beyond what was spent."""
+        assert self.has.costs is not None  # it is what told that the time is too short
+        spent_s = self.clock.own_s
+        needed_s = confirmation_s(self.has.costs, LAUNCHES) + self.has.after_s
+        self._take_time(math.ceil(spent_s + needed_s))
+
+    def _take_time(self, needed_s: int) -> None:
+        asked_s = self.has.question.budget_s
+        longer_s = min(MOST_BUDGET_S, max(asked_s, needed_s))
+        self.has.question = self.has.question.model_copy(update={"budget_s": longer_s, "extend": False})
+        self.has.notes.append(extended_words(asked_s, longer_s))
+
+    def _check_the_machine(self) -> None:
+        """Look again at the best of before: on a machine that has changed earlier looks are worthless."""
+        before = dict(self.has.tried)
+        best = [choice for choice, _ in standing(self.has.known())[:RECHECKED]]
+        if not best:
+            self.has.tried = {}
+            return
+        step = Step(
+            stage="screen", choices=best, budget_s=self.has.question.budget_s, why="check of the machine"
+        )
+        self._do(step)
+        moved, compared = [], 0
+        for choice in best:
+            old, new = gain_of(before[choice], self.has.question), self.has.tried[choice].looks[-1]
+            found = self._gain_of_look(new)
+            if old is None or found is None or new is before[choice].looks[-1]:
+                continue
+            compared += 1
+            error = math.hypot(old[1] or 0.03, found[1] or 0.03, 0.02)
+            if abs(old[0] - found[0]) > MOVED_Z * error:
+                moved.append(choice)
+        if moved:
+            self.has.tried = {
+                choice: replace(self.has.tried[choice], looks=self.has.tried[choice].looks[-1:])
+                for choice in best
+            }
+            self.has.notes.append(
+                "The machine has changed: configurations screened before give other results now, so "
+                "earlier screening is discarded."
+            )
+        elif compared:
+            self.has.notes.append(
+                f"{compared} earlier configurations were screened again with the same results, so the "
+                "machine has not changed."
+            )
+
+    def _gain_of_look(self, one: Look) -> Gain | None:
+        return gain_of(Tried(changes={}, key="", looks=(one,)), self.has.question)
+
+    def _do(self, step: Step) -> None:
+        """Race one step, and take from it what it tells."""
+        asked = [self._configuration(choice, step.stage) for choice in step.choices]
+        names = {one.label: choice for one, choice in zip(asked, step.choices, strict=True)}
+        twin = step.choices[0] if step.stage == "screen" and len(asked) >= LEAST_WITH_CONTROL else None
+        if twin is not None:
+            asked.append(replace(asked[0], label=CONTROL))
+        default = Configuration(
+            spec=self._timed(self.has.default_spec, step.stage), label=ANCHOR_LABEL, role="anchor"
+        )
+        confirms = step.stage == "confirm"
+        budget_s = step.budget_s - (self.has.after_s if confirms else 0.0)
+        protocol = protocol_of(
+            self.has.base.protocol,
+            stage="" if confirms else step.stage,
+            family=divided_by(self.has.question) if confirms else 1,
+        )
+        protocol["budget_s"] = max(LEAST_RACE_S, budget_s)
+        if confirms and self.has.differences:
+            prior = launch_spread(self.has.differences)
+            protocol["prior"] = {"sigma_between": prior.sigma_between, "df": prior.df}
+        job = job_types.race(
+            [*asked, default],
+            study=self.record.id,
+            model_name=self.record.model_name,
+            what=f"search on {self.record.model_name}: {step.why}",
+            protocol=protocol,
+        )
+        self.doing = step.why
+        self.service.on_live(self.live())
+        began = time.monotonic()
+        ending = self.service.perform(job)
+        took_s = time.monotonic() - began
+        self.raced_s += took_s
+        race = self.store.comparison(job.id)
+        trials = {one.id: one for one in self.store.trials_of(job.id)}
+        self.has.learn_costs(race, took_s, trials.get(race.baseline), confirms=confirms)
+        self.has.read(step, race, trials, names, twin, cancelled=self.service.cancel.is_set())
+        self.has.last_race = race.id
+        if confirms:
+            self._confirmed(step, race, trials, ending)
+        elif isinstance(ending.error, BudgetError):
+            self._too_slow(took_s)
+        elif not self.has.has_gains(step.choices):
+            self._nobody_ran(ending)
+        elif not self.service.cancel.is_set():
+            self.has.mark_unmeasured(step, race)
+        if step.ranks:
+            self.has.rank_rivals(step, race)
+        self.course.append(progress.course_point(self.has, step))
+        self._save()
+        if self.service.cancel.is_set():
+            raise Cancelled(
+                "The search was cancelled; the evaluated configurations are kept.",
+                hint=f"Continue it: `search --resume {self.record.id}`.",
+            )
+
+    def _configuration(self, choice: Choice, stage: str) -> Configuration:
+        return Configuration(
+            spec=self._timed(self.has.space.spec(choice), stage), label=self.has.space.label(choice)
+        )
+
+    def _timed(self, spec: TrialSpec, stage: str) -> TrialSpec:
+        """A configuration that hangs must not eat the search."""
+        if stage == "confirm":
+            return spec
+        most = max(LEAST_TIMEOUT_S, round(LOOK_TIMEOUT_SHARE * self.has.question.budget_s))
+        protocol = spec.protocol.model_copy(update={"timeout_s": min(spec.protocol.timeout_s, most)})
+        return spec.model_copy(update={"protocol": protocol})
+
+    def _too_slow(self, took_s: float) -> None:
+        """A look was given up, because starting its processes alone would take too long.
+
+        Raises:
+            BudgetError: it was the first, so that nothing is known, and the search may not take longer.
+        """
+        if self.has.tried:  # what was seen before is confirmed; no look as slow as this one follows
+            self.has.each_s = max(self.has.each_s, took_s)
+            return
+        costs = costs_from_start(took_s, self.has.fixed_s, self.has.after_s)
+        share = looks_share(self.has.space)
+        if not self.has.question.extend:
+            raise too_slow(costs, self.has.question.budget_s, share=share)
+        self._take_time(math.ceil(self.clock.own_s) + enough_s(costs, share=share))
+
+    def _nobody_ran(self, ending: Ending) -> None:
+        """A race that told nothing of anybody: the default cannot run, or nothing at all can."""
+        if self.service.cancel.is_set():
+            return
+        if isinstance(ending.error, TunerError):
+            raise ending.error
+        raise WorkerError(
+            "The comparison has no result for any configuration.", hint="Measure one with `tune` first."
+        )
+
+    # --- the confirmation -----------------------------------------------------------------------------------
+
+    def _confirmed(self, step: Step, race: Comparison, trials: Mapping[str, Trial], ending: Ending) -> None:
+        """Take from a confirming race what it says of its configurations and of the default."""
+        margin, question = self.has.base.protocol.margin, self.has.question
+        looks = race.protocol.get("splits") or max(1, len(race.protocol["looks"]))
+        default = self._raced(race, trials, race.baseline, {}, None)
+        names = {self.has.space.label(choice): choice for choice in step.choices}
+        said: dict[Choice, Confirmed] = {}
+        for one in race.contestants:
+            if (choice := names.get(one.label)) is not None:
+                raced = self._raced(race, trials, one.trial, self.has.plain(choice), choice)
+                said[choice] = answers.confirmed(raced, default, question, margin=margin, looks=looks)
+        default_said = answers.confirmed(default, default, question, margin=margin, looks=looks)
+        if race.facts:
+            self.has.take_confirmed(step, said, default_said, race)
+            return
+        if isinstance(ending.error, TunerError) and not isinstance(ending.error, Cancelled):
+            self.has.refused = ending.error
+        self.has.settled = True  # what was confirmed before stands
+
+    def _raced(
+        self,
+        race: Comparison,
+        trials: Mapping[str, Trial],
+        trial_id: str,
+        changes: Mapping[str, Any],
+        choice: Choice | None,
+    ) -> answers.Raced:
+        stored = trials[trial_id]
+        whole = self.store.trial(trial_id) if stored.result is not None else stored
+        found = next(
+            (
+                one
+                for one in race.facts.get("contrasts", ())
+                if one["candidate"] == trial_id and one["baseline"] == race.baseline
+            ),
+            None,
+        )
+        own = self.has.tried[choice].looks[-1] if choice is not None and choice in self.has.tried else None
+        if own is None or own.trial != trial_id:
+            other = trials.get(race.baseline)
+            error = "" if stored.error is None else stored.error["message"]
+            head = Look(stage="confirm", race=race.id, trial=trial_id, error=error)
+            own = look(head, whole.facts, {} if other is None else other.facts, found)
+        sizes = self.has.sizes(choice) if choice is not None else None
+        return answers.Raced(
+            changes=changes,
+            spec=stored.spec,
+            trial=trial_id,
+            comparison=race.id,
+            result=whole.facts,
+            look=own,
+            contrast=found,
+            size_bytes=round(sizes[0]) if sizes else _size(self.prepared),
+            arena=stored.spec.get("session", {}).get("enable_cpu_mem_arena") is not False,
+            summaries=self._right(stored, choice),
+        )
+
+    def _right(self, stored: Trial, choice: Choice | None) -> Mapping[Any, Any]:
+        """What labelled rows say of a configuration that ran; a failure costs its limits, which stay open."""
+        if not self.has.question.accuracy or stored.state != "COMPLETE":
+            return {}
+        spec = spec_from_dict(stored.spec).model_copy(update={"dataset": self.has.base.dataset})
+        start = self.has.base, self.prepared.resolved.record
+        name = None if choice is None else self.has.space.changes(choice).get(MODEL)
+        try:
+            record = start[1] if name is None else resolve_model(self.store, str(name), run=self.service.run)
+            return right(self.store, self.service.run, self.has.question, (spec, record), start)
+        except Cancelled:
+            raise
+        except TunerError as error:
+            self.has.notes.append(f"The accuracy is unknown: {error.message}")
+            return {}
+
+    # --- for who looks on, and for later --------------------------------------------------------------------
+
+    def _progress(self, stage: str, done: int) -> None:
+        self.service.on_progress(Progress(stage=stage, done=0, total=0, text=progress.so_far(self.has)))
+        self.service.on_live(self.live())
+
+    def live(self) -> dict[str, Any]:
+        """What a page shows while it runs."""
+        return progress.live(self.has, doing=self.doing, course=self.course)
+
+    def _save(self) -> None:
+        """Write down what is known; a full disk costs the way back after a kill, and nothing else."""
+        kept = [one.to_dict() for one in (*self.has.tried.values(), *self.has.twins)]
+        try:
+            self.store.update_study(self.record.id, tried=kept, wall_s=self.clock.spent_s)
+        except StoreError as error:
+            note = f"It could not be stored while it ran: {error.message}"
+            if note not in self.has.notes:
+                self.has.notes.append(note)
+
+
+def _size(prepared: Prepared) -> int | None:
+    return prepared.resolved.record.info["size_bytes"]
+
+
+def search_job_work(prepared: Prepared, service: Service) -> Outcome:
+    """Do a search within a job; how it ended is written down with the job's end.
+
+    Raises:
+        TunerError: as of `Search.run`.
+    """
+    began: dict[str, Any] = {"state": "RUNNING", "started_at": prepared.record.started_at or time.time()}
+    fingerprint = service.environment()["fingerprint"]
+    service.store.update_study(prepared.record.id, fingerprint=fingerprint, **began)
+    clock = time.monotonic()
+    result: Any = Search(_with_variants(prepared, service), service, clock).run()
+    return Outcome(whole=Ending(state="COMPLETE", result=result))
+
+
+def _with_variants(prepared: Prepared, service: Service) -> Prepared:
+    """Make the variants that the question asks for, and take them into the space."""
+    question, resolved = prepared.question, prepared.resolved
+    if question.variants != "make":
+        return prepared
+    notes = make_variants(service.store, resolved.record, resolved.spec, service)
+    models = models_of(service.store, resolved.record, question)
+    place = place_of(service.environment(), resolved, question)
+    found = space_of(resolved.spec, question, place, models)
+    before = left_out_words(prepared.models, prepared.space)
+    kept = [one for one in prepared.notes if one not in before]
+    return replace(
+        prepared,
+        space=found,
+        models=models,
+        notes=[*kept, *notes, *left_out_words(models, found)],
+        hints=[choice for choice in map(partial(_moved, prepared.space, found), prepared.hints) if choice],
+        priors=[
+            (choice, gain, error)
+            for one, gain, error in prepared.priors
+            if (choice := _moved(prepared.space, found, one)) is not None
+        ],
+    )
+
+
+def _moved(old: Space, new: Space, choice: Choice) -> Choice | None:
+    """The same configuration in a larger space."""
+    return new.find(old.changes(choice))

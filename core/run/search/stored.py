@@ -1,0 +1,116 @@
+"""Reads a stored search; describes configurations by their difference from the ORT default.
+
+A search keeps what a configuration changes of where it started; its ratios are to ONNX Runtime's default.
+Whoever shows, prints or exports a search reads it here, so that the settings belong to the ratio. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from core.evidence.evaluations import Tried, tried_from_dict
+from core.evidence.quality import quality_of_search
+from core.evidence.result_types import FailureGroup, SearchResult
+from core.spec import TrialSpec, spec_from_dict
+from core.spec.space import from_default, reference
+from core.store import StudyRecord
+from core.wire.errors import SpecError
+
+Tell = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+def answer_of(record: StudyRecord) -> SearchResult | None:
+    """Return the answer with its configurations as differences from the default; None: it has none."""
+    answer: Any = record.answer
+    if answer is None:
+        return None
+    tell = _tell(record)
+
+    def whole(one: Mapping[str, Any]) -> dict[str, Any]:
+        return {**one, "changes": tell(one["changes"])}
+
+    winner = answer["winner"]
+    found: Any = {
+        **answer,
+        "winner": None if winner is None else whole(winner),
+        "others": [whole(one) for one in answer.get("others", ())],
+        "front": [whole(one) for one in answer.get("front", ())],
+        "failures": failures(tried_of(record)),
+        "grade": rated.grade.value if (rated := quality_of_search(answer)) is not None else None,
+    }
+    return found  # type: ignore[no-any-return] # as the search has stored it
+
+
+def tried_of(record: StudyRecord) -> list[Tried]:
+    """Return what a search tried, without its hidden controls, as differences from the default."""
+    tell = _tell(record)
+    found = map(tried_from_dict, record.tried)
+    return [replace(one, changes=tell(one.changes)) for one in found if not one.twin]
+
+
+def trials_of(record: StudyRecord) -> list[dict[str, Any]]:
+    """Return what a search tried and its controls as plain data, as differences from the default."""
+    tell = _tell(record)
+    return [{**one, "changes": tell(one["changes"])} for one in record.tried]
+
+
+def measured_default(record: StudyRecord) -> TrialSpec:
+    """Return ONNX Runtime's default as the search measured it: its ratios are to that.
+
+    Raises:
+        SpecError: it was stored by a version whose settings are not known here.
+    """
+    measured: Any = (record.answer or {}).get("default") or {}
+    if measured.get("spec"):
+        return spec_from_dict(measured["spec"])
+    return reference(spec_from_dict(record.spec))
+
+
+def _tell(record: StudyRecord) -> Tell:
+    """Return what tells a change of the start as a difference from the default that was measured."""
+    try:
+        start, default = spec_from_dict(record.spec), measured_default(record)
+    except SpecError:
+        return dict
+
+    def tell(changes: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return from_default(start, changes, default=default)
+        except SpecError:
+            return dict(changes)
+
+    return tell
+
+
+def failures(tried: Sequence[Tried]) -> list[FailureGroup]:
+    """Return why configurations failed, the most frequent reason first, with the settings that explain it.
+
+    Args:
+        tried: without controls, as differences from the default.
+    """
+    worked = [one for one in tried if not one.failed]
+    groups: dict[str, list[Tried]] = {}
+    for one in tried:
+        if one.failed:
+            groups.setdefault(re.sub(r"\d+", "#", one.failed), []).append(one)
+    found: list[FailureGroup] = [
+        {"count": len(group), "reason": group[0].failed, "settings": _shared(group, worked)}
+        for group in groups.values()
+    ]
+    return sorted(found, key=lambda one: -one["count"])
+
+
+def _shared(group: Sequence[Tried], worked: Sequence[Tried]) -> dict[str, Any]:
+    """The values that all of a group have, and none of those that worked."""
+
+    def has(one: Tried, name: str, value: Any) -> bool:
+        return name in one.changes and bool(one.changes[name] == value)
+
+    return {
+        name: value
+        for name, value in group[0].changes.items()
+        if all(has(one, name, value) for one in group) and not any(has(one, name, value) for one in worked)
+    }

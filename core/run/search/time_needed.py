@@ -1,0 +1,218 @@
+"""Estimates the time a search needs for screening and confirmation.
+
+Pure.
+
+A confirmation launches the candidate and ONNX Runtime's default, the latter twice (the A/A control), and
+needs enough inferences of each for a p50. Seconds throughout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from core.evidence.result_types import SearchCosts
+from core.evidence.verdict import MIN_LAUNCHES
+from core.run.launches import schedule
+from core.run.launches.blocks import SWITCH_S, pace
+from core.run.prediction import Past, expected_run_s
+from core.spec import TrialSpec
+from core.spec.effort import STAGES
+from core.spec.question import LEAST_BUDGET_S
+from core.wire.errors import BudgetError
+from core.wire.units import ms
+
+CONFIRMING = 3  # processes of one launch of a confirmation: the candidate, the default and its A/A control
+BESIDE = 2  # processes of screening beside its configurations: the default and its A/A control
+LEAST_SCREENED = 2  # configurations of the first screening, which shows what one costs
+LAUNCHES = 4  # of the first interim analysis; before it no difference is called sure
+LATE = 1.1  # by which times that were measured once may be exceeded
+_STEPS = ((60, 5), (300, 10), (3600, 60), (math.inf, 600))  # a time up to this -> a multiple of that
+
+
+def costs_from_past(past: Past, default: TrialSpec, fixed_s: float) -> SearchCosts:
+    """Return what earlier measurements of the model say that a search of it costs.
+
+    Args:
+        past: what they showed.
+        default: ONNX Runtime's default, with the batch and sizes of the search.
+        fixed_s: of a comparison, beside its processes.
+    """
+    run_s = expected_run_s(default, past.seen)
+    block = pace(run_s * 1e9)
+    block_s = block.expected_s + SWITCH_S
+    costs = schedule.Costs(start_s=past.start_s, round_s=block_s, after_s=0.0, runs=block.min_runs)
+    rounds = schedule.rounds_of_a_look(costs, STAGES["screen"].rounds)
+    return SearchCosts(
+        run_s=run_s,
+        start_s=past.start_s,
+        block_s=block_s,
+        runs=block.min_runs,
+        screen_s=past.start_s + rounds * block_s,
+        fixed_s=fixed_s,
+        after_s=2 * past.after_s,
+    )
+
+
+def costs_from_start(start_s: float, fixed_s: float, after_s: float) -> SearchCosts:
+    """Return what a search costs at least of which one process was started, and nothing else is known."""
+    return SearchCosts(
+        run_s=0.0,
+        start_s=start_s,
+        block_s=0.0,
+        runs=schedule.P50_RUNS,
+        screen_s=start_s,
+        fixed_s=fixed_s,
+        after_s=after_s,
+    )
+
+
+def costs_from_search(answer: Mapping[str, Any] | None) -> SearchCosts | None:
+    """Return what an earlier search of the model cost; None: it does not tell, or as another version did."""
+    kept: SearchCosts | None = (answer or {}).get("costs")
+    return kept if kept is not None and kept.keys() == SearchCosts.__required_keys__ else None
+
+
+def screening_s(costs: SearchCosts, configurations: int) -> float:
+    """Return what screening so many configurations takes."""
+    return costs["fixed_s"] + (configurations + BESIDE) * costs["screen_s"]
+
+
+def confirmation_s(costs: SearchCosts, launches: int = MIN_LAUNCHES) -> float:
+    """Return what the rounds of a confirmation take: so many launches, and enough inferences for a p50.
+
+    Fewer launches than the default give no interval, and so no answer.
+    """
+    rounds = max(launches, math.ceil(schedule.P50_RUNS / max(1, costs["runs"])))
+    return costs["fixed_s"] + CONFIRMING * (launches * costs["start_s"] + rounds * costs["block_s"])
+
+
+def can_confirm(costs: SearchCosts, left_s: float) -> bool:
+    """Return whether the time that is left holds the shortest confirmation with a p50 and an interval."""
+    return confirmation_s(costs) <= LATE * left_s + schedule.GRACE_S
+
+
+def fitting(costs: SearchCosts, budget_s: float, *, share: float) -> int:
+    """Return how many configurations can be screened beside a confirmation.
+
+    Args:
+        costs: of the search.
+        budget_s: of the whole search.
+        share: of it, that screening takes at most.
+    """
+    room_s = min(share * budget_s, budget_s - confirmation_s(costs)) - costs["fixed_s"]
+    return max(0, math.floor(room_s / max(costs["screen_s"], 1e-6)) - BESIDE)
+
+
+def enough_s(
+    costs: SearchCosts, configurations: int = LEAST_SCREENED, *, share: float, screened_s: float = 0.0
+) -> int:
+    """Return the time that holds screening and a confirmation of four launches.
+
+    It is rounded up to a time that people give: 35 s, 80 s, 7 min.
+
+    Args:
+        costs: of the search.
+        configurations: to screen.
+        share: of the time, that screening takes at most.
+        screened_s: that screening has taken already; it takes at least so long again.
+    """
+    screening = max(screening_s(costs, configurations), screened_s)
+    confirming = confirmation_s(costs, LAUNCHES) + costs["after_s"]
+    needed_s = max(screening / share, screening + confirming, LEAST_BUDGET_S)
+    step = next(step for end, step in _STEPS if needed_s <= end)
+    return math.ceil(needed_s / step) * step
+
+
+def check_time(costs: SearchCosts, budget_s: float, *, share: float) -> None:
+    """Refuse a search that could not confirm anything.
+
+    Args:
+        costs: of the search.
+        budget_s: of the whole search.
+        share: of it, that screening takes at most.
+
+    Raises:
+        BudgetError: with the time that would be enough.
+    """
+    if can_confirm(costs, budget_s - screening_s(costs, LEAST_SCREENED)):
+        return
+    raise BudgetError(
+        short_words(costs, budget_s),
+        hint=_give_it(costs, share),
+    )
+
+
+def _give_it(costs: SearchCosts, share: float) -> str:
+    return f"Use a budget of {enough_s(costs, share=share):,} s, or allow more with `--extend`."
+
+
+def too_slow(costs: SearchCosts, budget_s: float, *, share: float) -> BudgetError:
+    """Return why a search ended when its first process had been started.
+
+    Args:
+        costs: of the search, see `costs_from_start`.
+        budget_s: of the whole search.
+        share: of it, that screening takes at most.
+    """
+    return BudgetError(
+        f"A search of {budget_s:.0f} s is too short to confirm a result: starting one process took "
+        f"{costs['start_s']:.1f} s.",
+        hint=_give_it(costs, share),
+    )
+
+
+def short_words(costs: SearchCosts, budget_s: float) -> str:
+    """Return why nothing can be confirmed: how long an inference is, and how long the least takes."""
+    least_s = screening_s(costs, LEAST_SCREENED) + confirmation_s(costs)
+    return (
+        f"A search of {budget_s:.0f} s is too short to confirm a result: one inference takes "
+        f"{ms(costs['run_s'], 3)}, and screening {LEAST_SCREENED} configurations and confirming one take "
+        f"{math.ceil(least_s):,} s or more."
+    )
+
+
+def open_words(costs: SearchCosts, left_s: float, budget_s: float) -> str:
+    """Return why nothing was confirmed after screening: what a confirmation takes, and what was left."""
+    return (
+        f"Nothing was confirmed: one inference takes {ms(costs['run_s'], 3)}, a confirmation takes "
+        f"{math.ceil(confirmation_s(costs)):,} s or more, and {max(0, math.floor(left_s)):,} s of "
+        f"{budget_s:.0f} s were left."
+    )
+
+
+def extended_words(asked_s: float, budget_s: float) -> str:
+    """Return that a search takes longer than it was given."""
+    return (
+        f"The budget was extended from {asked_s:.0f} s to {budget_s:.0f} s, the minimum to confirm a result."
+    )
+
+
+def fit_words(costs: SearchCosts, budget_s: float, configurations: int, *, share: float) -> str:
+    """Return how many of the configurations can be screened, and the time that would be enough for all.
+
+    Args:
+        costs: of the search.
+        budget_s: of the whole search.
+        configurations: that are worth screening.
+        share: of the time, that screening takes at most.
+    """
+    fit = fitting(costs, budget_s, share=share)
+    if fit >= configurations:
+        return f"time for all {configurations:,} configurations"
+    enough = enough_s(costs, configurations, share=share)
+    return f"time for about {fit:,} of {configurations:,} configurations; {enough:,} s would be enough"
+
+
+def evaluated_words(costs: SearchCosts, evaluated: int, configurations: int, *, share: float) -> str:
+    """Return how many of the configurations worth screening were evaluated, and the time that holds all.
+
+    Args:
+        costs: of the search.
+        evaluated: configurations.
+        configurations: that are worth screening.
+        share: of the time, that screening takes at most.
+    """
+    enough = enough_s(costs, configurations, share=share)
+    return f"{evaluated:,} of {configurations:,} configurations were evaluated. All need {enough:,} s."

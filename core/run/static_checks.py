@@ -1,0 +1,274 @@
+"""Checks of a recorded configuration that need no run.
+
+The machine's facts come from a worker that loads every provider, and what ONNX Runtime knows of settings from
+another. What is recorded comes from strangers: it is checked before it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+import msgspec
+
+from core import wire
+from core.evidence.verification import Check, Fact
+from core.run.bundle.opening import Opened
+from core.run.job import Service
+from core.run.plan import session_plan, thread_warning
+from core.run.trial import Resolved, resolve_trial
+from core.spec import SessionSpec, TrialSpec
+from core.spec.checks import cpu_list
+from core.wire.access import found_library, library
+from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError
+from core.wire.provenance import differing_facts, is_software
+
+
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """What was found."""
+
+    checks: list[Check] = field(default_factory=list)
+    differences: list[tuple[str, str, str]] = field(default_factory=list)  # name, recorded, here
+
+
+class _Cpu(TypedDict):
+    """As `wire.CpuFacts`, of a file."""
+
+    model: str
+    logical: int
+    physical: int
+    allowed: list[int]
+    quota: float | None
+
+
+class _Machine(TypedDict):
+    """What of a recorded environment is compared; of strangers, so it is checked before it is read."""
+
+    cpu: _Cpu
+    host: NotRequired[dict[str, Any]]
+    gpus: list[dict[str, Any]]
+    kernel: str
+    libraries: dict[str, str]
+    ort_build: str
+    variables: dict[str, str]
+
+
+def facts_of(held: Opened, machine: wire.Environment, service: Service) -> tuple[Facts, Resolved | None]:
+    """Return every check, and the model; None: it is not there, or is another one.
+
+    Args:
+        held: what was recorded.
+        machine: this one.
+        service: starts workers, and holds the library.
+
+    Raises:
+        StoreError: what the model is cannot be kept.
+        Cancelled: somebody ended it.
+    """
+    found = Facts()
+    if not _libraries(held.spec, found):  # what it says of itself stands; the model is looked at without them
+        held = replace(
+            held, spec=held.spec.model_copy(update={"session": _without_libraries(held.spec.session)})
+        )
+    resolved = _model(held, service, found)
+    _versions(held, machine, found)
+    _providers(held.spec, machine, found)
+    _settings(held.spec, service, found)
+    _threads(held.spec, machine, found)
+    _machine(held, machine, found)
+    return found, resolved
+
+
+def _libraries(spec: TrialSpec, found: Facts) -> bool:
+    """Whether every library that is named lies in this machine's own folder, and is the same."""
+    for text in (*spec.session.custom_op_libraries, *spec.session.provider_libraries):
+        recorded = library(text)
+        name, then = f"library {recorded.name}", recorded.sha256[:12]
+        try:
+            here = found_library(text)[1].sha256[:12]
+        except SpecError as error:
+            why = f"{error.message} {error.hint}"
+            found.checks.append(Check(name=name, state="NO", recorded=then, why=why))
+            continue
+        if not then:
+            why = "The file has no hash of the library it was measured with."
+            found.checks.append(Check(name=name, state="UNKNOWN", here=here, why=why))
+        else:
+            found.checks.append(Check(name=name, state="OK", recorded=then, here=here))
+    return all(one.state != "NO" for one in found.checks)
+
+
+def _without_libraries(session: SessionSpec) -> SessionSpec:
+    return session.model_copy(update={"custom_op_libraries": (), "provider_libraries": ()})
+
+
+def _model(held: Opened, service: Service, found: Facts) -> Resolved | None:
+    wanted = held.spec.model.sha256
+    try:
+        resolved = resolve_trial(held.spec, service.store, service.run)
+    except (Cancelled, StoreError):
+        raise
+    except TunerError as error:
+        found.checks.append(Check(name="model", state="NO", recorded=(wanted or "")[:12], why=error.message))
+        return None
+    resolved = _in_library(held, resolved, service)
+    here = resolved.record.sha256
+    if wanted is None:
+        why = "The file has no hash of the measured model."
+        found.checks.append(Check(name="model", state="UNKNOWN", here=here[:12], why=why))
+    else:
+        found.checks.append(Check(name="model", state="OK", recorded=wanted[:12], here=here[:12]))
+    return resolved
+
+
+def _in_library(held: Opened, resolved: Resolved, service: Service) -> Resolved:
+    """The same model in the library, if it is there: what is raced stays usable when the bundle is gone."""
+    known = service.store.model(resolved.record.content_sha256)
+    if held.folder is None or known is None or not Path(known.path).is_file():
+        return resolved
+    model = resolved.spec.model.model_copy(update={"path": known.path})
+    with suppress(ModelError, SpecError):
+        other = resolve_trial(resolved.spec.model_copy(update={"model": model}), service.store, service.run)
+        if other.record.content_sha256 == resolved.record.content_sha256:
+            return other
+    return resolved
+
+
+def _versions(held: Opened, machine: wire.Environment, found: Facts) -> None:
+    """ONNX Runtime's version and build: another one may answer and run otherwise, so it is told."""
+    recorded = _recorded_machine(held.environment)
+    here = _ort_versions(machine["libraries"])
+    if recorded is None:
+        why = "The file does not state the ONNX Runtime version."
+        found.checks.append(Check(name="ONNX Runtime", state="UNKNOWN", here=here, why=why))
+        return
+    then = _ort_versions(recorded["libraries"])
+    same = then == here
+    why = "" if same else f"Measured with {then}; this machine has {here}."
+    found.checks.append(
+        Check(name="ONNX Runtime", state="OK" if same else "NOTE", recorded=then, here=here, why=why)
+    )
+    same = recorded["ort_build"] == machine["ort_build"]
+    found.checks.append(
+        Check(
+            name="its build",
+            state="OK" if same else "NOTE",
+            recorded=recorded["ort_build"],
+            here=machine["ort_build"],
+            why="" if same else "The ONNX Runtime build differs.",
+        )
+    )
+
+
+def _ort_versions(libraries: Mapping[str, str]) -> str:
+    names = sorted(name for name in libraries if name.startswith("onnxruntime"))
+    return ", ".join(f"{name} {libraries[name]}" for name in names) or "none known to pip"
+
+
+def _providers(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None:
+    """Whether every provider that is asked for really loads; the machine's facts come from loading them."""
+    known = {one["name"]: one for one in machine["providers"]}
+    for name in spec.session.requested_providers:
+        fact = known.get(name)
+        if fact is None and spec.session.provider_libraries:
+            why = f"ONNX Runtime itself has no {name}; the run shows whether a library provides it."
+            found.checks.append(Check(name=name, state="UNKNOWN", why=why))
+            continue
+        if fact is not None and fact["loadable"]:
+            found.checks.append(Check(name=name, state="OK", here="loads"))
+            continue
+        reason = f"This ONNX Runtime has no {name}." if fact is None else fact["reason"]
+        why = f"{name} does not load here: {reason}" if fact is not None else reason
+        state: Fact = "NOTE" if spec.session.allow_fallback else "NO"
+        found.checks.append(Check(name=name, state=state, here="does not load", why=why))
+
+
+def _settings(spec: TrialSpec, service: Service, found: Facts) -> None:
+    """Whether this ONNX Runtime knows every setting: it drops config entries that it does not in silence."""
+    session = session_plan(spec.session)
+    asked: wire.SettingsPlan = {
+        "attributes": list(session["attributes"]),
+        "enums": {name: str(session["attributes"][name]) for name in _ENUMS if name in session["attributes"]},
+        "keys": [*session["config_entries"], *session["run_config_entries"]],
+        "optimizers": list(session["disabled_optimizers"]),
+    }
+    total = len(asked["attributes"]) + len(asked["keys"]) + len(asked["optimizers"])
+    if total == 0:
+        found.checks.append(Check(name="settings", state="OK", here="none is set"))
+        return
+    try:
+        reply = service.run(wire.SETTINGS, asked)
+    except Cancelled:
+        raise
+    except TunerError as error:
+        found.checks.append(Check(name="settings", state="UNKNOWN", why=error.message))
+        return
+    if reply["unknown"]:
+        names = ", ".join(f"`{name}`" for name in reply["unknown"])
+        why = f"ONNX Runtime {reply['version']} does not know {names} and silently ignores unknown entries."
+        found.checks.append(
+            Check(name="settings", state="NO", here=f"{len(reply['unknown'])} unknown", why=why)
+        )
+    elif asked["keys"] and not reply["searched"]:
+        why = "The ONNX Runtime library cannot be read, so its known config entries are unknown."
+        found.checks.append(Check(name="settings", state="UNKNOWN", why=why))
+    else:
+        found.checks.append(
+            Check(name="settings", state="OK", recorded=f"{total} set", here=f"{total} known")
+        )
+
+
+_ENUMS = ("graph_optimization_level", "execution_mode", "execution_order")
+
+
+def _threads(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None:
+    """Whether what is pinned exists here, and threads fit what this machine may use."""
+    cpu = machine["cpu"]
+    pinned = cpu_list(spec.protocol.cpus)
+    if lacking := sorted(set(pinned) - set(cpu["allowed"])):
+        why = f"`cpus` includes CPU {lacking[0]}, which this process may not use."
+        found.checks.append(Check(name="CPUs", state="NO", recorded=spec.protocol.cpus, why=why))
+    asked = spec.session.intra_op_num_threads
+    text = "ONNX Runtime's default" if not asked else f"{asked}"
+    here = f"{cpu['usable']} usable"
+    why = thread_warning(spec, cpu)
+    found.checks.append(
+        Check(name="threads", state="NOTE" if why else "OK", recorded=text, here=here, why=why)
+    )
+
+
+def _machine(held: Opened, machine: wire.Environment, found: Facts) -> None:
+    """The fingerprint, fact by fact."""
+    recorded = _recorded_machine(held.environment)
+    if recorded is None:
+        why = (
+            "The file does not state the machine."
+            if not held.environment
+            else "The machine description in the file cannot be read."
+        )
+        found.checks.append(Check(name="machine", state="UNKNOWN", why=why))
+        return
+    found.differences = differing_facts(recorded, machine)
+    here, why = "the same", ""
+    if hardware := [name for name, _, _ in found.differences if not is_software(name)]:
+        here, why = "another", f"{_facts(len(hardware))} of the machine differ."
+    elif found.differences:
+        here, why = (
+            "this machine with different software",
+            f"{_facts(len(found.differences))} of its software differ.",
+        )
+    found.checks.append(Check(name="machine", state="NOTE" if why else "OK", here=here, why=why))
+
+
+def _facts(number: int) -> str:
+    return f"{number} fact{'s' * (number != 1)}"
+
+
+def _recorded_machine(environment: Any) -> _Machine | None:
+    with suppress(msgspec.ValidationError):
+        return msgspec.convert(environment, _Machine)
+    return None

@@ -1,0 +1,273 @@
+"""Export formats: one table, all written from the same resolved configuration.
+
+A row says what its file is for, what the format cannot express, and which function writes it. Command line,
+page and `docs/generate.py` read it. `asked.Asked` records which settings a file contains; every file lists
+the others in a comment at its top. The only file opened here is the model that some formats include.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from core.run.export_source import Leaving
+from core.show.export import header
+from core.show.export.cpp import emit_cpp
+from core.show.export.csharp import emit_csharp
+from core.show.export.dockerfile import emit_dockerfile
+from core.show.export.header import caution, not_carried
+from core.show.export.javascript import emit_javascript
+from core.show.export.olive import emit_olive
+from core.show.export.openvino import emit_counterparts, emit_openvino
+from core.show.export.ort_config import emit_ort_config, pack_ort_config
+from core.show.export.perf_test import emit_perf_test
+from core.show.export.python import emit_python
+from core.show.export.triton import emit_triton, pack_triton
+from core.show.export.yaml_file import emit_short_yaml, emit_yaml
+from core.show.output_types import FormatRecord
+from core.show.table import Table, texts
+from core.wire.errors import SpecError, nearest
+
+__all__ = [
+    "EMITTERS",
+    "Emitter",
+    "caution",
+    "emit_python",
+    "emit_yaml",
+    "emitter_named",
+    "emitters_table",
+    "file_stem",
+    "not_carried",
+    "records",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emitter:
+    """One way to take a trial along."""
+
+    name: str  # of `--format`
+    label: str  # on screens
+    ending: str  # of the file's name, behind that of the model
+    language: str | None  # of the text, for its colours
+    purpose: str
+    cannot: str  # what it cannot express
+    write: Callable[[Leaving, str], str]  # with the reason why outputs that differ are accepted
+    pack: Callable[[Leaving, str, BinaryIO], None] | None = None  # None: the file is the text
+
+    def to_dict(self) -> FormatRecord:
+        """Plain JSON data."""
+        return {
+            "name": self.name,
+            "file": self.ending,
+            "purpose": self.purpose,
+            "cannot": self.cannot,
+            "takes_model": self.pack is not None,
+        }
+
+    def text(self, leaving: Leaving, accepted_breach: str = "") -> str:
+        """Return the text of the file; of a packed one the part that says how the session is set.
+
+        Raises:
+            SpecError: the outputs differ, and nobody says why that is accepted; or this format cannot hold
+                the trial: it says why, and what can.
+        """
+        return self.write(leaving, header.accepted(leaving.trial, accepted_breach))
+
+    def save(self, leaving: Leaving, to: BinaryIO, accepted_breach: str = "") -> None:
+        """Write the file.
+
+        Raises:
+            SpecError: as of `text`.
+            ModelError: the model is not there, or not the one that was measured.
+        """
+        if self.pack is None:
+            to.write(self.text(leaving, accepted_breach).encode(errors="replace"))
+        else:
+            self.pack(leaving, header.accepted(leaving.trial, accepted_breach), to)
+
+    def content(self, leaving: Leaving, accepted_breach: str = "") -> bytes:
+        """Return the file; raises what `save` raises."""
+        to = io.BytesIO()
+        self.save(leaving, to, accepted_breach)
+        return to.getvalue()
+
+    def file_name(self, leaving: Leaving) -> str:
+        """Return a name for the file."""
+        trial = leaving.trial
+        return f"{file_stem(trial.model_name)}-{trial.id[:8]}{self.ending}"
+
+
+def _yaml(leaving: Leaving, accepted: str) -> str:
+    if not leaving.whole:
+        return emit_short_yaml(leaving, accepted)
+    return emit_yaml(leaving.trial, accepted_breach=accepted, model=leaving.facts, found=leaving.found)
+
+
+def _python(leaving: Leaving, accepted: str) -> str:
+    return emit_python(leaving.trial, leaving.info, accepted_breach=accepted)
+
+
+EMITTERS: tuple[Emitter, ...] = (
+    Emitter(
+        name="yaml",
+        label="YAML",
+        ending=".yaml",
+        language="yaml",
+        purpose="model and settings that differ from the defaults, or all settings with results and "
+        "machine; `scorecard` and Export read it",
+        cannot="nothing: it is ORTune's own format",
+        write=_yaml,
+    ),
+    Emitter(
+        name="python",
+        label="Python",
+        ending=".py",
+        language="python",
+        purpose="a script that creates the session and runs it once on inputs with the trial's shapes",
+        cannot="measurement settings (effort, budget, runs, tolerance)",
+        write=_python,
+    ),
+    Emitter(
+        name="javascript",
+        label="JavaScript",
+        ending=".js",
+        language="javascript",
+        purpose="a program for Node and the package onnxruntime-node that runs the session once",
+        cannot="provider options except the device, free-dimension overrides, I/O binding, run entries, "
+        "memory reuse, execution order, global thread pools, FP16 copy, inputs from files",
+        write=emit_javascript,
+    ),
+    Emitter(
+        name="cpp",
+        label="C++",
+        ending=".cpp",
+        language="cpp",
+        purpose="a program for ONNX Runtime's C++ header that runs the session once",
+        cannot="memory reuse, execution order, fallback, FP16 copy, inputs from files",
+        write=emit_cpp,
+    ),
+    Emitter(
+        name="csharp",
+        label="C#",
+        ending=".cs",
+        language="csharp",
+        purpose="a program for Microsoft.ML.OnnxRuntime that runs the session once",
+        cannot="memory reuse, execution order, deterministic compute, fallback, FP16 copy, inputs from files",
+        write=emit_csharp,
+    ),
+    Emitter(
+        name="perf-test",
+        label="onnxruntime_perf_test",
+        ending=".sh",
+        language="bash",
+        purpose="the command line of ONNX Runtime's own benchmark",
+        cannot="a second accelerator, memory reuse, execution order, global thread pools, I/O binding "
+        "on the CPU, most run entries, FP16 copy, input values",
+        write=emit_perf_test,
+    ),
+    Emitter(
+        name="ort-config",
+        label="Model with ort_config",
+        ending=".onnx",
+        language="json",
+        purpose="a copy of the model with settings in its metadata; sessions use them if "
+        "ORT_LOAD_CONFIG_FROM_MODEL=1 is set",
+        cannot="all but threads, execution mode and graph level; refuses external weights and an FP16 copy",
+        write=emit_ort_config,
+        pack=pack_ort_config,
+    ),
+    Emitter(
+        name="triton",
+        label="Triton",
+        ending=".triton.zip",
+        language=None,
+        purpose="a model repository for Triton's ONNX Runtime back end, with a warm-up of the measured "
+        "shapes",
+        cannot="config entries except one, free-dimension overrides, ORT_ENABLE_LAYOUT, memory reuse, "
+        "execution order, providers except CPU, CUDA, TensorRT and plain OpenVINO; refuses an FP16 copy",
+        write=emit_triton,
+        pack=pack_triton,
+    ),
+    Emitter(
+        name="openvino",
+        label="OpenVINO",
+        ending=".openvino.yaml",
+        language="yaml",
+        purpose="device, streams, precision and hint for ONNX Runtime's OpenVINO provider and for "
+        "OpenVINO itself",
+        cannot="session settings except the provider options; refuses a trial on another provider",
+        write=emit_openvino,
+    ),
+    Emitter(
+        name="counterparts",
+        label="Equivalent settings",
+        ending=".counterparts.md",
+        language="markdown",
+        purpose="a table of this trial's settings and their equivalents in OpenVINO and TensorRT",
+        cannot="any configuration: it is documentation",
+        write=emit_counterparts,
+    ),
+    Emitter(
+        name="dockerfile",
+        label="Dockerfile",
+        ending=".Dockerfile",
+        language="docker",
+        purpose="an image with the trial's bundle that runs `verify` at start",
+        cannot="any settings itself: they are in the bundle; ORTune is installed from a folder next to it",
+        write=emit_dockerfile,
+    ),
+    Emitter(
+        name="olive",
+        label="Olive",
+        ending=".olive.yaml",
+        language="yaml",
+        purpose="a workflow that creates the model from its original (INT8, INT4, FP16, graph optimizations)",
+        cannot="simplify, mixed precision, ORT format and metadata steps, calibration data, memory "
+        "settings, inputs",
+        write=emit_olive,
+    ),
+)
+
+
+def emitter_named(name: str) -> Emitter:
+    """Return a row of the table.
+
+    Raises:
+        SpecError: there is no such format.
+    """
+    names = [one["name"] for one in records()]
+    for one in EMITTERS:
+        if one.name == name:
+            return one
+    raise SpecError(
+        f"`--format` must be one of {', '.join(names)}, but got `{name[:40]}`.{nearest(name, names)}",
+        hint="List the formats and what each supports: ortune export --list",
+    )
+
+
+def records() -> list[FormatRecord]:
+    """The formats as plain data; the bundle, which is made by a job, is one of them."""
+    bundle: FormatRecord = {
+        "name": "bundle",
+        "file": ".zip",
+        "purpose": "model, YAML, script, pinned requirements and recorded inputs and outputs in one "
+        "zip, for `verify`",
+        "cannot": "nothing: it contains the YAML file",
+        "takes_model": True,
+    }
+    return [*(one.to_dict() for one in EMITTERS), bundle]
+
+
+def emitters_table() -> Table:
+    """The formats, and what each cannot express."""
+    rows = [[one["name"], one["file"], one["purpose"], one["cannot"]] for one in records()]
+    return Table(columns=texts("format", "file", "content", "not supported"), rows=rows)
+
+
+def file_stem(name: str) -> str:
+    """Return `name` as the beginning of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name.removesuffix(".onnx")).strip("._") or "model"

@@ -1,0 +1,65 @@
+"""A Dockerfile around a bundle: an image that proves, where it is started, that the settings arrive. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from core import wire
+from core.run.export_source import Leaving
+from core.show.export.header import head
+from core.show.export.programs import ort_spec
+from core.show.export.unsupported import Asked
+from core.spec import TrialSpec
+
+_BODY = """\
+ARG PYTHON={python}
+FROM python:${{PYTHON}}-slim
+
+# ORTune is in no package index. Put its source folder, or a wheel of it, as `ortune` beside this file.
+COPY ortune /opt/ortune
+RUN pip install --no-cache-dir /opt/ortune
+
+# The bundle of this trial: `ortune export {trial} --format bundle -o bundle.zip`.
+# Another name: --build-arg BUNDLE=NAME.zip
+ARG BUNDLE=bundle.zip
+WORKDIR /srv/ortune
+COPY ${{BUNDLE}} bundle.zip
+
+ENV ORT_DISABLE_TELEMETRY=1 ORTUNE_HOME=/srv/ortune/home
+CMD ["python", "-m", "core", "verify", "bundle.zip"]
+"""
+
+
+def emit_dockerfile(leaving: Leaving, accepted: str) -> str:
+    """Return the Dockerfile.
+
+    Raises:
+        SpecError: another engine ran the trial.
+    """
+    spec = ort_spec(leaving.trial)
+    asked = Asked(spec)
+    asked.take_all_but()  # the bundle carries what the YAML file does, and that is all of it
+    asked.take("expert", "streams")
+    notes = [
+        "All settings are in the bundle; this file only builds an image with it.",
+        *_start(spec),
+    ]
+    asked.keep(
+        "cpus", "the bundle contains it, but a container may have other CPUs; set them with --cpuset-cpus"
+    )
+    machine: Mapping[str, Any] = leaving.trial.facts.get("environment") or {}
+    python = str(machine.get("python") or "3.11")
+    version = ".".join(part for part in python.split(".")[:2] if part.isdecimal()) or "3.11"
+    body = _BODY.format(python=version, trial=leaving.trial.id)
+    return f"{head(leaving.trial, accepted, asked, *notes)}\n\n{body}"
+
+
+def _start(spec: TrialSpec) -> list[str]:
+    options = []
+    if any(one.name in wire.CUDA_PROVIDERS for one in spec.session.providers):
+        options.append("--gpus all (with NVIDIA's container toolkit)")
+    if spec.protocol.cpus:
+        options.append(f"--cpuset-cpus {spec.protocol.cpus}")
+    start = "Build: docker build -t ortune-trial . Start: docker run --rm "
+    return [f"{start}{' '.join([*options, 'ortune-trial'])}"]

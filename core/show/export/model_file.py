@@ -1,0 +1,62 @@
+"""The model's own file beside what is written for it. Bytes are copied, never read as a model."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import IO
+
+from core.run.export_source import Leaving
+from core.wire.errors import ModelError, SpecError
+from core.wire.files import open_regular
+
+_CHUNK = 1 << 20
+
+
+def refuse_fp16(leaving: Leaving) -> None:
+    """Refuse a trial that ran on a copy of which there is no file.
+
+    Raises:
+        SpecError: it computed on an FP16 copy.
+    """
+    if leaving.trial.spec["model"].get("precision") == "fp16":
+        raise SpecError(
+            "The trial ran on a temporary FP16 copy, and this format includes the model file.",
+            hint="Create a variant with `transform --fp16`, measure it, and export its trial.",
+        )
+
+
+def copy_model(leaving: Leaving, path: Path, to: IO[bytes]) -> None:
+    """Copy a model file that must be the one that was measured.
+
+    Raises:
+        SpecError: the trial ran on an FP16 copy.
+        ModelError: the file is not there, or has other bytes by now.
+    """
+    refuse_fp16(leaving)
+    copy_file(path, leaving.trial.spec["model"].get("sha256"), to)
+
+
+def copy_file(path: Path, sha256: str | None, to: IO[bytes]) -> None:
+    """Copy a file of a model; `sha256`: what it had when it was measured, None: not known.
+
+    Raises:
+        ModelError: the file is not there, or has other bytes by now.
+    """
+    digest = hashlib.sha256()
+    try:
+        opened = open_regular(path)
+    except OSError as error:
+        raise ModelError(
+            f"`{path}` cannot be read: {error.strerror or error}.",
+            hint="Restore the model, or import it again.",
+        ) from None
+    with opened as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            to.write(chunk)
+    if sha256 and digest.hexdigest() != sha256:
+        raise ModelError(
+            f"`{path}` is not the measured file: its SHA-256 differs.",
+            hint="Restore the measured model, or measure this one.",
+        )

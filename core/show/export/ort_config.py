@@ -1,0 +1,104 @@
+"""ONNX Runtime's own configuration inside a copy of the model: the metadata key `ort_config`.
+
+A session reads it where the environment says `ORT_LOAD_CONFIG_FROM_MODEL=1`. Source: ONNX Runtime's
+`inference_session_utils.cc`; it knows five settings and ignores all others. That 3 is the level LAYOUT
+was seen in ONNX Runtime 1.31.1. What is not carried stands beside it, under a key of ours.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import BinaryIO
+
+from core.run.export_source import Leaving
+from core.show.export.header import head
+from core.show.export.model_file import copy_model, refuse_fp16
+from core.show.export.programs import LEVELS, ort_spec, plan_of
+from core.show.export.unsupported import Asked
+from core.spec import TrialSpec
+from core.wire.errors import SpecError
+
+KEY, NOTE_KEY = "ort_config", "ortune.ort_config"
+_PROVIDER = "providers are an argument of the session constructor"
+
+
+def emit_ort_config(leaving: Leaving, accepted: str) -> str:
+    """Return what stands in the metadata: the note as comments, and the configuration.
+
+    Raises:
+        SpecError: another engine; the trial ran on a copy in FP16, the model's weights lie in other files, or
+            it has a configuration already.
+    """
+    spec, asked = _spec(leaving), Asked(ort_spec(leaving.trial))
+    options = _options(spec, asked)
+    return f"{_note(leaving, accepted, asked)}\n{json.dumps({'session_options': options}, indent=2)}\n"
+
+
+def pack_ort_config(leaving: Leaving, accepted: str, to: BinaryIO) -> None:
+    """Write the copy of the model to `to`.
+
+    A model file is a message of fields in any order, and fields that repeat may stand anywhere: what is
+    appended is two more entries of metadata. The file is not read as a model here.
+
+    Raises:
+        SpecError: as of `emit_ort_config`, or the file is not the one that was measured.
+    """
+    spec, asked = _spec(leaving), Asked(ort_spec(leaving.trial))
+    text = json.dumps({"session_options": _options(spec, asked)})
+    copy_model(leaving, Path(spec.model.path), to)
+    for key, value in ((KEY, text), (NOTE_KEY, _note(leaving, accepted, asked))):
+        to.write(_metadata(key, value))
+
+
+def _spec(leaving: Leaving) -> TrialSpec:
+    spec = ort_spec(leaving.trial)
+    refuse_fp16(leaving)
+    if leaving.info is not None and leaving.info["external_data"]:
+        raise SpecError(
+            "The model has external weights, which a copy in another folder would not find.",
+            hint="Choose the format triton, which includes those files, or a format that references the "
+            "model by path.",
+        )
+    if leaving.info is not None and KEY in leaving.info["metadata"]:
+        raise SpecError(
+            f"The model has `{KEY}` in its metadata already, and ONNX Runtime reads the first entry.",
+            hint="Remove it from the model, or choose another format.",
+        )
+    return spec
+
+
+def _options(spec: TrialSpec, asked: Asked) -> dict[str, int]:
+    plan = plan_of(spec)
+    asked.keep("providers", _PROVIDER)
+    numbers = {**LEVELS, "ORT_SEQUENTIAL": 0, "ORT_PARALLEL": 1}
+    names = ("intra_op_num_threads", "inter_op_num_threads", "execution_mode", "graph_optimization_level")
+    options: dict[str, int] = {}
+    for name in names:
+        if (value := plan["attributes"].get(name)) is not None:
+            options[name] = numbers[value] if isinstance(value, str) else int(value)
+            asked.take(name)
+    return options
+
+
+def _note(leaving: Leaving, accepted: str, asked: Asked) -> str:
+    use = "Sessions use these settings if ORT_LOAD_CONFIG_FROM_MODEL=1 is set when they are created."
+    return head(leaving.trial, accepted, asked, use)
+
+
+def _metadata(key: str, value: str) -> bytes:
+    """`metadata_props`, field 14 of ONNX's ModelProto: a message of two texts."""
+    entry = b"".join(_field(number, text.encode()) for number, text in ((1, key), (2, value)))
+    return _field(14, entry)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])

@@ -1,0 +1,133 @@
+"""A command line of `onnxruntime_perf_test` for a trial's session, as a shell script. Pure.
+
+Source of the options: `command_args_parser.cc` of ONNX Runtime's `onnxruntime/test/perftest`.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from core import wire
+from core.run.export_source import Leaving
+from core.show.export.header import head
+from core.show.export.input_values import fed_inputs
+from core.show.export.programs import DISABLED, LEVELS, accelerators, entries, ort_spec, plan_of, take_options
+from core.show.export.unsupported import Asked
+from core.spec import TrialSpec
+
+_PROVIDERS = {
+    "CUDAExecutionProvider": "cuda",
+    "TensorrtExecutionProvider": "tensorrt",
+    "NvTensorRTRTXExecutionProvider": "nvtensorrtrtx",
+    "OpenVINOExecutionProvider": "openvino",
+    "DnnlExecutionProvider": "dnnl",
+    "DmlExecutionProvider": "dml",
+    "ACLExecutionProvider": "acl",
+    "NnapiExecutionProvider": "nnapi",
+    "VSINPUExecutionProvider": "vsinpu",
+    "CoreMLExecutionProvider": "coreml",
+    "QNNExecutionProvider": "qnn",
+    "MIGraphXExecutionProvider": "migraphx",
+    "XnnpackExecutionProvider": "xnnpack",
+    "VitisAIExecutionProvider": "vitisai",
+    "WebGpuExecutionProvider": "webgpu",
+}
+_SHRINK = "memory.enable_memory_arena_shrinkage"
+_ONE = "onnxruntime_perf_test supports one provider besides the CPU; {left} is omitted"
+_APART = "it contains a space or `|`, which separate the entries of this option"
+
+
+def emit_perf_test(leaving: Leaving, accepted: str) -> str:
+    """Return the script.
+
+    Raises:
+        SpecError: another engine, a provider that the tool has not, or it is not known what is fed.
+    """
+    trial, spec = leaving.trial, ort_spec(leaving.trial)
+    asked, plan = Asked(spec), plan_of(spec)
+    words = ["onnxruntime_perf_test", *_provider(plan, spec, asked), *_attributes(plan, asked)]
+    words += _entries(plan, asked)
+    words += _feeds(fed_inputs(trial, spec, leaving.info), spec, asked)
+    if spec.protocol.runs:
+        words += ["-r", str(spec.protocol.runs)]
+        asked.take("runs")
+    words.append(spec.model.path)
+    if spec.protocol.cpus:
+        words = ["taskset", "-c", spec.protocol.cpus, *words]
+        asked.take("cpus")
+    command = " ".join(map(shlex.quote, words))
+    notes = [
+        "Built with ONNX Runtime's tests. Uses random inputs and measures one configuration, "
+        "without a comparison."
+    ]
+    return "\n".join(["#!/bin/sh", head(trial, accepted, asked, *notes), f"exec {command}", ""])
+
+
+def _provider(plan: wire.SessionPlan, spec: TrialSpec, asked: Asked) -> list[str]:
+    chain = accelerators(plan, _PROVIDERS, "onnxruntime_perf_test")
+    asked.take("providers")
+    if not chain:
+        return ["-e", "cpu"]
+    first, *others = chain
+    if others:
+        asked.keep("providers", _ONE.format(left=", ".join(one["name"] for one in others)))
+    words, options = ["-e", _PROVIDERS[first["name"]]], _fit(take_options(first, asked), asked, first["name"])
+    if options:
+        words += ["-i", options]
+    if spec.workload.use_io_binding and first["name"] in wire.CUDA_PROVIDERS:
+        words.append("-g")
+        asked.take("use_io_binding")
+    return words
+
+
+def _fit(pairs: dict[str, str], asked: Asked, of: str = "") -> str:
+    """`key|value` pairs with spaces between; what cannot be told apart stays behind."""
+    fits = {key: text for key, text in pairs.items() if not set(" |\t\n") & set(key + text) and text}
+    for key in pairs.keys() - fits.keys():
+        asked.keep("disabled_optimizers" if key == DISABLED else f"{of}.{key}" if of else key, _APART)
+    return " ".join(f"{key}|{text}" for key, text in fits.items())
+
+
+def _attributes(plan: wire.SessionPlan, asked: Asked) -> list[str]:
+    words: list[str] = []
+    for name, value in plan["attributes"].items():
+        found = {
+            "intra_op_num_threads": ["-x", str(value)],
+            "inter_op_num_threads": ["-y", str(value)],
+            "graph_optimization_level": ["-o", str(LEVELS.get(str(value), value))],
+            "execution_mode": ["-P"] if value == "ORT_PARALLEL" else [],
+            "enable_cpu_mem_arena": [] if value else ["-A"],
+            "enable_mem_pattern": [] if value else ["-M"],
+        }.get(name)
+        if found is not None:
+            words += found
+            asked.take(name)
+    for name, size in plan["free_dimension_overrides"].items():
+        words += ["-f", f"{name}:{size}"]
+    asked.take("free_dimension_overrides")
+    return words
+
+
+def _entries(plan: wire.SessionPlan, asked: Asked) -> list[str]:
+    words: list[str] = []
+    if options := _fit(entries(plan, asked), asked):
+        words += ["-C", options]
+    if shrink := plan["run_config_entries"].get(_SHRINK):
+        words += ["--shrink_arena_between_runs", shrink]
+        asked.take(_SHRINK)
+    return words
+
+
+def _feeds(inputs: list[wire.InputPlan], spec: TrialSpec, asked: Asked) -> list[str]:
+    asked.keep("feeds", "it generates its inputs")
+    asked.keep("feed_values", "it generates its inputs")
+    words = ["-I"]  # draws the inputs
+    if spec.workload.seed:
+        words += ["-S", str(spec.workload.seed)]
+    asked.take("seed", "batch_size", "dims")
+    shapes = [f"{one['name']}:[{','.join(map(str, one['shape']))}]" for one in inputs if one["shape"]]
+    if any(" " in one["name"] for one in inputs):
+        for name in ("batch_size", "dims"):
+            asked.keep(name, "an input name contains a space, which separates the shapes of this option")
+        return words
+    return [*words, "--data_shape", " ".join(shapes)] if shapes else words

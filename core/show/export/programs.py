@@ -1,0 +1,108 @@
+"""What the programs in JavaScript, C++ and C# have in common: providers, entries, literals. Pure.
+
+Texts of a configuration stand in a program as string literals alone, whose every character that is not plain
+ASCII is escaped, so that none can become code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core import wire
+from core.evidence.measurement import Trial
+from core.run.plan import session_plan
+from core.show.export.unsupported import Asked
+from core.spec import TrialSpec, spec_from_dict
+from core.wire import engines
+from core.wire.errors import SpecError
+
+CPU = "CPUExecutionProvider"
+DISABLED = "optimization.disable_specified_optimizers"  # the config entry; names with `;` between them
+LEVELS: Mapping[str, int] = {  # numbers of ONNX Runtime's C API
+    "ORT_DISABLE_ALL": 0,
+    "ORT_ENABLE_BASIC": 1,
+    "ORT_ENABLE_EXTENDED": 2,
+    "ORT_ENABLE_LAYOUT": 3,
+    "ORT_ENABLE_ALL": 99,
+}
+
+
+def ort_spec(trial: Trial) -> TrialSpec:
+    """Return the spec of a trial whose session a file can describe.
+
+    Raises:
+        SpecError: another engine ran it, which has no session.
+    """
+    spec = spec_from_dict(trial.spec)
+    engines.require(spec.engine, "emit", instead=", or write the trial as YAML")
+    return spec
+
+
+def accelerators(plan: wire.SessionPlan, known: Mapping[str, str], target: str) -> list[wire.ProviderPlan]:
+    """Return the providers before the CPU, which ONNX Runtime adds to every session by itself.
+
+    Args:
+        plan: of the session.
+        known: providers that the target has, with its names for them.
+        target: in words.
+
+    Raises:
+        SpecError: the target has no such provider: it would run something else than was measured.
+    """
+    names = [one["name"] for one in plan["providers"]]
+    before = plan["providers"][: names.index(CPU)] if CPU in names else plan["providers"]
+    for one in before:
+        if one["name"] not in known:
+            able = ", ".join([*known, CPU])
+            raise SpecError(
+                f"The trial runs on `{one['name']}`, which {target} does not have.",
+                hint=f"Choose another format, or a trial on one of: {able}.",
+            )
+    return before
+
+
+def entries(plan: wire.SessionPlan, asked: Asked) -> dict[str, str]:
+    """Return the session config entries, those for disabled optimizers included, and strike them off."""
+    found = dict(plan["config_entries"])
+    asked.take(*found)
+    if plan["disabled_optimizers"]:
+        own = found.get(DISABLED, "")
+        found[DISABLED] = ";".join([*([own] if own else []), *plan["disabled_optimizers"]])
+        asked.take("disabled_optimizers")
+    return found
+
+
+def plan_of(spec: TrialSpec) -> wire.SessionPlan:
+    """Return the resolved session, from which every format is written."""
+    return session_plan(spec.session)
+
+
+def take_options(provider: wire.ProviderPlan, asked: Asked, *names: str) -> dict[str, str]:
+    """Return the options of a provider (only `names`, where some are given), and strike them off."""
+    found = {key: text for key, text in provider["options"].items() if not names or key in names}
+    asked.take(*(f"{provider['name']}.{key}" for key in found))
+    return found
+
+
+def quoted(text: str, *, octal: bool = False) -> str:
+    r"""Return a string literal in double quotes; what is not plain ASCII is written as `\uXXXX`.
+
+    Args:
+        text: to write.
+        octal: as bytes of UTF-8 in octal, which every C++ compiler reads alike.
+    """
+    if octal:
+        return '"' + "".join(map(_octal, text.encode(errors="replace"))) + '"'
+    return '"' + "".join(map(_unicode, text)) + '"'
+
+
+def _octal(byte: int) -> str:
+    plain = 32 <= byte < 127 and byte not in b'"\\?'  # `??/` was a backslash once
+    return chr(byte) if plain else f"\\{byte:03o}"
+
+
+def _unicode(character: str) -> str:
+    if " " <= character <= "~" and character not in '"\\':
+        return character
+    units = character.encode("utf-16-be", errors="surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

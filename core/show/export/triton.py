@@ -1,0 +1,301 @@
+"""A model repository of Triton: `config.pbtxt` for its ONNX Runtime back end, and the model in a zip. Pure.
+
+Source: `onnxruntime.cc` and the README of Triton's onnxruntime_backend; the messages are those of
+`model_config.proto`. A name of the trial stands in the file as a quoted text alone.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from core import wire
+from core.run.bundle import no_place
+from core.run.export_source import Leaving
+from core.show.export.header import head
+from core.show.export.input_values import fed_inputs
+from core.show.export.model_file import copy_file, copy_model, refuse_fp16
+from core.show.export.programs import accelerators, ort_spec, plan_of, take_options
+from core.show.export.unsupported import Asked
+from core.spec import TrialSpec
+from core.wire.errors import SpecError
+
+_TYPES = {
+    **{f"{kind}{bits}": f"TYPE_{kind.upper()}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    "float16": "TYPE_FP16",
+    "float32": "TYPE_FP32",
+    "float64": "TYPE_FP64",
+    "bfloat16": "TYPE_BF16",
+    "bool": "TYPE_BOOL",
+    "string": "TYPE_STRING",
+}
+_GPU = {"CUDAExecutionProvider": "cuda", "TensorrtExecutionProvider": "tensorrt"}
+_PROVIDERS = {**_GPU, "OpenVINOExecutionProvider": "openvino"}
+_LEVELS = {"ORT_ENABLE_BASIC": -1, "ORT_ENABLE_EXTENDED": 1, "ORT_DISABLE_ALL": 2}  # absent: ALL
+# ONNX Runtime's option -> the accelerator's parameter, where that has another name
+_TENSORRT = {
+    "trt_max_workspace_size": "max_workspace_size_bytes",
+    "trt_int8_calibration_table_name": "int8_calibration_table_name",
+    "trt_int8_use_native_calibration_table": "int8_use_native_calibration_table",
+    **{
+        name: name
+        for name in (
+            *("trt_max_partition_iterations", "trt_min_subgraph_size", "trt_dla_enable", "trt_dla_core"),
+            *("trt_engine_cache_enable", "trt_engine_cache_path", "trt_engine_cache_prefix"),
+            *("trt_dump_subgraphs", "trt_force_sequential_engine_build", "trt_context_memory_sharing_enable"),
+            *("trt_layer_norm_fp32_fallback", "trt_timing_cache_enable", "trt_timing_cache_path"),
+            *("trt_force_timing_cache", "trt_detailed_build_log", "trt_build_heuristics_enable"),
+            *("trt_sparsity_enable", "trt_builder_optimization_level", "trt_auxiliary_streams"),
+            *("trt_tactic_sources", "trt_extra_plugin_lib_paths", "trt_profile_min_shapes"),
+            *("trt_profile_max_shapes", "trt_profile_opt_shapes", "trt_cuda_graph_enable"),
+            *("trt_dump_ep_context_model", "trt_ep_context_file_path", "trt_ep_context_embed_mode"),
+        )
+    },
+}
+_PRECISIONS = {"trt_fp16_enable": "FP16", "trt_bf16_enable": "BF16", "trt_int8_enable": "INT8"}
+# Where there is any parameter of the model, the back end sets these four from there alone, and to their
+# defaults where they are absent; the numbers stand for the words that ONNX Runtime takes.
+_CUDA_PARAMETERS: Mapping[str, Sequence[str]] = {
+    "cudnn_conv_algo_search": ("EXHAUSTIVE", "HEURISTIC", "DEFAULT"),
+    "arena_extend_strategy": ("kNextPowerOfTwo", "kSameAsRequested"),
+    "gpu_mem_limit": (),
+    "do_copy_in_default_stream": (),
+}
+_PARAMETERS = {
+    "intra_op_num_threads": "intra_op_thread_count",
+    "inter_op_num_threads": "inter_op_thread_count",
+    "enable_cpu_mem_arena": "enable_mem_arena",
+    "enable_mem_pattern": "enable_mem_pattern",
+    "execution_mode": "execution_mode",
+}
+_INITIALIZERS = "session.use_device_allocator_for_initializers"
+_SHRINK = "memory.enable_memory_arena_shrinkage"
+
+
+def model_name(leaving: Leaving) -> str:
+    """Return the folder of the model in the repository."""
+    stem = Path(leaving.trial.model_name or leaving.trial.spec["model"]["path"]).name.removesuffix(".onnx")
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", stem).strip("_") or "model"
+
+
+def emit_triton(leaving: Leaving, accepted: str) -> str:
+    """Return the `config.pbtxt`.
+
+    Raises:
+        SpecError: another engine, a provider that the back end has not, an FP16 copy, or a model whose inputs
+            and outputs are not known or are no tensors.
+    """
+    trial, spec, info = leaving.trial, ort_spec(leaving.trial), leaving.info
+    refuse_fp16(leaving)
+    if info is None:
+        raise SpecError(
+            f"The inputs and outputs of the model of trial {trial.id} are unknown.",
+            hint="Add the model to the library first, for example with `inspect`.",
+        )
+    asked, plan = Asked(spec), plan_of(spec)
+    rows, why_not = _max_batch(leaving, spec, info)
+    asked.take("batch_size", "use_io_binding", "providers", "streams")  # the back end always binds
+    if not rows:
+        asked.keep("batch_size", "Triton does not batch this model, see max_batch_size")
+    asked.take("dims")
+    parameters = _parameters(plan, asked)
+    blocks = [
+        f"name: {_text(model_name(leaving))}\nbackend: {_text('onnxruntime')}",
+        f"max_batch_size: {rows}" + (f"  # {why_not}" if why_not else "  # the measured batch"),
+        _tensors("input", info["inputs"], batched=bool(rows)),
+        _tensors("output", info["outputs"], batched=bool(rows)),
+        _instances(plan, spec),
+        _optimization(plan, asked, parameters),
+        *(_parameter(key, value) for key, value in parameters.items()),
+        _warm_up(leaving, spec, asked, rows),
+    ]
+    notes = [
+        f"Unpack the zip into Triton's model repository; the model is called {model_name(leaving)!r} there.",
+        "No dynamic_batching: batching of requests was not measured.",
+        "Triton always binds inputs and outputs"
+        + (", as the trial did." if spec.workload.use_io_binding else "; the trial did not."),
+        *_gpu_notes(plan),
+    ]
+    body = "\n".join(one for one in blocks if one)
+    return f"{head(trial, accepted, asked, *notes)}\n\n{body}\n"
+
+
+def pack_triton(leaving: Leaving, accepted: str, to: BinaryIO) -> None:
+    """Write the repository as a zip to `to`: the configuration, the model, and files with its weights.
+
+    Raises:
+        SpecError: as of `emit_triton`.
+        ModelError: a file is not there, or the model is not the one that was measured.
+    """
+    text, folder = emit_triton(leaving, accepted), model_name(leaving)
+    path = Path(leaving.trial.spec["model"]["path"])
+    with zipfile.ZipFile(to, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(f"{folder}/config.pbtxt", text)
+        with archive.open(f"{folder}/1/model.onnx", "w", force_zip64=True) as file:
+            copy_model(leaving, path, file)
+        for one in leaving.info["external_data"] if leaving.info else []:
+            if why := no_place(one["location"]):
+                raise SpecError(
+                    f"The weights `{one['location'][:80]}` cannot be in the repository: the path {why}.",
+                    hint="Save the model again with its weights in a file next to it.",
+                )
+            with archive.open(f"{folder}/1/{one['location']}", "w", force_zip64=True) as file:
+                copy_file(path.parent / one["location"], one["sha256"], file)
+
+
+# --- inputs and outputs -------------------------------------------------------------------------------------
+
+
+def _max_batch(leaving: Leaving, spec: TrialSpec, info: wire.ModelInfo) -> tuple[int, str]:
+    """The largest batch, or 0 and why Triton cannot batch the model."""
+    dim, tensors = info["batch_dim"], [*info["inputs"], *info["outputs"]]
+    if dim is None:
+        return 0, "the model's batch is fixed, so Triton passes inputs unbatched"
+    for one in info["inputs"]:
+        if info["batch_axes"].get(one["name"]) != 0:
+            return 0, f"the first axis of input {one['name']!r} is not a batch dimension"
+    for one in tensors:
+        if not (one["shape"] and isinstance(one["shape"][0], str)):
+            return 0, f"the first axis of {one['name']!r} is fixed"
+    fed = leaving.trial.facts.get("batch_size")
+    return int(fed or spec.workload.batch_size or 1), ""
+
+
+def _tensors(field: str, tensors: Sequence[wire.InputInfo], *, batched: bool) -> str:
+    parts = []
+    for one in tensors:
+        if one["shape"] is None or one["dtype"] not in _TYPES:
+            raise SpecError(
+                f"Triton cannot describe `{one['name']}` of the model: {one['dtype']}, shape {one['shape']}.",
+                hint="Choose another format.",
+            )
+        shape = one["shape"][1:] if batched else one["shape"]
+        dims = [size if isinstance(size, int) else -1 for size in shape]
+        lines = [f"name: {_text(one['name'])}", f"data_type: {_TYPES[one['dtype']]}", f"dims: {dims or [1]}"]
+        lines += [] if dims else ["reshape { shape: [ ] }"]  # a scalar has one element for Triton
+        parts.append("  {\n" + "\n".join(f"    {line}" for line in lines) + "\n  }")
+    return "\n".join([f"{field} [", ",\n".join(parts), "]"])
+
+
+def _text(text: str) -> str:
+    """A quoted text of the protocol buffers' text format, bytes beyond plain ASCII in octal."""
+    plain = (32 <= byte < 127 and byte not in b'"\\' for byte in text.encode(errors="replace"))
+    pairs = zip(text.encode(errors="replace"), plain, strict=True)
+    return '"' + "".join(chr(byte) if fine else f"\\{byte:03o}" for byte, fine in pairs) + '"'
+
+
+# --- how it runs --------------------------------------------------------------------------------------------
+
+
+def _chain(plan: wire.SessionPlan) -> list[wire.ProviderPlan]:
+    return accelerators(plan, _PROVIDERS, "Triton's ONNX Runtime back end")
+
+
+def _instances(plan: wire.SessionPlan, spec: TrialSpec) -> str:
+    gpu = [one for one in _chain(plan) if one["name"] in _GPU]
+    where = "kind: KIND_CPU"
+    if gpu:
+        where = f"kind: KIND_GPU gpus: [ {int(gpu[0]['options'].get('device_id', '0'))} ]"
+    return f"instance_group [ {{ count: {spec.workload.streams} {where} }} ]"
+
+
+def _gpu_notes(plan: wire.SessionPlan) -> list[str]:
+    names = [one["name"] for one in _chain(plan)]
+    if any(name in _GPU for name in names) and "CUDAExecutionProvider" not in names:
+        return ["On a GPU, Triton adds CUDA after TensorRT; the trial did not use it."]
+    return []
+
+
+def _parameters(plan: wire.SessionPlan, asked: Asked) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in plan["attributes"].items():
+        if name in _PARAMETERS:
+            found[_PARAMETERS[name]] = str(int(value == "ORT_PARALLEL" if isinstance(value, str) else value))
+            asked.take(name)
+    for entries, key in ((plan["config_entries"], _INITIALIZERS), (plan["run_config_entries"], _SHRINK)):
+        if key in entries:
+            found[key] = entries[key]
+            asked.take(key)
+    for provider in _chain(plan):
+        if provider["name"] == "CUDAExecutionProvider":
+            for key, text in take_options(provider, asked, *_CUDA_PARAMETERS).items():
+                words = _CUDA_PARAMETERS[key]
+                found[key] = str(words.index(text)) if text in words else text
+    return found
+
+
+def _optimization(plan: wire.SessionPlan, asked: Asked, parameters: Mapping[str, str]) -> str:
+    lines = []
+    level = plan["attributes"].get("graph_optimization_level")
+    if level in _LEVELS:
+        lines.append(f"  graph {{ level: {_LEVELS[str(level)]} }}  # {level}")
+        asked.take("graph_optimization_level")
+    elif level is not None:
+        asked.keep("graph_optimization_level", "Triton has no such level and uses ORT_ENABLE_ALL")
+    kinds: dict[str, list[str]] = {"gpu": [], "cpu": []}
+    for provider in _chain(plan):
+        kind = "gpu" if provider["name"] in _GPU else "cpu"
+        pairs = _accelerator_parameters(provider, asked, parameters)
+        told = "".join(f" parameters {{ key: {_text(k)} value: {_text(v)} }}" for k, v in pairs.items())
+        name = _text(_PROVIDERS[provider["name"]])
+        kinds[kind].append(f"    {kind}_execution_accelerator {{ name: {name}{told} }}")
+    if accelerated := [*kinds["gpu"], *kinds["cpu"]]:
+        lines += ["  execution_accelerators {", *accelerated, "  }"]
+    return "\n".join(["optimization {", *lines, "}"]) if lines else ""
+
+
+def _accelerator_parameters(
+    provider: wire.ProviderPlan, asked: Asked, parameters: Mapping[str, str]
+) -> dict[str, str]:
+    name = provider["name"]
+    if name in _GPU:
+        take_options(provider, asked, "device_id")  # the instance group says which
+    if name == "CUDAExecutionProvider":
+        options = take_options(provider, asked)
+        return {key: text for key, text in options.items() if key not in {*parameters, "device_id"}}
+    if name != "TensorrtExecutionProvider":
+        for key, text in provider["options"].items():
+            if (key, text) == ("device_type", "CPU"):
+                asked.take(f"{name}.{key}")
+            else:
+                asked.keep(f"{name}.{key}", "Triton supports OpenVINO on the CPU without options")
+        return {}
+    found = {_TENSORRT[key]: _switch(text) for key, text in take_options(provider, asked, *_TENSORRT).items()}
+    precisions = [key for key, text in provider["options"].items() if key in _PRECISIONS and text == "True"]
+    if precisions:
+        found["precision_mode"] = _PRECISIONS[precisions[-1]]
+    for key in _PRECISIONS:
+        asked.take(f"{name}.{key}")
+    for key in precisions[:-1]:
+        asked.keep(f"{name}.{key}", f"Triton supports one precision, here {found['precision_mode']}")
+    return found
+
+
+def _switch(text: str) -> str:
+    return {"True": "1", "False": "0"}.get(text, text)
+
+
+def _parameter(key: str, value: str) -> str:
+    return f"parameters {{ key: {_text(key)} value {{ string_value: {_text(value)} }} }}"
+
+
+def _warm_up(leaving: Leaving, spec: TrialSpec, asked: Asked, rows: int) -> str:
+    """One request of the measured shapes before the model is ready; what was measured was warm, too."""
+    lines = [f"  name: {_text('the shapes that were measured')}", f"  batch_size: {rows}"]
+    if spec.protocol.warmup_runs:
+        lines.append(f"  count: {spec.protocol.warmup_runs}")
+        asked.take("warmup_runs")
+    inputs = fed_inputs(leaving.trial, spec, leaving.info)
+    if any(one["dtype"] == "string" or min(one["shape"], default=1) < 0 for one in inputs):
+        asked.keep("warmup_runs", "the input shapes come from a file")
+        return ""
+    for one in inputs:
+        shape = one["shape"][1:] if rows else one["shape"]
+        # whole numbers may be indices into a table: 0 is always one
+        data = "random_data" if one["dtype"].startswith(("float", "bfloat")) else "zero_data"
+        value = f"data_type: {_TYPES[one['dtype']]} dims: {shape or [1]} {data}: true"
+        lines.append(f"  inputs {{ key: {_text(one['name'])} value {{ {value} }} }}")
+    return "\n".join(["model_warmup {", *lines, "}"])

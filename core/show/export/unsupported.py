@@ -1,0 +1,110 @@
+"""Tracks requested settings during an export, and lists those the format cannot express.
+
+An emitter takes what its format can hold; what is left stands on top of the file with the reason. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.spec import TrialSpec, changed
+from core.spec import asked as value_of
+from core.spec.settings import ENTRIES, KNOBS
+
+_NATIVE = "native code is not exported; register the library with this SHA-256 yourself"
+_WHY_NOT: Mapping[str, str] = {
+    "expert": "it only makes ORTune accept unknown entries",
+    "streams": "it is the number of callers, not a session setting",
+    "precision": "the trial ran on a temporary FP16 copy; create a file with `transform --fp16`",
+    "keep_io_types": "it applies to the FP16 copy",
+    "cpus": "the CPU affinity of a process is set at start, for example with `taskset`",
+    "feeds": "the format has no inputs from files",
+    "feed_values": "the format has no fixed input values",
+    "use_io_binding": "the format has no I/O binding",
+    "allow_fallback": "the format has no fallback rule",
+    "custom_op_libraries": _NATIVE,
+    "provider_libraries": _NATIVE,
+    "image_mean": "the format has no image inputs",
+    "image_std": "the format has no image inputs",
+    "batch_size": "the format has no inputs",
+    "dims": "the format has no inputs",
+    "seed": "the format has no random inputs",
+}
+_OWN = {"expert", "streams"}
+_PROTOCOL = "it is a measurement setting, not a session setting"
+_NO_SUCH = "the format has no such setting"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A setting that a file does not carry."""
+
+    name: str
+    value: Any
+    why: str
+
+
+class Asked:
+    """The settings of one configuration that differ from the default; an emitter strikes off what it writes.
+
+    Names are those of the settings table; config entries stand by their keys, provider options as
+    `CUDAExecutionProvider.use_tf32`.
+    """
+
+    def __init__(self, spec: TrialSpec) -> None:
+        """Ask what `spec` asks."""
+        self._values = dict(_settings(spec))
+        self._open = dict.fromkeys(self._values, "")
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the configuration asks for this setting."""
+        return name in self._values
+
+    def take(self, *names: str) -> None:
+        """Strike off settings that the file carries."""
+        for name in names:
+            self._open.pop(name, None)
+
+    def take_all_but(self, *targets: str) -> None:
+        """Strike off all but the settings of these targets of the table, and what is ORTune's own."""
+        stay = {one.name for one in KNOBS if one.target in targets} | _OWN
+        self.take(*(name for name in list(self._open) if name not in stay))
+
+    def keep(self, name: str, why: str) -> None:
+        """Say why the file does not carry a setting, or not all of it; nothing where it is not asked for."""
+        if name in self._values:
+            self._open[name] = why
+
+    def lose(self, name: str, value: Any, why: str) -> None:
+        """Say that the file does not carry something that is no setting of the table."""
+        self._values[name], self._open[name] = value, why
+
+    def left(self) -> list[Lost]:
+        """Return what no emitter took, in the table's order."""
+        return [
+            Lost(name, value, self._open[name] or _why_not(name))
+            for name, value in self._values.items()
+            if name in self._open
+        ]
+
+
+def _settings(spec: TrialSpec) -> Iterator[tuple[str, Any]]:
+    differs = set(changed(spec))
+    for one in KNOBS:
+        if one.name in ENTRIES.values():
+            entries = value_of(spec, one.name)
+            yield from entries.items() if isinstance(entries, dict) else ()
+        elif one.name in differs:
+            yield one.name, value_of(spec, one.name)
+        if one.name == "providers":
+            for provider in spec.session.providers:
+                yield from ((f"{provider.name}.{key}", text) for key, text in provider.options.items())
+
+
+def _why_not(name: str) -> str:
+    if name in _WHY_NOT:
+        return _WHY_NOT[name]
+    known = next((one for one in KNOBS if one.name == name), None)
+    return _PROTOCOL if known is not None and known.target == "protocol" else _NO_SUCH

@@ -1,0 +1,191 @@
+"""The trial as the YAML file that is exported, imported and checked on another machine. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from core import __version__
+from core.evidence.measurement import Trial
+from core.evidence.result_types import ModelFacts
+from core.run.export_source import Leaving
+from core.run.named_files import shortened
+from core.show.export import header
+from core.show.verdict import short_of
+from core.spec import SCHEMA, spec_from_dict, yaml_from_spec
+from core.spec.strict_yaml import dump_yaml
+from core.wire.units import ms
+
+_MEASURED = (
+    "model",
+    "comparison",
+    "role",
+    "contrasts",
+    "grade",
+    "grade_reason",
+    "busy",
+    "generations",
+    "requested_providers",
+    "effective_providers",
+    "fallback",
+    "fallback_reason",
+    "placement",
+    "casts",
+    "batch_size",
+    "runs",
+    "latency",
+    "throughput_per_s",
+    "cpu_s_per_inference",
+    "idle_cpu_s",
+    "idle_wall_s",
+    "energy_j_per_inference",
+    "session_creation_s",
+    "first_run_s",
+    "new_shapes",
+    "load_peak_rss_bytes",
+    "peak_rss_bytes",
+    "gpu_memory_bytes",
+    "output_error",
+    "guard",
+    "steady",
+    "affinity",
+    "notes",
+    "tool_version",
+)
+_MACHINE = (
+    "fingerprint",
+    "cpu",
+    "host",
+    "memory_bytes",
+    "gpus",
+    "os",
+    "kernel",
+    "python",
+    "libraries",
+    "ort_build",
+    "variables",
+)
+
+
+def emit_yaml(
+    trial: Trial,
+    *,
+    accepted_breach: str = "",
+    model: ModelFacts | None = None,
+    found: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the trial as the YAML file that is exported, imported and checked on another machine.
+
+    What was measured and on which machine stands beside the configuration; reading the file back gives the
+    trial's spec exactly.
+
+    Args:
+        trial: to write.
+        accepted_breach: why its outputs may differ from what they should be; it goes into the file.
+        model: what its model is (`variants.model_facts`), where it has no result that says so.
+        found: how a search found it (`search.found_by`).
+
+    Raises:
+        SpecError: the outputs differ, and nobody says why that is accepted; or the stored spec is not one
+            this version understands.
+    """
+    spec, accepted = spec_from_dict(trial.spec), header.accepted(trial, accepted_breach)
+    measured = _measured(trial) | ({"accepted_breach": accepted} if accepted else {})
+    measured |= {"found_by_search": dict(found)} if found else {}
+    lines = [
+        f"# ORTune {__version__}, trial {trial.id}. Latencies in seconds, memory in bytes.",
+        *header.model_lines({"model": model} if model else trial.result),
+        *header.fallback_lines(trial),
+        *header.doubt_lines(trial),
+        *header.breach_lines(trial, accepted),
+    ]
+    fp32 = _precision(trial, model) == "fp32"
+    text = yaml_from_spec(spec, measured=measured, environment=_environment(trial.result), fp32=fp32)
+    return "\n".join([*lines, text])
+
+
+def emit_short_yaml(leaving: Leaving, accepted_breach: str = "") -> str:
+    """Return what matters of a trial: its model, what differs from the defaults, and how fast it was.
+
+    No absolute path is in it. Reading it back gives the trial's spec, on the model that has this hash.
+
+    Args:
+        leaving: the trial with what is known of its model.
+        accepted_breach: as of `emit_yaml`.
+
+    Raises:
+        SpecError: as of `emit_yaml`.
+    """
+    trial, accepted = leaving.trial, header.accepted(leaving.trial, accepted_breach)
+    data = shortened(spec_from_dict(trial.spec), leaving.folders).to_dict()
+    if _precision(trial, leaving.facts) == "fp32":
+        data["model"].setdefault("precision", "fp32")
+    document = {"schema": SCHEMA, **{name: part for name, part in data.items() if part}}
+    if measured := _in_short(trial):
+        document["measured"] = measured | ({"accepted_breach": accepted} if accepted else {})
+    p50 = f" {_p50(trial)}" if trial.p50_s is not None else ""
+    lines = [
+        f"# ORTune {__version__}, trial {trial.id}.{p50}",
+        *header.model_lines({"model": leaving.facts} if leaving.facts else trial.result),
+        *header.fallback_lines(trial),
+        *header.doubt_lines(trial),
+        *header.breach_lines(trial, accepted),
+    ]
+    return "\n".join([*lines, dump_yaml(document)])
+
+
+def _p50(trial: Trial) -> str:
+    said = short_of(trial.facts)
+    return f"p50 {ms(trial.p50_s or 0.0)}{f', {said}' if said else ''}."
+
+
+_GAIN = ("ratio", "ratio_low", "ratio_high", "grade", "holds", "holds_reason", "contradicted")
+_NO_DOUBT = {"holds": True, "contradicted": False}
+
+
+def _in_short(trial: Trial) -> dict[str, Any]:
+    """What `verify` holds a run on another machine against."""
+    result: Mapping[str, Any] = trial.facts
+    if not result:
+        return {}
+    measured: dict[str, Any] = {"trial": trial.id, "p50_s": trial.p50_s}
+    if busy := result.get("busy"):
+        measured["busy"] = {"words": busy["words"]}
+    gains = [
+        {name: one[name] for name in _GAIN if one.get(name, "") not in (None, "", _NO_DOUBT.get(name))}
+        for one in result.get("contrasts") or []
+    ]
+    return measured | ({"contrasts": gains} if gains else {})
+
+
+def _precision(trial: Trial, model: ModelFacts | None) -> str:
+    """What the model computes in; of a result of an earlier version its guard knows."""
+    result = trial.facts
+    facts, guard = model or result.get("model"), result.get("guard")
+    return (facts.get("precision") if facts else guard.get("precision") if guard else "") or ""
+
+
+def _measured(trial: Trial) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "trial": trial.id,
+        "kind": trial.kind,
+        "state": trial.state,
+        "at": _iso(trial.finished_at),
+    }
+    if trial.error is not None:
+        facts["error"] = trial.error
+    result: Mapping[str, Any] = trial.facts
+    return facts | {name: result[name] for name in _MEASURED if name in result}
+
+
+def _iso(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _environment(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if not result or not result.get("environment"):
+        return None
+    machine = result["environment"]
+    facts = {name: machine[name] for name in _MACHINE if name in machine}
+    return facts | {"effective_providers": result.get("effective_providers")}

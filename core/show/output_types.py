@@ -1,0 +1,884 @@
+"""What every command prints with `--json`, key by key; `schema` makes the JSON Schema of it.
+
+The parts of a comparison and of a trial are in `core.evidence.result_types`; here they are put together. A
+dataclass in a document is the JSON object of its fields. Seconds, bytes and shares of 1 unless a comment says
+otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, Optional, TypedDict, get_type_hints
+
+from core import wire
+from core.evidence.comparison import Contestant
+from core.evidence.measurement import RESULT_FIELDS, TrialKind, TrialState
+from core.evidence.metrics.intervals import Interval
+from core.evidence.metrics.pairs import Verdict as PairVerdict
+from core.evidence.node_savings import Choice, Unit
+from core.evidence.noise_check import Answer
+from core.evidence.profile_difference import RowKind
+from core.evidence.profile_grouping import GroupNode, Kind
+from core.evidence.result_types import (
+    ChangeRecord,
+    CheckedFact,
+    ComparisonResult,
+    FedInput,
+    SearchResult,
+    SelfTestResult,
+    SpaceFacts,
+    TransferRecord,
+    TrialResult,
+    VerificationPart,
+)
+from core.evidence.roofline import Peak
+from core.evidence.targets import Cause, State
+from core.evidence.verdict import Grade, Verdict
+from core.run.sizes import Source
+from core.wire.errors import ErrorRecord
+from core.wire.output_check import Judged
+
+JobState = Literal["COMPLETE", "FAIL", "CANCELLED"]
+
+
+# --- trials and races -----------------------------------------------------------------------------------
+
+
+class AskedModel(TypedDict):
+    """The model of a trial, as requested and as found."""
+
+    path: NotRequired[str]
+    name: str
+    sha256: str | None
+    precision: str
+    variant_of: NotRequired[str]  # name of its original
+    steps: NotRequired[str]  # that made it, in words
+    content_sha256: NotRequired[str]
+
+
+class TrialHead(TypedDict):
+    """The common keys of every trial."""
+
+    trial: str  # ID
+    kind: TrialKind
+    state: TrialState
+    error: ErrorRecord | None
+    model: AskedModel
+    spec: dict[str, Any]  # as in a YAML file; only what differs from the defaults
+    comparison: str | None  # ID of the comparison it was measured in
+    fingerprint: str  # of the machine
+    study: str
+    owner: str
+    created_at: float  # seconds since the epoch
+    started_at: float | None
+    finished_at: float | None
+    sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
+
+
+def _trial() -> Any:
+    """The head and the result of a trial: what `RESULT_FIELDS` names may be null, the rest may be absent."""
+    parts = get_type_hints(TrialResult)
+    keys = {
+        name: Optional[hint] if name in RESULT_FIELDS else NotRequired[hint]  # noqa: UP045 - of a variable
+        for name, hint in parts.items()
+    }
+    return TypedDict("TrialDocument", {**keys, **get_type_hints(TrialHead, include_extras=True)})  # type: ignore[operator]
+
+
+TrialDocument = _trial()
+
+
+class Race(ComparisonResult):
+    """A comparison: its configurations, protocol and result."""
+
+    comparison: str  # ID
+    state: TrialState
+    error: ErrorRecord | None
+    model_name: str
+    model_sha256: str
+    contestants: list[Contestant]
+    protocol: dict[str, Any]  # precision, target, budget_s, margin, runs, looks, seed, family, splits
+    study: str
+    owner: str
+    created_at: float  # seconds since the epoch
+    started_at: float | None
+    finished_at: float | None
+    warnings: list[str]
+
+
+class Limit(TypedDict):
+    """The result of `--fail-if-slower`."""
+
+    limit: float  # slower than the baseline by more than this share fails
+    passed: bool  # no candidate is too slow, and none is undecided
+    broken: list[str]  # trials that are significantly too slow
+    open: list[str]  # trials for which that is undecided
+
+
+class RaceDocument(Race):
+    """A comparison with the trials of all its configurations."""
+
+    trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
+    fail_if_slower: NotRequired[Limit | None]
+    sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
+
+
+class SweepPointHead(TypedDict):
+    """Keys that a sweep adds to the trial of a point."""
+
+    values: dict[str, Any]  # varied setting -> value at this point
+    reused: bool  # measured earlier
+    state: str  # of its trial; REFUSED: not a valid configuration, NEW: not measured yet
+    place: str  # "best", "level with the best" (95 % interval within the margin), "inconclusive", or empty
+    over_line: bool  # its percentile is over the latency limit
+    front: bool  # on the Pareto front of throughput and latency
+    same_as: dict[str, Any] | None  # values of the equivalent point that was measured instead; null: none
+    why: str  # reason for same_as or REFUSED
+
+
+def _swept() -> Any:
+    """A point of a sweep, with all keys of its trial if there is one."""
+    trial = {name: NotRequired[hint] for name, hint in get_type_hints(TrialDocument).items()}
+    return TypedDict("SweepPoint", {**trial, **get_type_hints(SweepPointHead)})  # type: ignore[operator]
+
+
+SweepPoint = _swept()
+
+
+class SweepDocument(TypedDict):
+    """A sweep: its points are trials."""
+
+    study: str
+    axes: dict[str, list[Any]]  # varied setting -> its values
+    comparison: Race | None  # null: all points were measured earlier
+    line_s: float | None  # latency limit; null: none
+    percentile: str  # percentile of the latency limit, "p95_s"
+    best: dict[str, Any] | None  # values of the point with the highest throughput within the latency limit
+    verdict: str  # the best point, and the points it is inconclusive against, as text
+    points: list[SweepPoint]  # type: ignore[valid-type] # made from `TrialDocument`
+    sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
+
+
+class MarksRecord(TypedDict):
+    """The tags of a trial: star, labels, note, archive state."""
+
+    starred: bool
+    archived: bool  # excluded from lists by default
+    labels: list[str]
+    note: str
+
+
+class MarkDocument(TypedDict):
+    """The current tags of trials."""
+
+    marks: dict[str, MarksRecord]  # ID of the trial -> its tags
+
+
+class TrialsDeletedDocument(TypedDict):
+    """What was deleted, or would be with `--dry-run`."""
+
+    dry_run: bool
+    trials: list[str]  # IDs
+    references: int  # trials measured only as their references
+    comparisons: int  # comparisons without remaining candidates
+    samples_bytes: int  # of raw measurements
+    starred: int
+    unfinished: list[str]  # IDs of waiting or running trials; if there are any, nothing is deleted
+
+
+class HistoryDocument(TypedDict):
+    """Trials, newest first, without raw measurements."""
+
+    trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
+    marks: dict[str, MarksRecord]  # ID of the trial -> its tags, if any
+    rescued: list[str]  # files with results that were not stored because the disk was full
+
+
+class PruneDocument(TypedDict):
+    """What was pruned, or would be with `--dry-run`."""
+
+    dry_run: bool
+    trials: list[str]  # oldest comparison first
+    samples_bytes: int  # of their raw measurements
+    compressed: int  # trials whose uncompressed measurements of an earlier version were compressed
+    baselines_kept: int  # pinned trials that would otherwise have been pruned
+    kept_bytes: int  # raw measurements that remain
+    freed_bytes: int  # reduction of the file size; approximate in a dry run
+    file_bytes: int  # file size afterwards; approximate in a dry run
+
+
+# --- why ------------------------------------------------------------------------------------------------
+
+
+class WhyEnd(TypedDict):
+    """A whole run of both sides and the difference; per run, or per sample with `per_row`."""
+
+    baseline_s: float  # its p50
+    candidate_s: float  # the baseline's p50 / paired ratio; its own p50 if not measured together
+    candidate_p50_s: float  # p50 as stored
+    difference_s: float  # candidate minus baseline; negative: the candidate is faster
+    low_s: float | None  # 95 % interval of the difference; null: unknown
+    high_s: float | None
+    verdict: Verdict
+    words: str  # the verdict with its numbers
+    raced: bool  # measured in the same rounds of one comparison
+    per_row: bool  # times per sample, because the batch sizes differ
+
+
+class WhyPart(TypedDict):
+    """A part of the difference."""
+
+    label: str
+    baseline_s: float
+    candidate_s: float
+    difference_s: float  # candidate minus baseline
+    share: float | None  # of the whole difference; negative: it works against the difference
+
+
+class WhyRow(WhyPart):
+    """One kind of node in both results."""
+
+    kind: RowKind
+    half_width_s: (
+        float | None
+    )  # of the difference, 95 %, from its scatter between the passes; null: not known
+    baseline_nodes: int
+    candidate_nodes: int
+
+
+class WhyGroup(WhyPart):
+    """Matched nodes of both sides, and the model nodes they come from."""
+
+    kind: Kind
+    half_width_s: float | None
+    baseline: list[GroupNode]
+    candidate: list[GroupNode]
+    model: list[str]  # node names; of nodes in a body with all enclosing nodes
+    baseline_by_pass: list[float]
+    candidate_by_pass: list[float]
+
+
+class WhyMove(WhyPart):
+    """Nodes that ran on different providers on the two sides, with the times of their groups."""
+
+    baseline: list[str]  # providers
+    candidate: list[str]
+    nodes: int  # of the model
+
+
+class WhyDocument(TypedDict):
+    """Where the difference of two results comes from. After a failure only trials, state and error."""
+
+    baseline: str  # trial
+    candidate: str  # trial
+    state: JobState
+    error: ErrorRecord | None
+    sentence: NotRequired[str]
+    measure_longer: NotRequired[str | None]  # comparison to measure longer; null: none or not needed
+    end: NotRequired[WhyEnd]
+    rows: NotRequired[list[WhyRow]]  # largest difference first; empty if undecided
+    groups: NotRequired[list[WhyGroup]]  # largest difference first
+    moves: NotRequired[list[WhyMove]]
+    seen_s: NotRequired[float]  # difference in the runs of the passes without the profiler
+    seen_half_width_s: NotRequired[float | None]
+    instrument_s: NotRequired[float]  # profiler overhead subtracted from every node call
+    scales: NotRequired[list[float]]
+    passes: NotRequired[int]  # of each side
+    runs: NotRequired[list[int]]  # of each pass
+    overlapping: NotRequired[bool]  # nodes of a run were executed in parallel
+    host_timed: NotRequired[bool]  # some times cover the GPU kernel launch only
+    origins_known: NotRequired[list[bool]]
+    notes: NotRequired[list[str]]
+
+
+class GraphTensor(TypedDict):
+    """An input or output of a node."""
+
+    name: str
+    dtype: str  # NumPy name; "unknown": not stated
+    shape: list[int | str] | None  # "?": unknown size; null: unknown rank
+
+
+class GraphNodeDocument(TypedDict):
+    """A node of a graph."""
+
+    name: str
+    op_type: str  # with its domain, unless that is ai.onnx
+    path: list[str]  # names of the enclosing nodes, outermost first
+    role: str  # role of the body in the innermost enclosing node; empty: the main graph
+    scope: list[str]  # source modules, outermost first
+    precision: str  # type that it computes in
+    inputs: list[GraphTensor]
+    outputs: list[GraphTensor]
+    weight_bytes: int  # of the weights that it reads
+    attributes: dict[str, str]  # long values are truncated, tensors and graphs are summarized
+    does: list[str]  # of an optimized graph: names of the model nodes that it replaces
+    inserted: bool  # by ONNX Runtime
+    self_s: float | None  # per run, from a profile; null: no profile, or not run as a separate node
+    with_others: int | None  # other nodes that share this time, as in a fused node
+    providers: list[str]  # where it ran
+    error: float | None  # relative L2 error of the outputs if only this node is quantized; null: unknown
+
+
+class GraphChange(TypedDict):
+    """Nodes that ONNX Runtime changed in the same way."""
+
+    kind: Literal[
+        "fused", "inserted", "replaced", "removed", "unknown"
+    ]  # unknown: no node of the model is known
+    op_type: str  # of the optimized graph, without its domain; empty: removed
+    of: str  # of replaced nodes: the model's operator; else empty
+    by: str  # of replaced nodes: the operator that stands there now; else empty
+    count: int
+
+
+class GraphDocument(TypedDict):
+    """The nodes of a model or of its optimized graph. After a failure only state and error."""
+
+    state: JobState
+    error: ErrorRecord | None
+    model: NotRequired[str]
+    content_sha256: NotRequired[str]
+    optimized: NotRequired[bool]
+    count: NotRequired[int]  # number of all nodes, including filtered ones
+    nodes: NotRequired[list[GraphNodeDocument]]
+    profile: NotRequired[str | None]  # trial that the times are of
+    unmatched_s: NotRequired[float | None]  # per run, time of profiled nodes without a match
+    effective_providers: NotRequired[list[str]]  # of the session whose graph this is; empty: none was built
+    changes: NotRequired[list[GraphChange]]  # of an optimized graph, the most frequent first; else empty
+    notes: NotRequired[list[str]]
+
+
+# --- accuracy and targets -------------------------------------------------------------------------------
+
+
+class ShareDocument(TypedDict):
+    """A share of samples with its Wilson 95 % interval; null without samples."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    count: int
+    total: int
+
+
+ClassDocument = TypedDict(  # one class against all others; `class` can be no attribute
+    "ClassDocument",
+    {
+        "name": str,
+        "class": int,
+        "support": int,
+        "sensitivity": ShareDocument,
+        "specificity": ShareDocument,
+        "precision": ShareDocument,
+        "roc_auc": Interval,
+    },
+)
+
+
+class AccuracySummary(TypedDict):
+    """Every metric of a model on its data."""
+
+    rows: int
+    classes: int
+    class_names: list[str]
+    not_finite: int  # samples with NaN or Inf, which count as wrong
+    accuracy: ShareDocument  # top-1
+    top5: ShareDocument | None  # null: not more than five classes
+    roc_auc: Interval  # mean over the classes
+    confusion: list[list[int]]  # true class -> predicted class
+    per_class: list[ClassDocument]
+    positive: dict[str, Any] | None  # class to which the threshold applies
+    missing_classes: list[str]
+    calibration: wire.CalibrationRows | None
+    calibration_note: str
+    notes: list[str]
+
+
+class AccuracyRecord(TypedDict):
+    """One model on one dataset."""
+
+    id: str
+    key: str
+    model_sha256: str
+    model_name: str
+    spec: dict[str, Any]
+    dataset: dict[str, Any]
+    reply: wire.AccuracyReply
+    scores_path: str  # `.npz` with `scores` [samples, classes] and `labels` [samples]
+    created_at: float  # seconds since the epoch
+    fingerprint: str
+    summary: AccuracySummary
+
+
+class JudgedPair(TypedDict):
+    """Whether a candidate is worse than its reference by more than `delta`, on the same samples."""
+
+    verdict: PairVerdict
+    text: str
+    rows: int
+    both: int  # samples that both predicted correctly
+    only_reference: int  # samples that only the reference predicted correctly
+    only_candidate: int
+    neither: int
+    delta: float
+    reference: ShareDocument
+    candidate: ShareDocument
+    difference: float | None  # candidate minus reference
+    low: float
+    high: float
+    p: float  # of McNemar's exact test
+    rows_needed: int | None  # samples needed to decide; null: no number is enough
+
+
+class NamedAccuracy(TypedDict):
+    """A side of a comparison."""
+
+    id: str
+    model: str
+
+
+class AccuracyPair(TypedDict):
+    """Two models on the same samples."""
+
+    reference: NamedAccuracy
+    candidate: NamedAccuracy
+    rows: int
+    delta: float  # largest loss that counts as not worse
+    agreement: ShareDocument  # samples for which both predict the same class
+    accuracy: JudgedPair
+    positive: dict[str, Any] | None
+    sensitivity: JudgedPair | None
+    specificity: JudgedPair | None
+    roc_auc: dict[str, float | None] | None
+
+
+class AccuracyDocument(TypedDict):
+    """The result of `accuracy`."""
+
+    accuracies: list[AccuracyRecord]
+    comparisons: list[AccuracyPair]
+    errors: list[ErrorRecord]
+
+
+class JudgedTarget(TypedDict):
+    """A target with its measured value, in the unit of the metric."""
+
+    target: dict[str, Any]
+    state: State
+    value: float | None
+    low: float | None
+    high: float | None
+    margin: float | None  # distance from the worse end of the interval to the limit; negative: beyond it
+    why: str
+    todo: str
+    cause: Cause  # reason for UNKNOWN
+
+
+class NamedModel(TypedDict):
+    """A model, by name and content."""
+
+    name: str
+    sha256: str
+
+
+class CheckDocument(TypedDict):
+    """The scorecard of a configuration."""
+
+    state: State
+    model: NamedModel
+    spec: dict[str, Any]
+    targets: list[JudgedTarget]
+    trials: list[str]
+    breach: str | None  # why the output check failed; null: passed or not checked
+    calibration_note: str | None
+    error: ErrorRecord | None
+    sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
+
+
+# --- verifications --------------------------------------------------------------------------------------
+
+
+class SamePart(VerificationPart):
+    """Whether its outputs match: YES, NO, or UNKNOWN."""
+
+    error: wire.OutputError | None  # of its outputs versus the recorded ones; null: not compared
+
+
+class FastPart(VerificationPart):
+    """Whether the speed-up is reproduced: HOLDS, DIFFERS, UNDECIDED, or NOT_MEASURED."""
+
+    gains: list[TransferRecord]
+
+
+class DifferingFact(TypedDict):
+    """A property of the machine that differs from the recorded one."""
+
+    name: str
+    recorded: str
+    here: str
+
+
+class VerifyDocument(TypedDict):
+    """The verification of a recorded configuration on this machine."""
+
+    # exit code 0, 0, 1, 3; NOT_MEASURED: all but the speed, because of `--no-measure`
+    state: Literal["CONFIRMED", "NOT_MEASURED", "FAILED", "UNDECIDED"]
+    passed: bool  # all requested checks are confirmed
+    file: str
+    model: NamedModel
+    recorded_trial: str | None  # ID on the machine where it was recorded
+    runs: VerificationPart  # YES, NO, or UNKNOWN
+    same: SamePart
+    fast: FastPart
+    checks: list[CheckedFact]  # checks without a measurement
+    differences: list[DifferingFact]  # of the machines
+    targets: list[JudgedTarget]
+    change: ChangeRecord | None  # versus a baseline of this machine; null: no baseline given
+    margin: float  # speed-ups that differ by less from the recorded one count as reproduced
+    trial: str | None  # of the comparison on this machine
+    comparison: str | None
+    recorded_to: str | None  # file with the numbers of this machine
+    notes: list[str]
+    tool_version: str
+    error: ErrorRecord | None
+
+
+# --- models ---------------------------------------------------------------------------------------------
+
+
+class InspectDocument(wire.ModelInfo):
+    """A model file."""
+
+    loads: str | None  # result of loading it in ONNX Runtime; null: `--load` not given
+    suggested: str  # options that set every free dimension; empty: none needed
+    suggested_from: dict[str, Source]  # dimension -> source of its size; the batch is 1
+    not_fed: str | None  # why ORTune cannot create an input of it; null: it can
+
+
+class ExportDocument(wire.ExportReply):
+    """An exported model and its output error versus the source."""
+
+    state: JobState
+    error: None
+
+
+class StepDocument(TypedDict):
+    """A variant created by one step."""
+
+    model: str
+    content_sha256: str
+    path: str
+    variant: dict[str, Any]  # steps, original, output error, checks
+    guard: NotRequired[Judged | None]
+
+
+class TransformDocument(TypedDict):
+    """A chain of steps and the final variant. After a failure only state and error."""
+
+    state: JobState
+    error: ErrorRecord | None
+    model: NotRequired[str]
+    content_sha256: NotRequired[str]
+    path: NotRequired[str]
+    written: NotRequired[list[str] | None]  # files written by `-o`
+    reused: NotRequired[int]  # steps that were reused
+    steps: NotRequired[list[StepDocument]]
+    notes: NotRequired[list[str]]
+
+
+class NodeErrorsDocument(TypedDict):
+    """The error added and the time saved by quantizing each operator."""
+
+    units: list[Unit]  # quantized operators, largest error first
+    whole: float  # relative L2 error of the whole variant's outputs, as measured
+    timed: bool
+    elsewhere_s: float  # time saved in other nodes; negative: added conversions cost this much
+    float_s: float | None  # typical run of the float model; null: not timed
+    quantized_s: float | None
+    state: JobState
+    error: ErrorRecord | None
+    variant: str
+    libraries: NotRequired[dict[str, str]]  # of native code that ran in it: name -> "sha256:…"
+    curve: list[Choice]
+    halving: list[str]  # operators to keep in float to halve the error
+    fed: list[FedInput]
+    notes: list[str]
+
+
+class RacedVariant(TypedDict):
+    """The latest comparison of a variant with its original."""
+
+    ratio: float
+    ratio_low: float | None
+    ratio_high: float | None
+    verdict: Verdict
+    grade: Grade
+    generations: int | None
+    busy: dict[str, Any] | None
+    comparison: str
+    trial: str
+
+
+class VariantDocument(TypedDict):
+    """A model of the library: an original or a variant."""
+
+    model: str
+    content_sha256: str
+    path: str
+    precision: str
+    variant: dict[str, Any] | None  # null: an original
+    against_original: RacedVariant | None  # null: never compared
+
+
+class VariantsDocument(TypedDict):
+    """All originals that have variants, each with its variants."""
+
+    variants: list[VariantDocument]
+
+
+class RenamedDocument(TypedDict):
+    """A variant that was renamed."""
+
+    variant: str
+    was: str
+    content_sha256: str
+
+
+class DeletedDocument(TypedDict):
+    """A variant that was deleted."""
+
+    deleted: str
+    content_sha256: str
+
+
+class FormatRecord(TypedDict):
+    """An export format."""
+
+    name: str  # of `--format`
+    file: str  # suffix of its file name
+    purpose: str
+    cannot: str  # settings that it does not support
+    takes_model: bool  # its file contains the model
+
+
+class FormatsDocument(TypedDict):
+    """The formats of `export`."""
+
+    formats: list[FormatRecord]
+
+
+class ReportDocument(TypedDict):
+    """`report`."""
+
+    kind: str  # kind of the result, as text
+    id: str  # ID of the result
+    verdict: str  # one sentence
+    rejected: str | None  # why the verdict is rejected; null: it is valid
+    format: Literal["html", "md"]
+    output: str | None  # the file written; null: none
+    output_bytes: int | None
+    text: str | None  # the Markdown; null: an HTML file was written
+
+
+class EmitDocument(TypedDict):
+    """A file of settings."""
+
+    trial: str
+    format: str
+    output: str | None
+    text: str  # of a bundle, which is no text, empty
+    size_bytes: NotRequired[int]  # of a bundle
+
+
+# --- searches -------------------------------------------------------------------------------------------
+
+
+class LookRecord(TypedDict):
+    """One measurement of a configuration during a search. It selects candidates and is never reported."""
+
+    stage: Literal["screen", "heat", "confirm"]
+    race: str
+    trial: str
+    gains: dict[str, tuple[float, float | None]]  # metric -> ln(speed-up), standard error
+    values: dict[str, float]
+    error: str
+    breach: str
+    launches: NotRequired[int]  # fresh processes behind the speed-up by medians
+    df: NotRequired[float | None]  # degrees of freedom of that standard error; null: unknown
+    splits: NotRequired[float]  # divisor of the 5 % of its interval: interim analyses
+    level: NotRequired[float | None]  # ln(seconds per sample) of the default in the same comparison
+
+
+class TriedRecord(TypedDict):
+    """One configuration that a search evaluated."""
+
+    changes: dict[str, Any]  # settings that differ from ONNX Runtime's default
+    key: str
+    looks: list[LookRecord]
+    twin: bool  # a hidden A/A control
+
+
+class SearchHead(TypedDict):
+    """The common keys of every search."""
+
+    study: str  # ID; also the study name of its comparisons and trials
+    state: TrialState
+    model: str
+    error: ErrorRecord | None
+    question: dict[str, Any]
+    spec: dict[str, Any]  # the fixed settings
+    trials: list[TriedRecord]
+    sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
+
+
+def _search() -> Any:
+    """A search. The keys of its result are absent until there is one."""
+    parts = {name: NotRequired[hint] for name, hint in get_type_hints(SearchResult).items()}
+    return TypedDict("SearchDocument", {**parts, **get_type_hints(SearchHead, include_extras=True)})  # type: ignore[operator]
+
+
+SearchDocument = _search()
+
+
+class SpaceDocument(TypedDict):
+    """The search space of a dry run."""
+
+    objective: dict[str, float]
+    limits: list[str]
+    space: SpaceFacts
+    axes: dict[str, list[Any]]  # setting -> values, the starting value first
+    sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
+
+
+class StudiesDocument(TypedDict):
+    """Searches, newest first, without evaluated configurations."""
+
+    studies: list[SearchDocument]  # type: ignore[valid-type] # made from `SearchResult`
+
+
+class StudyExportedDocument(TypedDict):
+    """A search that was written as a study of Optuna."""
+
+    study: str
+    optuna: str  # URL of the Optuna storage
+    trials: int
+
+
+class StudyDeletedDocument(TypedDict):
+    """A search that was deleted."""
+
+    deleted: str
+
+
+# --- the machine and the store --------------------------------------------------------------------------
+
+
+class SelfTestDocument(SelfTestResult):
+    """An A/A test of this machine, and whether it passes the noise check."""
+
+    state: JobState
+    error: None
+    model: str
+    answer: Answer
+
+
+class ImportDocument(TypedDict):
+    """What was found in a file that was made elsewhere; nothing of it was measured here."""
+
+    imported: bool  # always true
+    id: str
+    kind: Literal["profile", "summary"]
+    file: str  # file name
+    format: str
+    sha256: str  # of the file
+    created_at: float  # time of the import, seconds since the epoch
+    profile: dict[str, Any] | None  # nodes with their times, and a timeline
+    summary: wire.Summary | None  # of onnxruntime_perf_test
+
+
+class PeaksDocument(wire.PeaksReply):
+    """What this machine reaches at most: raw times, and the rates that follow from them."""
+
+    state: JobState
+    error: None
+    fingerprint: str  # of the machine
+    at: float  # seconds since the epoch
+    peaks: list[Peak]  # one for each number of threads
+
+
+class Contents(TypedDict):
+    """What was found in a store: [rows, damaged ones] of each table."""
+
+    trials: tuple[int, int]
+    comparisons: tuple[int, int]
+    accuracies: tuple[int, int]
+    samples: tuple[int, int]
+    studies: tuple[int, int]
+    marks: tuple[int, int]
+    damaged: int
+
+
+class BackupDocument(Contents):
+    """A copy of the store."""
+
+    file: str
+    file_bytes: int
+
+
+class RestoreDocument(Contents):
+    """The store after a backup took its place."""
+
+    store: str
+    previous: str | None  # file with the previous content
+
+
+class FailureDocument(TypedDict):
+    """What any command prints that failed or was cancelled; what was measured stands beside it."""
+
+    trial: NotRequired[str | None]
+    state: Literal["FAIL", "CANCELLED"]
+    error: ErrorRecord
+
+
+DOCUMENTS: Mapping[str, Any] = {
+    "tune": TrialDocument,
+    "compare": RaceDocument,
+    "profile": TrialDocument,
+    "sweep": SweepDocument,
+    "explain": WhyDocument,
+    "graph": GraphDocument,
+    "accuracy": AccuracyDocument,
+    "scorecard": CheckDocument,
+    "verify": VerifyDocument,
+    "transform": TransformDocument,
+    "node-errors": NodeErrorsDocument,
+    "inspect": InspectDocument,
+    "convert": ExportDocument,
+    "export": EmitDocument,
+    "export --list": FormatsDocument,
+    "report": ReportDocument,
+    "history": HistoryDocument,
+    "history --prune": PruneDocument,
+    "tag": MarkDocument,
+    "delete": TrialsDeletedDocument,
+    "show TRIAL": TrialDocument,
+    "show COMPARISON": RaceDocument,
+    "variants list": VariantsDocument,
+    "variants rename": RenamedDocument,
+    "variants delete": DeletedDocument,
+    "search": SearchDocument,
+    "search --dry-run": SpaceDocument,
+    "searches list": StudiesDocument,
+    "searches show": SearchDocument,
+    "searches export": StudyExportedDocument,
+    "searches delete": StudyDeletedDocument,
+    "machine": wire.Environment,
+    "machine --self-test": SelfTestDocument,
+    "machine --peaks": PeaksDocument,
+    "profile --import": ImportDocument,
+    "compare --import": ImportDocument,
+    "backup": BackupDocument,
+    "restore": RestoreDocument,
+    "failure": FailureDocument,
+}

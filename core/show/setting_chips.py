@@ -1,0 +1,113 @@
+"""Settings of a spec in words, as the dashboard writes them: what is asked for, what sets two apart. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.evidence.measurement import Trial, model_words
+from core.show import format
+from core.show.words import OTHER_VERSION
+from core.spec import TrialSpec, asked, changed, differing, is_provider_option, spec_from_dict
+from core.spec.settings import Knob, Value, knob, short, short_value
+from core.spec.space import MODEL, changes_words
+from core.wire.engines import ENGINES
+from core.wire.errors import SpecError
+from core.wire.units import provider as short_provider
+
+_OF_THE_RACE = ("protocol.effort", "budget_s", "margin", "runs", "timeout_s")  # alike for all who race
+
+
+def summary(spec: TrialSpec) -> list[str]:
+    """Return `name value` for everything `spec` asks for beyond the defaults, in the table's order."""
+    lines = []
+    for name in changed(spec):
+        if name == "provider_options":
+            options = {k: v for p in spec.session.providers for k, v in p.options.items()}
+            lines.append(f"{name} {format.value(options)}")
+        else:
+            lines.append(f"{name} {format.value(asked(spec, name))}")
+    return lines
+
+
+def chips(spec: TrialSpec) -> list[tuple[str, str]]:
+    """Return `short name value` and the full name with its value, for everything beyond the defaults."""
+    found = []
+    for line in summary(spec):
+        name, _, value = line.partition(" ")
+        found.append((line if name == "provider_options" else f"{short(name)} {short_value(value)}", line))
+    return found
+
+
+def chips_of(changes: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the same for a configuration of a search: what it sets otherwise than ONNX Runtime's default."""
+    return [
+        (changes_words({name: value}), f"{name} {'default' if value is None else format.value(value)}")
+        for name, value in changes.items()
+    ]
+
+
+def words(trial: Trial) -> str:
+    """Return what sets a trial apart, short: what its model is if no FP32 original, then its chips."""
+    try:
+        settings = [text for text, _ in chips(spec_from_dict(trial.spec))]
+    except SpecError:
+        settings = [OTHER_VERSION]
+    told = model_words(trial.result)
+    return ", ".join([*([told] if told else []), *settings]) or "defaults"
+
+
+def differences(spec: TrialSpec, other: TrialSpec) -> list[tuple[str, str]]:
+    """Return target and `name value` for every setting of `spec` that differs in `other`, in table order."""
+    found = []
+    for name, value in differing(spec, other).items():
+        if is_provider_option(name):
+            provider, _, option = name.partition(".")
+            own = "default" if value is None else value
+            found.append(("session", f"{short_provider(provider)}.{option} {own}"))
+        elif name not in _OF_THE_RACE:
+            row = knob(name)
+            found.append((row.target, f"{short_name(row)} {text(name, value)}"))
+    return found
+
+
+def short_name(setting: Knob) -> str:
+    """Return the name of a setting without what the whole table has in common."""
+    return setting.field.removeprefix("session.")
+
+
+def short_words(changes: Mapping[str, Any]) -> str:
+    """Return settings with their values where there is little room: `threads=1, graph=BASIC, arena=off`.
+
+    Args:
+        changes: name of a setting, of a provider's option or of the axis of variants -> value.
+    """
+    return ", ".join(text for name, value in changes.items() for text in _short(name, value))
+
+
+def short_changes(trial: Trial) -> str:
+    """Return what a trial asks for that is not the default where there is little room."""
+    try:
+        spec = spec_from_dict(trial.spec)
+    except SpecError:
+        return OTHER_VERSION
+    changes = {name: asked(spec, name) for name in changed(spec) if name != "provider_options"}
+    options = {
+        f"{one.name}.{key}": value for one in spec.session.providers for key, value in one.options.items()
+    }
+    return short_words(changes | options)
+
+
+def _short(name: str, value: Any) -> list[str]:
+    if isinstance(value, dict):
+        begin = "" if name == "dims" else f"{short(name)} "
+        return [f"{begin}{key}={one}" for key, one in value.items()]
+    told = "default" if value is None else format.value(value)
+    return [told if name == MODEL else f"{short(name)}={short_value(told)}"]
+
+
+def text(name: str, value: Value | None) -> str:
+    """Return the value of a setting as people write it."""
+    if name == "engine":
+        return ENGINES[str(value)].label
+    return "default" if value is None else format.value(value)

@@ -1,0 +1,589 @@
+"""Several trials as a sheet: those of a comparison, the points of a sweep, the history. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.evidence.quality import BUSY, letter, quality
+from core.evidence.ranking import Rank
+from core.evidence.verdict import look
+from core.run.axes import point_name, value_words
+from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, Standing
+from core.run.sweep import Measured
+from core.show import cells, setting_chips
+from core.show.comparison_text import (
+    against_reference,
+    headline,
+    intervals_text,
+    is_per_row,
+    labels,
+    order,
+    past_text,
+    rank_text,
+    ranks,
+    reference,
+)
+from core.show.sheets import Line, Note, Sheet
+from core.show.sheets.trials import grade, notes, proof
+from core.show.table import Abridged, Column, Item, Table, Value, tabulate
+from core.show.verdict import busy_words, short_of
+from core.show.words import changes_in_words, counted, interval, state_words, verdict
+from core.spec import spec_from_dict
+from core.store import Deletion, Marks
+from core.wire.errors import TunerError
+from core.wire.output_check import ELSE, MARK, WARNING, breach
+from core.wire.units import provider, size, span
+
+_GRADE_HELP = (
+    "Precision of the result: half-width of the 95 % interval. A ≤ 1 %, B ≤ 3 %, C ≤ 10 %, D wider; F: "
+    "rejected, because the A/A control failed."
+)
+OUTPUTS_HELP = (
+    "Compared with the original model, run without optimizations on the CPU on the same inputs. Empty: "
+    "not compared."
+)
+_MEMORY_HELP = "Peak memory that the session adds. The peak of the whole process is higher."
+MACHINE_HELP = "Other programs that used the CPUs. Empty: none found, or not recorded."
+
+# --- a comparison -------------------------------------------------------------------------------------------
+
+
+def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
+    """Who raced: the verdict on each against the baseline, the ranks that follow, and what to doubt.
+
+    Args:
+        race: with a result.
+        trials: of its contestants.
+    """
+    result, contrasts = race.facts, against_reference(race)
+    before = race.protocol.get("continues")
+    went_on = [f"Continues comparison {before} and includes its launches."] if before else []
+    named = labels(race)
+    own = [f"{named[trial]}: {note}" for trial, one in contrasts.items() for note in one["notes"]]
+    several = any(one.best < one.worst for one in ranks(race).values())
+    return Sheet(
+        f"{race.model_name} · comparison {race.id} · {proof(result)}",
+        [
+            Note(headline(race)),
+            *grade(result),
+            contestants(race, trials),
+            Line(f"Intervals of the ratios: {intervals_text(race)}."),
+            *([Line(f"A rank such as 2–3 {RANK_RANGE}")] if several else []),
+            *notes(dict.fromkeys([*went_on, *race.warnings, *result["notes"], *own])),
+        ],
+    )
+
+
+def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
+    """Who raced, the best rank first.
+
+    On screens times are those of a run or, where the contestants fed different numbers of rows, all those of
+    a row; in a file they are those of a run, and ratios above 1 are faster than the baseline.
+    """
+    named, found, against, places = labels(race), against_reference(race), reference(race), ranks(race)
+    by_id, per_row = {trial.id: trial for trial in trials}, is_per_row(race)
+    roles = {one.trial: one.role for one in race.contestants}
+    per = "sample" if per_row else ""
+
+    def result(one: str) -> Mapping[str, Any]:
+        return by_id[one].facts if one in by_id else {}
+
+    def time(value: Callable[[Mapping[str, Any]], float | None]) -> Callable[[str], Value]:
+        def scaled(one: str) -> Value:
+            seconds, rows = value(result(one)), result(one).get("batch_size") or 1
+            return seconds / rows if per_row and seconds is not None else seconds
+
+        return scaled
+
+    def place(which: Callable[[Rank], int]) -> Callable[[str], Value]:
+        return lambda one: which(places[one]) if rank_text(race, one) else None
+
+    def contrast(name: str) -> tuple[Column, Callable[[str], Value]]:
+        return Column(name, "number", key=name, on="none"), lambda one: found.get(one, {}).get(name)
+
+    return tabulate(
+        order(race),
+        (Column("rank", help=_RANK_HELP), lambda one: rank_text(race, one)),
+        (Column("rank", "count", key="rank", on="none"), place(lambda one: one.best)),
+        (Column("rank at worst", "count", key="rank_worst", on="none"), place(lambda one: one.worst)),
+        (Column("configuration", key="configuration", tells=True), named.__getitem__),
+        (
+            Column("role", key="role", on="none"),
+            lambda one: "baseline" if one == race.baseline else roles[one],
+        ),
+        (Column("verdict", help=_RATIO_HELP), lambda one: verdict_text(race, one, by_id.get(one))),
+        *map(contrast, ("verdict", "ratio", "ratio_low", "ratio_high", "grade")),
+        (Column("p50", "ms", per=per), time(lambda of: _latency(of, "p50_s"))),
+        (
+            Column("outputs", on="browser", help=OUTPUTS_HELP),
+            lambda one: outputs_text(race, one, by_id.get(one)),
+        ),
+        (Column("p95", "ms", per=per), time(lambda of: _latency(of, "p95_s"))),
+        (Column("batch", "count", key="batch_size"), lambda one: result(one).get("batch_size")),
+        *_latency_in_files(result),
+        (Column("samples/s", "number", key="rows_per_s"), lambda one: result(one).get("throughput_per_s")),
+        (
+            Column("CPU", "ms", key="" if per_row else "cpu_ms", per=per),
+            time(lambda of: of.get("cpu_s_per_inference")),
+        ),
+        *([(_CPU_OF_A_RUN, lambda one: result(one).get("cpu_s_per_inference"))] if per_row else []),
+        (
+            Column("peak memory", "bytes", key="peak_rss_bytes", help=_MEMORY_HELP),
+            lambda one: result(one).get("peak_rss_bytes"),
+        ),
+        (Column("ran on", on="browser"), lambda one: ran_on(result(one))),
+        (
+            Column("grade", on="browser", help=_GRADE_HELP),
+            lambda one: _quality_words(race.result, [found[one]]) if one in found else "",
+        ),
+        (
+            Column("settings", on="browser", help="Settings that differ from the baseline."),
+            lambda one: _settings(by_id.get(one), by_id.get(against)),
+        ),
+        (Column("trial", "id", key="trial"), lambda one: one),
+        (
+            Column("state", key="state", on="none"),
+            lambda one: by_id[one].state if one in by_id else "deleted",
+        ),
+        *_doubts_in_files(by_id.get),
+        (Column("remark", on="terminal"), lambda one: _remark(by_id.get(one), found.get(one))),
+        drop=("peak memory", "CPU", "samples/s", "batch", "p95", "trial"),
+        colors=[look(found[one])[1] if one in found else None for one in order(race)],
+    )
+
+
+RANK_RANGE = "means that the intervals overlap and leave these places open."
+_RANK_HELP = f"By the intervals of the ratios. A rank such as 2–3 {RANK_RANGE}"
+_RATIO_HELP = (
+    "Ratio of median latencies within the same rounds. Times in this table are taken over all runs, so "
+    "their quotients may differ."
+)
+_CPU_OF_A_RUN = Column("CPU", "ms", key="cpu_ms", on="none")
+
+
+def verdict_text(race: Comparison, trial_id: str, trial: Trial | None) -> str:
+    """What became of one contestant, in words."""
+    if trial is None:
+        return "baseline, deleted since" if trial_id == reference(race) else "deleted since"
+    if trial.state == "FAIL":
+        return "failed"
+    found = against_reference(race).get(trial_id)
+    if trial_id == reference(race):
+        return "baseline"
+    if found is None:
+        return {"CANCELLED": "cancelled"}.get(trial.state, "not measured")
+    return verdict(found)
+
+
+def outputs_text(race: Comparison, trial_id: str, trial: Trial | None = None) -> str:
+    """Whether its outputs are what they should be; empty where that is not known.
+
+    In a race of an earlier version they were held against those of the reference of the race.
+    """
+    result = trial.facts if trial is not None else {}
+    against = against_reference(race).get(trial_id) or {}
+    if against.get("something_else"):
+        return f"{WARNING} {ELSE}"
+    if result.get("guard") is not None:
+        return cells.outputs_words(result)
+    differ = against.get("outputs_differ")
+    return {None: "", True: f"{WARNING} {MARK}", False: "agree"}[differ]
+
+
+def ran_on(result: Mapping[str, Any]) -> str:
+    """Providers that really ran; a fallback says so."""
+    names = ", ".join(map(provider, result.get("effective_providers") or ()))
+    return f"{names} (fallback)" if result.get("fallback") else names
+
+
+def _settings(trial: Trial | None, baseline: Trial | None) -> str:
+    """Everything that sets a contestant apart from the baseline."""
+    if trial is None or baseline is None or trial.id == baseline.id:
+        return ""
+    try:
+        found = setting_chips.differences(spec_from_dict(trial.spec), spec_from_dict(baseline.spec))
+    except TunerError as error:
+        return error.message
+    return "; ".join(text for _, text in found) or "the same"
+
+
+def _remark(trial: Trial | None, contrast: Mapping[str, Any] | None) -> str:
+    if trial is None:
+        return "deleted"
+    remarks = _fallback(trial.facts.get("effective_providers") if trial.facts.get("fallback") else None)
+    if breach(trial.facts) or (contrast and contrast.get("outputs_differ")):
+        remarks.append(MARK)
+    if trial.state != "COMPLETE":
+        remarks.append(trial.state)
+    if trial.error is not None:
+        remarks.append(trial.error["message"])
+    return "; ".join(remarks)
+
+
+def _fallback(ran: Iterable[str] | None) -> list[str]:
+    return [] if ran is None else [f"FALLBACK: ran on {', '.join(map(provider, ran))}"]
+
+
+def past(races: Sequence[Comparison]) -> Table:
+    """Races that have been, a line each."""
+    return tabulate(
+        races,
+        (Column("when", "moment"), lambda one: one.created_at),
+        (Column("configurations", tells=True), against),
+        (Column("result"), past_text),
+        (Column("grade", help=_GRADE_HELP), lambda one: _quality_words(one.result)),
+        (Column("effort"), lambda one: one.protocol.get("precision") or ""),
+        (Column("study"), lambda one: one.study),
+        (Column("comparison", "id"), lambda one: one.id),
+    )
+
+
+def _quality_words(
+    result: Mapping[str, Any] | None, answers: Sequence[Mapping[str, Any]] | None = None
+) -> str:
+    found = quality(result, answers)
+    return found.words if found is not None else ""
+
+
+def against(race: Comparison) -> str:
+    """Return the names of all but the baseline, and but a default that nobody asked for."""
+    named = [one.label for one in race.contestants if one.trial != race.baseline and one.role != "anchor"]
+    return f"{', '.join(named) or 'nothing'} versus {labels(race)[race.baseline]}"
+
+
+# --- what files hold of results -----------------------------------------------------------------------------
+
+
+def _latency(result: Mapping[str, Any], name: str) -> float | None:
+    value: float | None = (result.get("latency") or {}).get(name)
+    return value
+
+
+def _latency_in_files(
+    result: Callable[[Item], Mapping[str, Any]],
+) -> list[tuple[Column, Callable[[Item], Value]]]:
+    """Percentiles of a run with the interval of the median."""
+
+    def column(name: str) -> tuple[Column, Callable[[Item], Value]]:
+        key = name.replace("_s", "_ms", 1)
+        return Column(name, "ms", key=key, on="none"), lambda one: _latency(result(one), name)
+
+    return [column(name) for name in ("p50_s", "p50_s_low", "p50_s_high", "p95_s")]
+
+
+def _doubts_in_files(trial: Callable[[Item], Trial | None]) -> list[tuple[Column, Callable[[Item], Value]]]:
+    def result(one: Item) -> Mapping[str, Any]:
+        found = trial(one)
+        return found.facts if found is not None else {}
+
+    def error(one: Item) -> str:
+        found = trial(one)
+        return found.error["message"] if found is not None and found.error is not None else ""
+
+    return [
+        (Column("fallback", key="fallback", on="none"), lambda one: bool(result(one).get("fallback"))),
+        (Column("outputs", key="outputs_differ", on="none"), lambda one: bool(breach(result(one)))),
+        (Column("error", key="error", on="none"), error),
+    ]
+
+
+# --- a sweep ------------------------------------------------------------------------------------------------
+
+
+def points(
+    found: Sequence[Measured], standing: Standing | None = None, busy: Mapping[str, str] | None = None
+) -> Table:
+    """One row per point of a sweep, in the order of its values.
+
+    Args:
+        found: the points.
+        standing: how they stand against each other and the latency line.
+        busy: id of a comparison -> who else used the machine.
+    """
+    names = list(found[0].values) if found else []
+
+    def value(name: str) -> tuple[Column, Callable[[Measured], Value]]:
+        held = [one.values[name] for one in found]
+        numbers = all(isinstance(one, int) and not isinstance(one, bool) for one in held)
+        if numbers:
+            return Column(name, "count", key=name, tells=True), lambda one: _number(one.values[name])
+        return Column(name, key=name, tells=True), lambda one: value_words(one.values[name])
+
+    def latency(name: str) -> Callable[[Measured], Value]:
+        return lambda one: (one.latency or {}).get(name)
+
+    def stands(names: Callable[[Standing], frozenset[str]]) -> Callable[[Measured], Value]:
+        return lambda one: standing is not None and standing.is_in(one, names(standing))
+
+    def place(one: Measured) -> str:
+        return "" if standing is None else standing.place(one)
+
+    return tabulate(
+        found,
+        *map(value, names),
+        *([] if standing is None else [(Column("best", help=BEST_HELP), lambda one: _MARKS[place(one)])]),
+        (Column("place", key="place", on="none"), place),
+        (Column("p50", "ms", key="p50_ms"), latency("p50_s")),
+        (Column("95 % interval", right=True, on="terminal"), _interval),
+        (Column("p50 low", "ms", key="p50_ms_low", on="browser"), latency("p50_s_low")),
+        (Column("p50 high", "ms", key="p50_ms_high", on="browser"), latency("p50_s_high")),
+        (Column("p95", "ms", key="p95_ms"), _p95),
+        (Column("p95 low", "ms", key="p95_ms_low", on="none"), latency("p95_s_low")),
+        (Column("p95 high", "ms", key="p95_ms_high", on="none"), latency("p95_s_high")),
+        (Column("p99", "ms", key="p99_ms", on="browser"), latency("p99_s")),
+        (Column("mean", "ms", key="mean_ms", on="browser"), latency("mean_s")),
+        (Column("std", "ms", key="std_ms", on="browser"), latency("std_s")),
+        (Column("samples/s", "number", key="rows_per_s"), lambda one: one.throughput_per_s),
+        (Column("samples/s, 95 %", right=True, on="terminal"), _rate_interval),
+        (
+            Column("samples/s low", "number", key="rows_per_s_low", on="browser"),
+            lambda one: one.throughput_interval()[0],
+        ),
+        (
+            Column("samples/s high", "number", key="rows_per_s_high", on="browser"),
+            lambda one: one.throughput_interval()[1],
+        ),
+        (
+            Column("per sample, versus ORT default", key="against_default", on="browser"),
+            _against_default,
+        ),
+        (Column("over the limit", key="over_line", on="none"), stands(lambda one: one.over)),
+        (Column("front", key="front", on="none"), stands(lambda one: one.front)),
+        (
+            Column("peak memory", "bytes", key="peak_rss_bytes", on="browser", help=_MEMORY_HELP),
+            lambda one: one.peak_rss_bytes,
+        ),
+        (Column("runs", "count", on="browser"), lambda one: one.runs or None),
+        (Column("ran on", on="browser"), _ran_on),
+        (
+            Column("machine", on="browser", narrow=True, help=MACHINE_HELP),
+            lambda one: (busy or {}).get(one.race, ""),
+        ),
+        (
+            Column("outputs", on="browser", help=OUTPUTS_HELP),
+            lambda one: f"{WARNING} {MARK}" if one.breach else "",
+        ),
+        (Column("state", on="browser"), lambda one: "reused" if one.reused else one.state.lower()),
+        (Column("same as", key="same_as", on="browser", help=SAME_HELP), _same_as),
+        (Column("trial", "id", key="trial"), lambda one: one.trial),
+        (Column("state", key="state", on="none"), lambda one: one.state),
+        (Column("measured before", key="measured_before", on="none"), lambda one: one.reused),
+        (Column("fallback", key="fallback", on="none"), lambda one: one.fallback),
+        (Column("outputs", key="outputs_differ", on="none"), lambda one: bool(one.breach)),
+        (Column("error", key="error", on="browser"), lambda one: one.error),
+        (Column("remark", on="terminal"), lambda one: _remarks_on_a_point(one, standing)),
+        drop=("p95", "trial", "95 % interval"),
+        solid=("95 % interval", "samples/s, 95 %"),
+    )
+
+
+BEST_HELP = (
+    "By samples/s: ★ best within the latency limit, = ★ equivalent to the best, ? ★ inconclusive, "
+    "because the 95 % intervals overlap."
+)
+SAME_HELP = "The point with these numbers. A setting has no effect here, so both are the same configuration."
+_MARKS = {BEST: "★", LEVEL: "= ★", INCONCLUSIVE: "? ★", "": ""}
+
+
+def _number(value: object) -> Value:
+    return value if isinstance(value, int) else None
+
+
+def _same_as(one: Measured) -> str:
+    return "" if one.same is None else point_name(one.same)
+
+
+def _interval(one: Measured) -> str | None:
+    known = one.latency
+    return None if known is None else interval(known.get("p50_s_low"), known.get("p50_s_high"))
+
+
+def _rate_interval(one: Measured) -> str | None:
+    low, high = one.throughput_interval()
+    return None if one.throughput_per_s is None else span(low, high) if low or high else "not known"
+
+
+def _p95(one: Measured) -> Value:
+    if one.latency is None or (p95 := one.latency.get("p95_s")) is not None:
+        return None if one.latency is None else p95
+    return f"needs {(one.latency.get('needs_runs') or {}).get('p95_s', 'more')} runs"
+
+
+def _against_default(one: Measured) -> str:
+    if one.is_default:
+        return "the default itself"
+    return verdict(one.contrast) if one.contrast else ""
+
+
+def _ran_on(one: Measured) -> str:
+    ran = {"effective_providers": one.providers, "fallback": one.fallback}
+    return "" if one.latency is None else ran_on(ran)
+
+
+def _remarks_on_a_point(one: Measured, standing: Standing | None) -> str:
+    remarks = _fallback(one.providers if one.fallback else None)
+    if standing is not None:
+        remarks += ["over the limit"] if standing.is_in(one, standing.over) else []
+    remarks += [MARK] if one.breach else []
+    remarks += ["measured before"] if one.reused else []
+    remarks += [f"the same as {_same_as(one)}"] if one.same is not None else []
+    if one.cut_short:
+        remarks.append("cancelled: rounds measured until then")
+    elif one.latency is None:
+        remarks += [one.state, one.error]
+    return "; ".join(filter(None, remarks))
+
+
+# --- history ------------------------------------------------------------------------------------------------
+
+_ID_IN_A_LINE = 8  # characters of an id where a trial is one line; commands take 6 or more
+
+
+def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -> Table:
+    """One row per trial: what was changed, the verdict and how sure it is, and why it failed.
+
+    Args:
+        trials: one a row; on a terminal that is one line.
+        marks: id of a trial -> what a person said of it.
+    """
+    own = marks or {}
+    return tabulate(
+        trials,
+        (Column("trial", "id", key="trial"), lambda one: Abridged(one.id, one.id[:_ID_IN_A_LINE])),
+        (Column("when", "moment", key="when", on="terminal"), lambda one: one.created_at),
+        (Column("model", key="model", on="terminal"), lambda one: one.model_name),
+        (Column("when", "moment", on="browser", tells=True), lambda one: one.created_at),
+        (Column("model", on="browser", tells=True), lambda one: one.model_name),
+        (Column("changed", on="browser", tells=True, help=_CHANGED_HELP), _asked),
+        (Column("★", on="browser", help=_STAR_HELP), lambda one: _signs(marks_of(own, one.id))),
+        (Column("verdict", on="browser", help=_VERDICT_HELP), lambda one: short_of(one.facts)),
+        (Column("p50", "ms", on="browser"), lambda one: one.p50_s),
+        (Column("grade", on="browser", help=_GRADE_HELP), lambda one: _quality_words(one.result)),
+        (Column("study", on="browser"), lambda one: one.study),
+        (Column("kind", key="kind"), lambda one: one.kind),
+        (Column("state", key="state", on="terminal"), lambda one: one.state),
+        (Column("state", on="browser"), state_words),
+        (Column("grade", on="terminal"), lambda one: letter(one.result)),
+        (Column("grade", key="grade", on="none"), lambda one: letter(one.result)),
+        (Column("changed", on="terminal"), _changed_in_short),
+        (Column("changed", key="changed", on="none"), changes_in_words),
+        (
+            Column("outputs", on="browser", help=OUTPUTS_HELP),
+            lambda one: cells.outputs_words(one.facts),
+        ),
+        (Column("batch", "count", key="batch_size"), lambda one: one.facts.get("batch_size")),
+        (Column("p50", "ms", on="terminal"), lambda one: one.p50_s),
+        (Column("p95", "ms", on="browser"), lambda one: _latency(one.facts, "p95_s")),
+        *_latency_in_files(_facts),
+        (Column("samples/s", "number", key="rows_per_s"), lambda one: one.facts.get("throughput_per_s")),
+        (Column("CPU", "ms", key="cpu_ms", on="none"), lambda one: one.facts.get("cpu_s_per_inference")),
+        (
+            Column("peak memory", "bytes", key="peak_rss_bytes", on="none"),
+            lambda one: one.facts.get("peak_rss_bytes"),
+        ),
+        (Column("ran on"), lambda one: ran_on(one.facts)),
+        (
+            Column("ran on", key="ran_on", on="none"),
+            lambda one: " ".join(one.facts.get("effective_providers") or []),
+        ),
+        (Column("labels", on="browser"), lambda one: ", ".join(marks_of(own, one.id).labels)),
+        (Column("note", on="browser"), lambda one: marks_of(own, one.id).note),
+        *_marks_in_files(own),
+        *_doubts_in_files(_itself),
+        (Column("error", on="browser"), lambda one: one.error["message"] if one.error else ""),
+        (Column("remark", on="terminal"), lambda one: _remark_on_a_trial(one, own.get(one.id))),
+        drop=("samples/s", "batch", "ran on", "kind", "state"),
+        solid=("when", "trial", "state"),
+        cut=True,
+    )
+
+
+_CHANGED_HELP = "Settings that differ from the defaults. Double-click to see the full text."
+_VERDICT_HELP = "Compared with the baseline pinned at that time, otherwise with ONNX Runtime's default."
+
+
+def rescued(files: Sequence[Path]) -> list[Note | Line]:
+    """Where results lie that the store had no room for; nothing where there are none."""
+    head = (
+        "Results that are not stored yet because the disk was full. ORTune stores them at the next "
+        "start with enough space:"
+    )
+    return [Line(head, "orange"), *(Note(str(path)) for path in files)] if files else []
+
+
+def _changed_in_short(trial: Trial) -> str:
+    return Abridged(changes_in_words(trial) or "nothing", setting_chips.short_changes(trial) or "nothing")
+
+
+def _facts(trial: Trial) -> Mapping[str, Any]:
+    return trial.facts
+
+
+def _itself(trial: Trial) -> Trial:
+    return trial
+
+
+def _asked(trial: Trial) -> str:
+    return "" if trial.state == "DAMAGED" else setting_chips.words(trial)
+
+
+def marks_of(marks: Mapping[str, Marks], trial_id: str) -> Marks:
+    """Return the marks of one trial."""
+    return marks.get(trial_id) or Marks()
+
+
+def marks_in_words(own: Marks | None) -> str:
+    """Say what a trial is marked with: "★, archived, labels: edge, ship; note: for the demo"."""
+    if own is None:
+        return ""
+    parts = [*(["★"] if own.starred else []), *(["archived"] if own.archived else [])]
+    parts += [f"labels: {', '.join(own.labels)}"] if own.labels else []
+    said = ", ".join(parts)
+    note = f"note: {' '.join(own.note.split())}" if own.note else ""
+    return "; ".join(part for part in (said, note) if part)
+
+
+def deletion_in_words(found: Deletion) -> str:
+    """Say what goes with trials that are deleted."""
+    parts = [f"{counted(len(found.trials), 'trial')} with {size(found.samples_bytes)} of raw measurements"]
+    if found.starred:
+        parts.append(f"{found.starred} of them starred")
+    if found.references:
+        parts.append(f"{counted(found.references, 'trial')} measured only as their references")
+    if found.comparisons:
+        parts.append(f"{counted(found.comparisons, 'comparison')} without remaining trials")
+    return ", ".join(parts)
+
+
+def _signs(own: Marks) -> str:
+    return ("★" if own.starred else "") + (" archived" if own.archived else "")
+
+
+def _marks_in_files(own: Mapping[str, Marks]) -> list[tuple[Column, Callable[[Trial], Value]]]:
+    return [
+        (Column("starred", key="starred", on="none"), lambda one: marks_of(own, one.id).starred),
+        (Column("archived", key="archived", on="none"), lambda one: marks_of(own, one.id).archived),
+        (Column("labels", key="labels", on="none"), lambda one: ",".join(marks_of(own, one.id).labels)),
+        (Column("note", key="note", on="none"), lambda one: marks_of(own, one.id).note),
+    ]
+
+
+_STAR_HELP = "Star and archive state. Select the trial to change it."
+
+
+def _remark_on_a_trial(trial: Trial, own: Marks | None) -> str:
+    result = trial.facts
+    remarks = _fallback(result.get("effective_providers") if result.get("fallback") else None)
+    remarks += [MARK] if breach(result) else []
+    remarks += [BUSY] if busy_words(result) else []
+    if trial.state == "DAMAGED":
+        remarks.append("damaged on disk: its numbers are not shown")
+    elif trial.state != "COMPLETE":
+        remarks.append(word if (word := state_words(trial)) == "interrupted" else trial.state)
+    why = [trial.error["message"]] if trial.error is not None else []
+    marked = [marks_in_words(own)] if own else []
+    return Abridged("; ".join([*remarks, *why, *marked]), "; ".join([*remarks, *marked]))

@@ -1,0 +1,354 @@
+"""The step `fp16`: float16 where a model computes in float32, by ONNX Runtime's converter, its faults mended.
+
+`to_half` is the conversion itself, which `mixed` repeats with other nodes left in float32. Worker side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import graphlib
+import logging
+import tempfile
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
+from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
+
+from core.wire import DatasetPlan, FeedPlan, OutputError, Progress, StepCheck
+from core.wire.errors import ModelError, SpecError, nearest
+from core.wire.output_check import judge
+from core.worker.make.transform.agreement import error_between, outputs_of
+from core.worker.make.transform.model_io import TOOL_ERRORS, load_whole, write_whole
+from core.worker.make.transform.rounding import rounded
+from core.worker.make.transform.step_result import Applied, option
+from core.worker.models.checking import first_line
+from core.worker.models.graphs import bodies_of, graphs_of, nodes_of, tensors_of
+
+TOOL = "onnxruntime.transformers.float16"
+_LARGEST_FLOAT16 = 65504.0
+
+
+def apply(
+    step: str,
+    source: Path,
+    draft: Path,
+    options: Mapping[str, Any],
+    feeds: Sequence[FeedPlan],
+    calibration: DatasetPlan | None,
+    progress: Progress,
+) -> Applied:
+    """Write the float16 copy; see `applied.Step`.
+
+    Options: `keep_io_types` (True: inputs and outputs stay float32, with a Cast at each border; or the names
+    of those that do), `block_ops` (operators that stay in float32, beside those that the converter leaves),
+    `block_nodes` (names of such nodes).
+    """
+    model = load_whole(source, typed=True)
+    name_nodes(model)
+    ops, nodes = list(options.get("block_ops") or []), list(options.get("block_nodes") or [])
+    _check_known("operator", ops, {node.op_type for node in nodes_of(model)})
+    _check_known("node", nodes, {node.name for node in nodes_of(model)})
+    keep = option(options, "keep_io_types", True)
+    checks = sharing_check(model, ops, nodes)
+    blocked = blocked_nodes(model, ops, nodes)
+    error = _emulated_error(source, draft, feeds, rounded(model, blocked, keep))
+    half = to_half(model, keep_io_types=keep, block_ops=ops, block_nodes=nodes)
+    write_whole(half, draft)
+    return Applied(
+        tool=TOOL,
+        notes=about_values(model, half),
+        checks=[*checks, *_float16_check(error)],
+        facts={"blocked": blocked, "float16_error": error},
+    )
+
+
+def _emulated_error(
+    source: Path, draft: Path, feeds: Sequence[FeedPlan], emulated: ModelProto
+) -> OutputError:
+    """The error of the copy where there are float16 kernels; this CPU has none and would show less."""
+    with tempfile.TemporaryDirectory(prefix="half-", dir=draft.parent) as folder:
+        file = Path(folder) / "emulated.onnx"
+        write_whole(emulated, file)
+        return error_between(
+            outputs_of(source, feeds, "the model"), outputs_of(file, feeds, "the emulated model")
+        )
+
+
+def _float16_check(error: OutputError) -> list[StepCheck]:
+    """Say what float16 kernels would make of the copy, which a CPU without them does not show."""
+    if error["difference"]:
+        text = (
+            f"Where kernels compute in float16, the copy breaks: {error['difference']} An x86 CPU computes "
+            "it in float32 and does not show that. Mixed precision finds the nodes that must stay in float32."
+        )
+        return [{"name": "overflow", "level": "warning", "text": text, "remedy": {}}]
+    if not error["max_rel"]:
+        return []
+    judged = judge(error, "fp16")
+    text = (
+        f"Kernels that compute in float16 would be off by {error['max_rel']:.2g} of the largest magnitude "
+        "(emulated). On an x86 CPU ONNX Runtime has none, and computes the copy in float32"
+    )
+    if not judged.breach:
+        return [{"name": "float16", "level": "info", "text": text, "remedy": {}}]
+    text += (
+        f". That is too far: {judged.why}. Mixed precision finds the nodes that must stay in float32 there."
+    )
+    return [{"name": "float16", "level": "warning", "text": text, "remedy": {}}]
+
+
+def _check_known(what: str, named: Sequence[str], there: set[str]) -> None:
+    for name in named:
+        if name not in there:
+            raise SpecError(
+                f"The model has no {what} `{name}` to leave in float32.{nearest(name, there)}",
+                hint=f"Name each {what} as the model does, or leave it out.",
+            )
+
+
+def about_values(model: ModelProto, half: ModelProto) -> list[str]:
+    """Say what a reader of `half`, the float16 copy of `model`, must know of its stored values."""
+    kinds = {one.data_type for one in tensors_of(model)}
+    kinds |= {one.type.tensor_type.elem_type for one in (*model.graph.input, *model.graph.output)}
+    if TensorProto.FLOAT in kinds:
+        rounded_names = _stored_in_float16(half)
+        beyond = sum(_beyond_float16(one) for name, one in _stored(model) if name in rounded_names)
+        return [f"{beyond} stored values are beyond float16's range and become 65504"] if beyond else []
+    if TensorProto.FLOAT16 in kinds:
+        return ["the model is in float16 already: the copy is the same"]
+    return ["the model has no float32 values: the copy is the same"]
+
+
+def _stored(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
+    """Every stored tensor with the name of the value that it is; the converter keeps these names."""
+    for graph in graphs_of(model):
+        for one in graph.initializer:
+            yield one.name, one
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t") and node.output:
+                    yield node.output[0], attribute.t
+
+
+def _stored_in_float16(half: ModelProto) -> set[str]:
+    return {name for name, one in _stored(half) if one.data_type == TensorProto.FLOAT16}
+
+
+def _beyond_float16(tensor: TensorProto) -> int:
+    if tensor.data_type != TensorProto.FLOAT:
+        return 0
+    values = np.abs(numpy_helper.to_array(tensor))
+    return int(((values > _LARGEST_FLOAT16) & np.isfinite(values)).sum())
+
+
+def name_nodes(model: ModelProto) -> None:
+    """Give every node a name of its own, in place: nodes are left in float32 by name."""
+    seen: set[str] = set()
+    for index, node in enumerate(nodes_of(model)):
+        if not node.name or node.name in seen:
+            node.name = f"{node.name or node.op_type}_{index}"
+        seen.add(node.name)
+
+
+def blocked_nodes(model: ModelProto, ops: Sequence[str] = (), nodes: Collection[str] = ()) -> list[str]:
+    """Return the names of the nodes that stay in float32, those of the converter's own list too."""
+    types = {*DEFAULT_OP_BLOCK_LIST, *ops}
+    return [one.name for one in nodes_of(model) if one.op_type in types or one.name in nodes]
+
+
+# --- the conversion -----------------------------------------------------------------------------------------
+
+
+def to_half(
+    model: ModelProto,
+    *,
+    keep_io_types: bool | list[str],
+    block_ops: Sequence[str] = (),
+    block_nodes: Collection[str] = (),
+) -> ModelProto:
+    """Return a float16 copy of `model`, which has value types and names at all its nodes.
+
+    Values beyond float16's range are clamped by the converter, small ones become its smallest.
+
+    Args:
+        model: what to convert; it stays as it is.
+        keep_io_types: which inputs and outputs stay float32: all, none, or those named.
+        block_ops: operators that stay in float32, beside those of the converter's own list.
+        block_nodes: names of nodes that stay in float32.
+
+    Raises:
+        ModelError: the converter cannot treat the model.
+    """
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    blocked = set(blocked_nodes(copy, block_ops, block_nodes))
+    _unshare(copy, blocked)
+    try:
+        with _quiet():
+            half: ModelProto = convert_float_to_float16(
+                copy,
+                keep_io_types=keep_io_types,
+                disable_shape_infer=True,
+                op_block_list=[*DEFAULT_OP_BLOCK_LIST, *block_ops],
+                node_block_list=list(block_nodes),
+            )
+    except TOOL_ERRORS as error:
+        raise ModelError(
+            f"ONNX Runtime's converter cannot turn the model into float16: {first_line(error)}",
+            hint="Keep precision fp32.",
+        ) from None
+    _drop_repeated_casts(half.graph)
+    _join_float32(half.graph, {node.name for node in model.graph.node})
+    _sort(half.graph)
+    return half
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The converter warns once for each weight that it clamps."""
+    logger = logging.getLogger("onnxruntime.transformers.float16")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
+def sharing_check(model: ModelProto, ops: Sequence[str], nodes: Collection[str]) -> list[StepCheck]:
+    """Tell how many stored values nodes of both precisions read: each of them is kept twice."""
+    blocked = set(blocked_nodes(model, ops, nodes))
+    count = sum(len(_shared(graph, blocked)) for graph in graphs_of(model))
+    if not count:
+        return []
+    text = (
+        f"{count} weights are read by nodes in float16 and by nodes in float32. Each is stored twice, so "
+        "that the float32 nodes keep their exact values."
+    )
+    return [{"name": "sharing", "level": "info", "text": text, "remedy": {}}]
+
+
+def _unshare(model: ModelProto, blocked: set[str]) -> None:
+    """Give blocked nodes a float32 weight of their own where others need the same one in float16.
+
+    The converter would round it for both, and give each blocked reader the same Cast again.
+    """
+    for graph in graphs_of(model):
+        weights = {one.name: one for one in graph.initializer}
+        for name, readers in _shared(graph, blocked).items():
+            own = graph.initializer.add()
+            own.CopyFrom(weights[name])
+            own.name = f"{name}_float32"
+            for node in readers:
+                for position, read in enumerate(node.input):
+                    if read == name:
+                        node.input[position] = own.name
+
+
+def _shared(graph: GraphProto, blocked: set[str]) -> dict[str, list[NodeProto]]:
+    """Float32 weights of `graph` that nodes on both sides read directly -> the blocked readers."""
+    stored = {one.name for one in graph.initializer if one.data_type == TensorProto.FLOAT}
+    stored -= {one.name for one in (*graph.input, *graph.output)}  # an older file's, which may be fed instead
+    readers: dict[str, list[NodeProto]] = {}
+    for node in graph.node:
+        for name in dict.fromkeys(node.input):
+            if name in stored:
+                readers.setdefault(name, []).append(node)
+    found = {name: [one for one in nodes if one.name in blocked] for name, nodes in readers.items()}
+    return {name: ours for name, ours in found.items() if 0 < len(ours) < len(readers[name])}
+
+
+def _drop_repeated_casts(graph: GraphProto) -> None:
+    """Mend a fault of the converter: a value that two float32 nodes share gets the same Cast twice."""
+    seen: set[tuple[str, str]] = set()
+    kept: list[NodeProto] = []
+    for node in graph.node:
+        if node.op_type == "Cast":
+            pair = (node.input[0], node.output[0])
+            if pair in seen:
+                continue
+            seen.add(pair)
+        kept.append(node)
+    _replace_nodes(graph, kept)
+
+
+def _join_float32(graph: GraphProto, own: Collection[str]) -> None:
+    """Mend another fault: a value that goes from one float32 node to the next was rounded to float16 between.
+
+    Args:
+        graph: of the converted model.
+        own: names of the nodes that the model had: a Cast of its author stays.
+    """
+    casts = {
+        node.output[0]: (node.input[0], next(one.i for one in node.attribute if one.name == "to"))
+        for node in graph.node
+        if node.op_type == "Cast" and node.name not in own
+    }
+    direct = {  # float32 again -> the float32 that it was made of
+        name: casts[read][0]
+        for name, (read, kind) in casts.items()
+        if kind == TensorProto.FLOAT and read in casts and casts[read][1] == TensorProto.FLOAT16
+    }
+    ends = {direct[one.name]: one.name for one in graph.output if one.name in direct}
+    made = {name for node in graph.node for name in node.output}
+    ends = {name: output for name, output in ends.items() if name in made}
+    kept = [node for node in graph.node if node.output[0] not in ends.values()]
+    for node in kept:
+        node.input[:] = [ends.get(direct.get(name, name), direct.get(name, name)) for name in node.input]
+        node.output[:] = [ends.get(name, name) for name in node.output]
+    read = {name for node in kept for name in _needs(node)} | {one.name for one in graph.output}
+    while unread := [one for one in kept if one.output[0] in casts and one.output[0] not in read]:
+        kept = [one for one in kept if one not in unread]
+        read = {name for node in kept for name in _needs(node)} | {one.name for one in graph.output}
+    _replace_nodes(graph, kept)
+    known = {name for node in graph.node for name in node.output}
+    values = [one for one in graph.value_info if one.name in known]
+    copies = [ValueInfoProto.FromString(one.SerializeToString()) for one in values]
+    del graph.value_info[:]
+    graph.value_info.extend(copies)
+
+
+def _sort(graph: GraphProto) -> None:
+    """Put every node after those it needs, and keep the order otherwise: the converter appends its Casts.
+
+    ONNX Runtime does not mind the order, ONNX's checker does.
+    """
+    nodes = list(graph.node)
+    maker = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    needs = [sorted({maker[name] for name in _needs(node) if name in maker}) for node in nodes]
+    try:
+        graphlib.TopologicalSorter(dict(enumerate(needs))).prepare()
+    except graphlib.CycleError:
+        raise ModelError("The model's graph has a cycle.", hint="Export the model again.") from None
+    order: dict[int, None] = {}
+    for index in range(len(nodes)):
+        pending = [index]
+        while pending:
+            missing = [other for other in needs[pending[-1]] if other not in order]
+            if missing:
+                pending.extend(missing)
+            else:
+                order.setdefault(pending.pop())
+    _replace_nodes(graph, [nodes[index] for index in order])
+
+
+def _needs(node: NodeProto) -> set[str]:
+    """Names a node reads, those that its bodies take from outside included."""
+    names = set(node.input)
+    for body in bodies_of(node):
+        for inner in body.node:
+            names |= _needs(inner)
+        names |= {one.name for one in body.output}
+    return names
+
+
+def _replace_nodes(graph: GraphProto, nodes: list[NodeProto]) -> None:
+    copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)

@@ -1,0 +1,170 @@
+"""Graphs as ONNX Runtime saves them: the steps `optimize` (an `.onnx`) and `ort_format` (an `.ort`).
+
+Up to ORT_ENABLE_EXTENDED a saved graph runs on any machine with this ONNX Runtime; the levels above lay
+weights and values out for the processor that saved them. What was optimized for the CPU stays so: operators
+are fused for that provider. Worker side.
+"""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnxruntime as ort
+
+from core.wire import DatasetPlan, FeedPlan, Progress
+from core.wire.errors import ModelError
+from core.worker.machine.environment import cpu_model, instructions, read_text
+from core.worker.make.transform.model_io import TOOL_ERRORS
+from core.worker.make.transform.step_result import Applied, option
+from core.worker.models import inspect_model
+from core.worker.models.checking import ONE_FILE_BYTES, first_line
+from core.worker.session import CPU, ORT_ERRORS, own_options
+from core.worker.session.ort_errors import unregistered
+
+PORTABLE = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED")
+_EXTERNAL_FILE = "session.optimized_model_external_initializers_file_name"
+_EXTERNAL_FROM = "session.optimized_model_external_initializers_min_size_in_bytes"
+_FORMAT = "session.save_model_format"
+_EXTERNAL_FROM_BYTES = 1024
+_UNKNOWN: tuple[type[Exception], ...] = (*TOOL_ERRORS, OSError)
+_ORT_LARGEST_BYTES = 2**31 - 1  # a flatbuffer's offsets
+
+
+def apply(
+    step: str,
+    source: Path,
+    draft: Path,
+    options: Mapping[str, Any],
+    feeds: Sequence[FeedPlan],
+    calibration: DatasetPlan | None,
+    progress: Progress,
+) -> Applied:
+    """Save the optimized graph; see `applied.Step`.
+
+    Options: `level`, by ONNX Runtime's name; of `ort_format` also `type_reduction` (the list of operators
+    names the types that each needs).
+    """
+    level = option(options, "level", "ORT_ENABLE_EXTENDED")
+    if step == "optimize":
+        save_optimized(source, draft, level=level)
+        return Applied(tool="onnxruntime", hardware_bound=_bound(level))
+    return _ort_format(source, draft, level, type_reduction=option(options, "type_reduction", False))
+
+
+def save_optimized(
+    source: Path, draft: Path, *, level: str, disabled: Sequence[str] = (), ort_format: bool = False
+) -> None:
+    """Save what ONNX Runtime makes of `source` on the CPU.
+
+    Args:
+        source: the model.
+        draft: the file to write; weights go beside it, into `<draft>.data`, where the source has them beside
+            it too (the saved graph would point to the source's file) or one file cannot hold them.
+        level: how far to optimize, by ONNX Runtime's name.
+        disabled: optimizers to leave out.
+        ort_format: True: in ORT format, all in one file.
+
+    Raises:
+        ModelError: ONNX Runtime cannot load or save the model.
+    """
+    options = own_options(level)  # which logs nothing: the warning of levels above EXTENDED is on the screen
+    options.optimized_model_filepath = str(draft)
+    if ort_format:
+        options.add_session_config_entry(_FORMAT, "ORT")
+    elif _needs_external(source):
+        options.add_session_config_entry(_EXTERNAL_FILE, f"{draft.name}.data")
+        options.add_session_config_entry(_EXTERNAL_FROM, str(_EXTERNAL_FROM_BYTES))
+    keywords: dict[str, Any] = {"disabled_optimizers": list(disabled)} if disabled else {}
+    try:
+        ort.InferenceSession(str(source), options, providers=[CPU], **keywords)
+    except ORT_ERRORS as error:
+        raise unregistered(str(error)) or ModelError(
+            f"ONNX Runtime cannot save `{source.name}` optimized at {level}: {first_line(error)}",
+            hint="Choose a lower level, or leave this step out of the chain.",
+        ) from None
+
+
+def _needs_external(source: Path) -> bool:
+    info = inspect_model(str(source))
+    return bool(info["external_data"]) or info["size_bytes"] > ONE_FILE_BYTES
+
+
+def _bound(level: str) -> str:
+    """Why a file saved at `level` belongs to this kind of machine; empty where it does not."""
+    if level in PORTABLE:
+        return ""
+    cpuinfo = read_text("/proc/cpuinfo")
+    vectors = [one for one in instructions(cpuinfo) if one.startswith(("avx", "amx", "sve", "asimd"))]
+    known = f" ({', '.join(vectors)})" if vectors else ""
+    return (
+        f"Saved at {level}: weights and values are laid out for {platform.machine()} processors like "
+        f"{cpu_model(cpuinfo)}{known}. Elsewhere it may be slower, or not load."
+    )
+
+
+# --- ORT format ---------------------------------------------------------------------------------------------
+
+
+def _ort_format(source: Path, draft: Path, level: str, *, type_reduction: bool) -> Applied:
+    size = inspect_model(str(source))["size_bytes"]
+    if size > _ORT_LARGEST_BYTES:
+        raise ModelError(
+            f"The ORT format holds at most 2 GiB, but the model has {size / 2**30:.1f} GiB.",
+            hint="Quantize the model first, or keep the ONNX format.",
+        )
+    save_optimized(source, draft, level=level, ort_format=True)
+    kind = "required_operators_and_types" if type_reduction else "required_operators"
+    config = draft.with_name(f"{draft.stem}.{kind}.config")
+    _write_operators(draft, config, type_reduction=type_reduction)
+    return Applied(
+        tool="onnxruntime",
+        notes=[f"`{config.name}` names the operators that a build of ONNX Runtime for this model must have"],
+        facts={"mobile": _mobile(source)},
+        hardware_bound=_bound(level),
+        files=[config.name],
+    )
+
+
+def _write_operators(model: Path, config: Path, *, type_reduction: bool) -> None:
+    """Write what `--include_ops_by_config` of ONNX Runtime's build takes."""
+    from onnxruntime.tools.ort_format_model import create_config_from_models  # loads torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # it leaves the model open until it is collected
+        create_config_from_models([model], config, enable_type_reduction=type_reduction)
+    lines = [line for line in config.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    config.write_text("\n".join([f"# Operators of {model.name}", *lines, ""]), encoding="utf-8")
+
+
+def _mobile(source: Path) -> dict[str, Any]:
+    """How the accelerators of phones would take the model, by ONNX Runtime's own lists of their operators.
+
+    Provider -> nodes it would run, of how many, in how many pieces, and ONNX Runtime's verdict ("yes" from
+    three quarters of the nodes in one piece). Empty where that could not be found out.
+    """
+    import onnx
+    from onnxruntime.tools.mobile_helpers import usability_checker as usability
+
+    try:
+        model = onnx.shape_inference.infer_shapes(onnx.load_model(str(source), load_external_data=False))
+        found = {
+            "NNAPI": usability.check_nnapi_partitions(model, True),
+            "CoreML": usability.check_coreml_partitions(model, True, "coreml_supported_mlprogram_ops.md"),
+        }
+        return {name: _partitions(one) for name, one in found.items()}
+    except _UNKNOWN:
+        return {}
+
+
+def _partitions(found: Any) -> dict[str, Any]:
+    return {
+        "nodes": found.num_nodes,
+        "supported": found.num_supported_nodes,
+        "pieces": found.num_partitions,
+        "verdict": found.suitability().name.lower(),
+        "unsupported_operators": sorted(found.unsupported_ops),
+    }

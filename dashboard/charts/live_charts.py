@@ -1,0 +1,321 @@
+"""Pictures of what is still measured, as the plain data that `widgets/live_view.js` draws. Pure.
+
+A picture travels to every browser that looks on, again whenever it has changed, so it holds numbers and words
+alone: their places, colours and fonts are the browser's. The finished plots are Plotly's; these look like
+them, in the colours of the theme, without an animation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NotRequired, TypedDict
+
+from core.evidence.result_types import CoursePoint, FrontPoint
+from core.evidence.verdict import tick
+from core.run.axes import point_name, value_words
+from core.run.sweep import Measured
+from core.spec.space import changes_words
+from dashboard.charts.compare_charts import BASELINE, ForestInfo, axis_title
+from dashboard.charts.search_charts import COSTS, MIB
+from dashboard.charts.sweep_charts import STATISTICS, value_of
+from dashboard.charts.sweep_charts import axis_title as setting_title
+
+FOREST_PX, ROW_PX = 58, 42  # what axes and margins of a forest take, and each interval; as the finished one
+TRAIL_PX, COURSE_PX = 220, 500
+HALF_PX = 560  # two of them stand side by side
+BOUNDS = {"95 % interval, lower bound": 2, "95 % interval, upper bound": 3}  # name -> place in a step
+MOST_TICKS = 7
+MUTED, FIRST, SECOND = -1, 0, 1  # colours: grey, then those of a plot in order
+STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)  # between two ticks, times a power of ten
+
+Point = tuple[float, float | None, str]  # its place (None: a gap in the line), and its name, if any
+Tick = tuple[float, str]
+
+
+class Axis(TypedDict):
+    """An axis: where it begins and ends, its ticks and its title."""
+
+    title: str
+    range: tuple[float, float]
+    log: bool
+    ticks: list[Tick]
+
+
+class Row(TypedDict):
+    """One interval of a forest; a bound is None where too few rounds were made."""
+
+    label: str
+    short: str  # the ratio in words; empty: said elsewhere
+    ratio: float
+    low: float | None
+    high: float | None
+
+
+class Series(TypedDict):
+    """Points of one colour, joined or not."""
+
+    name: str
+    color: int  # MUTED, or the number of a colour
+    line: Literal["", "solid", "dash", "dot", "step"]
+    hollow: bool
+    size: int  # of its markers, in pixels
+    points: list[Point]
+
+
+class Forest(TypedDict):
+    """Ratios with their intervals, one above the other."""
+
+    kind: Literal["forest"]
+    alt: str
+    height: int
+    x: Axis
+    margin: float  # the share below which a difference does not matter: the band around 1
+    hollow: bool
+    rows: list[Row]
+
+
+class Plot(TypedDict):
+    """Points over two axes."""
+
+    kind: Literal["plot"]
+    alt: str
+    height: int
+    x: Axis
+    y: Axis
+    level: float | None  # a dotted line across
+    legend: bool
+    wide: NotRequired[bool]  # it takes the whole width
+    series: list[Series]
+
+
+Picture = Forest | Plot
+
+
+def forest(info: ForestInfo, alt: str, *, hollow: bool = False, said: bool = False) -> Forest:
+    """Return the intervals of a race that runs; verdicts are not final, so they have no colours.
+
+    Args:
+        info: what is drawn; its baseline is the line at 1.
+        alt: what a screen reader says.
+        hollow: it is an estimate.
+        said: the ratios stand in words beside it.
+    """
+    rows = [row for row in info.rows if row.verdict != BASELINE]
+    return {
+        "kind": "forest",
+        "alt": alt,
+        "height": FOREST_PX + ROW_PX * len(rows),
+        "x": {
+            "title": axis_title(info),
+            "range": (_short(info.axis[0]), _short(info.axis[1])),
+            "log": True,
+            "ticks": [(_short(one), tick(one)) for one in info.ticks],
+        },
+        "margin": info.margin,
+        "hollow": hollow,
+        "rows": [
+            {
+                "label": row.label,
+                "short": "" if said else row.short,
+                "ratio": _short(row.ratio),
+                "low": None if row.low is None else _short(row.low),
+                "high": None if row.high is None else _short(row.high),
+            }
+            for row in rows
+        ],
+    }
+
+
+def curve(points: Sequence[Measured], *, x: str, y: str, series: str = "") -> Plot:
+    """Return the points of a sweep so far, hollow because they are not final.
+
+    Args:
+        points: with what is known of them.
+        x: the first axis of the sweep; its values stand side by side at equal distances.
+        y: "throughput" or "p50_s".
+        series: the second axis; empty: there is none.
+    """
+    values = list(dict.fromkeys(one.values[x] for one in points))
+    if all(isinstance(one, int) for one in values):
+        values.sort(key=lambda one: one if isinstance(one, int) else 0)
+    groups: dict[str, list[Point]] = {}
+    for one in sorted(points, key=lambda one: values.index(one.values[x])):
+        name = point_name({series: one.values[series]}) if series else STATISTICS.get(y, y)
+        drawn = groups.setdefault(name, [])
+        found = value_of(one, y)
+        drawn.append((float(values.index(one.values[x])), _short(found[0]) if found else None, ""))
+    heights = [at for drawn in groups.values() for _, at, _ in drawn if at is not None]
+    return {
+        "kind": "plot",
+        "alt": f"{'Throughput' if y == 'throughput' else 'p50'} of {len(heights)} points so far",
+        "height": HALF_PX,
+        "x": {
+            "title": setting_title(x),
+            "range": (-0.5, len(values) - 0.5),
+            "log": False,
+            "ticks": [(float(place), value_words(one)) for place, one in enumerate(values)],
+        },
+        "y": linear(
+            "samples/s by the p50 so far" if y == "throughput" else "p50 per run so far (ms)", heights
+        ),
+        "level": None,
+        "legend": bool(series),
+        "series": [
+            _series(name, color, drawn, line=("solid", "dash", "dot")[color % 3])
+            for color, (name, drawn) in enumerate(groups.items())
+        ],
+    }
+
+
+def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> Plot:
+    """Return the gains of a search so far over memory; over the order of trying, where that is not known.
+
+    Args:
+        points: `Status.live["points"]`.
+        front: `Status.live["front"]`.
+    """
+    best = {changes_words(one["changes"]) for one in front}
+    by_memory = bool(points) and all(one["memory"] for one in points)
+    placed: list[Point] = [
+        (_short(one["memory"] / MIB if by_memory else index + 1), _short(one["ratio"]), str(one["label"]))
+        for index, one in enumerate(points)
+    ]
+    ratios = [_short(one["ratio"]) for one in points]
+    return {
+        "kind": "plot",
+        "alt": f"Improvement of {len(points)} configurations so far, over their memory where known",
+        "height": HALF_PX,
+        "x": linear(
+            COSTS["peak_rss"][0] if by_memory else "Order of evaluation", [at for at, _, _ in placed]
+        ),
+        "y": linear("Improvement", [0.99, 1.01, *ratios]),
+        "level": 1.0,
+        "legend": True,
+        "series": [
+            _series("evaluated", MUTED, [one for one in placed if one[2] not in best], size=7, hollow=False),
+            _series(
+                "Pareto front so far", FIRST, [one for one in placed if one[2] in best], size=11, hollow=False
+            ),
+        ],
+    }
+
+
+def course(points: Sequence[CoursePoint]) -> Plot:
+    """Return the best gain of a search over the time since it began."""
+    known = [(_short(one["at_s"]), _short(one["ratio"])) for one in points if one["ratio"]]
+    drawn = [(at, ratio, "") for at, ratio in known]
+    return {
+        "kind": "plot",
+        "alt": "The best improvement over the time since the search began",
+        "height": HALF_PX,
+        "x": linear("Time (s)", [0.0, *(at for at, _ in known)]),
+        "y": linear("Best so far", [0.99, 1.01, *(ratio for _, ratio in known)]),
+        "level": 1.0,
+        "legend": False,
+        "series": [_series("best so far", FIRST, drawn, line="step", size=8, hollow=False)],
+    }
+
+
+def ratios(courses: Mapping[str, Sequence[Sequence[float]]], against: str) -> Plot:
+    """Return how the ratios of a race went so far; of a single one its interval, too, which narrows.
+
+    Args:
+        courses: name of a candidate -> (seconds, ratio, low, high) at each change, in order.
+        against: name of the baseline.
+    """
+    last = [steps[-1] for steps in courses.values()]
+    low, high = min(1.0, *(one[2] for one in last)), max(1.0, *(one[3] for one in last))
+    around = low - (high - low), high + (high - low)  # the first intervals may be much wider
+
+    def drawn(steps: Sequence[Sequence[float]], part: int) -> list[Point]:
+        return [(_short(one[0]), _short(min(around[1], max(around[0], one[part]))), "") for one in steps]
+
+    series = [
+        _series(name, color, drawn(steps, 1), line="solid", size=7)
+        for color, (name, steps) in enumerate(courses.items())
+    ]
+    if len(series) == 1:
+        [steps] = courses.values()
+        series = [
+            *(_series(name, MUTED, drawn(steps, at), line="step", size=2) for name, at in BOUNDS.items()),
+            *series,
+        ]
+    seen = [at for one in series for _, at, _ in one["points"] if at is not None]
+    return {
+        "kind": "plot",
+        "alt": f"Ratio to {against} over the time since the start, {len(courses)} configurations",
+        "height": COURSE_PX,
+        "x": linear("Time (s)", [0.0, *(one[0] for one in last)]),
+        "y": linear(f"Speed versus {against} so far (above 1: faster)", [*seen, 1.0]),
+        "level": 1.0,
+        "legend": len(courses) > 1,
+        "wide": True,
+        "series": series,
+    }
+
+
+def trail(points: Sequence[Mapping[str, Any]], current: str) -> Plot:
+    """Return throughput over latency of every estimate, joined in the order of their making; all hollow.
+
+    Args:
+        points: `Status.live["trail"]`: key, label, p50_s of a run, rows_per_s.
+        current: key of the one that is shown, which is larger.
+    """
+    placed = [(one["key"], _trail_point(one)) for one in points]
+    times, rates = [point[0] for _, point in placed], [point[1] for _, point in placed]
+    return {
+        "kind": "plot",
+        "alt": "Throughput over latency of the estimates so far, in their order",
+        "height": TRAIL_PX,
+        "x": linear("p50 of a run (ms)", times),
+        "y": linear("Samples per second", rates),
+        "level": None,
+        "legend": False,
+        "series": [
+            _series("so far", FIRST, [one for _, one in placed], line="dot"),
+            _series("shown", SECOND, [one for key, one in placed if key == current], size=16),
+        ],
+    }
+
+
+def _trail_point(one: Mapping[str, Any]) -> tuple[float, float, str]:
+    return _short(1e3 * one["p50_s"]), _short(one["rows_per_s"]), str(one["label"])
+
+
+def _series(
+    name: str,
+    color: int,
+    points: Sequence[Point],
+    *,
+    line: Literal["", "solid", "dash", "dot", "step"] = "",
+    size: int = 9,
+    hollow: bool = True,
+) -> Series:
+    return {
+        "name": name,
+        "color": color,
+        "line": line,
+        "hollow": hollow,
+        "size": size,
+        "points": list(points),
+    }
+
+
+def linear(title: str, values: Sequence[float]) -> Axis:
+    """Return an axis around all values that begins and ends at a tick; round steps, seven ticks at most."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    if high - low < 1e-9 * max(abs(low), abs(high), 1e-9):
+        low, high = low - abs(low) / 10 - 1e-9, high + abs(high) / 10 + 1e-9
+    raw = (high - low) / (MOST_TICKS - 2)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(one * power for one in STEPS if one * power >= raw * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9) + (round(step / power, 1) == STEPS[2]))
+    ticks = [(_short(number * step), f"{number * step:,.{digits}f}") for number in range(first, last + 1)]
+    return {"title": title, "range": (ticks[0][0], ticks[-1][0]), "log": False, "ticks": ticks}
+
+
+def _short(value: float) -> float:
+    """Five digits: more are not drawn, and would make every event longer."""
+    return float(f"{value:.5g}")

@@ -1,0 +1,271 @@
+"""The list of configurations that shall race: where each comes from, and what to call it.
+
+Pure functions of specs; no Streamlit, no store. A contestant is named after what sets it apart from the
+baseline, because that is what the race is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from core.show import setting_chips
+from core.spec import TrialSpec, anchor, asked, session_from_dict, spec_from_dict
+from core.spec.presets import PRESETS, preset
+from core.spec.settings import ENTRIES, KNOBS
+from core.wire.engines import DEFAULT, ENGINES, can
+from core.wire.errors import SpecError
+from dashboard import format
+
+LEAST, MOST = 2, 8
+ORT_DEFAULT = "ORT default"
+LABEL_LIMIT = 48  # characters of a name in a legend; the whole difference stands in the table
+FED = ("batch_size", "dims", "seed", "feeds", "feed_values", "image_mean", "image_std")  # of a workload
+_WORKLOAD = ("workload", "protocol")  # what is fed and where it runs; not a setting of the session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One configuration of the list. `id` is unique in the list and names its widgets."""
+
+    id: str
+    source: str  # where it came from, in words
+    spec: TrialSpec
+    model: str = ""  # name of the relative that it runs; empty: the model that the list is of
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as the session keeps it."""
+        return {"id": self.id, "source": self.source, "spec": self.spec.to_dict(), "model": self.model}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Entry:
+        """Return what `to_dict` wrote."""
+        return cls(
+            id=data["id"],
+            source=data["source"],
+            spec=spec_from_dict(data["spec"]),
+            model=data.get("model", ""),
+        )
+
+
+# --- where they come from ---------------------------------------------------------------------------------
+
+
+def from_preset(name: str, base: TrialSpec) -> TrialSpec:
+    """Return the preset `name` on the model and the workload of `base`, with the operators that it needs.
+
+    Raises:
+        SpecError: no such preset, or one that goes not together with that workload.
+    """
+    session, workload = preset(name)
+    session = session.model_copy(update={"custom_op_libraries": base.session.custom_op_libraries})
+    data = base.to_dict()
+    return spec_from_dict(
+        {
+            **_without(data, "engine"),
+            "session": session.model_dump(mode="json", exclude_defaults=True),
+            "workload": {**data.get("workload", {}), **workload},
+        }
+    )
+
+
+def preset_label(spec: TrialSpec) -> str:
+    """Return the name of the preset that `spec` is, on whatever batch; empty: it is none, or the default."""
+    if (spec.engine, spec.model.precision) != (DEFAULT, "fp32"):
+        return ""
+    for name, (label, _, session, workload) in PRESETS.items():
+        bound = workload.get("use_io_binding", False)
+        same = session_from_dict(session) == spec.session and bound == spec.workload.use_io_binding
+        if name != "default" and same:
+            return label
+    return ""
+
+
+def from_engine(engine: str, base: TrialSpec) -> TrialSpec:
+    """Return another engine on the workload of `base`; what only ONNX Runtime knows is left out."""
+    data = base.to_dict()
+    return spec_from_dict(
+        {
+            **_without(data, "session"),
+            "model": {**_without(data["model"], "precision", "keep_io_types")},
+            "workload": _without(data.get("workload", {}), "use_io_binding"),
+            "engine": engine,
+        }
+    )
+
+
+def fed_like(spec: TrialSpec, other: TrialSpec) -> TrialSpec:
+    """Return `spec` fed what `other` is fed.
+
+    Raises:
+        SpecError: that goes not together with the rest of `spec`.
+    """
+    data, fed = spec.to_dict(), other.to_dict().get("workload", {})
+    own = _without(data.get("workload", {}), *FED)
+    return spec_from_dict({**data, "workload": own | {k: v for k, v in fed.items() if k in FED}})
+
+
+def refed(listed: Sequence[Entry], against: int, name: str, value: int | None) -> list[Entry]:
+    """Return the list with one part of what it is fed changed, for all who share it with the baseline.
+
+    What an entry brought of its own, as a preset brings its batch, stays its own.
+
+    Args:
+        listed: the entries.
+        against: index of the baseline.
+        name: `batch_size`, `seed`, or `dims.NAME` for a free dimension.
+        value: the new one; None: the model's own.
+
+    Raises:
+        SpecError: a value out of range.
+    """
+    common = _fed_part(listed[against].spec, name)
+    return [
+        replace(one, spec=_with_part(one.spec, name, value)) if _fed_part(one.spec, name) == common else one
+        for one in listed
+    ]
+
+
+def _fed_part(spec: TrialSpec, name: str) -> int | None:
+    part, _, dim = name.partition(".")
+    return spec.workload.dims.get(dim) if dim else getattr(spec.workload, part)
+
+
+def _with_part(spec: TrialSpec, name: str, value: int | None) -> TrialSpec:
+    part, _, dim = name.partition(".")
+    data = spec.to_dict()
+    workload = dict(data.get("workload", {}))
+    whole: Any = {**workload.get("dims", {}), dim: value} if dim else value
+    if dim and value is None:
+        whole = _without(whole, dim)
+    workload = _without(workload, part) | ({} if whole is None else {part: whole})
+    return spec_from_dict({**data, "workload": workload})
+
+
+def missing_provider(spec: TrialSpec, providers: Sequence[Mapping[str, Any]]) -> str:
+    """Return which provider of a configuration does not load on this machine, and why; empty: none is known.
+
+    Args:
+        spec: that shall race.
+        providers: what `environment` found of each.
+    """
+    facts = {one["name"]: one for one in providers}
+    for provider in spec.session.providers:
+        fact = facts.get(provider.name, {"loadable": False, "reason": "", "remedy": ""})
+        if not fact["loadable"] and facts:
+            told = " ".join(str(fact[name]) for name in ("reason", "remedy") if fact.get(name))
+            return f"{format.provider(provider.name)} does not load here. {told}".strip()
+    return ""
+
+
+def _without(data: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in names}
+
+
+def for_race(spec: TrialSpec, *, precision: str, budget_s: int | None, margin: float) -> TrialSpec:
+    """Return `spec` under the protocol of the race; warm-up, time limit and CPUs stay its own.
+
+    Raises:
+        SpecError: a precision, a budget or a margin out of range.
+    """
+    data = spec.to_dict()
+    protocol = {**data.get("protocol", {}), "effort": precision, "margin": margin}
+    protocol = _without(protocol, "runs", "budget_s") | ({} if budget_s is None else {"budget_s": budget_s})
+    return spec_from_dict({**data, "protocol": protocol})
+
+
+def check_count(entries: Sequence[Entry]) -> None:
+    """Refuse a race of too few.
+
+    Raises:
+        SpecError: fewer than two.
+    """
+    if len(entries) < LEAST:
+        raise SpecError(
+            f"A comparison needs at least {LEAST} configurations, but there {_are(len(entries))}.",
+            hint="Add one from a preset, the history or a YAML file.",
+        )
+
+
+def check_room(entries: Sequence[Entry]) -> None:
+    """Refuse one more.
+
+    Raises:
+        SpecError: there are eight already.
+    """
+    if len(entries) >= MOST:
+        raise SpecError(
+            f"A comparison takes at most {MOST} configurations, and there {_are(len(entries))}.",
+            hint="Remove one first: each further configuration widens all intervals.",
+        )
+
+
+def _are(count: int) -> str:
+    return "is 1" if count == 1 else f"are {count}"
+
+
+# --- what to call them ------------------------------------------------------------------------------------
+
+
+def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = (), own: str = "") -> list[str]:
+    """Name each of `specs` after what sets it apart from number `baseline`; no two names are equal.
+
+    Args:
+        specs: who races.
+        baseline: index of the one that the others are put against.
+        models: of each the name of the relative that it runs, "" for the model that the list is of;
+            empty: all run that one.
+        own: name of the model that the list is of, which its default says where others race, too.
+    """
+    default = anchor(specs[baseline])
+    default = specs[baseline].model_copy(update={"session": default.session, "engine": DEFAULT})
+    named: list[str] = []
+    for index, spec in enumerate(specs):
+        name = _label(spec, default if index == baseline else specs[baseline])
+        if models and models[index]:
+            name = _short([models[index], *([] if name == ORT_DEFAULT else [name])])
+        elif own and any(models) and name == ORT_DEFAULT:
+            name = f"{ORT_DEFAULT} ({format.short(own, LABEL_LIMIT - len(ORT_DEFAULT) - 3)})"
+        twins = sum(one == name or one.startswith(f"{name} (") for one in named)
+        named.append(f"{name} ({twins + 1})" if twins else name)
+    return named
+
+
+def _label(spec: TrialSpec, other: TrialSpec) -> str:
+    found = setting_chips.differences(spec, other)
+    workload = [text for target, text in found if target in _WORKLOAD]
+    if not can(spec.engine, "settings"):
+        parts = [ENGINES[spec.engine].label, *workload]
+    elif named := preset_label(spec):
+        parts = [named, *(text for text in workload if not text.startswith("use_io_binding "))]
+    elif is_default(spec):
+        parts = workload if workload and is_default(other) else [ORT_DEFAULT, *workload]
+    else:
+        parts = [text for _, text in found] or _explicit(spec)
+    return _short(parts)
+
+
+def _explicit(spec: TrialSpec) -> list[str]:
+    """What is asked for although ONNX Runtime would do it anyway: another request, for the same thing."""
+    said = [
+        f"{setting_chips.short_name(k)} {setting_chips.text(k.name, value)}"
+        for k in KNOBS
+        if k.target in ("attribute", *ENTRIES) and (value := asked(spec, k.name)) is not None
+    ]
+    return ["explicit " + text for text in said] or ["same settings"]
+
+
+def is_default(spec: TrialSpec) -> bool:
+    """Whether `spec` is what ONNX Runtime does unasked, on whatever workload."""
+    return (spec.engine, spec.model.precision, spec.session) == (DEFAULT, "fp32", anchor(spec).session)
+
+
+def _short(parts: Sequence[str]) -> str:
+    """As many of `parts` as a legend has room for, and how many more there are."""
+    shown = parts[0]
+    for index, part in enumerate(parts[1:], 1):
+        if len(shown) + len(part) + 2 > LABEL_LIMIT:
+            return f"{format.short(shown, LABEL_LIMIT)} + {len(parts) - index} more"
+        shown += f", {part}"
+    return format.short(shown, LABEL_LIMIT)

@@ -1,0 +1,285 @@
+"""Presenting: a presenter's page, and the sessions that view it.
+
+Where the presenter is stands in this process: the page, what its address names, and the plain values of the
+form. A follower takes it up before any widget is drawn, and listens to a stream that ends when it has
+changed. The link holds a token that nobody guesses. It ends when the presenter stops, closes the browser or
+reloads the page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+import streamlit as st
+from streamlit import runtime
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from dashboard import form_state, live_events, state, url_state
+from dashboard.live_events import Event
+from dashboard.server import live
+from dashboard.widgets import live_view
+
+PARAM = "follow"  # ?follow=<token>
+LOOK_S = 0.5  # between two looks for all followers together; it costs a look into a dictionary
+GRACE_S = 10.0  # a browser that lost its connection may come back
+COUNT_S = 10.0  # between two counts of those who follow
+MOST = 100  # presentations of one server
+_INERT = Path(__file__).with_name("following.css")
+
+# keys of the session, none of them kept in a draft
+PRESENTING = "follow.presenting"  # token of the presentation that this session gives
+BEGUN = "follow.begun"  # it has just begun: its link is to be shown
+TAKEN = "follow.taken"  # the version of the place that this session has taken up
+ENDED = "follow.ended"  # a presentation that this session followed is over
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a presenter is."""
+
+    session: str  # id of the presenter's
+    page: str = ""  # path of the page, as its address has it
+    query: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)  # of the form, as a draft keeps them
+    measuring: bool = False  # something was, when its page was drawn
+    version: int = 0  # counts what has changed
+    gone_since: float | None = None  # monotonic: the presenter's browser is away
+
+
+class Presentations:
+    """All that are given on this server. Safe from any thread."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._lock = threading.Lock()
+        self._places: dict[str, Place] = {}
+
+    def begin(self, session: str) -> str:
+        """Give a new presentation, and return its token."""
+        token = secrets.token_urlsafe(16)
+        with self._lock:
+            while len(self._places) >= MOST:  # nobody follows the oldest any more, or somebody plays
+                del self._places[next(iter(self._places))]
+            self._places[token] = Place(session=session)
+        return token
+
+    def end(self, token: str) -> None:
+        """End a presentation."""
+        with self._lock:
+            self._places.pop(token, None)
+
+    def tell(
+        self, token: str, page: str, query: Mapping[str, str], values: Mapping[str, Any], *, measuring: bool
+    ) -> None:
+        """Say where the presenter is now, and whether something is measured, whose end they see with it."""
+        with self._lock:
+            place = self._places.get(token)
+            now = (page, dict(query), dict(values), measuring)
+            if place is None or (place.page, place.query, place.values, place.measuring) == now:
+                return
+            place.page, place.query, place.values, place.measuring = now
+            place.version += 1
+
+    def find(self, token: str) -> Place | None:
+        """Return where the presenter is; None: there is no such presentation, or it is over."""
+        with self._lock:
+            known = next((one for one in self._places if hmac.compare_digest(one, token)), None)
+            if known is None or self._is_over(self._places[known]):
+                self._places.pop(known or "", None)
+                return None
+            return self._places[known]
+
+    @staticmethod
+    def _is_over(place: Place) -> bool:
+        if not runtime.exists() or runtime.get_instance().is_active_session(place.session):
+            place.gone_since = None
+            return False
+        now = time.monotonic()
+        place.gone_since = now if place.gone_since is None else place.gone_since
+        return now - place.gone_since > GRACE_S
+
+
+@st.cache_resource(show_spinner=False)
+def presentations() -> Presentations:
+    """Those of this server."""
+    return Presentations()
+
+
+# --- who follows --------------------------------------------------------------------------------------------
+
+
+def take_up() -> None:
+    """Begin to follow where the address says so, and take the presenter's form; before any widget."""
+    token = _linked()
+    if not token:
+        return
+    if token == st.session_state.get(PRESENTING):  # the presenter tries the link
+        st.query_params.pop(PARAM, None)
+        return
+    place = presentations().find(token)
+    if place is None:
+        st.session_state.pop(state.FOLLOWING, None)
+        st.query_params.pop(PARAM, None)
+        st.session_state[ENDED] = True
+        return
+    st.session_state[state.FOLLOWING] = token
+    st.session_state[TAKEN] = place.version
+    form_state.take(place.values)
+
+
+def _linked() -> str:
+    return st.query_params.get(PARAM) or st.session_state.get(state.FOLLOWING) or ""
+
+
+def mirror(page: str) -> None:
+    """Go where the presenter is, and say so; before the page is drawn, after the pages are known.
+
+    Args:
+        page: path of the page that this run would draw.
+    """
+    if st.session_state.pop(ENDED, None):
+        st.info(
+            "The presentation has ended. You can use this page again.",
+            icon=":material/co_present:",
+        )
+    token = st.session_state.get(state.FOLLOWING)
+    place = presentations().find(token) if token else None
+    if token is None or place is None:
+        return
+    wanted = {**place.query, PARAM: token}
+    if place.page and place.page != (page or HOME):
+        st.switch_page(url_state.file_of(place.page), query_params=wanted)
+    if st.query_params.to_dict() != wanted:
+        st.query_params.from_dict(wanted)
+    st.html(_INERT)
+    st.info(
+        "**You are following a presenter.** Your page shows theirs; you cannot change anything.",
+        icon=":material/co_present:",
+    )
+
+
+HOME = "tune"  # the page without a path
+
+
+def _stream(token: str) -> str:
+    """Begins the names of the streams of a presentation, which must not tell its token."""
+    return f"follow-{hashlib.sha256(token.encode()).hexdigest()[:16]}-"
+
+
+def _event(token: str, version: int) -> Event:
+    """What a follower hears, who has taken up this version: nothing, until there is another."""
+    place = presentations().find(token)
+    gone = place is None or place.version != version
+    return live_events.ENDED if gone else {"ended": False, "state": "waiting"}
+
+
+# --- who presents -------------------------------------------------------------------------------------------
+
+
+def tell(page: str) -> None:
+    """Say where this session is, where it presents; after the page was drawn."""
+    token = st.session_state.get(PRESENTING)
+    if token:
+        query = {key: value for key, value in st.query_params.items() if key not in (PARAM, form_state.PARAM)}
+        measuring = bool(state.scheduler().active())
+        presentations().tell(token, page or HOME, query, form_state.collect(), measuring=measuring)
+
+
+def sidebar() -> None:
+    """Draw the button that begins or ends a presentation, or the one that ends following."""
+    if st.session_state.get(state.FOLLOWING):
+        st.button(
+            "Stop following",
+            key="follow.stop",
+            icon=":material/logout:",
+            type="tertiary",
+            on_click=_leave,
+            help="Lets you use this page yourself again.",
+        )
+        _listen(str(st.session_state[state.FOLLOWING]), int(st.session_state.get(TAKEN, 0)))
+        return
+    token = st.session_state.get(PRESENTING)
+    if token is None:
+        st.button(
+            "Present",
+            key="follow.present",
+            icon=":material/co_present:",
+            type="tertiary",
+            on_click=_begin,
+            help="Creates a link. Viewers see the pages that you open and cannot change anything.",
+        )
+        return
+    st.badge("Presenting", icon=":material/co_present:", color="green")
+    again = st.button("Link", key="follow.link", icon=":material/link:", type="tertiary")
+    if st.session_state.pop(BEGUN, False) or again:
+        _show_link(token)
+    _followers(token)
+    st.button(
+        "Stop presenting",
+        key="follow.end",
+        icon=":material/stop_circle:",
+        type="tertiary",
+        on_click=_end,
+        help="Ends the link. Viewers keep the page that they see.",
+    )
+
+
+def _listen(token: str, version: int) -> None:
+    """Run this page again as soon as the presenter's has changed."""
+    name, follow = f"{_stream(token)}{version}", partial(_event, token, version)
+    live_view.watch(name, follow, key="follow.watch", tick_s=LOOK_S)
+
+
+def _followers(token: str) -> None:
+    count = partial(_count, token)
+    live_view.watch(f"{_stream(token)}count", count, key="follow.count", ask_s=COUNT_S, rerun=False)
+
+
+def _count(token: str) -> Event:
+    """How many follow a presentation now, in words for who gives it."""
+    many = live.STREAMS.listeners(_stream(token))
+    said = "No viewers yet." if not many else f"{many:,} viewer{'s' * (many != 1)}."
+    text = f"{said} It ends when you close or reload this page."
+    return {"ended": False, "state": "waiting", "lines": [{"text": text, "small": True}]}
+
+
+@st.dialog("Presentation link", icon=":material/co_present:")
+def _show_link(token: str) -> None:
+    st.markdown("Viewers who open this address see what you see and cannot change anything.")
+    st.code(_link(token), language=None, wrap_lines=True)
+
+
+def _begin() -> None:
+    st.session_state[PRESENTING] = presentations().begin(_session())
+    st.session_state[BEGUN] = True
+
+
+def _end() -> None:
+    presentations().end(st.session_state.pop(PRESENTING, ""))
+
+
+def _leave() -> None:
+    st.session_state.pop(state.FOLLOWING, None)
+    st.query_params.pop(PARAM, None)
+
+
+def _link(token: str) -> str:
+    here = urlsplit(st.context.url or "")
+    prefix = st.get_option("server.baseUrlPath").strip("/")
+    path = f"/{prefix}/" if prefix else "/"
+    return urlunsplit((here.scheme, here.netloc, path, urlencode({PARAM: token}), ""))
+
+
+def _session() -> str:
+    context = get_script_run_ctx()
+    return context.session_id if context is not None else ""

@@ -1,0 +1,95 @@
+"""Results of onnxruntime_perf_test that were made elsewhere: beside a race, never in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from core.evidence.comparison import Comparison
+from core.show.sheets import imported as sheets
+from core.store.imported import Imported
+from core.wire.errors import TunerError
+from dashboard import format, state
+from dashboard.widgets import file_import, tables
+
+OPEN = "compare.elsewhere.open"
+CHOSEN = "compare.elsewhere.chosen"
+
+
+def draw(shown: Comparison | None) -> None:
+    """Draw what was imported, what was measured here beside it, and the way in for more."""
+    brought = state.store().shelf.all("summary")
+    label = f"Imported results: {len(brought)}" if brought else "Import a result"
+    with st.expander(label, icon=":material/move_to_inbox:", expanded=bool(brought), key=OPEN):
+        one = file_import.area(
+            "compare",
+            "Output or result file of onnxruntime_perf_test",
+            hint="A text file. Only the result file has raw latencies, and so intervals.",
+            wanted="summary",
+        )
+        if one is not None:
+            st.rerun()
+        if brought:
+            _table(brought, shown)
+            _remove(brought)
+
+
+def _table(brought: list[Imported], shown: Comparison | None) -> None:
+    st.warning(format.plain(sheets.UNKNOWN), title="Imported", icon=":material/move_to_inbox:")
+    entries: list[tuple[str, Mapping[str, Any]]] = []
+    notes: list[str] = []
+    for one in brought:
+        try:
+            found = state.store().shelf.data(one.id)
+        except TunerError as error:
+            state.report(error)
+            continue
+        entries.append((f"{one.label} ({one.id[:8]})", found))
+        notes += [f"{one.name}: {sheets.sureness(found)}"]
+    tables.draw(
+        sheets.table(entries, _here(shown)),
+        key="compare.elsewhere.table",
+        alt="Latencies of imported results beside those measured here",
+    )
+    st.caption(format.plain(" ".join(notes)))
+    if shown is not None:
+        st.caption("Imported results were measured elsewhere, so there is no ratio and no verdict.")
+
+
+def _here(shown: Comparison | None) -> list[tuple[str, Mapping[str, Any]]]:
+    """The contestants of the race that is shown, with their latencies."""
+    if shown is None:
+        return []
+    names = {one.trial: one.label for one in shown.contestants}
+    return [
+        (f"measured here: {names.get(trial.id, trial.id[:8])}", trial.facts["latency"])
+        for trial in state.store().trials_of(shown.id)
+        if trial.facts.get("latency")
+    ]
+
+
+def _remove(brought: list[Imported]) -> None:
+    labels = {
+        one.id: f"{one.label} · imported {format.when(one.created_at)} · {one.id[:8]}" for one in brought
+    }
+
+    def remove() -> None:
+        state.store().shelf.delete(str(st.session_state[CHOSEN]))
+
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.selectbox(
+            "Remove",
+            list(labels),
+            key=CHOSEN,
+            format_func=lambda one: labels.get(one, str(one)),
+            help="Forgets the import. Results measured here are kept.",
+        )
+        st.button(
+            "Remove import",
+            key="compare.import.remove",
+            icon=":material/delete:",
+            on_click=remove,
+            **state.unless_closed(),
+        )

@@ -1,0 +1,439 @@
+"""Explain: two results of a model, profiled in turns, and where the time between them goes."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Mapping, Sequence, Set
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core import wire
+from core.evidence.measurement import Trial
+from core.evidence.profile_difference import Difference
+from core.evidence.verdict import is_rejected
+from core.run import job_types
+from core.run.explanation import (
+    TIMEOUT_S,
+    Pair,
+    explain_plan,
+    explained,
+    explained_at,
+    explanations,
+    known,
+    pair,
+    race_of,
+)
+from core.run.job import Status
+from core.show import setting_chips, verdict
+from core.show.report.subjects import Why
+from core.store import ModelRecord
+from core.wire import engines
+from core.wire.errors import TunerError
+from core.wire.output_check import MARK, breach
+from dashboard import format, state, url_state
+from dashboard.views.explain import results as why_results
+from dashboard.widgets import controls, job_box, page_frame, past_results, report, results
+from dashboard.widgets.protocol import wait_quiet_s
+
+BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
+
+# keys of the session
+BASELINE, CANDIDATE = "why.baseline", "why.candidate"
+LINKED = "why.linked"  # the ?a=&b= that was followed
+JOB = "why.job"  # id of the job that this session started last, and the pair it is about
+LOOKED = "why.looked"  # content hash of the model whose newest explanation was looked for
+PICKED = "why.earlier"
+LIMIT = 100
+EARLIER = 30
+KINDS = ("measure", "reference")
+EXPLAIN = "Explain"
+RESULTS, RESULTS_PX = "why.results", 560
+SETTINGS_SHOWN = 90  # characters
+ABOUT = "Profiles two results in turns, and matches their nodes through ONNX Runtime's fusions."
+
+
+def page() -> None:
+    bar = page_frame.bar("Explain", ABOUT)
+    state.show_kept_error()
+    _follow_link()
+    with bar.model:
+        record = controls.model_picker()
+    if record is None:
+        return
+    before = _earlier(record)
+    _open_newest(record, before)
+    trials = _trials(record)
+    of = _pick(trials, bar.choice, before)
+    if of is None:
+        bar.not_yet(EXPLAIN, "Choose two results first.")
+        return
+    found = _explained(of)
+    job = _job(of)
+    _buttons(of, job, found, bar)
+    _live(of, job)
+    if found is not None:
+        _rejected(of)
+        why_results.result(found, lambda: _sides(of))
+    elif not state.is_active(job):
+        _sides(of)
+        _empty()
+
+
+# --- which two --------------------------------------------------------------------------------------------
+
+
+def _follow_link() -> None:
+    """`?a=&b=` names the baseline and the candidate, and brings their model; once."""
+    linked = [url_state.named(name) or "" for name in (BASELINE_PARAM, CANDIDATE_PARAM)]
+    if not any(linked) or st.session_state.get(LINKED) == linked:
+        return
+    st.session_state[LINKED] = linked
+    try:
+        found = [state.store().trial(one) for one in linked if one]
+        state.choose_model(state.find_model(state.trial_spec(found[-1]).model))
+        if len(found) == len(linked):
+            pair(state.store(), *linked)  # says why, where they cannot be explained
+    except TunerError as error:
+        state.report(error)
+        return
+    for key, one in zip((BASELINE, CANDIDATE), linked, strict=True):
+        if one:
+            st.session_state[key] = next(trial.id for trial in found if trial.id.startswith(one))
+
+
+def _earlier(record: ModelRecord) -> dict[str, tuple[Trial, Trial]]:
+    """Pairs of this model that were explained, newest first: key -> baseline and candidate."""
+    store = state.store()
+    candidates = [one.id for kind in KINDS for one in _complete(record, kind)]
+    found = {}
+    for one in explanations(store, candidates)[:EARLIER]:
+        with contextlib.suppress(TunerError):  # one side was deleted since
+            found[f"{one[0]} {one[1]}"] = (store.trial(one[0]), store.trial(one[1]))
+    return found
+
+
+def _open_newest(record: ModelRecord, before: Mapping[str, tuple[Trial, Trial]]) -> None:
+    """Begin with what was explained last, where this session has chosen nothing of this model."""
+    if st.session_state.get(LOOKED) == record.content_sha256:
+        return
+    st.session_state[LOOKED] = record.content_sha256
+    chosen = [one for key in (BASELINE, CANDIDATE) if (one := st.session_state.get(key))]
+    own = {one.id for kind in KINDS for one in _complete(record, kind)} if chosen else set()
+    if before and not own & set(chosen):
+        _show_pair(next(iter(before)))
+
+
+def _show_pair(name: str) -> None:
+    st.session_state[BASELINE], st.session_state[CANDIDATE] = name.split()
+
+
+def _offer(before: Mapping[str, tuple[Trial, Trial]], of: Pair | None) -> None:
+    """Draw the list of what was explained before."""
+    now = f"{of.baseline.id} {of.candidate.id}" if of is not None else ""
+    past_results.offer(
+        "Explained before",
+        {name: _pair_label(*sides) for name, sides in before.items()},
+        shown=now,
+        key=PICKED,
+        take_up=_show_pair,
+        help="Explained pairs of this model, newest first.",
+        labelled=False,
+    )
+
+
+def _pair_label(baseline: Trial, candidate: Trial) -> str:
+    return f"{_short_label(candidate)} against {_short_label(baseline)}"
+
+
+def _short_label(trial: Trial) -> str:
+    return f"{trial.id[:8]} ({format.short(setting_chips.words(trial), 60)})"
+
+
+def _complete(record: ModelRecord, kind: str) -> list[Trial]:
+    return state.store().trials(model_sha256=record.content_sha256, kind=kind, state="COMPLETE", limit=LIMIT)
+
+
+def _trials(record: ModelRecord) -> dict[str, Trial]:
+    """Complete measurements of the model that ORT's profiler can look into, newest first.
+
+    What only raced beside a candidate is among them where it raced beside the one that is chosen, or was
+    linked to; so are results of other models, as of the original beside its variant.
+    """
+    own = [one for kind in KINDS for one in _complete(record, kind)]
+    newest = next((one.id for one in own if one.kind == "measure" and _usable(one)), "")
+    candidate = st.session_state.get(CANDIDATE) or newest
+    chosen = {st.session_state.get(BASELINE), candidate}
+    usable = [one for one in (*own, *_of_other_models(record, chosen, own)) if _usable(one)]
+    race = next((one.comparison for one in usable if one.id == candidate), "")
+    shown = [
+        one
+        for one in usable
+        if one.kind == "measure" or one.id in chosen or (race and one.comparison == race)
+    ]
+    return {one.id: one for one in sorted(shown, key=lambda one: -one.created_at)}
+
+
+def _usable(trial: Trial) -> bool:
+    return engines.can(trial.spec.get("engine", engines.DEFAULT), "profile")
+
+
+def _of_other_models(record: ModelRecord, chosen: Set[str | None], own: Sequence[Trial]) -> list[Trial]:
+    """What is chosen beside a result of this model, and what raced with that one."""
+    store, found = state.store(), dict[str, Trial]()
+    for one in own:
+        if one.id in chosen and one.comparison:
+            found |= {trial.id: trial for trial in store.trials_of(one.comparison)}
+    for name in chosen if chosen & {one.id for one in own} else ():
+        with contextlib.suppress(TunerError):  # deleted since
+            found |= {name: store.trial(name)} if name else {}
+    return [
+        one
+        for one in found.values()
+        if one.model_sha256 != record.content_sha256 and one.state == "COMPLETE" and one.p50_s
+    ]
+
+
+def _pick(
+    trials: Mapping[str, Trial], place: DeltaGenerator, before: Mapping[str, tuple[Trial, Trial]]
+) -> Pair | None:
+    """Draw the choice of both results into `place`; None where there is no pair to explain, which is said."""
+    if len(trials) < 2:
+        with place:
+            _offer(before, None)
+        with st.container(border=True):
+            st.markdown(
+                ":material/troubleshoot: **Two results of this model are needed.** Measure other "
+                "settings, or compare configurations."
+            )
+            with st.container(horizontal=True):
+                st.page_link("views/tune/page.py", label="Tune", icon=":material/tune:")
+                st.page_link("views/compare/page.py", label="Compare", icon=":material/compare_arrows:")
+        return None
+    _choose_defaults(trials)
+    url_state.put(BASELINE_PARAM, st.session_state[BASELINE])
+    url_state.put(CANDIDATE_PARAM, st.session_state[CANDIDATE])
+    st.session_state[LINKED] = [st.session_state[BASELINE], st.session_state[CANDIDATE]]
+    of = _pair()
+    with place:
+        _offer(before, of)
+        _results(trials)
+        if len(before) < 2:
+            named = (st.session_state[one][:8] for one in (CANDIDATE, BASELINE))
+            st.caption(" vs ".join(named), width="content")
+    return of
+
+
+def _pair() -> Pair | None:
+    try:
+        return pair(state.store(), st.session_state[BASELINE], st.session_state[CANDIDATE])
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+def _results(trials: Mapping[str, Trial]) -> None:
+    """Draw the choice of the two results."""
+    box = st.popover(
+        "Results",  # another label would close it
+        icon=":material/swap_horiz:",
+        key=RESULTS,
+        on_change="rerun",
+        width="content",
+        help="The two results to explain.",
+    )
+    if not box.open:
+        return
+    with box:
+        with st.container(width=RESULTS_PX):
+            _picker("Baseline", BASELINE, trials)
+            _picker("Candidate", CANDIDATE, trials)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.button("Swap", key="why.swap", icon=":material/swap_vert:", on_click=_swap)
+            st.page_link(
+                "views/graph/page.py",
+                label="Candidate's graph",
+                icon=":material/account_tree:",
+                query_params={state.TRIAL_PARAM: st.session_state[CANDIDATE]},
+            )
+
+
+def _choose_defaults(trials: Mapping[str, Trial]) -> None:
+    """The newest measurement, against what it raced with, or else against the one before."""
+    if st.session_state.get(CANDIDATE) not in trials:
+        others = [one for one in trials.values() if one.id != st.session_state.get(BASELINE)]
+        st.session_state[CANDIDATE] = next((one.id for one in others if one.kind == "measure"), others[0].id)
+    candidate = trials[st.session_state[CANDIDATE]]
+    if st.session_state.get(BASELINE) not in trials:
+        raced = [one["baseline"] for one in candidate.facts.get("contrasts") or []]
+        rest = [one for one in trials if one != candidate.id]
+        st.session_state[BASELINE] = next((one for one in raced if one in rest), rest[0])
+
+
+def _picker(name: str, key: str, trials: Mapping[str, Trial]) -> None:
+    st.selectbox(
+        name,
+        list(trials),
+        key=key,
+        persist_state="session",
+        format_func=lambda one: _label(trials[one]) if one in trials else str(one),
+    )
+
+
+def _label(trial: Trial) -> str:
+    """Never changes for a trial: Streamlit finds the chosen option again by its label."""
+    p50 = format.ms(trial.p50_s)
+    asked = format.short(setting_chips.words(trial), 90)
+    beside = " · compared with another" if trial.kind == "reference" else ""
+    differ = f" · {MARK}" if breach(trial.result) else ""
+    busy = verdict.busy_mark(trial.result)
+    which = f"{trial.id[:8]} · {format.short(trial.model_name, 30)}"
+    return f"{format.when(trial.created_at)} · {which} · p50 {p50}{busy} · {asked}{beside}{differ}"
+
+
+# --- explaining -------------------------------------------------------------------------------------------
+
+
+def _explained(of: Pair) -> Difference | None:
+    try:
+        return _cached(of.baseline.id, of.candidate.id, explained_at(state.store(), of))
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _cached(baseline: str, candidate: str, made_at: float | None) -> Difference | None:
+    """Read and matched once: two results and the passes of one moment never change."""
+    return explained(state.store(), pair(state.store(), baseline, candidate)) if made_at else None
+
+
+def _job(of: Pair) -> Status | None:
+    """The job that explains this pair: one of this session, or one that another started and still runs."""
+    what, job = st.session_state.get(JOB) or ("", "")
+    if what == of.what:
+        return state.status(job)
+    active = state.scheduler().active()
+    return next((one for one in active if one.kind == wire.EXPLAIN and one.what == of.what), None)
+
+
+def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_frame.Bar) -> None:
+    active, again = state.is_active(job), found is not None
+    bar.action.button(
+        "Explaining" if active else "Explain again" if again else EXPLAIN,
+        key="why.run",
+        type="secondary" if again else "primary",
+        icon=":material/troubleshoot:",
+        shortcut="Ctrl+Enter",
+        on_click=_start,
+        args=(of,),
+        **state.unless_closed(busy="Wait for the passes, or cancel them." if active else ""),
+    )
+    with bar.more:
+        _offer_to_decide(of)
+        if found is not None:
+            report.offer(lambda: Why(pair=of, found=found), key="why")
+
+
+def _offer_to_decide(of: Pair) -> None:
+    """Draw the button that finds out which one is faster, where that is not decided."""
+    end = known(state.store(), of)
+    if end.decided:
+        return
+    if race := verdict.to_continue(state.store(), of):
+        name, key, icon = "Measure longer", "why.longer", ":material/more_time:"
+        text = "Adds launches to the comparison of these two; finished rounds count."
+    else:
+        name, key, icon = "Compare these two", "why.race", ":material/flag_check:"
+        text = "They were never measured in the same rounds. This compares them."
+        if end.raced:
+            text = "Too little of their comparison is kept to continue it. This compares them again."
+    if st.button(name, key=key, icon=icon, **state.unless_closed(text)):
+        _decide(of, race)
+
+
+def _decide(of: Pair, race: str) -> None:
+    """Queue the race that would tell which one is faster, and show it."""
+    try:
+        job = (
+            job_types.more_generations(state.store(), race, wait_quiet_s=wait_quiet_s())
+            if race
+            else state.race(
+                race_of(of),
+                study=f"why #{secrets.token_hex(4)}",
+                model_name=of.candidate.model_name,
+                different_models=of.different_models,
+            )
+        )
+        comparison = state.submit(job)
+    except TunerError as error:
+        state.report(error)
+        return
+    st.switch_page("views/compare/page.py", query_params={"comparison": comparison})
+
+
+def _start(of: Pair) -> None:
+    try:
+        plan = explain_plan(state.store(), of, fingerprint=state.environment()["fingerprint"])
+        explain = job_types.worker(wire.EXPLAIN, plan, what=of.what, timeout_s=TIMEOUT_S)
+        job = state.submit(explain)
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    place = {BASELINE_PARAM: of.baseline.id, CANDIDATE_PARAM: of.candidate.id}
+    state.follow(job, "why", **place)
+    st.session_state[JOB] = (of.what, job)
+
+
+def _swap() -> None:
+    st.session_state[BASELINE], st.session_state[CANDIDATE] = (
+        st.session_state[CANDIDATE],
+        st.session_state[BASELINE],
+    )
+
+
+def _live(of: Pair, job: Status | None) -> None:
+    if job is not None and job.state == "CANCELLED":
+        st.info("This was cancelled; nothing was kept.", icon=":material/cancel:")
+    elif job is not None and job.error is not None:
+        state.report_record(job.error)
+    job_box.draw(job, "why", what="this pair", help="Ends its worker; nothing is kept.")
+
+
+def _rejected(of: Pair) -> None:
+    """Say why there is no verdict, where the two were measured together."""
+    stored = [one for trial in (of.candidate, of.baseline) for one in trial.facts.get("contrasts") or []]
+    names = {of.baseline.id, of.candidate.id}
+    found = next((one for one in stored if {one["candidate"], one["baseline"]} == names), None)
+    if is_rejected(found) and found is not None and found.get("holds_reason"):
+        st.error(
+            format.plain(f"{found['holds_reason']} {verdict.MEASURE_BETTER}"),
+            title="Their comparison gives no verdict",
+            icon=":material/block:",
+        )
+
+
+def _sides(of: Pair) -> None:
+    """Say which two results these are, and what machine their numbers are of, once where it is the same."""
+    sides = {"Candidate": of.candidate, "Baseline": of.baseline}
+    st.caption(
+        " · ".join(
+            f"**{name}** {one.id[:8]}: {format.plain(format.short(setting_chips.words(one), SETTINGS_SHOWN))}"
+            for name, one in sides.items()
+        )
+    )
+    told = [one.result for one in (of.baseline, of.candidate)]
+    for result in told[:1] if verdict.busy_words(told[0]) == verdict.busy_words(told[1]) else told:
+        results.busy_note(result)
+
+
+def _empty() -> None:
+    with st.container(border=True):
+        st.markdown(
+            ":material/troubleshoot: **Not explained yet.** Press **Explain**: both are "
+            "profiled in turns, which takes 15 s or more."
+        )
+
+
+page()

@@ -1,0 +1,169 @@
+"""Why two results differ, on the screen: the sentence, the numbers it rests on, charts and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from core.evidence.profile_difference import Difference, Row
+from core.evidence.profile_sentence import remarks, sentence
+from core.show.sheets import differences as sheets
+from core.show.table import Table, column_of, matching
+from dashboard import format
+from dashboard.charts import explain_charts
+from dashboard.widgets import plots, tables
+
+VIEW, SEARCH, DETAILS = "why.view", "why.search", "why.details"
+NOTES = (
+    (
+        "All parts add up to the whole run. A part is clear if the passes agree on its "
+        "sign; the sentence names only clear parts."
+    ),
+    (
+        "Nodes of both sides that do the same work are one line: a fused node stands for "
+        "all the nodes that it replaced."
+    ),
+)
+
+
+def result(found: Difference, sides: Callable[[], None]) -> None:
+    """Draw the answer.
+
+    Args:
+        found: the difference.
+        sides: says which two results these are.
+    """
+    with st.container(key="why.sentence"):
+        st.markdown(f"#### {format.icon(found.end.verdict.icon)} {format.plain(sentence(found))}")
+    if not found.end.decided:
+        sides()
+        return
+    _charts(found)
+    sides()
+    _metrics(found)
+    _tables(found)
+    _details(found)
+
+
+def _details(found: Difference) -> None:
+    with st.expander("Details", icon=":material/info:", key=DETAILS, on_change="rerun") as box:
+        if box.open:
+            st.markdown("\n".join(f"- {format.plain(line)}" for line in (*remarks(found), *NOTES)))
+
+
+def _metrics(found: Difference) -> None:
+    end, nodes = found.end, found.in_nodes
+    outside, unseen = found.rows[-2], found.rows[-1]
+    unit = "row" if end.per_row else "run"
+    with st.container(border=True), st.grid(4, min_column_width=150):
+        st.metric(
+            f"Difference per {unit}",
+            _signed(found, end.difference_s),
+            delta=_interval(found),
+            delta_color="off",
+            delta_arrow="off",
+            help=f"From the paired ratio: the baseline's p50, {format.ms(end.baseline_s)}, divided "
+            f"by the ratio is {format.ms(end.candidate_s)}. The other three numbers add up to "
+            "it.",
+        )
+        _part(found, "In nodes", nodes, "Nodes that do the same work are compared with each other.")
+        _part(
+            found,
+            "Outside the nodes",
+            outside,
+            "Time outside the nodes: the call, the executor, waiting for a GPU.",
+        )
+        _part(
+            found,
+            "Unexplained",
+            unseen,
+            "The part of the difference that the profiling runs did not reproduce: noise, or "
+            "a changed machine.",
+        )
+
+
+def _part(found: Difference, name: str, row: Row, text: str) -> None:
+    share = found.share(row)
+    st.metric(
+        name,
+        _signed(found, row.difference_s),
+        delta=None if share is None else f"{share:.0%} of the difference",
+        delta_color="off",
+        delta_arrow="off",
+        help=f"{text} Baseline {format.ms(row.baseline_s)}, candidate {format.ms(row.candidate_s)}.",
+    )
+
+
+def _interval(found: Difference) -> str:
+    low, high = found.end.low_s, found.end.high_s
+    if low is None or high is None:
+        return "interval unknown"
+    return f"95 % [{_signed(found, low)}, {_signed(found, high)}]"
+
+
+def _signed(found: Difference, seconds: float) -> str:
+    """A time with as many decimals as those in the tables, so that what adds up is seen to."""
+    return f"{seconds * 1e3:+,.{sheets.decimals(found.end)}f} ms"
+
+
+# --- charts and tables ------------------------------------------------------------------------------------
+
+
+def _charts(found: Difference) -> None:
+    unit = "row" if found.end.per_row else "run"
+    left, right = st.columns([3, 2], gap="small")
+    with left:
+        plots.draw(
+            explain_charts.steps(explain_charts.steps_info(found), unit=unit),
+            "From one result to the other",
+            key="why.steps",
+            alt="The difference of the two results, part by part; the lines are 95 % intervals.",
+        )
+    with right:
+        plots.draw(
+            explain_charts.sides(found),
+            "Time of both results by part",
+            key="why.sides",
+            alt="Time of both results by part.",
+        )
+
+
+def _tables(found: Difference) -> None:
+    views: dict[str, Callable[[Difference], None]] = {"Operators": _operators, "Nodes": _nodes}
+    if found.moves:
+        views[f"Moved ({len(found.moves)})"] = _moves
+    for tab, draw in zip(st.tabs(list(views), key=VIEW, on_change="rerun"), views.values(), strict=True):
+        if tab.open:
+            with tab:
+                draw(found)
+
+
+def _operators(found: Difference) -> None:
+    _table(found, sheets.parts(found), "operators")
+
+
+def _nodes(found: Difference) -> None:
+    words = st.text_input(
+        "Search nodes by name, operator or provider",
+        key=SEARCH,
+        icon=":material/search:",
+        placeholder="Search nodes by name, operator or provider",
+        label_visibility="collapsed",
+        live="300ms",
+    )
+    _table(found, sheets.groups(found), "nodes", words=words or "")
+
+
+def _moves(found: Difference) -> None:
+    _table(found, sheets.moves(found), "moves")
+
+
+def _table(found: Difference, table: Table, name: str, *, words: str = "") -> None:
+    shown = matching(table, words)
+    if words:
+        together = sum(float(one or 0) for one in column_of(shown, "difference"))
+        st.caption(f"{len(shown.rows)} of {len(table.rows)} lines; together {_signed(found, together)}.")
+    tables.draw(
+        shown, key=f"why.table.{name}", alt=f"Both results by {name}; click a column's title to sort."
+    )

@@ -1,0 +1,236 @@
+"""What the answer of a search rests on: the front, effects, its course, everything that was evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from core.evidence.evaluations import Tried, ratios_told
+from core.evidence.result_types import Confirmed, SearchResult
+from core.run.search.stored import tried_of
+from core.show.sheets import Fact, searches
+from core.show.table import csv_text
+from core.spec import spec_from_dict
+from core.spec.question import question_from_dict
+from core.spec.space import changes_words
+from core.store import StudyRecord
+from dashboard import format
+from dashboard.charts import search_charts, search_evaluation_charts
+from dashboard.views.search import links
+from dashboard.widgets import plots, tables
+
+# keys of the session
+COST = "search.cost"
+FRONT_CHART = "search.front"
+TABS = "search.tabs"
+
+PICTURE_PX = 480  # the picture under the answer fills the screen
+
+PAIRS = 3  # of settings that do more together than each alone
+ROWS = 6  # of the table of what was tried; others scroll
+
+
+def _ratio_of(record: StudyRecord) -> Callable[[Tried], float | None]:
+    return ratios_told(question_from_dict(record.question).objective, record.answer)
+
+
+def picture(record: StudyRecord, answer: SearchResult) -> None:
+    """Draw the picture that proves the answer: the front, or the gains where there is none."""
+    if front_costs(answer):
+        _front(record, answer)
+    else:
+        _gains(answer, least=PICTURE_PX)
+
+
+def front_costs(answer: SearchResult) -> list[str]:
+    """Return the metrics over which the front can be drawn; empty: there is none."""
+    return search_charts.costs(answer["front"], answer["objective"])
+
+
+def shown_of(answer: SearchResult) -> Confirmed | None:
+    """Return whose numbers are shown: the winner's, else those of the first that was turned down."""
+    return answer["winner"] or next(iter(answer["others"]), None)
+
+
+def tabs(record: StudyRecord, answer: SearchResult | None) -> None:
+    """Draw what the answer rests on; only the open tab is drawn."""
+    shown = {name: draw for name, (there, draw) in _tabs(record, answer).items() if there}
+    if not shown:
+        return
+    for tab, draw in zip(st.tabs(list(shown), key=TABS, on_change="rerun"), shown.values(), strict=True):
+        if tab.open:
+            with tab:
+                draw()
+
+
+def _tabs(record: StudyRecord, answer: SearchResult | None) -> Mapping[str, tuple[bool, Callable[[], None]]]:
+    """Tab -> whether there is something in it, and what draws it."""
+    tried = bool(record.tried)
+    rest = {
+        "Evaluated": (tried, partial(_table, record)),
+        "Parallel": (len(record.tried) > 1, partial(_parallel, record, answer)),
+    }
+    if answer is None:
+        return rest
+    course = any(one["ratio"] for one in answer["course"])
+    gains = bool(front_costs(answer)) and shown_of(answer) is not None
+    return {
+        "Effects": (True, partial(_effects, record, answer)),
+        "Evaluated": rest["Evaluated"],
+        "Progress": (course, partial(_course, answer)),
+        "Parallel": rest["Parallel"],
+        "All metrics": (gains, partial(_gains, answer)),
+    }
+
+
+# --- the picture --------------------------------------------------------------------------------------------
+
+
+def _gains(answer: SearchResult, least: int = 0) -> None:
+    """What a configuration brings in every respect."""
+    shown = shown_of(answer)
+    if shown is not None and shown["gains"]:
+        plots.draw(
+            search_charts.intervals(search_charts.gains_info(shown["gains"]), least=least),
+            "Improvement over ONNX Runtime's default",
+            key="search.gains",
+            alt="Improvement over ONNX Runtime's default in all metrics, with 95 % intervals",
+        )
+
+
+def _front(record: StudyRecord, answer: SearchResult) -> None:
+    known = front_costs(answer)
+    if st.session_state.get(COST) not in known:
+        st.session_state[COST] = known[0]
+    cost = st.session_state[COST]
+    info = search_charts.front_info(
+        answer["front"], tried_of(record), _ratio_of(record), cost=cost, winner=answer["winner"]
+    )
+    with st.container(key="search.front_box", gap="xsmall"):
+        chosen = plots.draw(
+            search_charts.front(info, height=PICTURE_PX),
+            "Pareto front",
+            key=FRONT_CHART,
+            on_select="rerun",
+            selection_mode="points",
+            alt=f"Improvement over {info.x_title} of {len(info.front)} configurations on the Pareto front",
+        )
+        _picked(record, info, chosen)
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            if len(known) > 1:
+                st.segmented_control(
+                    "Cost",
+                    known,
+                    key=COST,
+                    required=True,
+                    format_func=lambda one: search_charts.COSTS[one][0].partition(" (")[0],
+                    label_visibility="collapsed",
+                )
+            beyond = f"Double-click to see {info.beyond} more below." if info.beyond else None
+            st.caption("Click a point to load it.", help=beyond, width="content")
+
+
+def _picked(record: StudyRecord, info: search_charts.Front, chosen: Any) -> None:
+    """The clicked point in words, and its way into Tune."""
+    clicked = [one.get("customdata") for one in chosen["selection"]["points"]]
+    found = next((one for one in (*info.winner, *info.front, *info.others) if one.trial in clicked), None)
+    if found is None:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="search.picked"):
+        st.markdown(format.plain(f"{search_charts.times(found.ratio, found.low, found.high)}: {found.label}"))
+        st.space("stretch")
+        st.button(
+            "Load into Tune",
+            key="search.load_point",
+            icon=":material/tune:",
+            on_click=links.load,
+            args=(record, found.trial),
+            help="Loads every setting of this point into Tune. Only the confirmed result is final.",
+        )
+
+
+# --- the tabs -----------------------------------------------------------------------------------------------
+
+
+def _effects(record: StudyRecord, answer: SearchResult) -> None:
+    if not answer["effects"]:
+        st.caption("Too few configurations were evaluated to estimate effects.")
+        return
+    margin = spec_from_dict(record.spec).protocol.margin
+    plots.draw(
+        search_charts.intervals(search_charts.effects_info(answer["effects"], margin=margin)),
+        "Average effect of each setting",
+        key="search.effects",
+        alt=f"Average effect of {len(answer['effects'])} values of settings, with 95 % intervals",
+    )
+    st.caption("Each value versus the starting point, averaged over the other evaluated settings.")
+    for one in answer["pairs"][:PAIRS]:
+        names = {name: value for name, value in zip(one["settings"], one["values"], strict=True)}
+        said = search_charts.times(one["ratio"], one["ratio_low"], one["ratio_high"])
+        st.markdown(
+            f":material/join_inner: {format.plain(changes_words(names))}: together "
+            f"{format.plain(said)} of what each does alone"
+        )
+
+
+def _course(answer: SearchResult) -> None:
+    plots.draw(
+        search_charts.course(answer["course"]),
+        "Best improvement over time",
+        key="search.course",
+        alt="The best known improvement at each moment of the search",
+    )
+    st.caption("Estimates of all steps. The result comes from the confirmation alone.")
+
+
+def went(answer: SearchResult) -> None:
+    """Draw the space, the time, the hidden controls and the notes, in words."""
+    failed = f", {answer['failed']:,} of them failed or were wrong" if answer["failed"] else ""
+    tables.facts(
+        [
+            Fact(
+                "evaluated",
+                f"{answer['tried']:,} of {answer['space']['distinct']:,} configurations{failed}, in "
+                f"{searches.time_words(answer)}",
+            ),
+            Fact("space", searches.space_words(answer["space"])),
+            Fact("A/A controls", searches.controls_words(answer["controls"])),
+            Fact("strategy", answer["strategy"]),
+        ]
+    )
+    for note in answer["notes"]:
+        st.caption(f":material/info: {format.plain(note)}")
+
+
+def _parallel(record: StudyRecord, answer: SearchResult | None) -> None:
+    effects = answer["effects"] if answer is not None else []
+    info = search_evaluation_charts.parallel_info(tried_of(record), _ratio_of(record), effects)
+    if len(info.gains) < 2 or not info.dimensions:
+        st.caption("Fewer than two configurations have a result.")
+        return
+    plots.draw(
+        search_evaluation_charts.parallel(info),
+        "All configurations by setting",
+        key="search.parallel",
+        table=partial(search_evaluation_charts.parallel_table, info),
+        alt=f"{len(info.gains)} configurations as lines through their settings to their improvement",
+    )
+    more = f" {info.hidden} less important settings are hidden." if info.hidden else ""
+    st.caption(f"One line per configuration. Improvements below {info.axis[0]:.2g}× are cut off.{more}")
+
+
+def _table(record: StudyRecord) -> None:
+    table = searches.tried(record)
+    tables.draw(table, key="search.tried", most=ROWS, alt="All evaluated configurations, the best first")
+    st.download_button(
+        "Download CSV",
+        data=csv_text(table),
+        file_name=f"search_{record.id[:8]}.csv",
+        mime="text/csv",
+        key="search.csv",
+        icon=":material/download:",
+        on_click="ignore",
+    )

@@ -1,0 +1,169 @@
+"""The points of a sweep one by one: the table, all that is known of one, and its way to Tune."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.run.axes import point_name
+from core.run.best_point import Standing
+from core.run.sweep import Measured, Point
+from core.show import words
+from core.show.sheets import comparisons
+from core.show.table import csv_text
+from core.wire.output_check import MARK, WARNING
+from core.wire.units import DASH, interval, size
+from dashboard import format, state
+from dashboard.charts import sweep_charts
+from dashboard.views.sweep.shown import LINE, POINT, Shown
+from dashboard.widgets import tables
+
+TABLE = "curves.table"
+
+
+def draw(shown: Shown, stands: Standing) -> None:
+    """Draw the table of all points, and the details of one: over it where somebody picked it."""
+    table = comparisons.points(shown.rows, stands, shown.busy)
+    details = st.container(key="curves.details")
+    names = " and ".join(one.name for one in shown.axes)
+    tables.draw(
+        table,
+        key=TABLE,
+        on_select=_take_row,
+        mode="single-row",
+        alt=f"The {len(shown.rows)} points of the sweep over {names}.",
+    )
+    index = _picked(shown)
+    if index is None:
+        index, details = _best(shown, stands), st.container()
+    if index is not None:
+        with details:
+            _details(shown, stands, index)
+    with st.container(horizontal=True):
+        if index is None:
+            st.button(
+                "Use in Tune",
+                key="curves.use",
+                icon=":material/tune:",
+                disabled=True,
+                help="Select a point first.",
+            )
+        st.download_button(
+            "Download CSV",
+            data=csv_text(table),
+            file_name=f"curve_{'_'.join(one.name for one in shown.axes)}.csv",
+            mime="text/csv",
+            key="curves.csv",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+
+
+def _take_row() -> None:
+    """A row of the table takes the place of a point that was clicked."""
+    st.session_state.pop(POINT, None)
+
+
+def _picked(shown: Shown) -> int | None:
+    """The point that was clicked, else the row of the table."""
+    names = [point_name(one.values) for one in shown.rows]
+    if (clicked := st.session_state.get(POINT)) in names:
+        return names.index(clicked)
+    selected: list[int] = st.session_state[TABLE]["selection"]["rows"]
+    return selected[0] if selected and selected[0] < len(names) else None
+
+
+def _best(shown: Shown, stands: Standing) -> int | None:
+    """The best point under the limit, where there is one."""
+    best = stands.best if stands.line_s is not None else None
+    names = [point_name(one.values) for one in shown.rows]
+    return None if best is None else names.index(point_name(best.values))
+
+
+def _details(shown: Shown, stands: Standing, index: int) -> None:
+    """All that is known of one point, and the way to Tune."""
+    point, row = shown.points[index], shown.rows[index]
+    name = point_name(point.values)
+    with st.container(border=True):
+        place = stands.place(row)
+        st.markdown(f"**{format.plain(name)}**" + (f" · {place}" if place else ""))
+        if row.latency is not None:
+            _numbers(row, stands)
+        for line in _said_of(row, stands):
+            st.caption(format.plain(line))
+        with st.container(horizontal=True):
+            if st.button(
+                f"Use {name} in Tune",
+                key="curves.use",
+                icon=":material/tune:",
+                disabled=point.spec is None,
+                help="The selected point, or the best within the limit.",
+            ):
+                _use(point, row)
+            value = (row.latency or {}).get(stands.percentile)
+            st.button(
+                "Set as limit",
+                key="curves.line_here",
+                icon=":material/horizontal_rule:",
+                disabled=value is None,
+                on_click=_put_line,
+                args=(value,),
+                help="Sets the latency limit just above this point.",
+            )
+
+
+def _numbers(row: Measured, stands: Standing) -> None:
+    latency = row.latency or {}
+    names = list(dict.fromkeys(["p50_s", "p95_s", stands.percentile]))
+    grid = st.grid(len(names) + 2, min_column_width=120)
+    for name in [*names, "rate", "memory"]:
+        column = grid.container(gap=None)
+        if name == "rate":
+            low, high = row.throughput_interval()
+            bounds = interval(low, high, "samples/s") if low and high else ""
+            column.metric("Throughput", format.rate(row.throughput_per_s))
+        elif name == "memory":
+            bounds = ""
+            memory = DASH if row.peak_rss_bytes is None else size(row.peak_rss_bytes)
+            column.metric("Peak memory added by the session", memory)
+        else:
+            low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
+            bounds = interval(low * 1e3, high * 1e3, "ms") if low and high else ""
+            column.metric(sweep_charts.STATISTICS[name], format.ms(latency.get(name)))
+        column.caption(bounds or "no interval")
+
+
+def _said_of(row: Measured, stands: Standing) -> list[str]:
+    found = (
+        [f"{row.runs:,} runs of {row.rows} sample{'s' * (row.rows != 1)}"] if row.latency is not None else []
+    )
+    if row.is_default:
+        found.append("This is ONNX Runtime's default itself.")
+    elif row.contrast is not None:
+        found.append(
+            f"Median latency per sample versus ONNX Runtime's default: {words.verdict(row.contrast)}"
+        )
+    if stands.is_in(row, stands.over):
+        found.append("Over the latency limit.")
+    if stands.is_in(row, stands.open):
+        found.append("The 95 % interval contains the limit: undecided.")
+    if row.same is not None:
+        found.append(f"Measured as {point_name(row.same)}: {row.why}")
+    if row.cut_short:
+        found.append("The comparison was cancelled: partial results, not ranked.")
+    if row.breach:
+        found.append(f"{WARNING} {MARK}")
+    return [*found, *([row.error] if row.error else [])]
+
+
+def _put_line(value_s: float) -> None:
+    st.session_state[LINE] = float(f"{value_s * 1e3 * 1.0005:.4g}")  # rounded up: the point is under the line
+
+
+def _use(point: Point, row: Measured) -> None:
+    if point.spec is None:
+        return
+    state.apply_spec(point.spec)
+    trial = row.trial if row.same is None else ""  # another's trial has other settings
+    if trial:
+        state.show_trial(trial)
+    st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial} if trial else None)

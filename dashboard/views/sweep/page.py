@@ -1,0 +1,432 @@
+"""Latency and throughput over one or two settings, all points raced together; the best under a limit."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import streamlit as st
+
+from core.evidence.comparison import Comparison, Configuration, line_up
+from core.evidence.measurement import Trial
+from core.run import job_types, prediction, sweep
+from core.run.ask_tell import Heat, Known, Study, once
+from core.run.axes import Axis, Models, axes_of_study, study_name
+from core.run.job import Job
+from core.run.sweep import Measured, Point
+from core.show import verdict
+from core.show.report.subjects import Curve
+from core.show.words import counted
+from core.spec import TrialSpec
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from dashboard import fields, format, live_events, state, url_state
+from dashboard.charts.sweep_charts import Ghost
+from dashboard.live_events import ACTIVE, Event
+from dashboard.views.sweep import results as curve_results
+from dashboard.views.sweep import varied
+from dashboard.views.sweep.shown import Shown
+from dashboard.widgets import (
+    choice,
+    comparison_result,
+    controls,
+    job_box,
+    measure_longer,
+    narrow_settings,
+    page_frame,
+    report,
+)
+from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
+
+AGAIN = "curves.again"
+STUDY = "curves.study"  # name of the sweep that is shown
+STUDY_PARAM = "study"  # ?study=<name>
+LOOKED = "curves.looked"  # content hash of the model whose newest sweep was looked for
+PICKED = "curves.earlier"
+RACES = 200  # to look through for sweeps
+SETTINGS_PX = 288
+GHOSTS_MOST = 3  # earlier sweeps that are drawn behind
+APPLIED = "curves.applied"  # the linked sweep whose settings were loaded
+
+
+def page() -> None:
+    bar = page_frame.bar("Sweep", "Latency and throughput over one or two settings, and which value is best.")
+    _load_linked()
+    with bar.model:
+        record = controls.model_picker()
+    if record is None:
+        return
+    with bar.choice:
+        _earlier(record)
+    settings, answer = page_frame.panes(SETTINGS_PX)
+    with settings:
+        asked = _asked(record)
+    if asked is None:
+        bar.not_yet("Measure", "Correct the settings first.")
+        narrow_settings.foot("curves", lambda key: None)
+        return
+    base, axes, points, known = asked
+    rows, race = sweep.join(points, known), _race()
+    with settings:
+        limit = st.container(key="curves.limit")
+        _options(record, base, points, rows)
+    run = partial(_run, record, points, rows)
+    with bar.action:
+        run("curves.run")
+    with bar.more:
+        _go_on(axes, race, rows)
+    races = [found.race for found in known.values() if found.race is not None]
+    shown = Shown(
+        axes=axes,
+        points=points,
+        rows=rows,
+        race=race,
+        busy={one.id: verdict.busy_words(one.result) for one in races},
+        margin=base.protocol.margin,
+        ghosts=partial(_ghosts, record, sweep.models(state.store(), record), axes),
+    )
+    with answer:
+        state.show_kept_error()
+        _live(race, points, rows, axes)
+        curve_results.results(shown, limit)
+    narrow_settings.foot("curves", run)
+
+
+Asked = tuple[TrialSpec, Sequence[Axis], Sequence[Point], Known]
+
+
+def _asked(record: ModelRecord) -> Asked | None:
+    """Draw what varies; return it with what was measured of it, or None where it cannot be, which is said."""
+    base = _base()
+    if base is None:
+        return None
+    named = sweep.models(state.store(), record)
+    axes = varied.draw(record, base, named)
+    if axes is None:
+        return None
+    try:
+        points = sweep.expand(base, axes, record.info, named)
+    except TunerError as error:
+        state.report(error)
+        return None
+    return base, axes, points, _shown(record, named, points).look(state.store()).known
+
+
+def _base() -> TrialSpec | None:
+    try:
+        return state.current_spec()
+    except TunerError as error:
+        state.report(error)
+        st.page_link("views/tune/page.py", label="Correct the settings on Tune", icon=":material/tune:")
+        return None
+
+
+# --- a linked sweep -----------------------------------------------------------------------------------
+
+
+def _load_linked() -> None:
+    """Load settings, setting to vary and values of `?study=…`, once."""
+    study = url_state.named(STUDY_PARAM)
+    if not study or st.session_state.get(APPLIED) == study:
+        return
+    st.session_state[APPLIED] = study
+    found, trials = axes_of_study(study), state.store().trials(study=study)
+    if not found or not trials:
+        st.warning(f"There is no sweep called {format.plain(study)} here.", icon=":material/search_off:")
+        return
+    if st.session_state.get(STUDY) == study:
+        return
+    try:
+        _load(study, found, trials[-1])
+    except TunerError as error:
+        state.report(error)
+
+
+def _load(study: str, found: Sequence[Axis], trial: Trial) -> None:
+    """Take up the settings, what is varied and the values of a sweep; raises what `apply_spec` does."""
+    spec = state.trial_spec(trial)
+    state.apply_spec(spec)
+    usual = fields.defaults()
+    for axis in found:  # the trial stands at one of the values, which nobody chose
+        if (key := fields.key(axis.name)) in usual:
+            st.session_state[key] = usual[key]
+    varied.take_up(found)
+    st.session_state[STUDY] = st.session_state[APPLIED] = study
+    st.session_state[LOOKED] = st.session_state[state.MODEL]
+
+
+def _earlier(record: ModelRecord) -> None:
+    """Open the newest sweep of the model, where nobody has chosen a setting to measure; offer them all."""
+    found = state.store().comparisons(model_sha256=record.content_sha256, limit=RACES)
+    sweeps = {one.study: one for one in reversed(found) if axes_of_study(one.study)}
+    listed = list(reversed(sweeps))
+    before = st.session_state.get(LOOKED)
+    if before != record.content_sha256:
+        st.session_state[LOOKED] = record.content_sha256
+        if before is not None and st.session_state.get(STUDY) not in sweeps:  # of the model before
+            st.session_state[STUDY] = None
+        may = controls.untouched() or state.recorded()  # where nobody measures, settings are nobody's
+        if listed and st.session_state.get(STUDY) is None and may:
+            _open(listed[0])
+            controls.came_by_themselves()
+    shown = st.session_state.get(STUDY)
+    if shown is None or shown in sweeps:
+        url_state.put(STUDY_PARAM, shown)
+    if not listed:
+        return
+    chosen = shown if shown in sweeps else None
+    choice.draw(
+        "Sweep shown",
+        listed,
+        key=PICKED,
+        chosen=chosen,
+        take_up=_open,
+        format_func=lambda one: _study_label(sweeps[one]) if one in sweeps else str(one),
+        placeholder="Open an earlier sweep",
+        help="Newest first. Loads its settings and values.",
+    )
+
+
+def _open(study: str) -> None:
+    found, trials = axes_of_study(study), state.store().trials(study=study)
+    if not found or not trials:  # deleted since
+        return
+    try:
+        _load(study, found, trials[-1])
+    except TunerError as error:
+        state.keep_error(error)
+
+
+def _study_label(race: Comparison) -> str:
+    parts = [f"{varied.label_of(one.name)} {varied.text_of(one)}" for one in axes_of_study(race.study)]
+    return f"{format.when(race.created_at)} · {' × '.join(parts) or race.study}"
+
+
+# --- what is measured already -------------------------------------------------------------------------
+
+
+Earlier = Callable[[TrialSpec], Trial | None]
+
+
+def _study(name: str, record: ModelRecord, points: Sequence[Point], earlier: Earlier) -> Study:
+    """All points at once, in one race."""
+
+    def race(asked: Sequence[Configuration]) -> Job:
+        what = f"sweep of {len(asked)} points of {record.name}"
+        names = {"study": name, "model_name": record.name, "what": what}
+        return state.race(asked, **names, wait_quiet_s=wait_quiet_s(), protocol=job_types.each_alone(asked))
+
+    return Study(
+        name=name, strategy=once(Heat(asked=sweep.configurations(points), job=race)), earlier=earlier
+    )
+
+
+def _shown(record: ModelRecord, named: Models, points: Sequence[Point]) -> Study:
+    """The sweep that is shown, beside what was measured before of these points on this machine."""
+    fingerprint = state.environment()["fingerprint"]
+    earlier = sweep.before(state.store(), record, named, fingerprint=fingerprint)
+    return _study(st.session_state.get(STUDY) or "", record, points, earlier)
+
+
+def _ghosts(record: ModelRecord, named: Models, axes: Sequence[Axis]) -> list[Ghost]:
+    """Earlier sweeps of this model over the same settings."""
+    found = sweep.earlier_curves(
+        state.store().comparisons(model_sha256=record.content_sha256, limit=RACES),
+        state.store().trials_of,
+        axes,
+        named,
+        but=st.session_state.get(STUDY) or "",
+        most=GHOSTS_MOST,
+    )
+    return [Ghost(name=f"earlier, {format.when(race.created_at)}", points=rows) for race, rows in found]
+
+
+def _race() -> Comparison | None:
+    """The race of the sweep that is shown; all its points are in it."""
+    study = st.session_state.get(STUDY)
+    return next(iter(state.store().comparisons(study=study, limit=1)), None) if study else None
+
+
+# --- run and cancel -----------------------------------------------------------------------------------
+
+
+def _options(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows: Sequence[Measured]) -> None:
+    """Draw how the points are measured, and how long that takes."""
+    active = _is_active(rows)
+    st.toggle(
+        "Measure finished points again",
+        key=AGAIN,
+        persist_state="session",
+        disabled=active or not any(row.state == "COMPLETE" for row in rows),
+        help="Off: points measured earlier with the same settings on this machine are reused.",
+    )
+    if not active:
+        wait_for_quiet()
+        st.caption(_prediction(record, points, _todo(points, rows, again=_again())))
+    controls.badges(base)
+    st.page_link("views/tune/page.py", label="Change settings", icon=":material/tune:")
+
+
+def _run(record: ModelRecord, points: Sequence[Point], rows: Sequence[Measured], key: str) -> None:
+    """Draw the button that measures, under `key`: what is not measured yet, else all points again."""
+    active, todo = _is_active(rows), _todo(points, rows, again=_again())
+    done = not todo and not active
+    known = _todo(points, rows, again=True) if done else todo
+    st.button(
+        _run_label(len(todo), active=active, done=done),
+        key=key,
+        type="secondary" if done else "primary",
+        icon=":material/replay:" if done else ":material/play_arrow:",
+        shortcut="Ctrl+Enter" if key == "curves.run" and not done else None,
+        on_click=_start,
+        args=(record, done),
+        **state.unless_closed(
+            f"All points are measured. Measures {_counted(len(known))} again."
+            if done
+            else "Measures all points in the same rounds.",
+            off=not known,
+            busy="Wait for the running sweep, or cancel it." if active else "",
+        ),
+    )
+
+
+def _is_active(rows: Sequence[Measured]) -> bool:
+    return any(row.state in ACTIVE for row in rows)
+
+
+def _again() -> bool:
+    return bool(st.session_state.get(AGAIN))
+
+
+def _run_label(count: int, *, active: bool, done: bool) -> str:
+    if active:
+        return "Measuring"
+    return "Measure again" if done else f"Measure {_counted(count)}"
+
+
+def _counted(points: int) -> str:
+    return f"{points} point{'s' * (points != 1)}"
+
+
+def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Point]) -> str:
+    total, alike = len(points), sum(point.same is not None for point in points)
+    refused = sum(point.spec is None for point in points)
+    reused = total - alike - refused - len(todo)
+    text = _counted(total)
+    text += f", {reused} already measured" if reused else ""
+    text += f", {alike} the same as others" if alike else ""
+    text += f", {refused} refused" if refused else ""
+    if not todo:
+        return text
+    known = prediction.past(
+        state.store(), model_sha256=record.content_sha256, fingerprint=state.environment()["fingerprint"]
+    )
+    if known is None:
+        return text + " · time unknown until this model is measured here"
+    specs = [one.spec for one in line_up(sweep.configurations(todo))]
+    found = prediction.predict(specs, known, family=1)
+    text += f" · about {format.duration(found.seconds)}, {counted(found.rounds, 'round')}"
+    return f"{text} · {found.late}" if found.late else text
+
+
+def _start(record: ModelRecord, again: bool) -> None:
+    """Queue what the widgets hold now: a value typed just before the click counts.
+
+    Args:
+        record: of the model.
+        again: whether finished points are measured again where no other is left.
+    """
+    if state.is_busy("curves"):  # the same press, handed over twice
+        return
+    try:
+        axes = varied.asked()
+        named = sweep.models(state.store(), record)
+        points = sweep.expand(state.current_spec(), axes, record.info, named)
+        known = _shown(record, named, points).look(state.store()).known
+        rows = sweep.join(points, known)
+        wanted = _todo(points, rows, again=_again()) or _todo(points, rows, again=again)
+        todo = {one.spec.key() for one in sweep.configurations(wanted)}
+        study = study_name(axes, uuid.uuid4().hex[:8])
+
+        def earlier(spec: TrialSpec) -> Trial | None:
+            return None if spec.key() in todo else known[spec.key()].trial
+
+        jobs = _study(study, record, points, earlier).advance(state.store(), state.scheduler().submit)
+    except TunerError as error:
+        state.keep_error(error)
+        return
+    if not jobs:
+        return
+    state.follow(jobs[0], "curves", study=study)
+    st.session_state[STUDY] = st.session_state[APPLIED] = study
+    url_state.put(STUDY_PARAM, study)
+
+
+def _todo(points: Sequence[Point], rows: Sequence[Measured], *, again: bool) -> list[Point]:
+    return [
+        point
+        for point, row in zip(points, rows, strict=True)
+        if point.races and row.state not in ACTIVE and (again or row.state != "COMPLETE" or not row.ranked)
+    ]
+
+
+def _go_on(axes: Sequence[Axis], race: Comparison | None, rows: Sequence[Measured]) -> None:
+    if race is None or race.state in ACTIVE or any(row.state in ACTIVE for row in rows):
+        return
+    report.offer(partial(_curve, axes, race, rows), key="curves")
+    measure_longer.button("curves", race, state.store().trials_of(race.id), _follow)
+
+
+def _curve(axes: Sequence[Axis], race: Comparison, rows: Sequence[Measured]) -> Curve:
+    trials = [state.store().trial(row.trial) for row in rows if row.trial]
+    return Curve(axes=axes, points=rows, race=race, trials=trials)
+
+
+def _follow(more: Comparison) -> None:
+    """A sweep is found by the name that its races share."""
+    st.session_state[STUDY] = st.session_state[APPLIED] = more.study
+    url_state.put(STUDY_PARAM, more.study)
+
+
+def _live(
+    race: Comparison | None, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[Axis]
+) -> None:
+    """Draw the running race; one full run draws all points when it ends."""
+    with st.container(key="curves.live", gap="xsmall"):
+        if race is None or race.state not in ACTIVE:
+            return
+        follow = _follow_points(race, points, rows, [axis.name for axis in axes])
+        asked = repr([axes, [one.values for one in points], [one.trial for one in rows]])  # by this browser
+        name = f"curves-{race.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+        comparison_result.watch(race, follow, key="curves.watch", name=name)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            if state.status(race.id) is not None:
+                job_box.cancel(
+                    race.id,
+                    key="curves.cancel",
+                    help="Ends the sweep. Finished rounds are kept and marked as cancelled.",
+                )
+            st.caption(":material/hourglass_top: Points appear as they are measured; intervals come last.")
+
+
+def _follow_points(
+    race: Comparison, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[str]
+) -> comparison_result.Follow:
+    """Return what builds the event of a sweep: that of its race, and what each point shows so far."""
+    trials = comparison_result.trials_of(race)
+    follow = comparison_result.follow(race, trials)
+
+    def event() -> Event:
+        shown, status = follow(), state.status(race.id)
+        if status is None or shown.get("ended"):
+            return shown
+        found = sweep.so_far(points, trials(), status.live or {})
+        merged = [old if old.latency else new for old, new in zip(rows, found, strict=True)]  # old: reused
+        return live_events.add_points(shown, merged, axes)
+
+    return event
+
+
+page()

@@ -1,0 +1,152 @@
+"""The points of a sweep as lines, as a heat map, and as throughput against latency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from core.run.axes import Axis
+from core.run.best_point import Standing
+from dashboard.charts import heatmap_charts, sweep_charts
+from dashboard.views.sweep.shown import POINT, Shown
+from dashboard.widgets import plots
+
+VIEW = "curves.view"  # + "." + how many settings vary
+GHOSTS = "curves.ghosts"
+LATENCY_CHART, RATE_CHART = "curves.latency", "curves.throughput"
+PLANE_CHART, TRADEOFF_CHART = "curves.plane", "curves.tradeoff"
+LINES, PLANE, TRADEOFF = "Lines", "Heat map", "Throughput against latency"
+
+
+def draw(shown: Shown, stands: Standing, beside: Callable[[], None]) -> None:
+    """Draw the points in the way that is chosen; a click chooses a point.
+
+    Args:
+        shown: the sweep.
+        stands: how its points stand.
+        beside: draws what stands in the row of the choice.
+    """
+    views = _views(shown.axes)
+    key = f"{VIEW}.{len(shown.axes)}"
+    if st.session_state.get(key) not in views:
+        st.session_state[key] = PLANE if PLANE in views else LINES
+    with st.container(gap="xsmall", key="curves.first"):
+        with st.container(horizontal=True, vertical_alignment="center", key="curves.controls"):
+            view = st.segmented_control(
+                "Show",
+                views,
+                key=key,
+                required=True,
+                persist_state="session",
+                label_visibility="collapsed",
+                width="content",
+            )
+            st.space("stretch")
+            if view == LINES:
+                st.toggle(
+                    "Earlier sweeps",
+                    key=GHOSTS,
+                    persist_state="session",
+                    help="Shows earlier sweeps of these settings in the background. They were measured at "
+                    "other times.",
+                )
+            beside()
+        with st.container(gap="xsmall"):
+            if view == PLANE:
+                _plane(shown, stands)
+            elif view == TRADEOFF:
+                _tradeoff(shown, stands)
+            else:
+                _lines(shown, stands)
+
+
+def _views(axes: Sequence[Axis]) -> list[str]:
+    plane = len(axes) > 1 and all(one.ordered for one in axes)
+    return [LINES, *([PLANE] if plane else []), TRADEOFF]
+
+
+def _lines(shown: Shown, stands: Standing) -> None:
+    x, series = shown.axes[0].name, shown.axes[1].name if len(shown.axes) > 1 else ""
+    statistics = list(dict.fromkeys(["p50_s", stands.percentile]))[-1 if series else -2 :]
+    best = stands.best if stands.line_s is not None else None
+    ghosts = shown.ghosts() if st.session_state.get(GHOSTS) else ()
+    if st.session_state.get(GHOSTS) and not ghosts:
+        st.caption("There is no earlier sweep of this model over the same settings.")
+    about: dict[str, Any] = {"x": x, "series": series, "best": best, "ghosts": ghosts}
+    latency = sweep_charts.curve_info(shown.rows, y=statistics, line_s=stands.line_s, **about)
+    throughput = sweep_charts.curve_info(shown.rows, y="throughput", **about)
+    left, right = (st.container(), st.container()) if series else st.columns(2)  # room for the legend
+    count = sum(row.latency is not None for row in shown.rows)
+    with left:
+        name = f", {sweep_charts.STATISTICS[stands.percentile]}" if series else ""
+        _chart(
+            sweep_charts.curve(latency),
+            f"Latency{name}",
+            LATENCY_CHART,
+            f"Latency over {x} for {count} measured points.",
+        )
+    with right:
+        _chart(
+            sweep_charts.curve(throughput),
+            "Throughput",
+            RATE_CHART,
+            f"Throughput over {x} for {count} points.",
+        )
+    parts = [
+        "Bands: 95 % intervals.",
+        *(["Hollow: reused."] if any(row.reused for row in shown.rows) else []),
+        *(["✕: failed or refused."] if latency.lost or throughput.lost else []),
+        "Click a point for details.",
+    ]
+    st.caption(" ".join(parts))
+
+
+def _plane(shown: Shown, stands: Standing) -> None:
+    info = heatmap_charts.plane_info(shown.rows, shown.axes, stands)
+    names = " and ".join(one.name for one in shown.axes)
+    _chart(
+        heatmap_charts.plane(info),
+        f"Throughput over {names}",
+        PLANE_CHART,
+        f"Samples per second over {names}, {len(info.cells)} cells.",
+    )
+    line = "" if stands.line_s is None else "Crossed out: over the limit; ?: undecided. "
+    st.caption(
+        f"Samples/s. ★: best. =: equivalent, with 95 %. Hatched: undecided. {line}Click a cell for details."
+    )
+
+
+def _tradeoff(shown: Shown, stands: Standing) -> None:
+    info = heatmap_charts.tradeoff_info(shown.rows, shown.axes, stands)
+    name = sweep_charts.STATISTICS[stands.percentile]
+    if not info.groups:
+        st.info(f"No point has a {name}: choose another percentile above.", icon=":material/info:")
+        return
+    _chart(
+        heatmap_charts.tradeoff(info),
+        f"Throughput against {name}",
+        TRADEOFF_CHART,
+        f"Throughput against {name} of {len(shown.rows)} points.",
+    )
+    st.caption("Ringed: Pareto front. Bars: 95 % intervals. Click a point for details.")
+
+
+def _chart(figure: Any, title: str, key: str, alt: str) -> None:
+    plots.draw(
+        figure,
+        title,
+        key=key,
+        on_select=partial(_take_click, key),
+        selection_mode="points",
+        alt=alt,
+    )
+
+
+def _take_click(key: str) -> None:
+    chosen = st.session_state[key]["selection"]["points"]
+    names = [one["customdata"] for one in chosen if one.get("customdata")]
+    if names:
+        st.session_state[POINT] = names[0] if isinstance(names[0], str) else names[0][0]

@@ -1,0 +1,258 @@
+"""The results of a sweep on the screen: latency limit, verdict in words, charts, table, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.evidence.comparison import Comparison
+from core.evidence.quality import BUSY, quality
+from core.evidence.verdict import is_rejected
+from core.run.axes import PERCENTILE_NAMES, point_name
+from core.run.best_point import Standing, standing, supported_percentile, surely_under
+from core.run.sweep import REFUSED, Measured
+from core.show import sweep_words, verdict
+from core.wire.output_check import MARK, WARNING
+from core.wire.units import brief
+from dashboard import charts, format, state
+from dashboard.charts import sweep_charts
+from dashboard.live_events import ACTIVE
+from dashboard.views.sweep import details, plots
+from dashboard.views.sweep.shown import LINE, Shown
+from dashboard.widgets import collapsible
+from dashboard.widgets import results as common
+
+LINE_NUMBER, LINE_SLIDER = "curves.line.number", "curves.line.slider"
+STATISTIC = "curves.statistic"
+SLIDER_STEPS = 60
+
+
+def results(shown: Shown, limit: DeltaGenerator) -> None:
+    """Draw what the points showed.
+
+    Args:
+        shown: the sweep.
+        limit: the place of the latency limit.
+    """
+    rows = shown.rows
+    complete = [row for row in rows if row.latency]
+    if not complete:
+        _failures(rows)
+        _before(shown) if any(row.state in ACTIVE for row in rows) else _empty()
+        return
+    with limit:
+        percentile = _statistic(complete)
+        line_s = _line(complete, percentile)
+    stands = standing(rows, line_s=line_s, percentile=percentile, margin=shown.margin)
+    _rejected(shown.race)
+    _verdict(complete, stands, shown.busy)
+    if shown.race is not None:
+        common.busy_note(shown.race.result)
+    plots.draw(shown, stands, partial(_grade, shown.race))
+    _failures(rows)
+    details.draw(shown, stands)
+    inside = partial(_details, complete, shown.race, shown.busy)
+    collapsible.group("Confidence details", inside, key="curves.confidence", icon="fact_check")
+
+
+def _empty() -> None:
+    with st.container(border=True):
+        st.markdown(
+            ":material/show_chart: **No points yet.** Choose a setting and its values, then "
+            "press **Measure**."
+        )
+
+
+def _before(shown: Shown) -> None:
+    """Draw the newest earlier sweep over the same settings, while the points of this one come above it."""
+    for earlier in shown.ghosts()[:1]:
+        rows = earlier.points
+        stands = standing(rows, line_s=None, percentile=supported_percentile(rows), margin=shown.margin)
+        before = replace(shown, rows=rows, race=None)
+        plots.draw(before, stands, partial(_marked, earlier.name))
+        details.draw(before, stands)
+
+
+def _marked(name: str) -> None:
+    st.badge(name, icon=":material/history:", color="gray")
+
+
+def _rejected(race: Comparison | None) -> None:
+    """Say that the race of this sweep is rejected: it ranks no point."""
+    result = race.facts if race is not None else {}
+    if is_rejected(result):
+        reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
+        st.error(
+            f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
+            title="Rejected: these points are not ranked",
+            icon=":material/block:",
+        )
+
+
+def _grade(race: Comparison | None) -> None:
+    result = race.facts if race is not None else {}
+    if (found := quality(result)) and not is_rejected(result):
+        common.quality_badge(found, result)
+
+
+def _details(complete: Sequence[Measured], race: Comparison | None, busy: Mapping[str, str]) -> None:
+    """How the points were measured, and what a reader must know of races of earlier versions."""
+    result = race.facts if race is not None else {}
+    if (found := quality(result)) and not is_rejected(result):
+        reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
+        st.caption(
+            f"{format.plain(verdict.counted(result))} of all points, "
+            f"{format.duration(result.get('wall_s'))}. "
+            + ("" if found.grade == "A" else f"{reason} {remedy}")
+        )
+    st.caption("Each process counts as one cluster in the 95 % intervals.")
+    own = race.id if race is not None else ""
+    if any(busy.get(row.race) for row in complete if row.race != own):
+        st.caption(":material/groups: Reused points were measured under background load: see the table.")
+    if any(row.contrast is not None and verdict.is_older(row.contrast) for row in complete):
+        st.caption(f":material/info: {verdict.OLDER}")
+
+
+def _failures(rows: Sequence[Measured]) -> None:
+    """Say what has no numbers, and why: points that failed, and those that no configuration allows."""
+    for row in rows:
+        if row.state != "FAIL" or row.same is not None:
+            continue
+        trial = state.store().trial(row.trial)
+        error = trial.error
+        hint = f"\n\n**What to do:** {format.plain(error['hint'])}" if error and error["hint"] else ""
+        st.error(
+            format.plain(row.error) + hint,
+            title=f"{format.plain(point_name(row.values))} failed",
+            icon=":material/error:",
+        )
+    refused = [row for row in rows if row.state == REFUSED]
+    if refused:
+        lines = [f"- {point_name(row.values)}: {row.error}" for row in refused]
+        st.warning(
+            "\n".join(map(format.plain, lines)),
+            title=f"{len(refused)} of {len(rows)} combinations are refused",
+            icon=":material/block:",
+        )
+    alike = [row for row in rows if row.same is not None]
+    if alike:
+        said = "; ".join(
+            f"{point_name(row.values)} is {point_name(row.same or {})} ({row.why})" for row in alike[:4]
+        )
+        more = f"; and {len(alike) - 4} more, see the table" if len(alike) > 4 else ""
+        st.caption(f":material/content_copy: Measured once: {format.plain(said)}{more}.")
+
+
+def _statistic(complete: Sequence[Measured]) -> str:
+    names = [n for n in PERCENTILE_NAMES if any((row.latency or {}).get(n) for row in complete)]
+    names = names or ["mean_s"]
+    if st.session_state.get(STATISTIC) not in names:
+        default = supported_percentile(complete)
+        st.session_state[STATISTIC] = default if default in names else names[0]
+    return str(
+        st.segmented_control(
+            "Percentile of the limit",
+            names,
+            key=STATISTIC,
+            required=True,
+            format_func=lambda name: sweep_charts.STATISTICS[name],
+            persist_state="session",
+            help="Needs enough runs per point: p95 72, p99 368.",
+        )
+    )
+
+
+def _line(complete: Sequence[Measured], percentile: str) -> float | None:
+    """Draw the number and the slider, both bound to one value; return the limit in seconds."""
+    options = _line_options(complete, percentile)
+    current = st.session_state.get(LINE)
+    st.session_state[LINE_NUMBER] = current
+    st.session_state[LINE_SLIDER] = current
+    if current is not None:
+        options = sorted({*options, current})  # the slider shows the line as it is, not the nearest step
+    st.number_input(
+        "Latency limit (ms)",
+        value=None,
+        format="%.6g",
+        key=LINE_NUMBER,
+        placeholder="none",
+        on_change=_line_from,
+        args=(LINE_NUMBER,),
+        help="Longest latency that a point may have. Type it, move the slider, or click a "
+        "point and press Set as limit.",
+    )
+    st.select_slider(
+        "Latency limit slider",
+        [None, *options],
+        key=LINE_SLIDER,
+        format_func=lambda one: "none" if one is None else f"{one:g} ms",
+        on_change=_line_from,
+        args=(LINE_SLIDER,),
+        label_visibility="collapsed",
+    )
+    return None if current is None else current / 1e3
+
+
+def _line_options(complete: Sequence[Measured], percentile: str) -> list[float]:
+    drawn = [(row.latency or {}).get(name) for row in complete for name in {"p50_s", percentile, "mean_s"}]
+    known = [value * 1e3 for value in drawn if value]
+    low, high = min(known) * 0.8, max(known) * 1.25
+    steps = [low * (high / low) ** (k / SLIDER_STEPS) for k in range(SLIDER_STEPS + 1)]
+    return sorted({float(f"{one:.3g}") for one in steps})
+
+
+def _line_from(widget: str) -> None:
+    value = st.session_state.get(widget)
+    st.session_state[LINE] = float(value) if value else None
+
+
+def _verdict(complete: Sequence[Measured], stands: Standing, busy: Mapping[str, str]) -> None:
+    """Name the best point in one sentence, and in a line what makes it less than sure."""
+    best, line_s, percentile = stands.best, stands.line_s, stands.percentile
+    name = sweep_charts.STATISTICS[percentile]
+    if any(row.cut_short for row in complete):
+        st.caption(":material/cancel: Cancelled: partial results, not ranked.")
+    if not any(row.ranked for row in complete):
+        return
+    unsupported = _unsupported(complete, percentile)
+    if best is None:
+        line = f" at or under {brief(line_s * 1e3)} ms" if line_s is not None else ""
+        _said(":material/block:", f"No point has a {name}{line}.", [unsupported])
+        return
+    sure = line_s is not None and surely_under(best, line_s, percentile)
+    doubt = (
+        "" if sure or line_s is None else f"Its {name} may be over the limit: the interval is not below it."
+    )
+    decided = (sure or line_s is None) and not stands.inconclusive
+    _said(
+        ":material/check_circle:" if decided else ":material/help:",
+        f"{sweep_words.head(stands)}: {_in_words(best, percentile, busy)}",
+        [sweep_words.others(stands), doubt, sweep_words.few_processes(complete), unsupported],
+    )
+
+
+def _said(icon: str, text: str, remarks: Sequence[str]) -> None:
+    st.subheader(f"{icon} {text}", anchor=False)
+    if said := " ".join(format.plain(one) for one in remarks if one):
+        st.caption(said)
+
+
+def _unsupported(complete: Sequence[Measured], percentile: str) -> str:
+    missing = [row for row in complete if row.ranked and (row.latency or {}).get(percentile) is None]
+    if not missing:
+        return ""
+    names = "; ".join(point_name(row.values) for row in missing)
+    return f"Not judged, too few runs for {sweep_charts.STATISTICS[percentile]}: {names}."
+
+
+def _in_words(row: Measured, percentile: str, busy: Mapping[str, str]) -> str:
+    ran = charts.provider_label(row.providers, row.requested, fallback=row.fallback)
+    latency = f"{sweep_charts.STATISTICS[percentile]} {format.ms((row.latency or {}).get(percentile))}"
+    text = f"{point_name(row.values)}: {sweep_words.rate(row)} at {latency}"
+    text += f" ({ran})" if row.fallback else ""
+    text += f" · {BUSY}" if busy.get(row.race) else ""
+    return format.plain(text + (f" – {WARNING} {MARK}" if row.breach else ""))

@@ -1,0 +1,153 @@
+"""What varies, on the screen: one or two settings, each with its values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from core.run.axes import (
+    MAX_POINTS,
+    Axis,
+    Models,
+    choices,
+    default_values,
+    offered,
+    parse_values,
+    row_of,
+    value_words,
+)
+from core.run.search.choices import CPU
+from core.spec import TrialSpec
+from core.spec.settings import Place
+from core.spec.space import MODEL
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from dashboard import state
+
+AXIS = "curves.axis"
+SECOND = "curves.second"
+NONE = ""  # there is no second setting
+VALUES = "curves.values"  # + "." + name of the axis
+
+
+def _values_key(name: str) -> str:
+    return f"{VALUES}.{name}"
+
+
+def text_of(one: Axis) -> str:
+    return ", ".join(map(value_words, one.values))
+
+
+def _place() -> Place:
+    machine = state.environment()
+    loadable = [one["name"] for one in machine["providers"] if one["loadable"]]
+    chains = [(one, CPU) for one in loadable if one != CPU]
+    return Place(threads=machine["cpu"]["usable"], providers=((CPU,), *chains))
+
+
+def draw(record: ModelRecord, base: TrialSpec, named: Models) -> list[Axis] | None:
+    """Draw what varies; None where a value cannot be measured, which is then said."""
+    place = _place()
+    names = offered(record.info, place, named)
+    if st.session_state.get(AXIS) not in names:
+        st.session_state[AXIS] = names[0]
+    first = _axis(
+        AXIS,
+        "Setting to vary",
+        names,
+        "Batch size, threads, a dynamic dimension, model variants, or a setting with listed values.",
+        (record, base, named, place),
+    )
+    others = [NONE, *(name for name in names if name != st.session_state[AXIS])]
+    if st.session_state.get(SECOND) not in others:
+        st.session_state[SECOND] = NONE
+    second = _axis(
+        SECOND,
+        "Second setting",
+        others,
+        "Each of its values is a line; two numeric settings also make a heat map. Every "
+        "combination is measured.",
+        (record, base, named, place),
+    )
+    if first is None or (second is None and st.session_state[SECOND] != NONE):
+        return None
+    return [one for one in (first, second) if one is not None]
+
+
+def _axis(
+    key: str, label: str, names: Sequence[str], help: str, about: tuple[ModelRecord, TrialSpec, Models, Place]
+) -> Axis | None:
+    name = st.selectbox(label, names, key=key, format_func=label_of, persist_state="session", help=help)
+    return _values(name, *about) if name else None
+
+
+def _values(name: str, record: ModelRecord, base: TrialSpec, named: Models, place: Place) -> Axis | None:
+    """Draw the values of an axis: numbers are typed, others picked."""
+    key = _values_key(name)
+    if _is_listed(name):
+        options = [value_words(one) for one in choices(name, place, named)]
+        kept = [one for one in st.session_state.get(key) or [] if one in options]
+        st.session_state[key] = kept or options
+        texts = st.multiselect(
+            "Values",
+            options,
+            key=key,
+            persist_state="session",
+            help="Every value is a point. With none chosen, all are.",
+        )
+        return _read(name, ",".join(texts))
+    if not st.session_state.get(key):
+        current = base.workload.dims.get(name)
+        suggested = default_values(name, usable_threads=place.threads, current=current)
+        st.session_state[key] = ", ".join(map(str, suggested))
+    text = st.text_input(
+        "Values",
+        key=key,
+        persist_state="session",
+        placeholder="1, 2, 4, 8",
+        help=f"Comma-separated whole numbers, at most {MAX_POINTS} points in all. Empty: the suggestion.",
+    )
+    return _read(name, text or "")
+
+
+def _read(name: str, text: str) -> Axis | None:
+    try:
+        return Axis(name=name, values=parse_values(text, name=name))
+    except TunerError as error:
+        state.report(error)
+        return None
+
+
+def take_up(axes: Sequence[Axis]) -> None:
+    """Put axes into the widgets, before they are drawn."""
+    for key, one in zip((AXIS, SECOND), (*axes, None), strict=False):
+        st.session_state[key] = NONE if one is None else one.name
+        if one is not None:
+            texts = [value_words(value) for value in one.values]
+            st.session_state[_values_key(one.name)] = texts if _is_listed(one.name) else ", ".join(texts)
+
+
+def asked() -> list[Axis]:
+    """What the widgets hold now: a value typed just before a click counts; raises `SpecError`."""
+    found = []
+    for name in (st.session_state[AXIS], st.session_state.get(SECOND)):
+        if name:
+            held = st.session_state[_values_key(name)]
+            text = held if isinstance(held, str) else ",".join(held)
+            found.append(Axis(name=name, values=parse_values(text, name=name)))
+    return found
+
+
+def _is_listed(name: str) -> bool:
+    row = row_of(name)
+    return name == MODEL or (row is not None and row.kind != "int")
+
+
+def label_of(name: str) -> str:
+    if name == NONE:
+        return "none"
+    if name == MODEL:
+        return "Variant of the model"
+    row = row_of(name)
+    return name if row is None else row.label or name

@@ -1,0 +1,219 @@
+"""Making a variant: the chain, the data to calibrate on, sizes and name, and the job that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.process.runner import Run
+from core.run import variants
+from core.show.sheets import variants as sheets
+from core.spec import WorkloadSpec
+from core.spec.datasets import DatasetSpec
+from core.spec.settings import knob
+from core.spec.steps import Step, chain_text, check_chain
+from core.store import ModelRecord
+from core.wire.errors import SpecError, TunerError
+from dashboard import fields, format, state
+from dashboard.views.variants import job as variant_job
+from dashboard.views.variants import text as variant_text
+from dashboard.widgets import controls, dataset, feeding, setting
+from dashboard.widgets import steps as step_controls
+
+NAME, CALIBRATION = "variants.name", "variants.calibration"
+RANDOM, DATA = "Random values", "My data"
+
+
+# --- sizes --------------------------------------------------------------------------------------------------
+
+
+def sizes_form(record: ModelRecord) -> None:
+    """Draw batch and free dimensions, which Tune has too: checks, errors and races of this page use them."""
+    state.seed(record)
+    setting.one(knob("batch_size"), None, record)
+    feeding.dims(record)
+    with st.expander("Inputs", icon=":material/input:", key="variants.feeds"):
+        feeding.feeds(record, {})
+    controls.operators()
+    try:
+        workload(record)
+    except TunerError as error:
+        state.report(error)
+
+
+def workload(record: ModelRecord) -> WorkloadSpec:
+    """What the page feeds to `record`: what its form asks for, at the sizes that are there.
+
+    Raises:
+        SpecError: a value that cannot be read.
+    """
+    return fields.workload_from_values(state.values(record), record.info)
+
+
+def _checked_on(record: ModelRecord) -> WorkloadSpec:
+    """What outputs are compared on: random values at several batch sizes, a file at the one asked for."""
+    asked = workload(record)
+    return asked if asked.feeds != fields.RANDOM else asked.model_copy(update={"batch_size": None})
+
+
+# --- the form -----------------------------------------------------------------------------------------------
+
+
+def draw(source: ModelRecord, action: DeltaGenerator, running: DeltaGenerator) -> None:
+    """Draw the form that makes a variant of `source`.
+
+    Args:
+        source: an original, or a variant that the chain shall go on from.
+        action: where the button stands that makes it.
+        running: where its progress stands.
+    """
+    steps = step_controls.builder(source.info)
+    reason = _why_not(steps, source)
+    if steps and any(step.type.needs_calibration for step in steps):
+        _calibration_form()
+    if steps and reason:
+        st.warning(format.plain(reason), icon=":material/block:")
+    status = variant_job.current(variant_job.MAKE, about(source))
+    active = state.is_active(status)
+    st.text_input(
+        "Name",
+        key=NAME,
+        placeholder=f"{source.name} {chain_text(steps)}" if steps else "named after its steps",
+        help="Empty: named after its steps.",
+        persist_state="session",
+    )
+    action.button(
+        "Creating" if active else "Create variant",
+        key="variants.make",
+        type="primary",
+        icon=":material/science:",
+        shortcut="Ctrl+Enter",
+        disabled=active or not steps or bool(reason),
+        help=reason or "Runs each step in its own process, and compares the outputs with the original's.",
+        on_click=_make,
+        args=(source,),
+    )
+    with running:
+        variant_job.live(status, "make")
+
+
+def _why_not(steps: Sequence[Step] | None, source: ModelRecord) -> str:
+    """Why this chain cannot be made of `source`; empty where it can."""
+    if reason := state.closed():
+        return reason
+    if not steps:
+        return "Add a step first."
+    try:
+        libraries = controls.named_operators()
+        check_chain(steps, source.info, done=variants.steps_of(source), libraries=libraries)
+    except TunerError as error:
+        return f"{error.message} {error.hint}"
+    return ""
+
+
+def _calibration_form() -> None:
+    with st.container(border=True, key="variants.calibration.form"):
+        st.segmented_control(
+            "Calibrate on",
+            [RANDOM, DATA],
+            key=CALIBRATION,
+            default=None if CALIBRATION in st.session_state else RANDOM,
+            required=True,
+            persist_state="session",
+            help="The ranges of all activations are taken from these samples.",
+        )
+        if st.session_state.get(CALIBRATION, RANDOM) == DATA:
+            dataset.form(dataset.CALIBRATION, labels=False)
+        else:
+            st.warning(
+                "Random calibration is fine for speed and size, not for accuracy. Use **My "
+                "data** before deploying.",
+                icon=":material/casino:",
+            )
+
+
+def asked_calibration() -> DatasetSpec | None:
+    """What the form asks to calibrate on; None: random values.
+
+    Raises:
+        SpecError: data are asked for, and none are chosen.
+        ModelError: they are not there.
+    """
+    if st.session_state.get(CALIBRATION, RANDOM) != DATA:
+        return None
+    spec = dataset.asked(dataset.CALIBRATION)
+    if spec is None:
+        raise SpecError(
+            "No calibration data are chosen.", hint="Name a file, upload one, or choose random values."
+        )
+    return spec
+
+
+# --- the job ------------------------------------------------------------------------------------------------
+
+
+def about(record: ModelRecord) -> str:
+    """How the line ends that others read of a job about this model."""
+    return f"of {record.name}"
+
+
+def _make(source: ModelRecord) -> None:
+    """Queue what the widgets hold now."""
+    try:
+        workload(source)
+        steps = step_controls.chain()
+        calibrated = any(step.type.needs_calibration for step in steps)
+        calibration = asked_calibration() if calibrated else None
+    except TunerError as error:
+        state.keep_error(error, variant_job.MAKE)
+        return
+    start(source, steps, calibration=calibration, name=str(st.session_state.get(NAME) or "").strip())
+
+
+def start(
+    source: ModelRecord, steps: Sequence[Step], *, calibration: DatasetSpec | None, name: str = ""
+) -> None:
+    """Queue the making of `steps` on `source`; call in a callback.
+
+    Args:
+        source: what the first step changes.
+        steps: the chain.
+        calibration: data of the steps that need them; None: random values.
+        name: of the result; empty: after its steps.
+    """
+    store = state.store()
+    try:
+        request: dict[str, Any] = {
+            "dims": workload(source).dims,
+            "calibration": calibration,
+            "name": name,
+            "workload": _checked_on(source),
+            "libraries": controls.named_operators(),
+        }
+        variants.check_request(store, source, steps, **request)
+    except TunerError as error:
+        state.keep_error(error)
+        return
+
+    def task(run: Run) -> Mapping[str, Any]:
+        made = variants.make_chain(store, source, steps, run=run, **request)
+        models = [one.content_sha256 for one in made.records]
+        return {"models": models, "reused": made.reused, "notes": list(made.notes)}
+
+    variant_job.start(variant_job.MAKE, task, f"{chain_text(steps)} {about(source)}")
+
+
+def start_again(root: ModelRecord, steps: Sequence[Step], facts: sheets.Facts) -> None:
+    """Queue a changed chain of a variant from its original, on the data that it was calibrated on.
+
+    Steps before the changed one are not made again: they are known. Call in a callback.
+    """
+    try:
+        calibration = variant_text.calibration_of(facts)
+    except TunerError as error:
+        state.keep_error(error, variant_job.MAKE)
+        return
+    start(root, steps, calibration=calibration)

@@ -1,0 +1,290 @@
+"""A race on the screen: the running one with every interval, the finished one with ranks and table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import streamlit as st
+
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.evidence.quality import quality
+from core.evidence.verdict import is_rejected
+from core.show import comparison_text, verdict
+from core.show.sheets import comparisons
+from core.store import PRUNED
+from core.wire.errors import TunerError
+from dashboard import charts, format, live_events, state
+from dashboard.charts import compare_charts, timeline_charts
+from dashboard.live_events import ACTIVE, Event
+from dashboard.server import live
+from dashboard.widgets import (
+    collapsible,
+    latency_plots,
+    live_text,
+    live_view,
+    playback,
+    plots,
+    results,
+    tables,
+)
+
+TABLE = "compare.table"
+PICTURE_PX = 420  # least height of a finished forest
+Follow = Callable[[], Event]
+TRIAL_A, TRIAL_B = "a", "b"  # ?a=&b= of the page that explains a difference
+
+
+def title(comparison: Comparison) -> None:
+    """Draw which comparison this is."""
+    st.markdown(f"#### {format.plain(comparison_text.title(comparison))}")
+
+
+# --- while it runs ----------------------------------------------------------------------------------------
+
+
+def watch(comparison: Comparison, build: Follow, *, key: str, name: str = "") -> None:
+    """Draw the running race: how far it is, every interval and p50 so far, and who has failed.
+
+    Args:
+        comparison: that runs.
+        build: builds what is shown of it; from `follow`.
+        key: of the view.
+        name: of the stream; empty: the id of the race.
+    """
+    tick_s = live_view.pace(comparison.id, comparison.state)
+    live_view.watch(name or comparison.id, build, key=key, tick_s=tick_s)
+
+
+def played(comparison: Comparison) -> tuple[str, Follow]:
+    """Return the stream of a race that is played back: its name, and what builds its events."""
+    field, share = live_text.field_of(comparison, trials_of(comparison)()), margin(comparison)
+    return playback.stream(
+        comparison.id,
+        lambda status, _: live_events.of_race(status, comparison, field, margin=share, failed={}),
+    )
+
+
+def follow(comparison: Comparison, trials: live.Seldom[list[Trial]]) -> Follow:
+    """Return what builds the event of a race that runs here or elsewhere.
+
+    Args:
+        comparison: that runs.
+        trials: reads their states.
+    """
+    field, share = live_text.field_of(comparison, trials()), margin(comparison)
+
+    def event() -> Event:
+        status = state.status(comparison.id)
+        if status is not None and state.is_active(status):
+            left = [one for one in trials() if one.state == "FAIL"]
+            failed = {one.id: one.error["message"] for one in left if one.error is not None}
+            return live_events.of_race(status, comparison, field, margin=share, failed=failed)
+        if state.store().comparison(comparison.id).state not in ACTIVE:
+            return live_events.ENDED
+        return live_events.elsewhere(f"Being measured by {comparison.owner}; shown here when it is done.")
+
+    return event
+
+
+def trials_of(comparison: Comparison) -> live.Seldom[list[Trial]]:
+    """Return what reads the trials of a race from the store, every few seconds at most."""
+    return live.Seldom(lambda: state.store().trials_of(comparison.id), live.ELSEWHERE_S)
+
+
+def margin(comparison: Comparison) -> float:
+    """Share below which a difference does not matter."""
+    return float(comparison.protocol.get("margin") or 0.0)
+
+
+# --- when it is done --------------------------------------------------------------------------------------
+
+
+def finished(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
+    """Draw a comparison that has ended, however it did: the answer, its picture, then what it rests on."""
+    if comparison.error and comparison.state != "CANCELLED":
+        state.report_record(comparison.error)
+    if comparison.state == "CANCELLED":
+        st.info("This comparison was cancelled.", icon=":material/cancel:")
+    if not comparison.result:
+        title(comparison)
+        _failures(comparison, trials)
+        return
+    _headline(comparison)
+    _forest(comparison)
+    _failures(comparison, trials)
+    chosen = _table(comparison, trials)
+    _actions(comparison, chosen, trials)
+    _plots(comparison, trials)
+    count = len(comparison_text.cautions(comparison))
+    told = f": {count} caution{'s' * (count != 1)}" if count else ""
+    inside = partial(_details, comparison)
+    collapsible.group(f"Confidence details{told}", inside, key="compare.details", icon="fact_check")
+
+
+def _failures(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
+    named = comparison_text.labels(comparison)
+    for trial in trials.values():
+        if trial.state == "FAIL" and trial.error:
+            hint = f"\n\n**What to do:** {format.plain(trial.error['hint'])}" if trial.error["hint"] else ""
+            st.error(
+                format.plain(trial.error["message"]) + hint,
+                title=f"{format.plain(named.get(trial.id, trial.id[:8]))} failed",
+                icon=":material/error:",
+            )
+
+
+def _headline(comparison: Comparison) -> None:
+    result = comparison.facts
+    said = format.plain(comparison_text.headline(comparison))
+    reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
+    if is_rejected(result):
+        st.error(
+            f"{reason}\n\n**What to do:** {remedy}" if remedy else reason,
+            title=said,
+            icon=":material/block:",
+        )
+        results.busy_note(result)
+        return
+    st.markdown(f"#### {said}")
+    results.busy_note(result)
+
+
+def _forest(comparison: Comparison) -> None:
+    info = compare_charts.race_info(comparison)
+    if info is None:
+        return
+    plots.draw(
+        compare_charts.forest(info, least=PICTURE_PX),
+        "Speed versus baseline",
+        key="compare.forest",
+        alt=f"Ratio of each configuration versus {info.baseline} with its 95 % interval.",
+    )
+
+
+def _noise(contrasts: Sequence[verdict.Contrast]) -> str:
+    """The parts of the widest interval; empty where they are not known."""
+    known = [one for one in contrasts if verdict.noise_words(one)]
+    if not known:
+        return ""
+    widest = max(known, key=lambda one: one["half_width"])
+    return f"the widest is {verdict.noise_words(widest)}"
+
+
+def _table(comparison: Comparison, trials: Mapping[str, Trial]) -> list[str]:
+    """Draw the table and return the ids of the chosen trials."""
+    with st.container(key=TABLE):
+        chosen = tables.draw(
+            comparisons.contestants(comparison, trials.values()),
+            key=f"{TABLE}.{comparison.id}",  # a tick belongs to its race
+            on_select="rerun",
+            alt="Rank, verdict versus baseline, and the numbers of every configuration",
+        )
+    ordered = comparison_text.order(comparison)
+    return [ordered[index] for index in chosen["selection"]["rows"] if index < len(ordered)]
+
+
+def _actions(comparison: Comparison, chosen: Sequence[str], trials: Mapping[str, Trial]) -> None:
+    known = [trial for trial in chosen if trial in trials]
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="compare.actions"):
+        results.quality_badge(quality(comparison.facts), comparison.facts)
+        if comparison.state != "COMPLETE":
+            results.state_badge(comparison.state)
+        if not known:
+            st.caption("Tick one configuration to open or profile it, two to explain their difference.")
+            return
+        if len(known) == 1:
+            _single(trials[known[0]])
+        pair = known[:2] if len(known) > 1 else [comparison_text.reference(comparison), known[0]]
+        if pair[0] != pair[1] and all(trial in trials for trial in pair):
+            other = "these two" if len(known) > 1 else "versus baseline"
+            st.page_link(
+                "views/explain/page.py",
+                label=f"Explain {other}",
+                icon=":material/troubleshoot:",
+                query_params={TRIAL_A: pair[0], TRIAL_B: pair[1]},
+            )
+
+
+def _single(trial: Trial) -> None:
+    if st.button("Open in Tune", key="compare.open", icon=":material/tune:", type="primary"):
+        try:
+            state.apply_spec(state.trial_spec(trial))
+        except TunerError as error:
+            state.report(error)
+            return
+        state.own_trial(trial.id)
+        st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial.id})
+    link = {state.TRIAL_PARAM: trial.id}
+    st.page_link(
+        "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
+    )
+    st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
+
+
+def _details(comparison: Comparison) -> None:
+    """Cautions, how it was measured, what the intervals hold for, the self-test."""
+    result = comparison.facts
+    if lines := comparison_text.cautions(comparison):
+        st.markdown("\n".join(f"- :material/warning: {format.plain(line)}" for line in lines))
+    if not is_rejected(result) and result.get("grade") not in (None, "A"):
+        reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
+        st.caption(f":material/info: {reason} {remedy}".rstrip())
+    _intervals(comparison)
+    if tests := verdict.self_test_lines(comparison):
+        st.markdown("**A/A control:** ONNX Runtime's default and a copy of itself")
+        st.markdown("\n".join(f"- {format.plain(line)}" for line in tests))
+        st.caption("Equal configurations should not differ: the difference is noise.")
+    facts = format.plain(" · ".join(comparison_text.facts(comparison)))
+    when = format.when(comparison.finished_at or comparison.created_at)
+    st.caption(f"{facts} · Comparison `{comparison.id[:12]}` · {when} · {format.plain(comparison.owner)}")
+
+
+def _intervals(comparison: Comparison) -> None:
+    ordered = list(comparison_text.against_reference(comparison).values())
+    noise = _noise(ordered)
+    unit = " Times are per sample." if comparison_text.is_per_row(comparison) else ""
+    st.caption(
+        f"{comparison_text.intervals_text(comparison)}{f'; {noise}' if noise else ''}. Band: "
+        f"differences under {100 * margin(comparison):g} %.{unit}"
+    )
+
+
+def _plots(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
+    """Latency over time and distribution of everybody; the samples are read only when they are looked at."""
+    measured = [one.result for one in trials.values() if one.result]
+    if measured and all(PRUNED in one for one in measured):
+        results.pruned_note()
+        return
+    over_time, distribution = st.tabs(
+        ["Latency over time", "Distribution"], key="compare.plots", on_change="rerun"
+    )
+    if not (over_time.open or distribution.open):
+        return
+    sides = _sides(comparison, trials)
+    if pruned := charts.pruned(sides):
+        results.pruned_note(pruned)
+    if len(pruned) == len(sides):
+        return
+    with over_time:
+        if over_time.open:
+            latency_plots.over_time(timeline_charts.timeline_info(sides), key="compare.timeline")
+    with distribution:
+        if distribution.open:
+            latency_plots.distribution(sides, key="compare")
+
+
+def _sides(comparison: Comparison, trials: Mapping[str, Trial]) -> list[charts.Side]:
+    named = comparison_text.labels(comparison)
+    full = (_whole(one) for one in comparison_text.order(comparison) if one in trials)
+    return [charts.side(trial, named[trial.id]) for trial in full if trial is not None and trial.result]
+
+
+def _whole(trial_id: str) -> Trial | None:
+    """The trial with its samples; where they are damaged, that is said, and the others are drawn."""
+    try:
+        return state.store().trial(trial_id)
+    except TunerError as error:
+        state.report(error)
+        return None

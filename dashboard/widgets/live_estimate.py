@@ -1,0 +1,188 @@
+"""The Live preview on Tune: estimates of settings as they are moved.
+
+The race itself is `core.run.live`, one for all visitors of this server; this leaves wishes with it and shows
+what it tells. A browser that goes away leaves nothing behind: without a wish the race ends within a minute.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.evidence.measurement import Trial
+from core.run import live
+from core.run.job import Status
+from core.show import setting_chips
+from core.spec import TrialSpec
+from core.store import ModelRecord
+from core.wire.errors import TunerError
+from dashboard import format, live_events, state
+from dashboard.live_events import Event
+from dashboard.widgets import live_view, results
+
+# keys of the session
+ON = "tune.live"
+MOST_KEPT = 64  # visitors whose last estimate is kept
+VISITOR, WISHED = "tune.live.visitor", "tune.live.wished"
+
+
+def switch() -> None:
+    """Draw the switch."""
+    st.toggle(
+        "Live",
+        key=ON,
+        persist_state="session",
+        on_change=_switched,
+        **state.unless_closed(
+            "Previews each change against ONNX Runtime's default. Rough; press **Run** to confirm."
+        ),
+    )
+
+
+def _switched() -> None:
+    if not st.session_state[ON]:
+        stop()
+
+
+def stop() -> None:
+    """Want no more glimpses in this session."""
+    shared = _shared()
+    with shared.lock:
+        if shared.wishes is not None:
+            shared.wishes.leave(_visitor())
+    st.session_state.pop(WISHED, None)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """The live race of this server."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    wishes: live.Wishes | None = None
+    job: str = ""
+    last: dict[str, tuple[Mapping[str, Any], float]] = field(
+        default_factory=dict
+    )  # visitor -> told, and when
+
+
+@st.cache_resource(show_spinner=False)
+def _shared() -> _Shared:
+    return _Shared()
+
+
+def _visitor() -> str:
+    return str(st.session_state.setdefault(VISITOR, secrets.token_hex(8)))
+
+
+def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: DeltaGenerator) -> None:
+    """Draw the glimpse of the settings as they stand; nothing while Live is off.
+
+    Args:
+        record: the model.
+        spec: what the settings ask for; None: they cannot be used, which is said beside them.
+        busy: a run of this page waits or races; the glimpse comes after it.
+        ratio: where the ratio stands once more, in the bar.
+    """
+    if not st.session_state.get(ON) or state.closed():
+        return
+    with st.container(border=True, key="glimpse"):
+        if spec is None:
+            st.caption(":material/bolt: Live waits for valid settings.")
+            return
+        if (known := _known(record, spec)) is not None:
+            _draw_known(known)
+            before = partial(_trail, _visitor(), spec.key(), spec.model.sha256)
+            live_view.watch(f"trail-{_visitor()}-{spec.key()}", before, key="glimpse.trail", rerun=False)
+            return
+        if not busy:
+            try:
+                _wish(record, spec)
+            except TunerError as error:
+                state.report(error)
+                return
+        follow = partial(
+            _event,
+            _visitor(),
+            spec.key(),
+            spec.protocol.margin,
+            is_default=live.is_default(spec),
+        )
+        name = f"glimpse-{_visitor()}-{spec.key()}"
+        live_view.watch(name, follow, key="glimpse.watch", rerun=False)
+    with ratio:
+        live_view.watch(name, follow, key="glimpse.watch.ratio", part="ratio")
+
+
+def _known(record: ModelRecord, spec: TrialSpec) -> Trial | None:
+    fingerprint = state.environment()["fingerprint"]
+    return state.store().find_complete(spec.key(), fingerprint, model_sha256=record.content_sha256)
+
+
+def _draw_known(trial: Trial) -> None:
+    st.markdown(f":material/verified: **Measured before:** {format.plain(results.trial_label(trial))}")
+    st.button(
+        "Open",
+        key="glimpse.known",
+        icon=":material/visibility:",
+        on_click=state.own_trial,
+        args=(trial.id,),
+        help="Opens the full result.",
+    )
+
+
+def _wish(record: ModelRecord, spec: TrialSpec) -> None:
+    key = spec.key()
+    if st.session_state.get(WISHED) == key and state.is_active(_status()):
+        return
+    state.check_before(spec)
+    words = ", ".join(text for text, _ in setting_chips.chips(spec)) or "ONNX Runtime's defaults"
+    wish = live.Wish(visitor=_visitor(), spec=spec, label=format.short(words, 60))
+    shared = _shared()
+    with shared.lock:
+        if shared.wishes is None or not shared.wishes.put(wish):
+            wishes = live.Wishes()
+            shared.job = state.scheduler().submit(live.job(wishes, wish, model_name=record.name))
+            shared.wishes = wishes
+    st.session_state[WISHED] = key
+
+
+def _status() -> Status | None:
+    job = _shared().job
+    return state.status(job) if job else None
+
+
+def _told(status: Status | None, visitor: str) -> Mapping[str, Any]:
+    """What the live race tells a visitor."""
+    live_now = (status.live if status is not None else None) or {}
+    found: Mapping[str, Any] = live_now.get("told", {}).get(visitor, {})
+    return found
+
+
+def _event(visitor: str, wanted: str, margin: float, *, is_default: bool) -> Event:
+    """What is shown to a visitor of the settings with the key `wanted`."""
+    status, shared = _status(), _shared()
+    told, told_at = _told(status, visitor), time.time()
+    if told:
+        shared.last.pop(visitor, None)
+        shared.last[visitor] = told, told_at
+        while len(shared.last) > MOST_KEPT:
+            shared.last.pop(next(iter(shared.last)), None)
+    else:
+        told, told_at = shared.last.get(visitor, ({}, 0.0))
+    return live_events.of_glimpse(status, told, wanted, is_default=is_default, margin=margin, told_at=told_at)
+
+
+def _trail(visitor: str, wanted: str, model: str | None) -> Event:
+    """What is shown of estimates before where the settings were measured; of another model nothing."""
+    told = _told(_status(), visitor)
+    if told.get("model") != model:
+        return {"ended": True, "lines": [], "pictures": []}
+    return {"ended": True, "lines": [], "pictures": live_events.trail_of({**told, "key": wanted})}

@@ -1,0 +1,55 @@
+"""Going on with a finished race: a button that adds generations, in a new race that holds the old rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.run import job_types
+from core.show import verdict
+from core.wire.errors import TunerError
+from dashboard import state
+from dashboard.widgets.protocol import wait_quiet_s
+
+
+def button(
+    page: str, race: Comparison, trials: Sequence[Trial], follow: Callable[[Comparison], None]
+) -> None:
+    """Draw the button; nothing where the race cannot be gone on with. Draw it only while the page has no job.
+
+    Args:
+        page: begins the key of the widget.
+        race: that has ended.
+        trials: of its contestants, with or without samples.
+        follow: called with the race that goes on, to make it the one that the page shows.
+    """
+    if not verdict.can_go_on(race, trials):
+        return
+    st.button(
+        "Measure longer",
+        key=f"{page}.go_on",
+        icon=":material/more_time:",
+        on_click=_start,
+        args=(race.id, follow),
+        **state.unless_closed(
+            "Adds launches of fresh processes; finished rounds count. This result stays as it is."
+        ),
+    )
+
+
+def _start(race_id: str, follow: Callable[[Comparison], None]) -> None:
+    try:
+        job = job_types.more_generations(state.store(), race_id, wait_quiet_s=wait_quiet_s())
+        more = state.submit(job)
+        follow(state.store().comparison(more))
+    except TunerError as error:
+        state.keep_error(error)
+
+
+def same_place(trial_id: str, before: Comparison, after: Comparison) -> str:
+    """Return the trial of `after` that goes on with `trial_id` of `before`."""
+    place = [one.trial for one in before.contestants].index(trial_id)
+    return after.contestants[place].trial

@@ -1,0 +1,373 @@
+"""A trial's duel on the screen: the verdict card, both sides over time, the cold start and the cost.
+
+The words come from `verdict` and `cells`; this module draws them. It reads the store, it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import streamlit as st
+
+from core.evidence.cold_start import break_even
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial, model_words
+from core.evidence.quality import quality
+from core.evidence.verdict import is_rejected
+from core.show import cells, verdict
+from core.wire.errors import TunerError
+from dashboard import charts, format, state
+from dashboard.charts import compare_charts, timeline_charts
+from dashboard.widgets import controls, glossary, latency_plots, live_text, plots, results
+from dashboard.widgets.live_text import Field
+
+QUIET_PAGE, SEARCH_PAGE = "views/machine/page.py", "views/search/page.py"
+WORDS = (
+    *("ratio", "round", "launch", "95 % interval", "verdict", "equivalence margin", "A/A control"),
+    *("undisturbed rounds", "per sample", "grade", "background load"),
+)
+COMPARE_PAGE = "views/compare/page.py"
+TRIALS_PARAM = "trials"  # ?trials=<id>,<id> of the Compare page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duel:
+    """A trial, the race it ran in, and what raced beside it."""
+
+    trial: Trial
+    comparison: Comparison
+    contrasts: list[verdict.Contrast]  # of the trial; the first is the one that counts
+    baseline: Trial | None  # measured again in the same rounds; None: the trial is the baseline itself
+    others: list[Trial]  # the rest of the race
+
+    @property
+    def contrast(self) -> verdict.Contrast | None:
+        """The contrast that counts; None: nothing stood against the trial."""
+        return self.contrasts[0] if self.contrasts else None
+
+
+def duel_of(trial: Trial) -> Duel | None:
+    """Return the race of `trial`; None where it never raced, or the race is not kept any more."""
+    if not trial.comparison:
+        return None
+    try:
+        comparison = state.store().comparison(trial.comparison)
+    except TunerError:  # deleted since
+        return None
+    own = verdict.contrasts_of(comparison, trial.id)
+    beside = [
+        found for one in comparison.contestants if one.trial != trial.id if (found := _trial(one.trial))
+    ]
+    against = own[0]["baseline"] if own else None
+    return Duel(
+        trial=trial,
+        comparison=comparison,
+        contrasts=own,
+        baseline=next((one for one in beside if one.id == against), None),
+        others=[one for one in beside if one.id != against],
+    )
+
+
+def _trial(trial_id: str) -> Trial | None:
+    try:
+        return state.store().trial(trial_id)
+    except TunerError:  # deleted since
+        return None
+
+
+# --- the verdict --------------------------------------------------------------------------------------------
+
+
+def card(duel: Duel) -> None:
+    """Draw what the comparison said, the interval, and how sure that is."""
+    with st.container(key="verdict", gap="xsmall"):
+        head(duel.trial, duel)
+        if duel.contrasts:
+            forest(duel)
+        beneath(duel)
+
+
+def head(trial: Trial, duel: Duel | None, actions: Callable[[], None] = lambda: None) -> None:
+    """Draw the answer in a sentence with its interval, what it was put against, and what changes its meaning.
+
+    Args:
+        trial: on the screen.
+        duel: its comparison; None: it never was in one.
+        actions: draws buttons at the end of the line.
+    """
+    if duel is None or not duel.contrasts:
+        _alone(trial, duel, actions)
+        return
+    said = verdict.card(duel.comparison, duel.contrasts[0])
+    _headline(format.icon(said.icon), said.headline, actions)
+    _about(trial, duel, said.against)
+    for contrast in duel.contrasts[1:]:
+        _further(duel, contrast, said.reason)
+    if said.rejected:
+        parts = (verdict.sentence(one) for one in (said.reason, said.advice) if one)
+        st.error(f"**Why it was rejected.** {format.plain(' '.join(parts))}", icon=":material/block:")
+    for line in said.warnings:
+        st.markdown(f":orange[:material/warning:] {format.plain(line)}")
+
+
+def beneath(duel: Duel) -> None:
+    """Draw how much was measured, what would help, and the confidence details on demand."""
+    if not duel.contrasts:
+        _self_test(duel)
+        return
+    said = verdict.card(duel.comparison, duel.contrasts[0])
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        with st.popover("Confidence details", icon=":material/help_center:", key="sure"):
+            _sure(duel, said)
+        st.caption(format.plain(" · ".join(said.facts)), width="content")
+    if said.advice and not said.rejected:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption(f":material/lightbulb: {format.plain(said.advice)}", width="content")
+            st.page_link(QUIET_PAGE, label="Noise check", icon=":material/monitor_heart:")
+
+
+def warnings(duel: Duel | None) -> list[str]:
+    """Return what the card says of the numbers; the notes beside them need not say it again."""
+    if duel is None or not duel.contrasts:
+        return []
+    return verdict.card(duel.comparison, duel.contrasts[0]).warnings
+
+
+def _sure(duel: Duel, said: verdict.Card) -> None:
+    """What the interval rests on, who else used the machine, what the grade means."""
+    result = duel.comparison.facts
+    if said.noise:
+        st.caption(f":material/align_horizontal_center: {format.plain(verdict.sentence(said.noise))}")
+    results.busy_note(duel.comparison.result)
+    if not said.rejected and (reason := str(result.get("grade_reason") or "")):
+        st.caption(f":material/info: {format.plain(reason)} {format.plain(result.get('remedy') or '')}")
+    for note in result.get("notes") or []:
+        st.caption(f":material/info: {format.plain(verdict.sentence(str(note)))}")
+    glossary.terms(*WORDS)
+
+
+def _headline(icon: str, text: str, actions: Callable[[], None]) -> None:
+    with st.container(key="headline"):
+        st.header(f"{icon} {format.plain(text)}", anchor=False)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="headline.actions"):
+        actions()
+
+
+def _about(trial: Trial, duel: Duel | None, against: str = "") -> None:
+    """One line: what it stands against, how sure that is, what was set, where it ran."""
+    result = trial.facts
+    judged = duel.comparison.facts if duel is not None else result
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="about"):
+        if against:
+            st.caption(format.plain(against), width="content")
+        results.breach_badge(trial.result)
+        contrasts = duel.contrasts[:1] if duel is not None else []
+        results.quality_badge(quality(judged, contrasts), judged)
+        try:
+            controls.asked_for(state.trial_spec(trial), model_words(trial.result))
+        except TunerError as error:
+            st.caption(format.plain(error.message), width="content")
+        ran = ", ".join(format.provider(name) for name in result.get("effective_providers") or ())
+        if result.get("fallback"):
+            why = result.get("fallback_reason") or "A requested provider did not load."
+            st.badge(f"fallback to {ran}", icon=":material/warning:", color="orange", help=format.plain(why))
+        elif ran:
+            st.badge(ran, icon=":material/memory:", color="gray", help="The execution providers used.")
+
+
+def _further(duel: Duel, contrast: verdict.Contrast, reason: str) -> None:
+    more = verdict.card(duel.comparison, contrast)
+    st.markdown(f"{format.icon(more.icon)} {format.plain(f'{more.headline}, {more.against}')}")
+    if more.rejected and more.reason != reason:
+        st.caption(f":material/block: {format.plain(more.reason)}")
+
+
+def _alone(trial: Trial, duel: Duel | None, actions: Callable[[], None]) -> None:
+    """The trial stands against nothing: it is what the others are put against, or those failed."""
+    result = trial.facts
+    failed = [one for one in duel.others if one.error] if duel is not None else []
+    rate = next((one.value for one in _latency(trial, duel) if one.name == "throughput_per_s"), "")
+    words = " · ".join([f"p50 {format.ms(trial.p50_s)}", *([rate] if rate else [])])
+    _headline(":material/flag:", words, actions)
+    _about(trial, duel)
+    for one in failed:
+        name = verdict.label(duel.comparison, one.id) if duel is not None else one.id[:8]
+        said = one.error["message"] if one.error else ""
+        st.warning(
+            f"No comparison: {format.plain(name)} failed. {format.plain(said)}", icon=":material/person_off:"
+        )
+    if duel is not None and not failed:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption("This is the baseline. Change a setting and run again, or:", width="content")
+            st.page_link(SEARCH_PAGE, label="Find the best settings", icon=":material/manage_search:")
+    if duel is None and (reason := result.get("grade_reason")):
+        st.caption(f":material/info: {format.plain(reason)}")
+
+
+def _self_test(duel: Duel) -> None:
+    """What the A/A test of a baseline showed, and who else used the machine."""
+    results.busy_note(duel.comparison.result)
+    lines = verdict.self_test_lines(duel.comparison)
+    reason = duel.comparison.facts.get("grade_reason")
+    if not lines and not reason:
+        return
+    with st.popover("Confidence details", icon=":material/help_center:", key="sure"):
+        if lines:
+            st.markdown(
+                "A/A control (1× is expected):\n" + "\n".join(f"- {format.plain(line)}" for line in lines)
+            )
+        if reason:
+            st.caption(f":material/info: {format.plain(reason)}")
+
+
+def forest(duel: Duel) -> None:
+    """Draw the interval; with two references, each interval is named after its own."""
+    info = compare_charts.duel_info(duel.comparison, duel.contrasts)
+    plots.draw(
+        compare_charts.forest(info, slim=True),
+        "Speed versus reference",
+        key="duel.forest",
+        alt="Speed of this trial versus the reference, with its 95 % interval and the equivalence margin",
+    )
+
+
+def never_raced(trial: Trial, pinned: Trial) -> None:
+    """Say that `trial` and the pinned baseline never ran in the same rounds, and offer the race."""
+    with st.container(key="never_raced", gap="xxsmall"):
+        name = f"trial `{pinned.id[:8]}`, {format.when(pinned.finished_at)}"
+        differ = format.plain("; ".join(cells.differences(trial, pinned)))
+        st.caption(
+            f":material/history_toggle_off: The pinned baseline ({name}) was measured at "
+            f"another time; no comparison. {differ}"
+        )
+        st.page_link(
+            COMPARE_PAGE,
+            label="Compare now",
+            icon=":material/sports_score:",
+            query_params={TRIALS_PARAM: f"{trial.id},{pinned.id}"},
+        )
+
+
+# --- both sides ---------------------------------------------------------------------------------------------
+
+
+def latencies(trial: Trial, duel: Duel | None, key: str) -> None:
+    """Draw latency over time with what disturbed it, and the distribution, of a trial and its baseline."""
+    over_time, distribution = st.tabs(
+        ["Latency over time", "Distribution"], key=f"{key}.plots", on_change="rerun"
+    )
+    with over_time:
+        if over_time.open:
+            latency_over_time(trial, duel, key)
+    with distribution:
+        if distribution.open:
+            latency_distribution(trial, duel, key)
+
+
+def latency_over_time(trial: Trial, duel: Duel | None, key: str, *, height: int = 0) -> None:
+    """Draw the runs of a trial and its baseline over time, with what disturbed them.
+
+    Args:
+        trial: that is shown.
+        duel: its race, if it had one.
+        key: begins those of the chart.
+        height: of the chart in pixels; 0: as high as is good for it.
+    """
+    sides = _sides(trial, duel)
+    if not sides:
+        return
+    others = duel.others if duel is not None else []
+    race = duel.comparison if duel is not None else None
+    beside = [charts.side(one, verdict.label(race, one.id)) for one in others] if race is not None else []
+    info = timeline_charts.timeline_info(sides, beside)
+    latency_plots.over_time(info, key=f"{key}.timeline", words=_strip_words(info), height=height)
+
+
+def latency_distribution(trial: Trial, duel: Duel | None, key: str) -> None:
+    """Draw where the runs of a trial and its baseline lie."""
+    if sides := _sides(trial, duel):
+        latency_plots.distribution(sides, key=key)
+
+
+def _sides(trial: Trial, duel: Duel | None) -> list[charts.Side]:
+    """The trial and its baseline; empty, and said on the screen, where no samples are left."""
+    baseline = duel.baseline if duel is not None else None
+    sides = [charts.side(trial, "this trial" if baseline is not None else "")]
+    if duel is not None and baseline is not None:
+        sides.append(charts.side(baseline, verdict.label(duel.comparison, baseline.id)))
+    if pruned := charts.pruned(sides):
+        results.pruned_note(pruned if len(pruned) < len(sides) else ())
+    return [] if len(pruned) == len(sides) else sides
+
+
+def _strip_words(info: timeline_charts.Timeline) -> str:
+    if info.strip is None:
+        return "disturbances were not recorded"
+    return f"{info.strip.flagged:,} of {len(info.strip.hover):,} blocks disturbed"
+
+
+# --- what a start and a run cost ----------------------------------------------------------------------------
+
+
+def cold_start(trial: Trial, duel: Duel | None) -> None:
+    """Draw what a start costs, and after how many runs the faster side has repaid it."""
+    result, baseline = trial.facts, _result(duel)
+    shown = cells.cold_cells(result, baseline)
+    contrast = duel.contrast if duel is not None else None
+    found = break_even(result, baseline, contrast) if contrast is not None and baseline else None
+    if found is not None:
+        rejected = is_rejected(contrast)
+        shown.append(cells.break_even_cell(replace(found, kind="unknown") if rejected else found))
+    results.grid(shown, key="cold_start")
+    warm = len(result.get("warmup_latencies_s") or [])
+    if warm:
+        settled = "until the latency was steady" if result.get("steady") else "not until steady"
+        st.caption(f":material/info: {warm:,} warm-up runs, {settled}, not in the numbers above.")
+
+
+def cost(trial: Trial, duel: Duel | None) -> None:
+    """Draw what a run costs beside its latency."""
+    found = cells.cost_cells(trial.facts, _result(duel))
+    results.grid([one for one in found if one.name not in FIRST], key="cost")
+
+
+def _result(duel: Duel | None) -> Mapping[str, Any] | None:
+    return duel.baseline.result if duel is not None and duel.baseline is not None else None
+
+
+FIRST = ("p50_s", "p95_s", "throughput_per_s", cells.PEAK_MEMORY)  # names of the cells
+
+
+def numbers(trial: Trial, duel: Duel | None) -> None:
+    """Draw the four numbers that are asked for first, with the verdict and those of what raced beside it."""
+    result = trial.facts
+    results.outputs(result, agree=False)
+    if duel is None or not verdict.busy_words(duel.comparison.result):  # else the card has said it
+        results.busy_note(result)
+    shown = [*_latency(trial, duel), *cells.cost_cells(result, _result(duel))]
+    results.strip([one for one in shown if one.name in FIRST], key="numbers")
+
+
+def latency(trial: Trial, duel: Duel | None) -> None:
+    """Draw the other latencies, and the error of the outputs."""
+    outputs = cells.outputs_cell(trial.facts)
+    shown = [one for one in _latency(trial, duel) if one.name not in FIRST]
+    results.grid([*shown, *([outputs] if outputs is not None else [])], key="latencies")
+
+
+def _latency(trial: Trial, duel: Duel | None) -> list[cells.Cell]:
+    return cells.latency_cells(trial.facts, _result(duel), duel.contrast if duel is not None else None)
+
+
+# --- while it runs ------------------------------------------------------------------------------------------
+
+
+def field_of(trial: Trial) -> Field:
+    """Return who races with `trial`; nobody is known where the race was deleted."""
+    try:
+        race = state.store().comparison(trial.comparison)
+    except TunerError:
+        return Field(labels={}, rows={})
+    return live_text.field_of(race, state.store().trials_of(race.id))
