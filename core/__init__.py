@@ -10,3 +10,4 @@ import os
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # "0" would not disable it, so a value set outside is replaced
 
 __version__ = "1.0.0"
+FORMAT_VERSION = 1  # of JSON documents; a new one where a key is renamed, removed or means something else

@@ -114,7 +114,11 @@ COMMANDS = {
         "machine",
         "Show this machine and which providers load on it, or measure its noise or peak speed.",
     ),
-    "schema": Command("schema", "schema", "Print the JSON Schema of what commands print with --json."),
+    "schema": Command(
+        "schema",
+        "schema",
+        "Print the JSON Schema of what commands print with --json, or write all of them to files.",
+    ),
     "glossary": Command("glossary", "glossary", "Explain the terms that ORTune uses."),
     "backup": Command(
         "backup",

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from core import FORMAT_VERSION
 from core.cli import grid
 from core.cli.help_groups import OUTPUT
 from core.wire.errors import ErrorRecord, SpecError
@@ -82,8 +83,13 @@ def note(text: str) -> None:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Write the one document of a command with `--json`."""
-    typer.echo(json.dumps(plain(document), separators=(",", ":")))
+    """Write the one document of a command with `--json`, the version of its format first."""
+    print_data({"format_version": FORMAT_VERSION, **document})
+
+
+def print_data(data: Mapping[str, Any]) -> None:
+    """Write JSON that is no document of a command."""
+    typer.echo(json.dumps(plain(data), separators=(",", ":")))
 
 
 def print_lines(lines: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
+from core import FORMAT_VERSION
 from core.show.output_types import DOCUMENTS
 from core.wire.errors import SpecError, nearest
 
@@ -42,9 +43,11 @@ def schema(command: str = "") -> dict[str, Any]:
         )
     wanted = {one: DOCUMENTS[one] for one in (command, FAILURE)} if command else dict(DOCUMENTS)
     found, parts = msgspec.json.schema_components(wanted.values(), ref_template=_REF)
-    described = {name: _described(name, part) for name, part in sorted(parts.items())}
     by_command = dict(zip(wanted, found, strict=True))
-    head = {"$schema": DIALECT, "title": f"ORTune: {command} --json" if command else "ORTune: --json"}
+    described = {name: _described(name, part) for name, part in sorted(parts.items())}
+    described |= {name: _versioned(described[name]) for name in _printed() if name in described}
+    title = f"ORTune: {command} --json" if command else "ORTune: --json"
+    head = {"$schema": DIALECT, "title": title, "required": ["format_version"]}
     if command:
         result, error = by_command[command], by_command[FAILURE]
         printed = result if command == FAILURE else {"anyOf": [result, error]}
@@ -60,6 +63,22 @@ def _described(name: str, part: Mapping[str, Any]) -> dict[str, Any]:
         for key, one in part.get("properties", {}).items()
     }
     return {**part, "properties": properties} if properties else dict(part)
+
+
+@cache
+def _printed() -> frozenset[str]:
+    """Names of the types that are printed as a whole."""
+    found, _ = msgspec.json.schema_components(DOCUMENTS.values(), ref_template="{name}")
+    return frozenset(one["$ref"] for one in found)
+
+
+def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a printed document. The key is required on top only: documents contain each other."""
+    version = {
+        "const": FORMAT_VERSION,
+        "description": "new where a key is renamed, removed or means something else",
+    }
+    return {**part, "properties": {"format_version": version, **part.get("properties", {})}}
 
 
 @cache

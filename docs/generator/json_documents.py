@@ -30,13 +30,15 @@ def documents() -> str:
     return page(
         "# JSON documents",
         "With `--json` a command prints one JSON document on stdout and nothing else. "
-        "`ortune schema COMMAND` prints its JSON Schema.",
-        fence("ortune tune model.onnx --json\nortune schema tune", "sh"),
+        "`ortune schema COMMAND` prints its JSON Schema; `ortune schema --all` writes the schemas of all "
+        "documents into a folder.",
+        fence("ortune tune model.onnx --json\nortune schema tune\nortune schema --all -o schemas", "sh"),
         bullets(
             [
                 "Times are in seconds, sizes in bytes, and shares are fractions of 1, unless a key says "
                 "otherwise.",
-                "A later version may add keys. Ignore keys that you do not know.",
+                "A later version may add keys. Ignore keys that you do not know. `format_version` becomes a "
+                "new number where a key is renamed, removed or means something else.",
                 "A key marked *optional* can be absent.",
                 f"A command that fails prints {_linked(_name(by_command[FAILURE]))}.",
             ]

@@ -201,7 +201,9 @@ def test_on_a_narrow_screen_the_settings_are_a_drawer_and_run_is_at_the_bottom(
     assert foot["y"] + foot["height"] == pytest.approx(800, abs=1)
     button(page, "drawer.shut").click()
     page.locator(".st-key-reset-all button:visible").click()
-    finished(page)  # what is typed before the fields are reset is reset with them
+    # what is typed before the fields are reset is reset with them
+    expect(page.locator(".st-key-reset-all")).to_have_count(0)
+    finished(page)
     set_number(page, "intra_op_num_threads", 1)
     button(page, "drawer.open").click()
     expect(settings).to_be_hidden()

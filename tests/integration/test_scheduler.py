@@ -314,11 +314,11 @@ def test_statuses_of_old_jobs_are_forgotten(schedulers, monkeypatch):
 def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path):
     code = (
         "import os, sys, threading\nsubmitted = threading.Event()\n"
-        "from core.run import kinds\nfrom core.run.scheduler import Scheduler\nfrom core.store import Store\n"
+        "from core.run import job_types\nfrom core.run.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
         "def run(*args, **kw):\n    submitted.wait()\n    os._exit(0)\n"
         "s = Scheduler(Store(), owner='doomed', run=run)\n"
-        "for i in range(2):\n    s.submit(kinds.duel(spec_from_dict({'model': {'path': sys.argv[1]}})))\n"
+        "for i in range(2):\n    s.submit(job_types.duel(spec_from_dict({'model': {'path': sys.argv[1]}})))\n"
         "submitted.set()\ns.join()\n"
     )
     path = tiny_models.mul(tmp_path / "m.onnx")
@@ -352,7 +352,7 @@ def test_trial_of_another_host_is_believed_for_a_day():
 
 MEASURES = """
 import sys, time
-from core.run import kinds
+from core.run import job_types
 from core.run.scheduler import Scheduler
 from core.store import Store
 
@@ -366,7 +366,7 @@ def run(job, payload, **_):
 
 one = Scheduler(Store(), owner=sys.argv[2], run=run)
 for number in range(4):
-    one.submit(kinds.worker("measure", {}, what=str(number)))
+    one.submit(job_types.worker("measure", {}, what=str(number)))
 assert one.join(100)
 one.close()
 """
@@ -829,14 +829,14 @@ def test_a_budget_that_gives_no_p50_fails_the_race_with_its_reason(schedulers, s
 def test_ended_process_leaves_no_frozen_worker_and_frees_the_machine(tmp_path, number):
     """Workers that wait are stopped (SIGSTOP), and a stopped process does not see that its parent is gone."""
     code = (
-        "import signal, sys, time\nfrom core.run import kinds\n"
+        "import signal, sys, time\nfrom core.run import job_types\n"
         "from core.run.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell has it ignored
         "s = Scheduler(Store(), owner='doomed')\n"
         "asked = {'model': {'path': sys.argv[1]}, 'session': {'intra_op_num_threads': 1},\n"
         "         'protocol': {'runs': 1000000}}\n"
-        "t = s.submit(kinds.duel(spec_from_dict(asked)))\n"
+        "t = s.submit(job_types.duel(spec_from_dict(asked)))\n"
         "while s.status(t).stage != 'rounds':\n    time.sleep(0.01)\n"
         "print('racing', flush=True)\n"
         "time.sleep(600)\n"
@@ -1142,11 +1142,11 @@ def test_machine_is_described_once(schedulers):
 
 def test_killed_process_leaves_no_worker_that_is_in_the_middle_of_a_run(tmp_path):
     code = (
-        "import sys, time\nfrom core.run import kinds\n"
+        "import sys, time\nfrom core.run import job_types\n"
         "from core.run.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
         "s = Scheduler(Store(), owner='doomed')\n"
-        "t = s.submit(kinds.duel(spec_from_dict({'model': {'path': sys.argv[1]}})))\n"
+        "t = s.submit(job_types.duel(spec_from_dict({'model': {'path': sys.argv[1]}})))\n"
         "import psutil\n"
         "while len(psutil.Process().children(recursive=True)) < 2:\n    time.sleep(0.01)\n"
         "print('measuring', flush=True)\n"

@@ -40,7 +40,7 @@ def ask():
             break
         except OSError:
             time.sleep(0.05)
-    from core.run import kinds
+    from core.run import job_types
     from core.spec import spec_from_dict
     from dashboard import state
     from dashboard.server import upload
@@ -49,7 +49,7 @@ def ask():
         service = state.scheduler()
         asked = {"model": {"path": model}, "session": {"intra_op_num_threads": 1},
                  "protocol": {"effort": "publish", "budget_s": 600}}
-        trial = service.submit(kinds.duel(spec_from_dict(asked)))
+        trial = service.submit(job_types.duel(spec_from_dict(asked)))
         while (service.status(trial).live or {}).get("rounds", 0) < 3:
             time.sleep(0.02)
     print(json.dumps({"trial": trial, "token": upload.TOKEN}), flush=True)

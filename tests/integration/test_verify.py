@@ -254,11 +254,11 @@ import resource
 from dataclasses import replace
 from pathlib import Path
 from core.process.runner import run_job
-from core.run.bundle import making, opening
+from core.run.bundle import opening, writing
 from core.show.export.bundle import bundle_texts
 from core.store import Store
 store = Store(Path({str(line.home / "ortune.db")!r}))
-held = making.contents(store, store.trial({trial!r}), run=run_job)
+held = writing.contents(store, store.trial({trial!r}), run=run_job)
 big = Path({str(tmp_path / "big.bin")!r})
 with big.open("wb") as file:
     file.truncate(3 << 30)
@@ -266,7 +266,7 @@ held = replace(held, sources={{**held.sources, "model/big.bin": big}})
 limit = 1536 << 20
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 path = Path({str(tmp_path / "big.zip")!r})
-written = making.write(path, held, bundle_texts(held))
+written = writing.write(path, held, bundle_texts(held))
 assert written > 3 << 30, written
 opening.check(path)
 print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

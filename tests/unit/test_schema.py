@@ -6,11 +6,13 @@ import copy
 import functools
 import json
 from importlib import import_module
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import jsonschema
 import pytest
 
+from core import FORMAT_VERSION
 from core.cli import COMMANDS, run
 from core.evidence.measurement import RESULT_FIELDS
 from core.evidence.result_types import ContrastRecord, TrialResult
@@ -19,7 +21,7 @@ from core.show.schema import schema
 from core.wire.errors import SpecError
 from tests.documents import errors_of
 
-FAILURE = {"trial": None, "state": "FAIL", "error": {"type": "SpecError", "message": "No.", "hint": "Yes."}}
+FAILURE = {"format_version": FORMAT_VERSION, "trial": None, "state": "FAIL", "error": {"type": "SpecError", "message": "No.", "hint": "Yes."}}
 
 
 @functools.cache
@@ -36,8 +38,9 @@ def test_every_document_has_a_valid_schema(command: str) -> None:
     parts = found["$defs"]
     assert parts == {name: valid()["$defs"][name] for name in parts}
     jsonschema.Draft202012Validator.check_schema({**found, "$defs": {}})
-    failed = {"trial": None, "state": "FAIL", "error": {"type": "SpecError", "message": "No.", "hint": ""}}
-    assert jsonschema.Draft202012Validator(found).is_valid(failed)
+    assert jsonschema.Draft202012Validator(found).is_valid(FAILURE)
+    unversioned = {name: value for name, value in FAILURE.items() if name != "format_version"}
+    assert not jsonschema.Draft202012Validator(found).is_valid(unversioned)
     assert not jsonschema.Draft202012Validator(found).is_valid({"nothing": "of it"})
     json.dumps(found)  # plain data
     assert parts
@@ -72,7 +75,7 @@ def test_a_key_is_described_by_the_comment_behind_it() -> None:
 
 def test_a_wrong_document_is_refused() -> None:
     assert errors_of("failure", FAILURE) == []
-    for broken in ({"state": "MAYBE"}, {"error": None}, {"new": 1}):
+    for broken in ({"state": "MAYBE"}, {"error": None}, {"new": 1}, {"format_version": FORMAT_VERSION + 1}):
         assert errors_of("failure", {**FAILURE, **broken}), broken
     lacking: dict[str, Any] = copy.deepcopy(FAILURE)
     del lacking["error"]
@@ -89,3 +92,22 @@ def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == schema("machine --self-test")
     assert run(["schema", "nothing"]) == 2
     assert capsys.readouterr().err.startswith("Error: `nothing` prints no document.")
+
+
+def test_all_schemas_are_written_into_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "schemas"
+    assert run(["schema", "--all", "-o", str(folder)]) == 0
+    written = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(written) == sorted(folder.iterdir())
+    assert len(written) == len(DOCUMENTS)
+    assert json.loads((folder / "machine-self-test.json").read_text()) == schema("machine --self-test")
+
+
+@pytest.mark.parametrize(
+    "args", [["tune", "--all"], ["tune", "-o", "folder"], ["--all", "-o", "/dev/null"]], ids=" ".join
+)
+def test_schemas_that_cannot_be_written_are_one_clear_line(
+    args: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["schema", *args]) == 2
+    assert capsys.readouterr().err.startswith("Error: ")

@@ -382,7 +382,7 @@ def _start(of: Pair) -> None:
         state.keep_error(error)
         return
     place = {BASELINE_PARAM: of.baseline.id, CANDIDATE_PARAM: of.candidate.id}
-    state.follow(job, "why", **place)
+    state.follow(job, "explain", **place)
     st.session_state[JOB] = (of.what, job)
 
 

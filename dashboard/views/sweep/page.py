@@ -338,7 +338,7 @@ def _start(record: ModelRecord, again: bool) -> None:
         record: of the model.
         again: whether finished points are measured again where no other is left.
     """
-    if state.is_busy("curves"):  # the same press, handed over twice
+    if state.is_busy("sweep"):  # the same press, handed over twice
         return
     try:
         axes = varied.asked()
@@ -359,7 +359,7 @@ def _start(record: ModelRecord, again: bool) -> None:
         return
     if not jobs:
         return
-    state.follow(jobs[0], "curves", study=study)
+    state.follow(jobs[0], "sweep", study=study)
     st.session_state[STUDY] = st.session_state[APPLIED] = study
     url_state.put(STUDY_PARAM, study)
 
