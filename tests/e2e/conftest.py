@@ -182,8 +182,7 @@ def visitors(browser: Browser, site: Site) -> Iterator[Open]:
         page.on("console", lambda said: refused.append(said.text) if POLICY in said.text else None)
         before(page)
         page.goto(urljoin(site.url, path))
-        expect(page.get_by_test_id("stHeading").first).to_be_visible()
-        finished(page)
+        opened(page)
         return page
 
     yield open_it
@@ -243,6 +242,12 @@ def show(page: Page, trial: Trial, path: str = "/") -> None:
 
 
 # --- what a person does
+
+
+def opened(page: Page) -> None:
+    """Wait until an address that was just opened is drawn to its end."""
+    expect(page.get_by_test_id("stHeading").first).to_be_visible()
+    finished(page)
 
 
 def visit(page: Page, name: str) -> None:

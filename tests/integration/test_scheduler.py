@@ -314,7 +314,8 @@ def test_statuses_of_old_jobs_are_forgotten(schedulers, monkeypatch):
 def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path):
     code = (
         "import os, sys, threading\nsubmitted = threading.Event()\n"
-        "from core.run import job_types\nfrom core.run.scheduler import Scheduler\nfrom core.store import Store\n"
+        "from core.run import job_types\nfrom core.run.scheduler import Scheduler\n"
+        "from core.store import Store\n"
         "from core.spec import spec_from_dict\n"
         "def run(*args, **kw):\n    submitted.wait()\n    os._exit(0)\n"
         "s = Scheduler(Store(), owner='doomed', run=run)\n"

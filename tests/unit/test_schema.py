@@ -21,7 +21,12 @@ from core.show.schema import schema
 from core.wire.errors import SpecError
 from tests.documents import errors_of
 
-FAILURE = {"format_version": FORMAT_VERSION, "trial": None, "state": "FAIL", "error": {"type": "SpecError", "message": "No.", "hint": "Yes."}}
+FAILURE = {
+    "format_version": FORMAT_VERSION,
+    "trial": None,
+    "state": "FAIL",
+    "error": {"type": "SpecError", "message": "No.", "hint": "Yes."},
+}
 
 
 @functools.cache
