@@ -290,7 +290,7 @@ class _Conversation:
                 ) from flood
 
     def _reply(self) -> dict[str, Any] | None:
-        """Return the worker's reply, or raise its error; other output, such as libraries' prints, is kept as noise."""
+        """Return the worker's reply, or raise its error; keep other output (prints of libraries) as noise."""
         while True:
             try:
                 return self.asking.reply(self._progress)
