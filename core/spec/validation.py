@@ -1,4 +1,4 @@
-"""What every spec is made of: the strict base class, and pydantic's complaints as one `SpecError`. Pure."""
+"""The strict base class of all specs, and pydantic's errors as one `SpecError`. Pure."""
 
 from __future__ import annotations
 
