@@ -132,7 +132,7 @@ def reference(start: TrialSpec) -> TrialSpec:
 def from_default(
     start: TrialSpec, changes: Mapping[str, Any], *, default: TrialSpec | None = None
 ) -> dict[str, Any]:
-    """Return all settings of a configuration that differ from ONNX Runtime's default, whatever the start is.
+    """Return all settings of a configuration that differ from ONNX Runtime's default, for any start.
 
     They describe a configuration of a search completely, because its ratio is relative to that default.
 

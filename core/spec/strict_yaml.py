@@ -18,7 +18,7 @@ from core.wire.plain_data import plain
 
 MAX_CHARACTERS = 250_000  # a configuration is a few thousand; PyYAML reads about 100,000 a second
 MAX_DEPTH = 40
-MAX_DIGITS = 100  # of a number, in whatever base; Python refuses to print one of more than 4,300
+MAX_DIGITS = 100  # of a number, in any base; Python refuses to print one of more than 4,300
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 _REFUSED_HINT = "Choose a YAML file that ORTune exported."

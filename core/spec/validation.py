@@ -52,7 +52,7 @@ def _spec_error(model: type[BaseModel], error: ValidationError) -> SpecError:
 
 
 def shown(value: object) -> str:
-    """Return a value as text of at most 80 characters, whatever it is."""
+    """Return a value as text of at most 80 characters, of any type."""
     try:
         return repr(value)[:80]
     except (ValueError, RecursionError):  # a number of more digits than Python prints

@@ -291,7 +291,7 @@ class FootprintReply(TypedDict):
 class NewShape(TypedDict):
     """Latency of the first inputs of a new shape, in a session that has run other shapes before."""
 
-    batch_size: int  # of the inputs of the run
+    batch_size: int  # of the inputs
     first_run_ns: int
     next_run_ns: int
 
@@ -663,7 +663,7 @@ class PassSide(TypedDict):
     effective_providers: list[str]
     fallback: bool
     fallback_reason: str
-    batch_size: int  # of the inputs of the run
+    batch_size: int  # of the inputs
     parallel: bool  # nodes of one run overlapped on several threads
     runs: int  # of each pass, with the profiler and again without
     run_s: list[float]  # of each pass: mean typical run with the profiler on
