@@ -50,7 +50,7 @@ class SessionPlan(TypedDict):
     providers: list[ProviderPlan]  # never empty
     disabled_optimizers: list[str]
     allow_fallback: bool
-    custom_op_libraries: NotRequired[list[str]]  # in the form of `access.found_library`
+    custom_op_libraries: NotRequired[list[str]]  # in the form that `access` reads
     provider_libraries: NotRequired[list[str]]
 
 
@@ -483,7 +483,7 @@ class TransformPlan(TypedDict):
     reference: str  # the original model at the root of the chain; `path` itself for the first step
     feeds: list[FeedPlan]  # several seeds, for the inputs of `path`; the check runs on all
     calibration: DatasetPlan | None  # None: a step that needs none, or random feeds (`feeds`)
-    custom_op_libraries: NotRequired[list[str]]  # that the models need, in the form of `access.found_library`
+    custom_op_libraries: NotRequired[list[str]]  # that the models need, in the form that `access` reads
     other_feeds: NotRequired[list[list[FeedPlan]]]  # used in this order where the model refuses `feeds`
 
 
