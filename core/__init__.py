@@ -1,8 +1,7 @@
 """ORTune without a browser: specs, workers, store, scheduler and command line.
 
-Importing this package costs nothing and loads no library. It does one thing: ONNX Runtime's wheels send
-telemetry unless told otherwise *before* they are imported, so the opt-out is set here, where every
-process of ORTune passes.
+Importing this package loads no library. It only sets the opt-out of ONNX Runtime's telemetry, which must be
+set *before* onnxruntime is imported; every process of ORTune imports this package first.
 """
 
 import os

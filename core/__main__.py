@@ -1,4 +1,4 @@
-"""`python -m core`: where the command line meets the process."""
+"""Entry point of `python -m core`: signal handlers and exit code of the command line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from core.process import interrupt
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     interrupt.end_at_once(interrupt.last_words)
-    from core.cli import run  # takes a moment
+    from core.cli import run  # a slow import
 
-    interrupt.end_at_once()  # `run` listens itself, and says itself how it ended
+    interrupt.end_at_once()  # `run` sets its own handlers and reports the signal itself
     code = run(sys.argv[1:])
     interrupt.ignore()
     sys.exit(code)

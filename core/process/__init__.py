@@ -1,1 +1,1 @@
-"""The parent's end of child processes: start, talk, freeze and end them, and whose turn it is."""
+"""The parent's side of child processes: start, command, stop and end them; the queue of the machine."""

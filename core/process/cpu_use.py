@@ -1,6 +1,6 @@
-"""CPU time of all processes and of the machine, as the system tells it; `evidence.neighbours` compares two.
+"""CPU time of all processes and of the machine; `evidence.other_processes` compares two snapshots.
 
-Formats: Linux, Documentation/filesystems/proc.rst. Elsewhere psutil tells, as far as the system lets it.
+Formats: Linux, Documentation/filesystems/proc.rst. Other systems: psutil, within the user's permissions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from core.wire.limits import parse_pressure
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of the kernel's sched.h
-_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO: from here every process of the machine is seen
+_FIRST_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO: all processes of the machine are visible in it
 _READ_BYTES = 4096
 _COMMAND_MOST = 15  # characters that the kernel keeps of a process's name
 _NAME_MOST = 40
@@ -33,7 +33,7 @@ _NAME_MOST = 40
 def snapshot() -> Snapshot:
     """Read the CPU time of every process that can be read, and of the machine.
 
-    Without psutil, which takes several times as long; only who is connected is asked of it.
+    On Linux psutil, which takes several times as long, is used for TCP connections only.
     """
     if sys.platform != "linux":
         return _by_psutil()
@@ -51,21 +51,21 @@ def snapshot() -> Snapshot:
 
 
 def viewers() -> frozenset[int]:
-    """Return the processes of this machine that are connected to this one by TCP, as a browser is.
+    """Return the processes of this machine that have a TCP connection to this one, such as a browser.
 
-    Nobody of other machines, nobody behind a proxy, and none where the system does not tell.
+    Without processes of other machines or behind a proxy; empty where the system denies the list.
     """
     try:
         ends = {_ends(one) for one in psutil.Process().net_connections("tcp") if one.raddr}
         everybody = psutil.net_connections("tcp") if ends else []
-    except (psutil.Error, OSError):  # macOS tells root alone
+    except (psutil.Error, OSError):  # macOS allows it to root only
         return frozenset()
     found = {one.pid for one in everybody if one.raddr and one.pid and _ends(one)[::-1] in ends}
     return frozenset(found - {os.getpid()})
 
 
 def _ends(connection: Any) -> tuple[int, int]:
-    """The ports of a connection, its own end first: an address has several spellings."""
+    """The ports of a connection, local first; no addresses, because one has several spellings."""
     return connection.laddr.port, connection.raddr.port
 
 
@@ -92,7 +92,7 @@ def parse_cpu_time(stat: str, cpus: Collection[int] | None = None) -> CpuTime | 
 
 
 def parse_process(line: str) -> Process | None:
-    """Read `/proc/PID/stat`, in which a name may hold blanks and brackets; None where it is no such line."""
+    """Read `/proc/PID/stat`, in which a name may hold blanks and brackets; None: another form."""
     start, _, named = line.partition("(")
     name, _, rest = named.rpartition(")")
     fields = rest.split()
@@ -128,7 +128,7 @@ def program(command: str, arguments: str) -> str:
 
 
 def printable(name: str) -> str:
-    """Whatever a stranger's program calls itself, as a short line of text."""
+    """Return the name of a process as a short line of printable text."""
     return "".join(sign if sign.isprintable() else "?" for sign in name[:_NAME_MOST])
 
 
@@ -144,7 +144,7 @@ def _processes() -> Iterator[Process]:
 
 
 def _text(path: str) -> str:
-    """The text of a file of `/proc`, without a file object, as there are hundreds; empty where none is."""
+    """The text of a `/proc` file, without a file object, as there are hundreds; empty: it is missing."""
     parts: list[bytes] = []
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -165,7 +165,7 @@ def _sees_the_machine() -> bool:
 
 
 def _by_psutil() -> Snapshot:
-    """The same where there is no `/proc`: no steal, no pressure, and other users' processes may be hidden."""
+    """Take a snapshot without `/proc`: no steal, no pressure; other users' processes may be missing."""
     at_s, times = time.monotonic(), psutil.cpu_times()
     machine = CpuTime(
         cpus=psutil.cpu_count() or 1,

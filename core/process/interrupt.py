@@ -1,7 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGHUP while a program still loads its libraries: nothing has begun, so it may end.
+"""Signal handlers for Ctrl-C, SIGTERM and SIGHUP while a program still loads its libraries.
 
-Python's own answer would be a traceback of whatever module was being imported. Standard library only, and
-little of it: whoever calls this does so before anything else.
+Nothing has begun yet, so the process may end at once. Python's default would be a traceback of the module
+that is being imported. Standard library only, and little of it: this module is imported first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import FrameType
 
 
 def _listened_to() -> tuple[signal.Signals, ...]:
-    """The signals that end a program of ours; that of a terminal that closes too, but not under `nohup`."""
+    """The signals that end ORTune; SIGHUP (the terminal closes) is among them except under `nohup`."""
     hangup = getattr(signal, "SIGHUP", None)  # Windows has none
     heard = hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN
     return (signal.SIGINT, signal.SIGTERM, *([hangup] if hangup is not None and heard else []))
@@ -29,10 +29,10 @@ _DOCUMENT = (
 
 
 def end_at_once(last_words: Callable[[str], None] | None = None) -> None:
-    """End this process at a signal with what a shell expects then (128 + its number), until others listen.
+    """Make signals end this process with exit code 128 + signal number, until other handlers are set.
 
     Args:
-        last_words: told the signal's name before the end.
+        last_words: called with the signal's name before the end.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -45,13 +45,13 @@ def end_at_once(last_words: Callable[[str], None] | None = None) -> None:
 
 
 def ignore() -> None:
-    """All is done and said: a signal that comes now must not change how the process ends."""
+    """Ignore signals from now on: the work is complete, so they must not change the exit code."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 def last_words(name: str) -> None:
-    """Say that a signal stopped the command line before it began, as `core.cli` would have said it.
+    """Print that a signal stopped the command line before it began, in the format of `core.cli`.
 
     Args:
         name: of the signal.

@@ -2,12 +2,11 @@
 
 Two measurements at once would slow each other down and both numbers would be wrong. So every job that
 loads the machine takes a ticket (a small JSON file in a folder that all users share), waits until no older
-ticket of a living process is left, and holds a file lock while it works. The tickets give the order and tell
-people who runs; the lock alone guarantees that nobody else does, and the kernel frees it when its holder is
-killed.
+ticket of a living process is left, and holds a file lock while it works. The tickets give the order and the
+texts for users; the lock alone guarantees exclusive use, and the kernel frees it when its holder is killed.
 
-Everybody may write into that folder, so nothing in it is believed: a ticket counts only when whoever owns the
-file owns the process that it names.
+Every user may write into that folder, so its content is not trusted: a ticket counts only when the owner of
+the file also owns the process that it names.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from core.wire.errors import Cancelled, StoreError
 
 LOCK_NAME = "machine.lock"
 FIRST_POLLS_S = 0.2
-LATER_POLLS_S = 0.5  # a long wait must not wake up often: the one who measures shares the machine with us
+LATER_POLLS_S = 0.5  # a long wait wakes up rarely, because a measurement runs on the same machine
 PATIENT_AFTER_S = 5.0
 START_TOLERANCE_S = (
     2.0  # a process's start time moves by the clock's corrections; reused ids are later than that
 )
 MAX_TICKET_BYTES = 10_000
-MOST_TEXT = 200  # of what others say of themselves
+MOST_TEXT = 200  # characters of a text in a ticket
 MOST_PID = 2**31 - 1
-# Not by a link; and a FIFO must not hold whoever opens it.
+# Follows no link, and does not block on a FIFO.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -59,13 +58,13 @@ class Entry:
 
     @property
     def text(self) -> str:
-        """Who it is, for a person."""
+        """Owner and job, for display."""
         return f"{self.owner}: {self.what}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ticket:
-    """What stands in a ticket file."""
+    """Content of a ticket file."""
 
     pid: int
     started: float  # the process's start, seconds since the epoch: a reused pid has another one
@@ -73,11 +72,11 @@ class _Ticket:
     what: str
     since: float
     running: bool
-    uid: int | None = None  # who owns the file; not written in it. None: this system does not say
+    uid: int | None = None  # owner of the file, not written in it; None: unknown on this system
 
 
 class MachineQueue:
-    """First come, first served, on one machine; `turn` is the only way in."""
+    """The queue of one machine, first come, first served; every job enters through `turn`."""
 
     def __init__(self, folder: Path | None = None) -> None:
         named = os.environ.get(variables.QUEUE)
@@ -94,10 +93,10 @@ class MachineQueue:
         """Wait for the machine and hold it for the body of the `with`.
 
         Args:
-            owner: who asks, for the others to read.
-            what: what will run, for the others to read.
+            owner: who starts the job, shown to other users.
+            what: the job, shown to other users.
             cancel: set it to leave the queue.
-            on_wait: called at every look with the number of jobs ahead and the text of the one that runs.
+            on_wait: called at every poll with the number of jobs ahead and the text of the running job.
 
         Raises:
             Cancelled: `cancel` was set while waiting.
@@ -122,7 +121,7 @@ class MachineQueue:
                 path.unlink()
 
     def entries(self) -> list[Entry]:
-        """Return who runs and who waits, in order; tickets of processes that are gone are removed."""
+        """Return the running and the waiting jobs, in order; tickets of ended processes are removed."""
         found = [_entry(path.name, ticket) for path, ticket in self._living()]
         return sorted(found, key=lambda entry: (not entry.running, entry.ticket))
 
@@ -149,7 +148,7 @@ class MachineQueue:
             if on_wait is not None:
                 holders = [_entry(other.name, there).text for other, there in living if there.running]
                 on_wait(max(ahead, 1), holders[0] if holders else "")
-            if not path.exists():  # a cleaner of temporary files took it: the place stays ours
+            if not path.exists():  # removed by a cleaner of temporary files; the place is kept
                 _write(path, ticket)
             pause = LATER_POLLS_S if time.monotonic() - began > PATIENT_AFTER_S else FIRST_POLLS_S
         try:
@@ -159,7 +158,7 @@ class MachineQueue:
             lock.release()
 
     def _living(self) -> list[tuple[Path, _Ticket]]:
-        """Tickets of living processes by age; foreign and unreadable files do not count and stay."""
+        """Tickets of living processes by age; foreign and unreadable files are ignored and kept."""
         found: list[tuple[Path, _Ticket]] = []
         for path in sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []:
             ticket = _read(path)
@@ -175,7 +174,7 @@ class MachineQueue:
         return found
 
     def _prepare(self) -> None:
-        """Make the folder, writable for every user; sticky, so that nobody removes another's ticket."""
+        """Make the folder, writable for every user; sticky, so that no user removes another's ticket."""
         try:
             if not self.folder.is_dir():
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -188,9 +187,9 @@ def is_alive(pid: int, started: float, *, uid: int | None = None) -> bool:
     """Whether the process `pid` that began at `started` (seconds since the epoch) still runs.
 
     Args:
-        pid: whatever number somebody gave.
+        pid: any number, also an invalid one.
         started: likewise.
-        uid: who must own it; None: anybody.
+        uid: the required owner; None: any owner.
     """
     if not 0 < pid <= MOST_PID:
         return False
@@ -204,7 +203,7 @@ def is_alive(pid: int, started: float, *, uid: int | None = None) -> bool:
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:
-        return uid is None  # it exists, and that is all that this user may know
+        return uid is None  # it exists; this user may read no more of it
 
 
 def _running(ticket: _Ticket) -> _Ticket:
@@ -233,10 +232,10 @@ def _locked(lock: filelock.BaseFileLock) -> bool:
 
 
 def _write(path: Path, ticket: _Ticket) -> None:
-    """Write whole or not at all: a reader never meets half a ticket."""
+    """Write atomically, so that a reader never finds an incomplete ticket."""
     draft = path.with_suffix(f".{secrets.token_hex(8)}")
     try:
-        with draft.open("x") as file:  # never into a file, or along a link, that somebody laid there
+        with draft.open("x") as file:  # never into an existing file or along a link
             file.write(json.dumps({name: value for name, value in asdict(ticket).items() if name != "uid"}))
         draft.chmod(0o644)
         draft.replace(path)
@@ -268,7 +267,7 @@ def _read(path: Path) -> _Ticket | None:
 
 
 def _readable(text: object) -> str:
-    """What somebody says of himself, so that it cannot steer a terminal."""
+    """Return a ticket's text with control characters escaped, because they could steer a terminal."""
     signs = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)[:MOST_TEXT])
     return "".join(signs)[:MOST_TEXT]
 

@@ -1,8 +1,8 @@
-"""Start a worker process, stream its progress, time it out, cancel it, decode its answer.
+"""Start a worker process, stream its progress, time it out, cancel it, decode its reply.
 
-`run_job` is the only way ORTune opens a model: in a fresh process group that is gone, with all its children,
-when the function returns. What the worker prints outside the protocol is never an answer; the end of its
-standard error is kept for the message of a crash. Nothing here knows what a job does.
+`run_job` is the only way ORTune opens a model: in a fresh process group that has ended, with all its
+children, when the function returns. Output outside the protocol is never a reply; the end of standard error
+is kept for the message of a crash. This module does not depend on what a job does.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from core.wire.files import ROOT
 
 TICK_S = 0.1  # how late a cancel, a time-out or a dead worker is noticed; ten wake-ups a second cost nothing
 TERM_GRACE_S = 1.0  # between SIGTERM and SIGKILL
-EXIT_GRACE_S = 3.0  # a worker that has answered may take this long to leave by itself
+EXIT_GRACE_S = 3.0  # for a worker to exit by itself after its reply
 STDERR_TAIL_BYTES = 4096
 CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a worker is: `done` of `total` steps of `stage`; a total of 0 means unknown."""
+    """Progress of a worker: `done` of `total` steps of `stage`; a total of 0 means unknown."""
 
     stage: str
     done: int
@@ -48,16 +48,16 @@ class Progress:
 
 
 class Run(Protocol):
-    """`run_job`, or what is called like it; who hears of progress and may cancel may be settled already."""
+    """The signature of `run_job`; the progress callback and the cancel event may be bound already."""
 
     def __call__(
         self, job: wire.Request[Reply], payload: Mapping[str, Any], /, *args: Any, **options: Any
     ) -> Reply:
-        """Do `job`; options are those of `run_job`."""
+        """Run `job`; options are those of `run_job`."""
 
 
 def no_worker(*_: object, **__: object) -> NoReturn:
-    """Stand in for `Run` where no worker may be started beside somebody's measurement.
+    """Stand in for `Run` where no worker may start, so that a running measurement is not disturbed.
 
     Raises:
         WorkerError: always.
@@ -74,20 +74,20 @@ def run_job(
     timeout_s: float = 600.0,
     command: Sequence[str] | None = None,
 ) -> Reply:
-    """Run `job` in a worker of its own and return what it answers.
+    """Run `job` in a worker of its own and return the reply.
 
     Args:
         job: what to do.
         payload: its plan, plain JSON data.
         on_progress: called in this thread for every step that the worker reports.
         cancel: set it from any thread to stop the worker.
-        timeout_s: seconds from the start of the process to its answer.
+        timeout_s: seconds from the start of the process to its reply.
         command: the worker's command line, for tests; None: `python -m core.worker`.
 
     Raises:
         Cancelled: `cancel` was set.
-        WorkerError: the worker crashed, hung, or answered nonsense.
-        TunerError: whatever error the worker reported.
+        WorkerError: the worker crashed, hung, or sent an invalid reply.
+        TunerError: the error that the worker reported.
     """
     if cancel is not None and cancel.is_set():
         raise _cancelled(job)
@@ -105,18 +105,18 @@ def run_job(
 
 
 def checked(reply: Mapping[str, Any], request: wire.Request[Reply], who: str) -> Reply:
-    """Return `reply` as it came, once it is known to have the shape that `request` is replied to with.
+    """Return `reply` unchanged, after a check that it has the reply type of `request`.
 
     Args:
         reply: from another process.
-        request: that it is the reply to.
-        who: replied, for the message.
+        request: that is replied to.
+        who: the sender, for the message.
 
     Raises:
         WorkerError: a field is missing or holds something else.
     """
     try:
-        msgspec.convert(reply, request.reply)  # what it makes of it is not kept: it has 1.0 for 1
+        msgspec.convert(reply, request.reply)  # the converted reply is dropped: it has 1.0 for 1
     except (msgspec.ValidationError, UnicodeError, SystemError) as error:  # the last two: no text, no double
         raise WorkerError(
             f"{who} answered `{request}` with a reply of the wrong shape: {error}.",
@@ -132,7 +132,7 @@ def worker_command() -> list[str]:
 
 
 PASSED_ON = (
-    # what a worker needs to run as a program of this user would; a name that ends in * stands for all like it
+    # what a program of this user needs; a name that ends in * matches every variable with that prefix
     *("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TMP", "TEMP", "LANG", "LANGUAGE", "LC_*", "TZ", "XDG_*"),
     *("PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_*", "DYLD_*", "GLIBC_TUNABLES", "MALLOC_*"),
     *("OMP_*", "KMP_*", "GOMP_*", "MKL_*", "OPENBLAS_*", "DNNL_*", "ONEDNN_*", "OPENVINO_*"),
@@ -143,7 +143,7 @@ PASSED_ON = (
     *("USERPROFILE", "NUMBER_OF_PROCESSORS", "PROCESSOR_*"),
 )
 ONLINE: Mapping[str, Sequence[str]] = {
-    # job that downloads -> how it gets there; a proxy's address may hold a password
+    # job that downloads -> its network variables; a proxy's address may hold a password
     wire.EXPORT: ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 }
 ALSO_VARIABLE = variables.WORKER_ENV  # further names with commas between them
@@ -153,26 +153,26 @@ _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|_KEY$", re.IGNOREC
 def is_passed_on(name: str, *, also: Collection[str] = ()) -> bool:
     """Whether workers get the environment variable `name`; `also` holds more that they get, in upper case.
 
-    Models and data are of unknown origin, and so is what a library does with them: secrets of the server stay
-    with the server.
+    Models and data are untrusted, and so are the libraries that read them: workers get no secrets of the
+    server.
     """
     listed = any(fnmatchcase(name.upper(), pattern) for pattern in PASSED_ON)
     return name.upper() in also or (listed and not _SECRET.search(name))
 
 
 def worker_environment(job: str = "") -> dict[str, str]:
-    """The environment variables of a worker: those of ours that it needs, and where to find this package."""
+    """The environment variables of a worker: the parent's that it needs, and this package's path."""
     also = {name.strip().upper() for name in os.environ.get(ALSO_VARIABLE, "").split(",")}
     also.update(ONLINE.get(job, ()))
     environment = {name: text for name, text in os.environ.items() if is_passed_on(name, also=also)}
-    if ROOT.name not in ("site-packages", "dist-packages"):  # not installed: the worker finds us by path
+    if ROOT.name not in ("site-packages", "dist-packages"):  # not installed: found by path
         path = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([path] if path else [])])
     return environment
 
 
 def _own_folder(ends: contextlib.ExitStack) -> dict[str, str]:
-    """A folder for the worker's temporary files, which goes after it: one that is killed cannot tidy up."""
+    """A folder for the worker's temporary files, removed after it ends: a killed worker cannot clean up."""
     try:
         return {"TMPDIR": str(ends.enter_context(scratch.folder()))}
     except OSError:  # a full disk: most jobs need none
@@ -236,7 +236,7 @@ class _Conversation:
         self.selector.close()
 
     def answer(self, cancel: threading.Event | None, deadline: float, timeout_s: float) -> dict[str, Any]:
-        """Talk until the worker has answered, failed, left, or must be stopped."""
+        """Exchange messages until the worker has replied, failed, exited, or must be stopped."""
         while True:
             if cancel is not None and cancel.is_set():
                 raise _cancelled(self.job)
@@ -258,7 +258,7 @@ class _Conversation:
                 self._receive(key)
 
     def _drained(self) -> bool:
-        """Read what a worker that has left wrote last; a child of it may hold the pipes open for ever."""
+        """Whether the output of an exited worker is read; a child of it may keep the pipes open for ever."""
         return not any(event & selectors.EVENT_READ for _, event in self.selector.select(0))
 
     def _send(self, key: selectors.SelectorKey) -> None:
@@ -266,7 +266,7 @@ class _Conversation:
             self.unsent = self.unsent[os.write(key.fd, self.unsent[:CHUNK_BYTES]) :]
         except BlockingIOError:
             return
-        except BrokenPipeError:  # it left without reading: how it left is the error
+        except BrokenPipeError:  # exited without reading: its status is the error
             self.unsent = self.unsent[:0]
         if not self.unsent:
             self.selector.unregister(key.fileobj)  # but stays open: its end tells the worker that we are gone
@@ -290,7 +290,7 @@ class _Conversation:
                 ) from flood
 
     def _reply(self) -> dict[str, Any] | None:
-        """Return the worker's reply, or raise its error; libraries that print are noise, and remembered."""
+        """Return the worker's reply, or raise its error; keep other output (prints of libraries) as noise."""
         while True:
             try:
                 return self.asking.reply(self._progress)
@@ -347,7 +347,7 @@ _CRASH_HINTS: Mapping[str, tuple[str, str]] = {
 
 
 def crash_error(job: str, number: int, where: str, said: str) -> WorkerError:
-    """What to say of a worker that signal `number` ended."""
+    """Return the error of a worker that signal `number` ended."""
     try:
         name = signal.Signals(number).name
     except ValueError:
@@ -362,19 +362,19 @@ def crash_error(job: str, number: int, where: str, said: str) -> WorkerError:
 
 
 def last_words(stderr: bytes) -> str:
-    """Return a sentence with the last thing said before Python's own report of a crash."""
+    """Return a sentence with the last output before Python's own report of a crash."""
     last = _last_line(stderr)
     return f" Its last output: {last}" if last else ""
 
 
-def _last_line(stderr: bytes) -> str:  # the report itself says only where
+def _last_line(stderr: bytes) -> str:  # the report itself gives only the place
     said = stderr.decode(errors="replace").split("Fatal Python error:")[0]
     lines = [line.strip() for line in said.splitlines()]
     return _clipped(next((line for line in reversed(lines) if line), ""), 300)
 
 
 def shortened(line: bytes) -> str:
-    """Return the beginning of what was written instead of a message, for one that quotes it."""
+    """Return the beginning of an invalid message, to quote it in an error."""
     return _clipped(line[:400].decode(errors="replace").strip(), 80)
 
 
@@ -384,7 +384,7 @@ def _clipped(text: str, limit: int) -> str:
 
 
 def _has_exited(process: subprocess.Popen[bytes]) -> bool:
-    """Look without reaping where the system allows: while it is a zombie nobody gets its process id."""
+    """Check without reaping where the system allows it: the process id of a zombie is not reused."""
     if not hasattr(os, "waitid"):
         return process.poll() is not None
     return process.returncode is not None or (
@@ -393,7 +393,7 @@ def _has_exited(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _exit_code(process: subprocess.Popen[bytes]) -> int:
-    """Reap a worker that has left, after the last of its children."""
+    """Reap an exited worker, after the last of its children, and return its exit code."""
     _kill_group(process, signal.SIGKILL)
     return process.wait()
 
@@ -414,7 +414,7 @@ def _kill_group(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], *, answered: bool) -> None:
-    """Leave no process: wait a moment for one that has answered, then end the whole group and reap."""
+    """End the whole process group and reap it; a worker that has replied may exit by itself first."""
     for pipe in (process.stdin, process.stdout, process.stderr):
         assert pipe is not None
         with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
 """Temporary folders, removed at the end of `with` or at the next start.
 
-A process that is killed cannot tidy up. So whoever uses a folder holds a lock on it, which the kernel frees
-with the process, also across containers that share a disk; a folder that nobody holds was left by a killed
-one. Where the file system knows no locks (some network disks), what was left stays.
+A killed process cannot clean up. So each process locks its folder, and the kernel frees the lock with the
+process, also across containers that share a disk; an unlocked folder was left by a killed process. Where the
+file system has no locks (some network disks), such folders stay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 if sys.platform != "win32":
     import fcntl
 
-PREFIX = "ortune-scratch-"  # in the folder for temporary files, where others have theirs
+PREFIX = "ortune-scratch-"  # in the system's folder for temporary files
 INCOMING = ".incoming-"  # beside the library's models
 _RANDOM = re.compile(r"[0-9a-f]{16}")
 _NO_LOCK = -1
@@ -29,11 +29,11 @@ _NO_LOCK = -1
 
 @contextmanager
 def folder(parent: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
-    """Give an empty folder for the body of the `with`; what is left in it then goes.
+    """Yield an empty folder for the body of the `with`, and remove it afterwards.
 
     Args:
-        parent: where; it is made if need be. None: the system's folder for temporary files.
-        prefix: of its name; `remove_left` has to be told the same.
+        parent: created if missing. None: the system's folder for temporary files.
+        prefix: of its name; `remove_left` needs the same.
 
     Raises:
         OSError: it cannot be made.
@@ -50,7 +50,7 @@ def folder(parent: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
 
 
 def remove_left(parent: Path | None = None, prefix: str = PREFIX) -> int:
-    """Remove the folders of `folder` that killed processes of this user left, and say how many there were."""
+    """Remove the folders that killed processes of this user left, and return their number."""
     removed = 0
     with contextlib.suppress(OSError):
         for entry in os.scandir(tempfile.gettempdir() if parent is None else parent):
@@ -62,7 +62,7 @@ def remove_left(parent: Path | None = None, prefix: str = PREFIX) -> int:
 
 
 def _made(parent: Path, prefix: str) -> tuple[Path, int]:
-    """A new folder and the descriptor that holds it; another where a cleaner was quicker than the lock."""
+    """A new folder and the descriptor of its lock; tries again where a cleaner was quicker than the lock."""
     while True:
         path = parent / f"{prefix}{secrets.token_hex(8)}"
         path.mkdir(mode=0o700 if prefix == PREFIX else 0o777)
@@ -82,7 +82,7 @@ def _opened(path: Path) -> int:
 
 
 def _is_locked(descriptor: int, how: int, *, without: bool = True) -> bool:
-    """Try for a lock; False: another process has it. `without` is the answer where there are no locks."""
+    """Try for a lock; False: another process has it. `without` is returned where there are no locks."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,10 +1,10 @@
 """Worker processes of a comparison: start, command, stop, resume and end them.
 
-One fork server, preloaded with onnxruntime, forks a worker per contestant; several races may share it. What
-must not be forked (GPU providers, PyTorch) and systems that cannot fork get a fresh process. A worker that is
-not measuring is stopped with SIGSTOP, because the idle threads of ONNX Runtime go on spinning long after a
-run. Nothing here knows what a command does, and nothing outlives `Workers`, a context manager, or the process
-that made it; a fork server that is shared outlives the races, and ends with `Preloaded`.
+One fork server, preloaded with onnxruntime, forks a worker per contestant; several comparisons may share it.
+GPU providers and PyTorch, which must not be forked, and systems that cannot fork use a fresh process. A
+worker that is not measuring is stopped with SIGSTOP, because the idle threads of ONNX Runtime spin long after
+a run. This module does not depend on what a command does. Every process ends with `Workers`, a context
+manager, or with the parent; a shared fork server outlives the comparisons, and ends with `Preloaded`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from core.wire.channel import Asking, Broken
 from core.wire.errors import Cancelled, TunerError, WorkerError
 
 START_S = 60.0  # to load numpy and onnxruntime on a busy machine
-FREEZE_S = 2.0  # a process that does not stop within this is called unfreezable
-FREEZE_POLL_S = 0.0001  # asleep, so that on a busy machine the worker gets a CPU to stop on
+FREEZE_S = 2.0  # time limit for a process to stop
+FREEZE_POLL_S = 0.0001  # slept, so that on a busy machine the worker gets a CPU to stop on
 TICK_S = 0.1  # how late a cancel is noticed
 REAP_S = 2.0
 CHUNK_BYTES = 1 << 16
@@ -53,7 +53,7 @@ def can_fork() -> bool:
 
 
 class _Line:
-    """Requests and replies over a socket, with a deadline and a way to stop."""
+    """Requests and replies over a socket, with a deadline and cancellation."""
 
     def __init__(self, end: socket.socket, cancel: threading.Event) -> None:
         self.socket = end
@@ -71,9 +71,9 @@ class _Line:
         """Return the reply to the last request.
 
         Raises:
-            Cancelled: the wait was called off.
-            TimeoutError: nothing came in time.
-            Broken: the other side is gone, or said what is no message.
+            Cancelled: `cancel` was set.
+            TimeoutError: no reply came in time.
+            Broken: the other side is gone, or sent an invalid message.
             TunerError: the error that it replied with.
         """
         deadline = time.monotonic() + timeout_s
@@ -94,7 +94,7 @@ class _Line:
 
 
 class Worker:
-    """One contestant's process: obeys one command at a time and is frozen in between."""
+    """One contestant process: it runs one command at a time and is stopped (SIGSTOP) in between."""
 
     def __init__(self, owner: Workers, label: str, pid: int, end: socket.socket, stderr: IO[bytes]) -> None:
         self.label = label
@@ -106,12 +106,12 @@ class Worker:
         self.alive = True
 
     def ask(self, command: wire.Request[Reply], arguments: Mapping[str, Any], *, timeout_s: float) -> Reply:
-        """Thaw the worker, have it obey `command`, and return its reply.
+        """Resume the worker, run `command`, and return its reply.
 
         Raises:
-            Cancelled: the race was cancelled meanwhile.
-            WorkerError: the worker crashed, hung or answered nonsense; it is gone then.
-            TunerError: the error that it reported; it lives on.
+            Cancelled: the comparison was cancelled meanwhile.
+            WorkerError: the worker crashed, hung or sent an invalid reply; it has ended then.
+            TunerError: the error that it reported; the worker stays alive.
         """
         self.thaw()
         self._line.send(command, arguments)
@@ -149,7 +149,7 @@ class Worker:
         return self._stderr.read()
 
     def freeze(self) -> bool:
-        """Stop all its threads where they are; False where that does not work, and then it runs on."""
+        """Stop all its threads (SIGSTOP); False: it cannot be stopped, and keeps running."""
         if not self.alive or self._frozen:
             return True
         if not _signal_group(self.pid, signal.SIGSTOP):
@@ -164,13 +164,13 @@ class Worker:
         return True
 
     def thaw(self) -> None:
-        """Let it run again."""
+        """Resume all its threads (SIGCONT)."""
         if self._frozen:
             self._frozen = False
             _signal_group(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it at once, frozen or not; nothing of it stays."""
+        """End it at once, stopped or not, and close its files."""
         if self.alive:
             self.alive = False
             try:
@@ -181,7 +181,7 @@ class Worker:
 
 
 def _signal_group(pid: int, number: int) -> bool:
-    """Signal a worker and the children that it may have; False where that is not allowed or it is gone."""
+    """Signal a worker and its children; False where that is not allowed or it is gone."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:  # not yet the leader of a group of its own
@@ -202,18 +202,18 @@ def _is_stopped(pid: int) -> bool:
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     except psutil.Error:
-        return True  # gone: nothing of it runs
+        return True  # gone, so nothing of it runs
 
 
 class Workers:
-    """All live workers of one race; leaving the `with` ends every one of them."""
+    """All live workers of one comparison; the end of the `with` ends every one of them."""
 
     def __init__(self, cancel: threading.Event, preloaded: Preloaded | None = None) -> None:
         """Start nothing yet.
 
         Args:
             cancel: ends every wait for a worker.
-            preloaded: forks the workers, and outlives them; None: a fork server of their own.
+            preloaded: shared fork server, which outlives the workers; None: a fork server of their own.
         """
         self.cancel = cancel
         self.pids: set[int] = set()  # of all processes that were ever started, and the fork server's
@@ -229,7 +229,7 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.ExitStack() as ends:  # every one of them runs, whatever another raises
+        with contextlib.ExitStack() as ends:  # all of them run, even if one raises
             ends.callback(self._files.close)  # with a fork server of its own
             for process in self._processes.values():
                 if process.stdin is not None:
@@ -279,7 +279,7 @@ class Workers:
             process.stdin.close()
 
     def exit_status(self, worker: Worker) -> int | None:
-        """Return how a worker that is leaving left (negative: the signal); None when it does not leave."""
+        """Return the status of a worker that is exiting (negative: the signal); None: it does not exit."""
         process = self._processes.get(worker.pid)
         if process is not None:
             try:
@@ -295,7 +295,7 @@ class Workers:
 
 
 class Preloaded:
-    """A fork server for races that follow one another: the first that needs it starts it, `close` ends it."""
+    """A fork server for successive comparisons: the first that needs it starts it, `close` ends it."""
 
     def __init__(self) -> None:
         """Start nothing yet."""
@@ -308,7 +308,7 @@ class Preloaded:
         self.close()
 
     def server(self, cancel: threading.Event) -> _ForkServer:
-        """Return the fork server, for a race that `cancel` ends; a new one where the last has failed.
+        """Return the fork server, for a comparison that `cancel` ends; a new one where the last has failed.
 
         Raises:
             WorkerError: it could not be started.
@@ -328,7 +328,7 @@ class Preloaded:
 
 
 class _ForkServer:
-    """The process that is loaded once and forks the workers."""
+    """The process that loads the libraries once and forks the workers."""
 
     def __init__(self, cancel: threading.Event) -> None:
         self._failed = False
@@ -349,11 +349,11 @@ class _ForkServer:
 
     @property
     def sound(self) -> bool:
-        """Whether it lives and has answered everything that it was asked."""
+        """Whether it is alive and has replied to every request."""
         return not self._failed and self._process.poll() is None
 
     def obey(self, cancel: threading.Event) -> None:
-        """From now on `cancel` ends every wait for it."""
+        """Let `cancel` end every later wait for a reply."""
         self._line.cancel = cancel
 
     def fork(self, channel: socket.socket, stderr: IO[bytes]) -> int:
@@ -382,7 +382,7 @@ class _ForkServer:
         timeout_s: float,
         fds: tuple[int, ...] = (),
     ) -> Reply:
-        self._failed = True  # until it has answered
+        self._failed = True  # until it has replied
         self._line.send(do, arguments, fds)
         reply = checked(self._receive(timeout_s), do, "The process that starts the workers")
         self._failed = False
@@ -400,7 +400,7 @@ class _ForkServer:
             ) from None
 
     def close(self) -> None:
-        self._line.socket.close()  # it kills its children and leaves
+        self._line.socket.close()  # makes it kill its children and exit
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -413,7 +413,7 @@ class _ForkServer:
 
 
 def _start(job: wire.Request[Any], channel: socket.socket, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start `python -m core.worker` with `job`; stdin stays open, and its end says that we are gone."""
+    """Start `python -m core.worker` with `job`; stdin stays open until the parent ends."""
     try:
         process = subprocess.Popen(
             worker_command(),

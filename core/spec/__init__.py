@@ -1,8 +1,8 @@
-"""What to run: the frozen request behind every trial, and the YAML file that carries it.
+"""`TrialSpec`, the frozen request behind every trial, and its YAML file.
 
-TrialSpec = ModelRef + SessionSpec + WorkloadSpec + ProtocolSpec, the engine that runs it, and what it is
-judged by (`datasets`, `targets`). None, or an empty collection, means "ONNX Runtime's default": it is never
-passed on. Specs only validate and raise `SpecError`; they read no file, no clock and no environment.
+TrialSpec = ModelRef + SessionSpec + WorkloadSpec + ProtocolSpec, the engine that runs it, and its criteria
+(`datasets`, `targets`). None, or an empty collection, means "ONNX Runtime's default": it is never passed on.
+Specs only validate and raise `SpecError`; they read no file, no clock and no environment.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ ExecutionOrder = Literal["DEFAULT", "PRIORITY_BASED", "MEMORY_EFFICIENT"]
 
 
 def _option_text(value: object) -> object:
-    """Provider options travel as text; YAML's true, 1 and 1.5 are accepted for it."""
+    """Return a provider option as text; YAML's true, 1 and 1.5 are accepted."""
     if isinstance(value, bool):
         return "1" if value else "0"
     return str(value) if isinstance(value, int | float) else value
@@ -75,7 +75,7 @@ class ProviderSpec(Spec):
 
 
 class ModelRef(Spec):
-    """Which model: a path, and the SHA-256 of the `.onnx` file when it is known."""
+    """A model: its path, and the SHA-256 of the `.onnx` file when it is known."""
 
     path: str
     sha256: str | None = None
@@ -95,7 +95,7 @@ class ModelRef(Spec):
 
 
 class SessionSpec(Spec):
-    """What to ask of ONNX Runtime's session. Field names are its own; None asks for nothing."""
+    """Settings of a session, by ONNX Runtime's own names; None: not set."""
 
     providers: tuple[ProviderSpec, ...] = Field(default=(), strict=False)
     graph_optimization_level: GraphOptimizationLevel | None = None
@@ -155,7 +155,7 @@ class SessionSpec(Spec):
 
 
 class WorkloadSpec(Spec):
-    """What to feed in one run, and how. `batch_size` None: one row, or the model's own fixed batch."""
+    """Inputs of one run. `batch_size` None: one sample, or the model's own fixed batch."""
 
     batch_size: int | None = None
     dims: dict[str, int] = Field(default_factory=dict)
@@ -183,25 +183,25 @@ class WorkloadSpec(Spec):
         return self
 
 
-OLD_EFFORT = "precision"  # of a protocol, in files of before 1.0
+OLD_EFFORT = "precision"  # the key of the effort in files from before 1.0
 
 
 class ProtocolSpec(Spec):
-    """How well to measure. None leaves it to the measurement, which looks at its own data."""
+    """How to measure. None: ORTune decides from the measurements so far."""
 
     effort: Literal["quick", "standard", "publish"] = "quick"
-    budget_s: int | None = None  # None: what belongs to the effort
+    budget_s: int | None = None  # None: that of the effort
     margin: float = DEFAULT_MARGIN  # a share: two configurations that differ by less are equivalent
-    tolerance: float | None = None  # largest output error that is still right; None: by the precision
+    tolerance: float | None = None  # largest output error that is accepted; None: that of the precision
     warmup_runs: int | None = None  # None: until the latency is steady
-    runs: int | None = None  # None: until the answer is as exact as asked; a number: exactly so many
+    runs: int | None = None  # None: until the goal of the effort is reached; a number: exactly so many
     timeout_s: int = 600  # one step of one worker
     cpus: str = ""  # a Linux CPU list; empty: all that the process may use
 
     @model_validator(mode="before")
     @classmethod
     def _of_before(cls, data: Any) -> Any:
-        """Read `precision`, as the effort was called before 1.0."""
+        """Accept `precision`, the key of the effort before 1.0."""
         if not isinstance(data, Mapping) or OLD_EFFORT not in data or "effort" in data:
             return data
         return {"effort" if name == OLD_EFFORT else name: value for name, value in data.items()}
@@ -216,7 +216,7 @@ class ProtocolSpec(Spec):
 
 
 def _check_engine(spec: TrialSpec) -> None:
-    """Refuse what the engine would silently ignore.
+    """Refuse settings that the engine would silently ignore.
 
     Raises:
         SpecError: a setting of ONNX Runtime's session, I/O binding, or a converted copy of the model.
@@ -237,7 +237,7 @@ _NEEDS: dict[str, engines.Ability] = {
 }
 
 
-JUDGED_BY = ("dataset", "targets")  # parts of a spec that say nothing of what runs
+JUDGED_BY = ("dataset", "targets")  # parts of a spec that do not change what runs
 
 
 class TrialSpec(Spec):
@@ -248,8 +248,8 @@ class TrialSpec(Spec):
     workload: WorkloadSpec = Field(default_factory=WorkloadSpec)
     protocol: ProtocolSpec = Field(default_factory=ProtocolSpec)
     engine: Annotated[str, AfterValidator(engines.named)] = engines.DEFAULT
-    dataset: DatasetSpec | None = None  # what its accuracy is measured on
-    targets: tuple[TargetSpec, ...] = Field(default=(), strict=False)  # what it must reach
+    dataset: DatasetSpec | None = None  # for its accuracy
+    targets: tuple[TargetSpec, ...] = Field(default=(), strict=False)  # limits that it must meet
 
     @model_validator(mode="after")
     def _check(self) -> TrialSpec:
@@ -258,14 +258,14 @@ class TrialSpec(Spec):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data: only what was asked for, and the model."""
+        """Plain JSON data: the model, and the fields that differ from their defaults."""
         data: dict[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
         return {"model": data["model"], **{k: v for k, v in data.items() if k != "model"}}
 
     def request(self) -> dict[str, Any]:
-        """`to_dict` without what the configuration is judged by, and without a batch of one row.
+        """`to_dict` without the criteria (`JUDGED_BY`), and without a batch size of 1.
 
-        One row is fed where nothing is asked for; a model whose own batch is another number refuses 1.
+        A batch size of 1 is the default; a model with another fixed batch refuses 1.
         """
         data = {name: part for name, part in self.to_dict().items() if name not in JUDGED_BY}
         workload = data.pop("workload", {})
@@ -274,7 +274,7 @@ class TrialSpec(Spec):
         return {**data, "workload": workload} if workload else data
 
     def key(self) -> str:
-        """SHA-256 of `request`: equal for two that ask for the same thing.
+        """SHA-256 of `request`: equal for equal requests.
 
         The model counts by content when its hash is known, so a renamed file is the same model.
         """
@@ -286,7 +286,7 @@ class TrialSpec(Spec):
 
     @property
     def repeatable(self) -> bool:
-        """Whether the request alone says what is fed: a file may hold other data under the same path."""
+        """Whether the request alone determines the inputs: a file may change under the same path."""
         return self.workload.feeds == "random"
 
 
@@ -308,7 +308,7 @@ def session_from_dict(data: Mapping[str, Any]) -> SessionSpec:
 
 
 def asked(spec: TrialSpec, name: str) -> Value | None:
-    """Return what `spec` asks for setting `name`, or None where ONNX Runtime's default holds."""
+    """Return the value that `spec` sets for setting `name`; None: the default applies."""
     setting = knob(name)
     if (entries := ENTRIES.get(setting.target)) is not None:
         return _typed(setting, getattr(spec.session, entries).get(name))
@@ -330,7 +330,7 @@ def _settings_among(entries: str) -> frozenset[str]:
 
 
 def effective(spec: TrialSpec, name: str) -> Value | None:
-    """Return the value that holds for setting `name`: what was asked for, or the default."""
+    """Return the effective value of setting `name`: the one set, or the default."""
     value = asked(spec, name)
     return knob(name).default if value is None else value
 
@@ -350,11 +350,11 @@ def changed(spec: TrialSpec) -> list[str]:
     )
 
 
-Held = Callable[[str], Any]  # name of a setting -> the value that holds for it
+Held = Callable[[str], Any]  # name of a setting -> its effective value
 
 
 def without_effect(spec: TrialSpec) -> dict[str, str]:
-    """Settings that do nothing in this combination, each with the reason in words.
+    """Return the settings without effect in this combination, each with the reason in words.
 
     Source: ONNX Runtime 1.31's behaviour (threads, spinning, arena, memory pattern).
     """
@@ -362,7 +362,7 @@ def without_effect(spec: TrialSpec) -> dict[str, str]:
 
 
 def without_effect_where(held: Held) -> dict[str, str]:
-    """The same of a combination that is no spec yet: `held` tells the value of a setting."""
+    """As `without_effect`, for a combination that is no spec yet: `held` returns the value of a setting."""
     return {
         **_without_effect_on_threads(held),
         **_without_effect_on_graphs(held),
@@ -382,7 +382,7 @@ _INTER_OP_SPINNING = ("session.inter_op.allow_spinning", "session.inter_op.spin_
 def _without_effect_on_threads(held: Held) -> dict[str, str]:
     reasons: dict[str, str] = {}
     if held("execution_mode") == "ORT_PARALLEL":
-        # seen in ORT 1.31.1's profile: every node of every run allocates, whatever these two say
+        # seen in ORT 1.31.1's profile: every node of every run allocates, with either value of these two
         reasons["enable_mem_pattern"] = "ORT_PARALLEL does not use memory patterns"
         reasons["enable_mem_reuse"] = "ORT_PARALLEL does not reuse buffers"
     else:
@@ -451,10 +451,10 @@ def _without_effect_on_protocol(held: Held) -> dict[str, str]:
 
 
 def with_changes(spec: TrialSpec, values: Mapping[str, Value | None]) -> TrialSpec:
-    """Return `spec` with settings replaced by their names in the table; None, or the default, asks nothing.
+    """Return `spec` with other values of settings, by name; None, or the default, unsets a setting.
 
     Raises:
-        SpecError: a value that the setting does not take.
+        SpecError: a value that the setting does not accept.
     """
     data = spec.to_dict()
     for name, value in values.items():
@@ -480,10 +480,10 @@ def with_changes(spec: TrialSpec, values: Mapping[str, Value | None]) -> TrialSp
 
 
 def differing(spec: TrialSpec, other: TrialSpec) -> dict[str, Any]:
-    """Return the settings that hold otherwise in `spec` than in `other`: name -> value in `spec`.
+    """Return the settings whose effective value differs from `other`: name -> value in `spec`.
 
-    They come in the table's order, options of providers (`CUDAExecutionProvider.use_tf32`) last; None: `spec`
-    leaves to the provider what the other asks for.
+    They come in the table's order, options of providers (`CUDAExecutionProvider.use_tf32`) last; None: only
+    `other` sets the option.
     """
     found: dict[str, Any] = {
         k.name: own for k in KNOBS if (own := effective(spec, k.name)) != effective(other, k.name)
@@ -505,12 +505,12 @@ def _provider_options(spec: TrialSpec) -> dict[str, str]:
 
 
 def is_provider_option(name: str) -> bool:
-    """Whether a name is that of an option of a provider: `CUDAExecutionProvider.use_tf32`."""
+    """Whether `name` is an option of a provider: `CUDAExecutionProvider.use_tf32`."""
     return name.partition(".")[0] in PROVIDER_OPTIONS
 
 
 def _set_option(session: dict[str, Any], name: str, value: Value | None) -> None:
-    """Change an option of a provider that is asked for; of one that is not there is none."""
+    """Change an option of a provider of the chain; ignore one of any other provider."""
     provider, _, option = name.partition(".")
     for one in session.get("providers", []):
         if one["name"] == provider:
@@ -533,7 +533,7 @@ def spec_from_yaml(text: str, *, expert: bool = False) -> TrialSpec:
 
     Args:
         text: of the file.
-        expert: whether the operator allows `expert`; a file asks for it, but cannot turn it on itself.
+        expert: whether the operator allows `expert`; a file alone cannot turn it on.
 
     Raises:
         SpecError: not YAML, another schema version, unknown or duplicate keys, wrong types, foreign tags, or
@@ -559,10 +559,10 @@ def spec_from_yaml(text: str, *, expert: bool = False) -> TrialSpec:
 
 
 def refuse_expert(data: Mapping[str, Any]) -> None:
-    """Refuse plain data of a file that ask for `expert`.
+    """Refuse plain data of a file in which `expert` is on.
 
     Raises:
-        SpecError: they do.
+        SpecError: it is on.
     """
     session = data.get("session")
     if isinstance(session, dict) and session.get("expert") not in (None, False):
@@ -579,18 +579,18 @@ def yaml_from_spec(
     environment: Mapping[str, Any] | None = None,
     fp32: bool = False,
 ) -> str:
-    """Write `spec` so that `spec_from_yaml` gives back an equal one.
+    """Write `spec` as YAML, from which `spec_from_yaml` builds an equal one.
 
     Args:
         spec: to write.
-        measured: what was found with it.
-        environment: where.
-        fp32: the model is known to compute in FP32, so that a file may say so; whether a copy is asked for
-            says nothing of that.
+        measured: results of the configuration.
+        environment: facts of the machine.
+        fp32: write the precision, because the model is known to compute in FP32; `spec.model.precision` alone
+            does not tell.
     """
     data = spec.to_dict()
     session = data.get("session", {})
-    if spec.session.providers:  # with its empty options, as the contract shows it
+    if spec.session.providers:  # with empty options, as in the documentation
         session = session | {"providers": [p.model_dump() for p in spec.session.providers]}
     document: dict[str, Any] = {
         "schema": SCHEMA,
@@ -613,9 +613,9 @@ def yaml_from_spec(
 
 
 def anchor(spec: TrialSpec) -> TrialSpec:
-    """Return what every race measures against: ONNX Runtime as it comes, on the same model and workload.
+    """Return the ORT default for `spec`: ONNX Runtime's default settings on the same model and workload.
 
-    Libraries of operators belong to what the model needs, not to what is tuned.
+    Custom operator libraries are kept, because the model needs them.
     """
     model = ModelRef(path=spec.model.path, sha256=spec.model.sha256)
     session = SessionSpec(custom_op_libraries=spec.session.custom_op_libraries)

@@ -16,7 +16,7 @@ MAX_RANK = 32  # numpy's arrays end at 64 dimensions, ONNX models long before
 
 
 def check_dimension(name: str, size: int) -> None:
-    """Refuse a size that no dimension has; 0 is one, that of an empty cache.
+    """Refuse an invalid size of a dimension; 0 is valid, as of an empty cache.
 
     Raises:
         SpecError: below 0, or more than fits into 31 bits.
@@ -89,10 +89,10 @@ def check_affinities(text: str, *, threads: int) -> None:
 
 
 def check_libraries(texts: Sequence[str]) -> None:
-    """Refuse what names no library, and one that is named twice; whether it is there is not looked at.
+    """Refuse an invalid or repeated name of a library; whether the file exists is not checked.
 
     Raises:
-        SpecError: such a text.
+        SpecError: an invalid or repeated name.
     """
     names = [library(text).name for text in texts]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -177,7 +177,7 @@ _RANGE_HINT = "Write for example `random:0..30521`; both ends are included."
 
 
 def feed_range(name: str, value: object) -> tuple[float, float] | None:
-    """Return the ends of `random:LOW..HIGH`; None: the value of input `name` asks for no such thing.
+    """Return the ends of `random:LOW..HIGH`; None: the value of input `name` is no range.
 
     Raises:
         SpecError: no two numbers, or a range that runs backwards.

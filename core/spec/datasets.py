@@ -1,7 +1,7 @@
-"""Which labelled data accuracy is measured on, and what is done to its images.
+"""Labelled datasets for accuracy, and the preprocessing of their images.
 
-`DatasetSpec` is part of a `TrialSpec` and of its YAML, but not of its key: other data measure the same
-configuration. Pure but for `dataset_plan`, which looks whether the path is a file or a folder of folders.
+`DatasetSpec` is part of a `TrialSpec` and of its YAML, but not of its key: the dataset does not change the
+configuration. Pure except `dataset_plan`, which checks whether the path is a file or a folder of folders.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SUFFIXES: Mapping[str, Kind] = {".npz": "npz", ".csv": "csv"}
 
 
 class PreprocessingSpec(Spec):
-    """What is done to an image, in this order. Arrays of an `.npz` that fit an input are fed as they are."""
+    """Preprocessing of images, in this order. Arrays of an `.npz` that fit an input are used unchanged."""
 
     resize: int | None = None  # pixels of the shorter side; absent: both sides to the input's size
     crop: int | None = None  # side of a centred square in pixels, cut out after `resize`
@@ -81,7 +81,7 @@ def _check_statistics(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
 
 
 class DatasetSpec(Spec):
-    """Rows with labels, and how the answers to them are read."""
+    """A labelled dataset, and how outputs of a model are scored on it."""
 
     path: str
     kind: Literal["auto", "npz", "folders", "csv", "images"] = "auto"  # `auto`: derived from the path
@@ -127,7 +127,7 @@ class DatasetSpec(Spec):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data: the path, and what differs from the defaults."""
+        """Plain JSON data: the path, and the fields that differ from the defaults."""
         return {"path": self.path, **self.model_dump(mode="json", exclude_defaults=True)}
 
 
@@ -141,13 +141,13 @@ def dataset_from_dict(data: Mapping[str, Any]) -> DatasetSpec:
 
 
 def dataset_plan(spec: DatasetSpec) -> wire.DatasetPlan:
-    """Return what a worker reads, with an absolute path and the kind that the path shows.
+    """Return the plan for a worker, with an absolute path and the kind derived from it.
 
-    A relative path counts from the current folder, then from ORTune's own. A folder that holds folders has
+    A relative path is searched in the current folder, then in ORTune's own. A folder that holds folders has
     one for each class; one without holds images without labels.
 
     Raises:
-        SpecError: there is nothing at that path.
+        SpecError: the path does not exist.
     """
     path = _existing(spec.path)
     preprocessing = spec.preprocessing
@@ -166,7 +166,7 @@ def dataset_plan(spec: DatasetSpec) -> wire.DatasetPlan:
         "limit": spec.limit,
         "seed": spec.seed,
     }
-    if spec.part:  # absent otherwise: what was measured on all rows stays known
+    if spec.part:  # absent otherwise: stored results on all rows stay valid
         plan |= {"part": spec.part, "share": spec.calibration_share}
     return plan
 

@@ -1,4 +1,4 @@
-"""How exact an answer must be, and how long to try: what `--effort` and the margin mean. Data only."""
+"""Effort levels: precision goal and time budget of a comparison; the default margin. Data only."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ DEFAULT_MARGIN = 0.02  # differences below 2 % are rarely worth a change of conf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How sure to be, and how long to try at most."""
+    """Precision goal and time budget of a comparison."""
 
     name: str
     target: float  # relative half-width of the interval at which to stop
     budget_s: int
-    looks: tuple[int, ...]  # generations after which a comparison may stop
-    of_effect: float = 0.0  # or at this half-width as a share of the difference: 1.5 needs no ±3 %
-    rounds: int = 0  # exactly so many, of one process of each, and nothing else is found out; 0: to an answer
-    rivals: bool = False  # the best among the contestants is sought, and whoever is surely slower leaves
+    looks: tuple[int, ...]  # numbers of launches with an interim analysis, which may stop
+    of_effect: float = 0.0  # or stop at this half-width as a share of the difference: 1.5 needs no ±3 %
+    rounds: int = 0  # exactly so many, in one launch and without other measurements; 0: to the goal
+    rivals: bool = False  # finds the fastest: significantly slower configurations are dropped
 
 
 _LOOKS = (4, 6, 9, 14, 21, 32, 48, 72)
@@ -34,7 +34,7 @@ EFFORTS: Mapping[str, Effort] = MappingProxyType(
     }
 )
 
-# Races inside a search. Their numbers choose who goes on; none of them is ever reported as a result.
+# Comparisons inside a search. They only select configurations; their numbers are never reported as results.
 STAGES: Mapping[str, Effort] = MappingProxyType(
     {
         one.name: one
@@ -47,5 +47,5 @@ STAGES: Mapping[str, Effort] = MappingProxyType(
 
 
 def effort(name: str) -> Effort:
-    """Return the effort, or the stage of a search, that a comparison's protocol names."""
+    """Return the effort level, or the stage of a search, called `name`."""
     return STAGES[name] if name in STAGES else EFFORTS[name]

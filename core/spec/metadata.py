@@ -1,8 +1,8 @@
-"""Sizes in the metadata of an ONNX file: of images and texts, as exporters write them.
+"""Sizes of images and texts in the metadata of an ONNX file, as exporters write them.
 
-Read are `imgsz` and `stride` of Ultralytics; `image_size`, `img_size` and `input_size`; the size in a
-preprocessor's configuration (`preprocessor_config`, JSON); and how long a text may be. Whoever made the file
-may have written anything: what is no plausible size is left out. Pure.
+Supported are `imgsz` and `stride` of Ultralytics; `image_size`, `img_size` and `input_size`; the size in a
+preprocessor's configuration (`preprocessor_config`, JSON); and the maximum length of a text. Metadata are not
+trusted: implausible sizes are ignored. Pure.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MOST_SIDE = 4096  # of an image that a file names: more is a mistake, and would fill the memory
+MOST_SIDE = 4096  # pixels of an image in the metadata: more is a mistake, and would fill the memory
 MOST_STRIDE = 512
 _MOST_TEXT = 1 << 20  # tokens
 _IMAGE_KEYS = ("imgsz", "image_size", "img_size", "input_size")
 _PREPROCESSORS = ("preprocessor_config", "preprocessor_config.json", "preprocessor")
-_SIZES_WITHIN = ("crop_size", "size")  # of a preprocessor: what it crops to is what the model gets
+_SIZES_WITHIN = ("crop_size", "size")  # of a preprocessor: the model gets the cropped size
 _TEXT_KEYS = ("max_position_embeddings", "model_max_length", "max_seq_length", "max_length")
 _CHANNELS = (1, 3, 4)
 _READ = 200  # characters of an entry
@@ -29,7 +29,7 @@ _PAIR = re.compile(r"\s*\(?\s*(\d{1,5})\s*[x×,]\s*(\d{1,5})\s*\)?\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A size that a model tells, and what tells it: an entry of its metadata, or the name of an input."""
+    """A size found in a model, and its source: an entry of the metadata, or the name of an input."""
 
     size: int
     why: str
@@ -45,7 +45,7 @@ class SizeOfImage:
 
 
 def image_size(metadata: Mapping[str, str]) -> SizeOfImage | None:
-    """Return the size of an image that the metadata name; None: none that makes sense."""
+    """Return the size of an image that the metadata name; None: no plausible one."""
     for key, value in _candidates(metadata):
         if (sides := _sides(value)) is not None:
             return SizeOfImage(key=key, height=sides[0], width=sides[1])
@@ -68,13 +68,13 @@ def stride(metadata: Mapping[str, str]) -> int:
 
 
 def longest_text(metadata: Mapping[str, str]) -> int:
-    """Return how many tokens a text may have, as the metadata say it; else more than any text has."""
+    """Return the maximum number of tokens of a text in the metadata; else more than any text has."""
     found = [_json(metadata[key], _READ) for key in _TEXT_KEYS if key in metadata]
     return min((one for one in found if _is_size(one, _MOST_TEXT)), default=_MOST_TEXT)
 
 
 def refused(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the entries that should name a size and do not, with the beginning of what they say."""
+    """Return the entries that should name a size and do not, with the beginning of their text."""
     wrong = [key for key in _IMAGE_KEYS if key in metadata and _sides(_read(metadata[key])) is None]
     if "stride" in metadata and not _stride(metadata["stride"]):
         wrong.append("stride")
@@ -105,7 +105,7 @@ def _is_size(value: object, most: int) -> bool:
 
 
 def _read(text: str) -> Any:
-    """What an entry says: JSON, or two numbers such as `640x480` or `(480, 640)`."""
+    """The value of an entry: JSON, or two numbers such as `640x480` or `(480, 640)`."""
     pair = _PAIR.fullmatch(text[:_READ])
     return [int(pair[1]), int(pair[2])] if pair else _json(text, _READ)
 

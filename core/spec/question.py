@@ -1,4 +1,4 @@
-"""The question of a search: what is to be best, within which limits, in what time, and what may change.
+"""The question of a search: objective, limits, time budget, and settings that may vary.
 
 Pure. Texts are those of the command line; a study keeps the question as plain data.
 """
@@ -28,7 +28,7 @@ STRATEGIES: Mapping[Strategy, str] = MappingProxyType(
         "optuna-tpe": "Optuna's tree-structured Parzen estimator; needs the package `optuna`",
     }
 )
-OBJECTIVES: Mapping[str, str] = MappingProxyType(  # metric -> what is made smaller or larger, in words
+OBJECTIVES: Mapping[str, str] = MappingProxyType(  # metric -> the objective in words
     {
         "latency_p50": "lowest p50 latency",
         "latency_mean": "lowest mean latency",
@@ -40,7 +40,7 @@ OBJECTIVES: Mapping[str, str] = MappingProxyType(  # metric -> what is made smal
         "model_size": "smallest model",
     }
 )
-PER_ROW = ("throughput", "cpu_s")  # objectives of which the batch is a part
+PER_ROW = ("throughput", "cpu_s")  # objectives per sample, for which the batch size may vary
 _SHORT: Mapping[str, str] = {
     "latency": "latency_p50",
     "p50": "latency_p50",
@@ -51,27 +51,27 @@ _SHORT: Mapping[str, str] = {
     "memory": "peak_rss",
     "size": "model_size",
 }
-OBJECTIVE_NAMES = "latency (p50), p95, p99, mean, throughput, cpu, memory, size"  # as people write them
+OBJECTIVE_NAMES = "latency (p50), p95, p99, mean, throughput, cpu, memory, size"  # for error messages
 DEFAULT_BUDGET_S = 60
 LEAST_BUDGET_S, MOST_BUDGET_S = 5, 86_400
 
 
 class Question(Spec):
-    """What a search is to find. `objective` has the weight of each metric in the logarithm of the gain."""
+    """The goal of a search. `objective` has the weight of each metric in the logarithm of the speed-up."""
 
     objective: dict[str, float] = Field(default_factory=lambda: {"latency_p50": 1.0})
     limits: tuple[TargetSpec, ...] = Field(default=(), strict=False)
     accuracy_drop: float | None = None  # the accuracy may be lower than the original's by this share
     same_latency: bool = False  # the p50 may be no longer than that of ONNX Runtime's default
     budget_s: int = DEFAULT_BUDGET_S
-    vary: dict[str, list[Any]] = Field(default_factory=dict)  # empty: all that is worth trying
-    variants: Literal["none", "existing", "make"] = "existing"  # make: those that need the model alone, first
-    fix: tuple[str, ...] = Field(default=(), strict=False)  # settings that stay as the start has them
+    vary: dict[str, list[Any]] = Field(default_factory=dict)  # empty: all settings with values to try
+    variants: Literal["none", "existing", "make"] = "existing"  # make: create those that need the model only
+    fix: tuple[str, ...] = Field(default=(), strict=False)  # settings that keep the value of the start
     without: tuple[str, ...] = Field(default=(), strict=False)  # settings or values that are never tried
     strategy: Strategy = "race"
-    extend: bool = False  # it may take longer than the budget, where that could not confirm anything
-    give_way: bool = False  # other jobs of this machine may go between its races
-    warm_start: bool = True  # earlier studies of the same model say what to try first
+    extend: bool = False  # may exceed the budget where that is too short for a confirmation
+    give_way: bool = False  # other jobs of this machine may run between its comparisons
+    warm_start: bool = True  # starts with what earlier studies of the same model found
     seed: int = 0
 
     @model_validator(mode="after")
@@ -94,17 +94,17 @@ class Question(Spec):
 
     @property
     def per_row(self) -> bool:
-        """Whether the number of rows of a run may vary, because the question is about one row."""
+        """Whether the batch size may vary, because the objective is per sample."""
         return bool(set(PER_ROW) & set(self.objective))
 
     @property
     def metrics(self) -> set[str]:
-        """All that the question is about."""
+        """All metrics of the question."""
         return {*self.objective, *(one.metric for one in self.limits)}
 
     @property
     def accuracy(self) -> bool:
-        """Whether an answer takes labelled data."""
+        """Whether the question needs labelled data."""
         return self.accuracy_drop is not None or any(one.about.source == "accuracy" for one in self.limits)
 
     @property
@@ -150,7 +150,7 @@ def _check_objective(objective: Mapping[str, float]) -> None:
 
 
 def _check_contradictions(question: Question) -> None:
-    """Refuse two limits on the same thing; those on one metric `check_targets` has seen."""
+    """Refuse contradicting limits; `check_targets` checks those on one metric."""
     if question.accuracy_drop is not None and any(one.metric == "accuracy" for one in question.limits):
         raise SpecError(
             "There are two limits on the accuracy, one of them relative to the original.",
@@ -265,10 +265,10 @@ def _drop(sign: str, value: str) -> float:
 
 
 def parse_settings(texts: Sequence[str], flag: str) -> dict[str, list[Value | None]]:
-    """Read `NAME=A,B,C` of `--vary` or `--fix`; on a page there is no flag to name.
+    """Read `NAME=A,B,C` of `--vary` or `--fix`; `flag` is empty on a page.
 
     Raises:
-        SpecError: no such setting, or a value that it does not take; the nearest name is offered.
+        SpecError: no such setting, or a value that it does not accept; the nearest name is offered.
     """
     found: dict[str, list[Value | None]] = {}
     for text in texts:
@@ -303,7 +303,7 @@ def _value_text(value: Value | None) -> str:
 
 
 def setting_named(name: str) -> Knob:
-    """Return the setting that a user means: by its name in the table or that of its option.
+    """Return the setting that a user names: by its name in the table or that of its option.
 
     Raises:
         SpecError: there is none; the nearest name is offered.
@@ -325,10 +325,10 @@ _YES, _NO = ("true", "on", "1", "yes"), ("false", "off", "0", "no")
 
 
 def parse_value(setting: Knob, text: str) -> Value | None:
-    """Read one value of a setting; `default` is what happens when nothing is asked.
+    """Read one value of a setting; the text `default` unsets it.
 
     Raises:
-        SpecError: the setting does not take it; the nearest one is offered.
+        SpecError: the setting does not accept it; the nearest one is offered.
     """
     if text.lower() in ("default", "auto"):
         value: Value | None = setting.default
@@ -362,7 +362,7 @@ def parse_value(setting: Knob, text: str) -> Value | None:
     )
 
 
-# --- questions that people have -----------------------------------------------------------------------------
+# --- predefined questions -----------------------------------------------------------------------------------
 
 PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
     {

@@ -1,7 +1,7 @@
-"""What a setting is: of a session, a provider, a step. Data alone.
+"""The base type of every setting of a session, a provider or a step. Data only.
 
-A setting is drawn, read from a command line and told in help by this row alone; what the rows of a table have
-beside it stands with that table.
+Widgets, the command line and help texts need these fields only; further fields of a table are defined with
+that table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Kind = Literal["bool", "int", "float", "choice", "text", "names", "dims", "list"
 class Setting:
     """One setting. Its values are plain JSON data: "names" a list of texts, "dims" name -> size.
 
-    `default` is what happens when nothing is asked; None: it is decided while measuring.
+    `default` holds while the setting is not set; None: ORTune decides while it measures.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Setting:
     kind: Kind
     default: Any
     help: str
-    choices: tuple[Any, ...] = ()  # of "choice"; of "names" what is usual, others are allowed too
+    choices: tuple[Any, ...] = ()  # of "choice"; of "names" the usual ones, others are allowed
     low: float | None = None  # of "int" whole numbers
     high: float | None = None
     unit: str = ""

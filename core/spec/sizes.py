@@ -1,7 +1,7 @@
-"""Sizes for free dimensions that nobody gave: what a model tells, and guesses from names.
+"""Sizes for free dimensions that the user did not set: found in the model, or guessed from names.
 
-A model tells sizes in two ways: by the metadata of its file (`core.spec.metadata`), and by inputs that bear
-the usual names of a transformer. Pure.
+A model gives sizes in two ways: by the metadata of its file (`core.spec.metadata`), and by inputs with the
+usual names of a transformer. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Side = Literal["height", "width", ""]
 IMAGE_CHANNELS = (1, 3, 4)
 IMAGE_SIDE = 224
 DEFAULT_SIZE = 16
-_EMPTY = ("past", "cache")  # what a decoder has read before: nothing, in its first run
+_EMPTY = ("past", "cache")  # the cache of a decoder, which is empty in its first run
 _LENGTHS = ("seq", "len", "token", "time", "text")
 _LENGTH = 128
 _TOKENS = {1: _LENGTH}
@@ -27,11 +27,11 @@ _USUAL: Mapping[str, Mapping[int, int]] = {  # input of a transformer -> axis ->
     **dict.fromkeys(("decoder_input_ids", "decoder_attention_mask"), _TOKENS),
     "pixel_values": {1: 3, 2: IMAGE_SIDE, 3: IMAGE_SIDE},
 }
-_CACHE = "past_key_values"  # inputs that begin so hold what a decoder has read before
+_CACHE = "past_key_values"  # prefix of the inputs that hold a decoder's cache
 
 
 def image_side(dim: str, info: ModelInfo) -> Side:
-    """Return "height" or "width" where a name or the layout of an input tells that `dim` is one; else ""."""
+    """Return "height" or "width" where the name or the input layout shows that `dim` is one; else ""."""
     by_layout = _side_by_layout(dim, info)
     if by_layout:
         return by_layout
@@ -45,9 +45,9 @@ def _side_by_layout(dim: str, info: ModelInfo) -> Side:
         if dim not in shape or len(shape) != 4:
             continue
         axis = shape.index(dim)
-        if shape[1] in IMAGE_CHANNELS:  # rows, channels, height, width
+        if shape[1] in IMAGE_CHANNELS:  # batch, channels, height, width
             return "height" if axis == 2 else "width" if axis == 3 else ""
-        if shape[3] in IMAGE_CHANNELS:  # rows, height, width, channels
+        if shape[3] in IMAGE_CHANNELS:  # batch, height, width, channels
             return "height" if axis == 1 else "width" if axis == 2 else ""
     return ""
 
@@ -58,7 +58,7 @@ def told_by_file(info: ModelInfo) -> dict[str, Told]:
     A side that is no multiple of the file's `stride` is rounded up to one, as Ultralytics does.
 
     Returns:
-        Free dimension -> its size and where that stands, of those that are image sides.
+        Free dimension -> its size and the source, for image sides only.
     """
     found = image_size(info["metadata"])
     if found is None:
@@ -112,7 +112,7 @@ def stride_of_file(info: ModelInfo) -> int:
 
 
 def ignored(info: ModelInfo) -> str:
-    """Say which sizes in the file's metadata are ignored, as they make no sense; empty: none that matters."""
+    """Return a note on implausible sizes in the file's metadata, which are ignored; empty: none matters."""
     if not any(image_side(dim, info) for dim in info["free_dims"]):
         return ""
     entries = [f"`{name}: {text}`" for name, text in refused(info["metadata"]).items()]
@@ -132,7 +132,7 @@ def multiple(size: int, of: int) -> int:
 
 
 def guess(dim: str, info: ModelInfo) -> int:
-    """Return a size to start from for a free dimension, from its name and place: to be marked as a guess.
+    """Return a guessed size of a free dimension, from its name and position, to be shown as a guess.
 
     A sum such as `past + 1` is the sum of its parts; a cache is empty.
     """
@@ -160,7 +160,7 @@ def _terms(dim: str) -> list[str]:
 
 
 def suggested(dims: Iterable[str], info: ModelInfo) -> dict[str, int]:
-    """Return a size for each of `dims`: what the model tells, else a guess."""
+    """Return a size for each of `dims`: from the model, else a guess."""
     known = told_by_names(info) | told_by_file(info)
     return {dim: known[dim].size if dim in known else guess(dim, info) for dim in dims}
 

@@ -1,8 +1,8 @@
-"""The space of a search: which configurations are really different, and which were left out and why.
+"""The search space: the distinct configurations, and the combinations left out, with the reasons.
 
-An axis is a setting with the values worth trying; a configuration is an index into each axis. Of those that
-differ only in settings without effect one is kept, by the same rules by which a screen greys them out. The
-rules are asked once per combination of the few settings that they read, so that hundreds of thousands of
+An axis is a setting with the values to try; a configuration is an index into each axis. Of combinations that
+differ only in settings without effect, one is kept; the same rules disable widgets on pages. The rules are
+evaluated once per combination of the few settings that they read, so that hundreds of thousands of
 combinations take a fraction of a second. Pure.
 """
 
@@ -31,8 +31,8 @@ from core.wire.errors import SpecError, nearest
 
 MODEL = "model"  # the axis of variants; its values are their names, None the model itself
 MOST_DISTINCT = 200_000
-# What stays at the start's value where a machine offers too much to vary, first to last: what is least
-# likely to change a time. Many CPUs, a free batch or a GPU multiply a space beyond MOST_DISTINCT.
+# Settings that keep the start's value where the space would exceed MOST_DISTINCT (many CPUs, a free batch, a
+# GPU), in this order: the first is least likely to change a latency.
 LEAST_LIKELY = (
     *("use_deterministic_compute", "session.set_denormal_as_zero", "session.force_spinning_stop"),
     *("disable_synchronize_execution_providers", "CUDAExecutionProvider.fuse_conv_bias"),
@@ -43,7 +43,7 @@ LEAST_LIKELY = (
 )
 DEFAULT_WORDS = "ONNX Runtime's default"
 
-Choice = tuple[int, ...]  # of each axis the index of its value
+Choice = tuple[int, ...]  # for each axis the index of its value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Space:
-    """Configurations that differ, the one from which the search starts first."""
+    """The distinct configurations, beginning with the start of the search."""
 
     base: TrialSpec
     axes: tuple[Axis, ...]
@@ -64,19 +64,19 @@ class Space:
     combinations: int
     left_out: Mapping[str, int]  # reason -> combinations; with `choices` they make `combinations`
     models: Mapping[str, ModelRef] = field(default_factory=dict)  # values of the axis MODEL
-    unvaried: tuple[str, ...] = ()  # settings left at the start's value, because all would be too many
+    unvaried: tuple[str, ...] = ()  # settings kept at the start's value, to limit the size
 
     def values(self, choice: Choice) -> dict[str, Value | None]:
-        """Return what a configuration sets on each axis, also where that is the start's."""
+        """Return the value of a configuration on each axis, including the start's values."""
         return {axis.name: axis.values[index] for axis, index in zip(self.axes, choice, strict=True)}
 
     def changes(self, choice: Choice) -> dict[str, Value | None]:
-        """Return what a configuration sets otherwise than the start."""
+        """Return the settings in which a configuration differs from the start."""
         pairs = zip(self.axes, choice, strict=True)
         return {axis.name: axis.values[index] for axis, index in pairs if index}
 
     def spec(self, choice: Choice) -> TrialSpec:
-        """Return the request for a configuration."""
+        """Return the spec of a configuration."""
         changed = self.changes(choice)
         model = changed.pop(MODEL, None)
         base = self.base
@@ -85,21 +85,21 @@ class Space:
         return with_changes(base, changed) if changed else base
 
     def label(self, choice: Choice) -> str:
-        """Return what a configuration sets otherwise than ONNX Runtime's default, short."""
+        """Return the settings that differ from ONNX Runtime's default, in short form."""
         return changes_words(from_default(self.base, self.changes(choice)))
 
     def canonical(self, asked: Choice) -> Choice:
-        """Return the configuration that a combination really is: what has no effect stays as the start's."""
+        """Return the equivalent configuration whose settings without effect have the start's values."""
         reasons = _reasons(self.base, self.axes, dict(enumerate(asked)))
         return tuple(0 if a.name in reasons else i for a, i in zip(self.axes, asked, strict=True))
 
     @cached_property
     def known(self) -> frozenset[Choice]:
-        """The configurations, for looking one up."""
+        """The configurations as a set."""
         return frozenset(self.choices)
 
     def find(self, values: Mapping[str, Any]) -> Choice | None:
-        """Return the configuration that sets these values; None: it is none of this space."""
+        """Return the configuration with these values; None: it is not in this space."""
         try:
             choice = tuple(
                 axis.values.index(_plain(values[axis.name])) if axis.name in values else 0
@@ -112,7 +112,7 @@ class Space:
 
 
 def changes_words(changes: Mapping[str, Any]) -> str:
-    """Return settings with their values in one line, short; that it is the default where there is none."""
+    """Return settings with their values in one short line; without settings `DEFAULT_WORDS`."""
     parts = []
     for name, value in changes.items():
         if isinstance(value, bool):
@@ -125,21 +125,21 @@ def changes_words(changes: Mapping[str, Any]) -> str:
 
 
 def reference(start: TrialSpec) -> TrialSpec:
-    """Return what a search measures against: ONNX Runtime as it comes, without I/O binding."""
+    """Return the baseline of a search: the ORT default, without I/O binding."""
     return with_changes(anchor(start), {"use_io_binding": None})
 
 
 def from_default(
     start: TrialSpec, changes: Mapping[str, Any], *, default: TrialSpec | None = None
 ) -> dict[str, Any]:
-    """Return all that a configuration sets otherwise than ONNX Runtime's default, wherever its search starts.
+    """Return all settings of a configuration that differ from ONNX Runtime's default, for any start.
 
-    This alone says what a configuration of a search is, because its ratio is one to that default.
+    They describe a configuration of a search completely, because its ratio is relative to that default.
 
     Args:
         start: from which the search starts.
-        changes: what the configuration sets otherwise than the start.
-        default: that was measured; None: `reference`.
+        changes: the settings in which the configuration differs from the start.
+        default: the measured default; None: `reference`.
     """
     values = {name: _plain(value) for name, value in changes.items()}
     model = values.pop(MODEL, None)
@@ -152,7 +152,7 @@ def _plain(value: Any) -> Any:
 
 
 def worth_trying(base: TrialSpec, place: Place) -> list[Axis]:
-    """Return every setting of the table with the values worth trying, those that `base` asks for first.
+    """Return an axis for every setting with values to try; the value of `base` comes first.
 
     A setting with one value is no axis.
     """
@@ -163,7 +163,7 @@ def worth_trying(base: TrialSpec, place: Place) -> list[Axis]:
 
 
 def _option_axis(provider: str, option: ProviderOption) -> Axis:
-    """The provider's own value is asked for by saying nothing."""
+    """The axis of a provider's option; None leaves it at the provider's default."""
     opposite = {"0": "1", "1": "0", "False": "True", "True": "False"}
     values = (opposite[option.default],) if option.kind == "bool" else option.choices
     others = [value for value in values if value != option.default]
@@ -175,10 +175,10 @@ def _axis(base: TrialSpec, name: str, values: Sequence[Value | None]) -> Axis:
 
 
 def asked_axes(base: TrialSpec, vary: Mapping[str, Sequence[Value | None]]) -> list[Axis]:
-    """Return the axes that the user names, and no other; the start's own value is among each one's.
+    """Return the axes that the user names, and no others; each includes the start's value.
 
     Raises:
-        SpecError: a setting that says how to measure rather than what runs, or a value that it does not take.
+        SpecError: a setting of the measurement, or a value that the setting does not accept.
     """
     found = []
     for name, listed in vary.items():
@@ -212,15 +212,15 @@ def check_left(axes: Sequence[Axis]) -> None:
 
 
 def space(base: TrialSpec, axes: Sequence[Axis], *, models: Mapping[str, ModelRef] | None = None) -> Space:
-    """Return all configurations over `axes` that really differ.
+    """Return all distinct configurations over `axes`.
 
     Args:
-        base: the start; settings that are no axis stay as it asks for them.
+        base: the start; settings without an axis keep its values.
         axes: each with at least one value, the start's first.
         models: the values of the axis MODEL.
 
     Raises:
-        SpecError: more than 200,000 configurations differ.
+        SpecError: more than 200,000 distinct configurations.
     """
     axes = [one for one in axes if len(one.values) > 1]
     parts, left = _parts(base, axes)
@@ -247,10 +247,10 @@ def space(base: TrialSpec, axes: Sequence[Axis], *, models: Mapping[str, ModelRe
 
 
 def fitting(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Axis], tuple[str, ...]]:
-    """Return the axes that a search can hold, and the names of those that it leaves at the start's value.
+    """Return the axes that fit the size limit of a search, and the names of the settings that do not vary.
 
-    Taken away are those of `LEAST_LIKELY`, in that order, until what is left is no more than 200,000
-    configurations. A space that is small enough stays whole.
+    Axes of `LEAST_LIKELY` are removed, in that order, until at most 200,000 configurations remain. A space
+    that is small enough is unchanged.
     """
     axes = [one for one in axes if len(one.values) > 1]
     parts, _ = _parts(base, axes)
@@ -276,11 +276,11 @@ def unvaried_words(names: Sequence[str]) -> list[str]:
     ]
 
 
-Part = tuple[dict[int, int], list[int]]  # what the ruling axes choose, the free axes that are in effect then
+Part = tuple[dict[int, int], list[int]]  # indexes on the ruling axes; free axes that then have an effect
 
 
 def _parts(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Part], dict[str, int]]:
-    """The space by what the rules read, and what is left out: reason -> combinations."""
+    """Split the space by the axes that the rules read; count what is left out: reason -> combinations."""
     ruling = _ruling(base, axes)
     free = [i for i in range(len(axes)) if i not in ruling]
     left: dict[str, int] = {}
@@ -336,7 +336,7 @@ def _held(base: TrialSpec, values: Mapping[str, Any], name: str) -> Any:
 
 
 def _ruling(base: TrialSpec, axes: Sequence[Axis]) -> list[int]:
-    """The axes that the rules read, found by letting them read."""
+    """The axes that the rules read, found by evaluating the rules."""
     ruling: list[int] = []
     while True:
         seen: set[str] = set()
@@ -356,19 +356,19 @@ def _read(base: TrialSpec, values: Mapping[str, Any], seen: set[str], name: str)
     return _held(base, values, name)
 
 
-# --- what the user forbids ----------------------------------------------------------------------------------
+# --- values that the user excludes --------------------------------------------------------------------------
 
 
 def without(axes: Sequence[Axis], forbidden: Sequence[str]) -> tuple[list[Axis], dict[str, int]]:
-    """Take settings or single values out of the axes.
+    """Remove settings or single values from the axes.
 
     Args:
-        axes: as they are worth trying.
-        forbidden: names of settings (they stay as the start has them), `NAME=VALUE`, or a value alone such as
+        axes: with the values to try.
+        forbidden: names of settings (they keep the start's value), `NAME=VALUE`, or a value alone such as
             `ORT_PARALLEL`, `FP16` or the name of a variant.
 
     Returns:
-        What is left, and for each of `forbidden` how many values it took.
+        The remaining axes, and the number of values that each of `forbidden` removed.
 
     Raises:
         SpecError: nothing of that name varies.
@@ -396,7 +396,7 @@ def without(axes: Sequence[Axis], forbidden: Sequence[str]) -> tuple[list[Axis],
 
 
 def _minus(axis: Axis, text: str) -> Axis:
-    """The axis without a value; the start's own stays, because everything is put against it."""
+    """The axis without a value; the start's value stays, because all others are compared with it."""
     gone = [value for value in axis.values[1:] if text.lower() in _spellings(value)]
     return Axis(name=axis.name, values=tuple(value for value in axis.values if value not in gone))
 

@@ -1,6 +1,6 @@
-"""YAML in and out: plain data or one clear error, never a surprise.
+"""Strict reading of YAML to plain data, with one clear error; writing of YAML.
 
-Stricter than `yaml.safe_load`, because a configuration is passed around between people: a key given twice,
+Stricter than `yaml.safe_load`, because people exchange configurations: a key given twice,
 a tag (`!!python/...` above all), an alias (a few lines of them expand to gigabytes) and deep nesting are
 refused. Pure: text in, data out.
 """
@@ -18,7 +18,7 @@ from core.wire.plain_data import plain
 
 MAX_CHARACTERS = 250_000  # a configuration is a few thousand; PyYAML reads about 100,000 a second
 MAX_DEPTH = 40
-MAX_DIGITS = 100  # of a number, in whatever base; Python refuses to print one of more than 4,300
+MAX_DIGITS = 100  # of a number, in any base; Python refuses to print one of more than 4,300
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 _REFUSED_HINT = "Choose a YAML file that ORTune exported."
@@ -53,7 +53,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _check_text(text: str, line: int) -> None:
-    """Refuse half of a character, such as U+D800: no file, terminal or browser takes such a text."""
+    """Refuse a lone surrogate such as U+D800, which no file, terminal or browser accepts."""
     if found := _SURROGATES.search(text):
         raise SpecError(
             f"The text at line {line} holds U+{ord(found[0]):04X}, which is half of a character.",
@@ -105,7 +105,7 @@ def load_strict(text: str) -> Any:
 
     Raises:
         SpecError: not YAML, too long, too deep, a duplicate or non-text key, a tag, an anchor or an alias, a
-            number that is too long, half of a character.
+            number that is too long, a lone surrogate.
     """
     if len(text) > MAX_CHARACTERS:
         raise SpecError(
@@ -118,7 +118,7 @@ def load_strict(text: str) -> Any:
         raise
     except yaml.YAMLError as error:
         raise SpecError(f"Not a YAML configuration: {_one_line(error)}.", hint="Correct the file.") from None
-    except (ValueError, OverflowError) as error:  # a date that does not exist, a number without end
+    except (ValueError, OverflowError) as error:  # an invalid date, an infinite number
         raise SpecError(
             f"A value of the YAML cannot be read: {error!s:.200}.", hint="Correct the file."
         ) from None

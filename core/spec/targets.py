@@ -1,9 +1,9 @@
-"""What a configuration must reach: a metric, its limit, and the conditions under which the limit holds.
+"""Targets of a configuration: a metric, its limit, and the conditions under which the limit applies.
 
-`METRICS` is the one table of what can be asked for; `TargetSpec` is one target as a YAML file carries it.
-Seconds, bytes, rows a second and shares of 1 inside. Outside a limit has its unit ("3 ms", "100 MiB",
-"98 %"): a bare number in a YAML file is in SI units, a bare text is refused where it could be read in
-several. Pure; all errors are `SpecError`.
+`METRICS` is the table of all metrics; `TargetSpec` is one target of a YAML file. Internal units are seconds,
+bytes, samples per second and shares of 1. External limits have a unit ("3 ms", "100 MiB", "98 %"): a bare
+number in a YAML file is in SI units, a bare text is refused where it is ambiguous. Pure; all errors are
+`SpecError`.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Metric:
     title: str  # "p99 latency"
     quantity: Quantity
     smaller_is_better: bool  # decides between `at_most` and `at_least`
-    source: Source  # what measures it
-    example: str  # a limit, as people write it
+    source: Source  # the job that measures it
+    example: str  # of a limit
     help: str
-    at_batch: bool = False  # holds at a number of rows
-    at_threshold: bool = False  # holds at a decision threshold
-    of_class: bool = False  # holds for one class against the rest
+    at_batch: bool = False  # applies at a batch size
+    at_threshold: bool = False  # applies at a decision threshold
+    of_class: bool = False  # applies to one class against the rest
 
 
 def _race(name: MetricName, title: str, quantity: Quantity, example: str, help_: str) -> Metric:
@@ -189,7 +189,7 @@ def parse_limit(metric: Metric, text: str) -> float:
     Times and sizes need their unit: a bare `3` could be seconds or milliseconds.
 
     Raises:
-        SpecError: no number, no unit where there are several, or a unit that this metric has not.
+        SpecError: no number, no unit where several are possible, or a unit that this metric lacks.
     """
     plain = text.strip()
     match = _NUMBER.match(plain)
@@ -222,7 +222,7 @@ def _factor(metric: Metric, unit: str) -> Decimal:
 
 
 def limit_text(metric: Metric, value: float) -> str:
-    """Return a limit in the unit that people would take; `parse_limit` gives back exactly `value`."""
+    """Return a limit in its usual unit; `parse_limit` returns exactly `value`."""
     exact = Decimal(repr(value))
     written = [(_digits(exact / factor), unit) for unit, factor in UNITS[metric.quantity].items()]
     exactly = [
@@ -237,7 +237,7 @@ def limit_text(metric: Metric, value: float) -> str:
 
 
 def _limit_shown(metric: Metric, value: float) -> str:
-    """A limit in the units in which `targets.quantity` tells what is held against it."""
+    """A limit in the unit in which `targets.quantity` shows the measured value."""
     if metric.quantity == "time":
         return f"{brief(value * 1e3)} ms"
     if metric.quantity == "size":
@@ -254,7 +254,7 @@ def _digits(number: Decimal) -> str:
 
 
 class TargetSpec(Spec):
-    """One target. Exactly one of `at_most` and `at_least` is set, the one that makes sense for the metric."""
+    """One target. Exactly one of `at_most` and `at_least` is set, as the metric requires."""
 
     metric: MetricName
     at_most: float | None = None
@@ -372,10 +372,10 @@ class TargetSpec(Spec):
 
 
 def check_targets(targets: Sequence[TargetSpec]) -> None:
-    """Refuse targets of which one makes another meaningless.
+    """Refuse too many targets, and two for the same metric and conditions.
 
     Raises:
-        SpecError: more than 50, or two limits on the same thing.
+        SpecError: more than 50, or two limits on the same metric and conditions.
     """
     if len(targets) > MOST_TARGETS:
         raise SpecError(
@@ -396,6 +396,6 @@ def target_from_dict(data: Mapping[str, Any]) -> TargetSpec:
     """Build one target from plain data.
 
     Raises:
-        SpecError: an unknown key or metric, a wrong type, a limit that cannot be read or makes no sense.
+        SpecError: an unknown key or metric, a wrong type, a limit that cannot be read or is out of range.
     """
     return validated(TargetSpec, data)

@@ -1,4 +1,4 @@
-"""What every spec is made of: the strict base class, and pydantic's complaints as one `SpecError`. Pure."""
+"""The strict base class of all specs, and pydantic's errors as one `SpecError`. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _spec_error(model: type[BaseModel], error: ValidationError) -> SpecError:
 
 
 def shown(value: object) -> str:
-    """Return a value as text of at most 80 characters, whatever it is."""
+    """Return a value as text of at most 80 characters, of any type."""
     try:
         return repr(value)[:80]
     except (ValueError, RecursionError):  # a number of more digits than Python prints

@@ -1,9 +1,9 @@
 """The typed JSON that crosses the pipe between the parent process and a worker.
 
-Every request and its reply stand at the end; `channel` says how they travel. Plain dictionaries and the
+All requests with their reply types are at the end; `channel` is the transport. Plain dictionaries and the
 standard library only, so that a measuring worker loads numpy and onnxruntime and nothing else. The parent
-validates (`core.spec`), resolves (`plan.session_plan`, `plan.feed_plan`) and sends a plan; the worker obeys
-it to the letter. Seconds and bytes; nanoseconds where raw samples are kept.
+validates (`core.spec`), resolves (`plan.session_plan`, `plan.feed_plan`) and sends a plan; the worker follows
+it exactly. Units are seconds and bytes; nanoseconds for raw latencies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CUDA_PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTenso
 
 
 class Progress(Protocol):
-    """How a job tells the parent how far it is; about once in half a second is enough."""
+    """The callback by which a job reports its progress; about twice a second is enough."""
 
     def __call__(self, stage: str, done: int, total: int, text: str = "") -> None:
         """Report `done` of `total` steps of `stage`."""
@@ -26,11 +26,11 @@ class Nothing(TypedDict):
 
 
 class LoadsReply(TypedDict):
-    """What the job `load` (with: path, custom_op_libraries) answers: ONNX Runtime loads the model."""
+    """Reply of the job `load` (with: path, custom_op_libraries): ONNX Runtime can load the model."""
 
     version: str
     creation_s: float
-    libraries: dict[str, str]  # of native code that were loaded, with their hashes
+    libraries: dict[str, str]  # loaded native libraries, with their hashes
 
 
 class ProviderPlan(TypedDict):
@@ -41,7 +41,7 @@ class ProviderPlan(TypedDict):
 
 
 class SessionPlan(TypedDict):
-    """What to set on `SessionOptions` and `InferenceSession`. What is absent here is not touched."""
+    """What to set on `SessionOptions` and `InferenceSession`. What is absent keeps its default."""
 
     attributes: dict[str, bool | int | str]  # SessionOptions attribute -> value; enum members by name
     config_entries: dict[str, str]
@@ -50,12 +50,12 @@ class SessionPlan(TypedDict):
     providers: list[ProviderPlan]  # never empty
     disabled_optimizers: list[str]
     allow_fallback: bool
-    custom_op_libraries: NotRequired[list[str]]  # as `doors.found_library` reads them, in the worker too
+    custom_op_libraries: NotRequired[list[str]]  # in the form that `access` reads
     provider_libraries: NotRequired[list[str]]
 
 
 def nothing_asked() -> SessionPlan:
-    """Return the plan of a session as ONNX Runtime comes."""
+    """Return the plan of a session with ONNX Runtime's defaults."""
     return {
         "attributes": {},
         "config_entries": {},
@@ -73,9 +73,9 @@ class InputInfo(TypedDict):
     name: str
     dtype: str  # numpy's name ("float32", "int64", "bool"), "bfloat16", "string", or ORT's text if no tensor
     shape: list[int | str] | None  # free dimension: its address ("batch" or "x:0"); None: rank unknown
-    low: NotRequired[float | None]  # random feeds: smallest value; None: the type's usual range
-    high: NotRequired[float | None]  # random feeds: integers are < high, floats <= high
-    range_reason: NotRequired[str]  # why that range, in words for the screen
+    low: NotRequired[float | None]  # of random values: minimum; None: the type's usual range
+    high: NotRequired[float | None]  # of random values: integers are < high, floats <= high
+    range_reason: NotRequired[str]  # reason for that range, in words
 
 
 class ExternalFile(TypedDict):
@@ -100,8 +100,8 @@ class ModelInfo(TypedDict):
     outputs: list[InputInfo]
     free_dims: list[str]  # addresses, in order of appearance
     batch_dim: str | None  # the free dimension that `batch_size` sets; None: the batch is fixed
-    batch_axes: dict[str, int]  # input -> axis that carries the batch; empty: no input has rows
-    fixed_batch: int | None  # rows of a model whose batch is fixed; None: it is free
+    batch_axes: dict[str, int]  # input -> axis of the batch; empty: no input has one
+    fixed_batch: int | None  # batch size of a model that fixes it; None: it is free
     nodes: int  # bodies of If/Loop/Scan included
     op_counts: dict[str, int]
     parameters: int  # number of weight elements
@@ -110,18 +110,18 @@ class ModelInfo(TypedDict):
 
 
 class InputPlan(TypedDict):
-    """One input to feed: every dimension is a number now."""
+    """One input whose dimensions are all fixed."""
 
     name: str
     dtype: str
     shape: list[int]
     low: float | None
     high: float | None
-    drawn: NotRequired[bool]  # random values from `low` to `high`, whatever the source of the others
+    drawn: NotRequired[bool]  # random values from `low` to `high`, also where other inputs have none
 
 
 class FeedPlan(TypedDict):
-    """Where the feeds of a trial come from."""
+    """The source of a trial's inputs."""
 
     inputs: list[InputPlan]
     source: Literal["random", "npz", "images"]
@@ -135,21 +135,21 @@ class FeedPlan(TypedDict):
 
 
 class TorchSource(TypedDict):
-    """Where the PyTorch model that was exported to this ONNX file comes from, to race against it."""
+    """The source of the PyTorch model that was exported to this ONNX file, for a comparison with it."""
 
     source: Literal["torchvision", "pt2"]
     name: str  # torchvision's name; empty for a `.pt2`
     path: str  # the `.pt2` file; empty for torchvision
-    sha256: str  # of the `.pt2` as it was exported: loading runs what is in it, so it must be the same file
+    sha256: str  # of the exported `.pt2`: loading it runs its code, so it must be the same file
     weights: Literal["pretrained", "random", "file"]
     seed: int  # of random weights
-    biases: bool  # they were drawn at random, too; False: as torchvision leaves them, mostly zero
+    biases: bool  # biases are random, too; False: torchvision's initial values, mostly zero
     image_size: int | None  # pixels per side that random weights were made for; None: torchvision's own
     outputs: list[str]  # names that the `.onnx` gives the outputs, in order
 
 
 class ContestantPlan(TypedDict):
-    """One configuration of a race, which lives in a worker of its own until the race ends."""
+    """One configuration of a comparison, in a contestant process of its own."""
 
     engine: str  # a row of `engines`
     model_path: str
@@ -162,126 +162,126 @@ class ContestantPlan(TypedDict):
 
 
 class ProfilePlan(TypedDict):
-    """The job `profile`: the same configuration with ORT's profiler on, in a pass of its own."""
+    """The job `profile`: the same configuration with ORT's profiler on, in a separate pass."""
 
     model_path: str
     session: SessionPlan
     feeds: FeedPlan
     use_io_binding: bool
     runs: int
-    trace_path: str  # where to leave ORT's trace (Chrome trace format)
+    trace_path: str  # file to write ORT's trace to (Chrome trace format)
 
 
 class TensorInfo(TypedDict):
-    """A tensor that was really fed or really came out."""
+    """An input or output tensor of a run."""
 
     name: str
     dtype: str
     shape: list[int]
 
 
-# --- a race: the commands that a contestant obeys, and its replies ------------------------------------------
+# --- a comparison: the commands of a contestant process, and its replies ------------------------------------
 #
-# A contestant does one thing at a time; between two commands it waits, and the parent stops it (SIGSTOP) so
-# that its spinning threads do not disturb the others.
+# A contestant runs one command at a time; between two commands the parent stops it (SIGSTOP), so that its
+# spinning threads do not disturb the others.
 
 
 class Child(TypedDict):
-    """`fork`: a contestant."""
+    """Reply of `fork`: a contestant process."""
 
     pid: int
 
 
 class Reaped(TypedDict):
-    """`reap` (with: a Child): how it ended."""
+    """Reply of `reap` (with: a Child): its exit status."""
 
     status: int | None  # as from `waitpid`; None while it lives
 
 
 class LoadPlan(ContestantPlan):
-    """What `load` is told beside the configuration."""
+    """Arguments of `load`: the configuration, and what differs between processes."""
 
-    layout_seed: NotRequired[int]  # of the memory layout that this process draws; absent: as it comes
-    again: NotRequired[bool]  # a process before this one told the facts: what only they need is left out
+    layout_seed: NotRequired[int]  # of this process's random memory layout; absent: not randomized
+    again: NotRequired[bool]  # an earlier process reported the facts: skip what only they need
 
 
 class Layout(TypedDict):
-    """Where a process put its memory, drawn at random: what differs between two processes of one program."""
+    """The random memory layout of a process, which differs between two processes of one program."""
 
-    heap_bytes: int  # kept on the heap before the session was made
-    mapped_pages: int  # likewise mapped, which moves what is mapped later, thread stacks among it
+    heap_bytes: int  # allocated on the heap before the session is created
+    mapped_pages: int  # likewise mapped; moves later mappings, such as thread stacks
     stack_frames: int  # between the top of the stack and the timed loop
-    buffer_offset: int  # of the first input in its page, in bytes; the others follow their own draws
+    buffer_offset: int  # of the first input in its page, in bytes; the others have their own
 
 
 class LoadReply(TypedDict):
-    """`load` (with: a LoadPlan): the session is built and the first run done."""
+    """Reply of `load` (with: a LoadPlan): the session is built and the first run done."""
 
     requested_providers: list[str]  # a PyTorch engine: its one name, for example ["torch-eager"]
     effective_providers: list[str]
     fallback: bool
     fallback_reason: str  # empty unless `fallback`
-    batch_size: int  # rows really fed, counted on the feeds after the run
+    batch_size: int  # counted on the inputs after the run
     inputs: list[TensorInfo]
     outputs: list[TensorInfo]
     session_creation_s: float
     first_run_ns: int
-    affinity: list[int]  # CPUs this process may really use
+    affinity: list[int]  # CPUs that this process may use
     baseline_rss_bytes: int  # after the imports, before the model
     load_peak_rss_bytes: int  # above the baseline, up to the end of the first run
     exact_memory: bool  # False: the system does not let a process reset its peak
     clock_ns: float  # what the clock and the loop add to one latency
-    notes: list[str]  # facts a reader of the numbers must know, in words
+    notes: list[str]  # facts that readers of the numbers need, in words
     libraries: dict[str, str]
-    layout: NotRequired[Layout]  # absent: none was drawn
+    layout: NotRequired[Layout]  # absent: not randomized
 
 
 class WarmReply(TypedDict):
-    """`warm` (with: known_ns, the run to expect from processes before or null; cap_s, how long at most)."""
+    """Reply of `warm` (with: known_ns, the latency in earlier processes or null; cap_s, the time limit)."""
 
-    latencies_ns: list[int]  # run order, without the first run of all
+    latencies_ns: list[int]  # in run order, without the very first run
     steady: bool  # False: the cap came before a steady state
-    median_ns: int  # of the last window: what to expect from a run
+    median_ns: int  # of the last window: the expected latency
 
 
 class Counters(TypedDict):
-    """What disturbed one block, or may have. Differences over the block; None: not readable here."""
+    """Signs of background load during one block. Differences over the block; None: not readable here."""
 
     wall_s: float
     cpu_s: float  # user + system time of this process, all threads
     involuntary_switches: int
     major_faults: int
-    wait_s: float | None  # its threads stood in a run queue although they could have run (schedstat)
+    wait_s: float | None  # its runnable threads waited in a run queue (schedstat)
     steal_s: float | None  # the hypervisor gave the CPUs to others
     busy_s: float | None  # all CPUs this process may use together; kernel ticks of 10 ms
     pressure_s: float | None  # some task waited for a CPU (PSI)
     throttled_periods: int | None  # the container's quota stopped it
     throttled_s: float | None
-    canary_ns: int  # a fixed piece of work, before the block: the speed of a core
+    canary_ns: int  # a fixed piece of work before the block: shows the speed of a core
     frequency_hz: float | None  # mean over the CPUs it may use
     suspended_s: float  # the machine slept
     gpu: dict[str, float] | None  # sm_clock_mhz, max_sm_clock_mhz, temperature_c, foreign_processes
 
 
 class BlockReply(TypedDict):
-    """`block` (with: block_ns, min_runs, max_runs, refill): runs back to back until both are reached."""
+    """Reply of `block` (with: block_ns, min_runs, max_runs, refill): runs until block_ns and min_runs."""
 
-    refill_ns: int | None  # the first run, which fills the caches again; kept apart, never in a statistic
+    refill_ns: int | None  # the first run, which refills the caches; excluded from every statistic
     latencies_ns: list[int]
     started_s: float  # CLOCK_MONOTONIC: comparable between processes of one machine
     counters: Counters
 
 
 class CostReply(TypedDict):
-    """`cost` (with: seconds): what a run costs beside its latency, in a pass of its own."""
+    """Reply of `cost` (with: seconds): CPU time and other costs of a run, from a separate pass."""
 
     cpu_s_per_run: float  # over at least a quarter of a second
-    idle_cpu_s: float  # CPU time burnt in `idle_wall_s` after a run, when nothing was asked of it
+    idle_cpu_s: float  # CPU time used during `idle_wall_s` after a run, without requests
     idle_wall_s: float
 
 
 class FootprintReply(TypedDict):
-    """`footprint` (with: runs), in a fresh worker that was only loaded."""
+    """Reply of `footprint` (with: runs), in a fresh worker after `load`."""
 
     run_peak_rss_bytes: int  # above the baseline of its LoadReply
     gpu_memory_bytes: int | None  # of this process, from NVML; None: no GPU in use
@@ -289,24 +289,24 @@ class FootprintReply(TypedDict):
 
 
 class NewShape(TypedDict):
-    """What the first feeds of a new shape cost a session that has run others before."""
+    """Latency of the first inputs of a new shape, in a session that has run other shapes before."""
 
-    batch_size: int  # rows really fed
+    batch_size: int  # of the inputs
     first_run_ns: int
     next_run_ns: int
 
 
 class NewShapesReply(TypedDict):
-    """`new_shapes` (with: feeds, a list of FeedPlan): each fed twice, in that order."""
+    """Reply of `new_shapes` (with: feeds, a list of FeedPlan): each is run twice, in that order."""
 
     shapes: list[NewShape]
 
 
 class OutputError(TypedDict):
-    """How far outputs are from a reference's on the same feeds: the worst output counts.
+    """Error of outputs against a reference on the same inputs: the worst output counts.
 
-    Also the reply of the contestant whose outputs are the reference to `compare_outputs` (with: path of what
-    another wrote at `save_outputs`).
+    Also the reply of `compare_outputs` (with: path of the file that another contestant wrote at
+    `save_outputs`), from the contestant whose outputs are the reference.
     """
 
     max_abs: float | None  # None: shapes or names differ, see `difference`
@@ -314,15 +314,15 @@ class OutputError(TypedDict):
     max_rel: float | None  # the largest difference over the largest magnitude of that output
     mean_rel: float | None  # the mean difference over the mean magnitude of that output
     cosine: float | None  # of the angle between the two outputs, taken as vectors; None: one of them is zero
-    top1_agreement: float | None  # share of rows with the same argmax over the last axis of the first output
+    top1_agreement: float | None  # share of samples with equal argmax over the last axis of the first output
     difference: str  # empty, or why the outputs cannot be compared
-    rows: NotRequired[int]  # that `top1_agreement` is a share of; 0: no output holds classes
+    rows: NotRequired[int]  # samples behind `top1_agreement`; 0: no output holds classes
     not_finite: NotRequired[int]  # values that are infinite or not a number on both sides alike
-    void: NotRequired[list[str]]  # outputs that say nothing: without a finite value, or all are empty
+    void: NotRequired[list[str]]  # outputs that cannot be judged: without a finite value, or all are empty
 
 
 class ProfileReply(TypedDict):
-    """What `profile` answers; `profile` is `Profile.to_dict()`."""
+    """Reply of `profile`; `profile` is `Profile.to_dict()`."""
 
     requested_providers: list[str]
     effective_providers: list[str]
@@ -330,13 +330,13 @@ class ProfileReply(TypedDict):
     fallback_reason: str
     batch_size: int
     assigned_nodes: dict[str, int]  # provider -> nodes, from ORT's assignment API (before late fusions)
-    unprofiled_latencies_ns: list[int]  # same process, profiler off: what the profiler costs
+    unprofiled_latencies_ns: list[int]  # same process, profiler off: shows the profiler's overhead
     profile: dict[str, Any]
     trace_path: str
 
 
 class ProviderFact(TypedDict):
-    """Whether a provider that this build lists can really load here."""
+    """Whether a provider that this build lists can be loaded here."""
 
     name: str
     loadable: bool
@@ -345,7 +345,7 @@ class ProviderFact(TypedDict):
 
 
 class CpuFacts(TypedDict):
-    """What the machine has, and what this process may use of it."""
+    """CPUs of the machine, and those that this process may use."""
 
     model: str
     logical: int
@@ -357,7 +357,7 @@ class CpuFacts(TypedDict):
 
 
 class HostFacts(TypedDict):
-    """What lies under the CPU's name and the container's limits. None: cannot be read here."""
+    """Details of CPU, kernel and container. None: cannot be read here."""
 
     microcode: str | None
     instructions: list[str]  # those of the CPU that kernels of neural networks use: "avx512f", "amx_int8"
@@ -375,12 +375,12 @@ class HostFacts(TypedDict):
 
 
 class Environment(TypedDict):
-    """The machine and its libraries; `fingerprint` is equal where results may be compared."""
+    """The machine and its libraries; results with equal `fingerprint` are comparable."""
 
     fingerprint: str
     cpu: CpuFacts
     host: NotRequired[HostFacts]  # results of earlier versions have none
-    memory_bytes: int  # what this container may use
+    memory_bytes: int  # limit of this container
     gpus: list[dict[str, Any]]  # name, memory_bytes, driver, cuda (newest that the driver runs)
     os: str
     kernel: str
@@ -398,16 +398,16 @@ class ExportPlan(TypedDict):
     name: str  # torchvision's name of the model; empty for a file
     path: str  # the `.pt2` or Keras file, or the folder of a SavedModel; empty for torchvision
     output: str  # the `.onnx` file to write; replaced if it is there
-    opset: int  # 13..25; 20 where nothing speaks for another
+    opset: int  # 13..25; usually 20
     dynamic_batch: bool  # torchvision only: a `.pt2` keeps the dimensions it has
     pretrained: bool  # torchvision only: try to download trained weights
-    seed: int  # of the random weights, and of the inputs that are compared
+    seed: int  # of the random weights, and of the inputs of the comparison
     image_size: int | None  # torchvision only; None: the size its weights were trained for
     external_data: Literal["auto", "always", "never"]  # auto: when one file would not hold the weights
 
 
 class Difference(TypedDict):
-    """How far ONNX Runtime's outputs are from PyTorch's on the same inputs."""
+    """Error of ONNX Runtime's outputs against PyTorch's on the same inputs."""
 
     batch: int | None  # None: the model has no batch dimension
     max_abs: float
@@ -415,7 +415,7 @@ class Difference(TypedDict):
 
 
 class ExportReply(TypedDict):
-    """What `export` answers."""
+    """Reply of `export`."""
 
     path: str
     sha256: str
@@ -450,7 +450,7 @@ StepKind = Literal[
 
 
 class Preprocessing(TypedDict):
-    """What is done to an image of a dataset, in this order. Arrays that fit are fed as they are."""
+    """Preprocessing of a dataset's images, in this order. Arrays that fit an input are used unchanged."""
 
     resize: int | None  # pixels of the shorter side, antialiased; None: straight to the input's size
     crop: int | None  # pixels of a centred square, after `resize`; None: none
@@ -461,7 +461,7 @@ class Preprocessing(TypedDict):
 
 
 class DatasetPlan(TypedDict):
-    """Rows to feed, with labels where the source has them."""
+    """Samples of a dataset, with labels where the source has them."""
 
     path: str
     kind: Literal["npz", "folders", "csv", "images"]  # images: a folder or file without labels
@@ -474,7 +474,7 @@ class DatasetPlan(TypedDict):
 
 
 class TransformPlan(TypedDict):
-    """One step: a model file into another one, checked against the original of the whole chain."""
+    """One step: converts a model file into another one, checked against the original of the whole chain."""
 
     path: str
     output: str  # the file to write; replaced if it is there. Nothing is left there after a failure
@@ -483,8 +483,8 @@ class TransformPlan(TypedDict):
     reference: str  # the original model at the root of the chain; `path` itself for the first step
     feeds: list[FeedPlan]  # several seeds, for the inputs of `path`; the check runs on all
     calibration: DatasetPlan | None  # None: a step that needs none, or random feeds (`feeds`)
-    custom_op_libraries: NotRequired[list[str]]  # that the models need, as `doors.found_library` reads them
-    other_feeds: NotRequired[list[list[FeedPlan]]]  # tried in this order where the model refuses `feeds`
+    custom_op_libraries: NotRequired[list[str]]  # that the models need, in the form that `access` reads
+    other_feeds: NotRequired[list[list[FeedPlan]]]  # used in this order where the model refuses `feeds`
 
 
 class StepCheck(TypedDict):
@@ -493,11 +493,11 @@ class StepCheck(TypedDict):
     name: str  # "saturation", "slower_operators", "sharing", "small_calibration", "random_calibration", …
     level: Literal["info", "warning"]
     text: str
-    remedy: dict[str, Any]  # options to change, for one click; empty: none
+    remedy: dict[str, Any]  # options to change; empty: none
 
 
 class TransformReply(TypedDict):
-    """What `transform` answers."""
+    """Reply of `transform`."""
 
     path: str
     sha256: str
@@ -509,20 +509,20 @@ class TransformReply(TypedDict):
     tool_version: str
     seconds: float
     error: OutputError  # of the written model against the reference, both with optimizations off on the CPU
-    error_seeds: int  # feeds that `error` covers
+    error_seeds: int  # number of seeds that `error` covers
     checks: list[StepCheck]
     notes: list[str]
-    hardware_bound: str  # empty: runs anywhere; else why the file belongs to this kind of machine
+    hardware_bound: str  # empty: runs anywhere; else why the file fits this kind of machine only
     facts: dict[
         str, Any
     ]  # of the step: "fused" {operator: n}, "integer_ops" {op_type: {…}}, "blocked" [node], …
     files: list[str]  # further files beside the output that belong to it
-    libraries: NotRequired[dict[str, str]]  # of native code that ran in the checks, with their hashes
-    calibrated: NotRequired[str]  # hashes of the rows it was calibrated on, 16 digits each; absent: on none
-    feeds_number: NotRequired[int]  # which feeds the model took: 0 is `feeds`, then `other_feeds`; absent: 0
+    libraries: NotRequired[dict[str, str]]  # native libraries that ran in the checks, with their hashes
+    calibrated: NotRequired[str]  # hashes of the calibration rows, 16 digits each; absent: none
+    feeds_number: NotRequired[int]  # index of the inputs used: 0 is `feeds`, then `other_feeds`; absent: 0
 
 
-# --- numbers on data: the jobs `accuracy` and `node_errors` -------------------------------------------------
+# --- accuracy on data: the jobs `accuracy` and `node_errors` ------------------------------------------------
 
 
 class AccuracyPlan(TypedDict):
@@ -530,11 +530,11 @@ class AccuracyPlan(TypedDict):
 
     model_path: str
     session: SessionPlan
-    inputs: list[InputPlan]  # with the batch that is fed at once
+    inputs: list[InputPlan]  # with the batch size of one run
     batch_axes: dict[str, int]
-    values: dict[str, Any]  # of inputs that the dataset does not hold
+    values: dict[str, Any]  # fixed values of inputs that the dataset lacks
     seed: int  # of inputs with a range of random values
-    output: str  # name of the output with the classes; empty: the only one that can be
+    output: str  # name of the output with the classes; empty: the only candidate
     dataset: DatasetPlan
     # of an `.npz` to write: `scores` [rows, classes] as they came, `labels` int64 [rows], `rows`: hashes
     # uint64 [rows], or nothing where rows cannot be told apart
@@ -542,14 +542,14 @@ class AccuracyPlan(TypedDict):
 
 
 class CalibrationRows(TypedDict):
-    """Rows that a model was calibrated on, held against those that it is scored on."""
+    """Overlap of the rows that a model was calibrated on with those that it is scored on."""
 
-    rows: int | None  # that calibrated it; None: by an earlier version, which kept no hashes
-    shared: int | None  # scored ones that are among them; None: cannot be told
+    rows: int | None  # calibration rows; None: an earlier version kept no hashes
+    shared: int | None  # scored rows that are among them; None: unknown
 
 
 class AccuracyReply(TypedDict):
-    """What `accuracy` answers. Metrics are computed from the scores by `core.evidence.metrics`."""
+    """Reply of `accuracy`. `core.evidence.metrics` computes the metrics from the scores."""
 
     rows: int
     classes: int
@@ -563,16 +563,16 @@ class AccuracyReply(TypedDict):
     seconds: float
     effective_providers: list[str]
     notes: list[str]
-    calibration: NotRequired[CalibrationRows]  # added by the parent, of a model that was calibrated on data
+    calibration: NotRequired[CalibrationRows]  # added by the parent, for a model that was calibrated on data
 
 
 class NodeErrorsPlan(TypedDict):
-    """The job `node_errors`: what quantizing each operator alone does to the outputs."""
+    """The job `node_errors`: the output error when each operator alone is quantized."""
 
     float_path: str  # the model before the quantization
     quantized_path: str
     step: StepKind
-    options: dict[str, Any]  # that the variant was made with
+    options: dict[str, Any]  # of the step that created the variant
     feeds: list[FeedPlan]
     calibration: DatasetPlan | None
     custom_op_libraries: NotRequired[list[str]]  # that the models need
@@ -584,21 +584,21 @@ class NodeError(TypedDict):
     name: str  # of the node in the float model
     op_type: str
     alone: float  # relative L2 error of the model's outputs when only this operator is quantized
-    accumulated: float | None  # the same of its own output, in the whole variant; None: not found
+    accumulated: float | None  # relative L2 error of its own output in the whole variant; None: not found
     weight_bytes: int  # in the float model
 
 
 class NodeErrorsReply(TypedDict):
-    """What `node_errors` answers; errors are over all feeds."""
+    """Reply of `node_errors`; errors are over all `feeds`."""
 
     nodes: list[NodeError]
     whole: float  # relative L2 error of the outputs of the variant
     seconds: float
     notes: list[str]
-    libraries: NotRequired[dict[str, str]]  # of native code that ran, with their hashes
+    libraries: NotRequired[dict[str, str]]  # native libraries that ran, with their hashes
 
 
-# --- why two results differ: the job `explain` --------------------------------------------------------------
+# --- profile differences: the job `explain` -----------------------------------------------------------------
 
 
 class ModelNode(TypedDict):
@@ -610,7 +610,7 @@ class ModelNode(TypedDict):
 
 
 class RanNode(TypedDict):
-    """What a profile calls a node; `node_index` is ONNX Runtime's own number of it."""
+    """A node as named in a profile; `node_index` is ONNX Runtime's own number."""
 
     path: list[str]
     name: str
@@ -619,24 +619,24 @@ class RanNode(TypedDict):
 
 
 class Origin(TypedDict):
-    """A node of an optimized graph, and the nodes of the model whose work it does."""
+    """A node of an optimized graph, and the nodes of the model that it replaces."""
 
     path: list[str]
     name: str
-    nodes: list[str]  # names at the same path; empty: none, or it is not known
+    nodes: list[str]  # names at the same path; empty: none, or unknown
     inserted: bool  # it only moves or converts a tensor, and the model has no such node
 
 
 class ExplainPlan(TypedDict):
-    """The job `explain`: profile two configurations in turns, and find what their nodes do the work of."""
+    """The job `explain`: profile two configurations in turns, and map their nodes to those of the model."""
 
     sides: list[ContestantPlan]  # two, the baseline first; ONNX Runtime only
     fingerprint: str  # of the machine, for the record
-    output: str  # where to leave the `Passes`, as JSON
+    output: str  # file to write the `Passes` to, as JSON
 
 
 class ExplainReply(TypedDict):
-    """What `explain` answers."""
+    """Reply of `explain`."""
 
     output: str
     passes: int  # of each side
@@ -644,7 +644,7 @@ class ExplainReply(TypedDict):
 
 
 class PassNode(TypedDict):
-    """A node of the graph that ran. Nodes that only copy or reorder have names that change: they are one."""
+    """A node of the executed graph. Nodes that only copy or reorder have varying names: they are merged."""
 
     path: list[str]  # names of the nodes whose bodies enclose it, outermost first
     name: str
@@ -663,7 +663,7 @@ class PassSide(TypedDict):
     effective_providers: list[str]
     fallback: bool
     fallback_reason: str
-    batch_size: int  # rows really fed
+    batch_size: int  # of the inputs
     parallel: bool  # nodes of one run overlapped on several threads
     runs: int  # of each pass, with the profiler and again without
     run_s: list[float]  # of each pass: mean typical run with the profiler on
@@ -675,7 +675,7 @@ class PassSide(TypedDict):
 
 
 class Passes(TypedDict):
-    """What `explain` leaves behind."""
+    """The file that `explain` writes."""
 
     version: int
     sides: list[PassSide]
@@ -683,47 +683,47 @@ class Passes(TypedDict):
     created_at: float  # seconds since the epoch
 
 
-# --- what travels with a bundle and is asked again elsewhere: `samples`, `answers`, `settings` --------------
+# --- checks of a bundle on another machine: `samples`, `answers`, `settings` --------------------------------
 
 
 class SamplesPlan(TypedDict):
-    """The job `samples`: feed a configuration once, and keep what it was fed and what came out."""
+    """The job `samples`: run a configuration once, and keep its inputs and outputs."""
 
     plan: ContestantPlan
-    folder: str  # where `inputs.npz` and `outputs.npz` are left
-    most_bytes: int  # of each of the two; what is larger is not kept
+    folder: str  # folder to write `inputs.npz` and `outputs.npz` to
+    most_bytes: int  # of each of the two files; a larger one is not kept
 
 
 class SamplesReply(TypedDict):
-    """What `samples` answers."""
+    """Reply of `samples`."""
 
-    rows: int  # fed
+    rows: int  # of the inputs
     inputs: list[TensorInfo]
     outputs: list[TensorInfo]
-    refusal: str  # why nothing was kept, in a sentence; empty: it was
+    refusal: str  # why nothing was kept, in a sentence; empty: the files were kept
 
 
 class AnswersPlan(TypedDict):
-    """The job `answers`: feed a configuration once, and hold what comes out against what is recorded."""
+    """The job `answers`: run a configuration once, and compare its outputs with recorded ones."""
 
     plan: ContestantPlan
-    outputs: str  # an `.npz` that `samples` left; empty: it is only run
+    outputs: str  # an `.npz` of the job `samples`; empty: run without comparing
 
 
 class AnswersReply(TypedDict):
-    """What `answers` answers."""
+    """Reply of `answers`."""
 
     effective_providers: list[str]
     fallback: bool
     fallback_reason: str
     rows: int
     error: OutputError | None  # null: nothing is recorded
-    unusable: str  # why what is recorded can be neither fed nor held against; then nothing was run
+    unusable: str  # why the recorded data cannot be used; then nothing was run
     notes: list[str]
 
 
 class SettingsPlan(TypedDict):
-    """The job `settings`: which of these names does the installed ONNX Runtime know?"""
+    """The job `settings`: find the names that the installed ONNX Runtime does not know."""
 
     attributes: list[str]  # of SessionOptions
     enums: dict[str, str]  # attribute -> member
@@ -732,18 +732,18 @@ class SettingsPlan(TypedDict):
 
 
 class SettingsReply(TypedDict):
-    """What `settings` answers."""
+    """Reply of `settings`."""
 
     version: str
-    searched: int  # libraries whose literals were looked through; 0: there are none to be read
-    unknown: list[str]  # of all that was asked for
+    searched: int  # number of libraries whose literals were searched; 0: none can be read
+    unknown: list[str]  # names of the plan
 
 
-# --- what the machine reaches: the job `peaks` --------------------------------------------------------------
+# --- peak rates of the machine: the job `peaks` -------------------------------------------------------------
 
 
 class PeaksPlan(TypedDict):
-    """The job `peaks`: a product of matrices and a copy, with each number of threads."""
+    """The job `peaks`: time a product of matrices and a copy with each number of threads."""
 
     threads: list[int]
 
@@ -759,26 +759,26 @@ class PeakTimes(TypedDict):
 
 
 class PeaksReply(TypedDict):
-    """What `peaks` answers."""
+    """Reply of `peaks`."""
 
     times: list[PeakTimes]
-    cache_bytes: int | None  # the largest cache; null: the system does not tell
+    cache_bytes: int | None  # the largest cache; null: unknown
 
 
-# --- evidence made elsewhere: the job `import` --------------------------------------------------------------
+# --- files of other programs: the job `import` --------------------------------------------------------------
 
 
 class ImportPlan(TypedDict):
-    """The job `import`: a file that another program, or this one elsewhere, has written."""
+    """The job `import`: read a file that another program, or another ORTune, wrote."""
 
     path: str
 
 
 class Summary(TypedDict):
-    """What `onnxruntime_perf_test` told; a number that it did not print is null."""
+    """The output of `onnxruntime_perf_test`; a number that it did not print is null."""
 
     model: str
-    samples_s: list[float]  # in run order; empty: only its summary is there
+    samples_s: list[float]  # in run order; empty: there is a summary only
     runs: int | None
     mean_s: float | None
     percentiles_s: dict[str, float]  # as it printed them: "p50" -> seconds
@@ -787,7 +787,7 @@ class Summary(TypedDict):
 
 
 class ImportReply(TypedDict):
-    """What `import` answers: exactly one of the two is there."""
+    """Reply of `import`: either `profile` or `summary` is set."""
 
     format: Literal["onnxruntime profile", "Chrome trace", "onnxruntime_perf_test"]
     sha256: str
@@ -800,28 +800,28 @@ class ImportReply(TypedDict):
 
 
 class GraphPlan(TypedDict):
-    """The job `graph`: a model's nodes and what flows between them, and what ONNX Runtime makes of them."""
+    """The job `graph`: the nodes and tensors of a model, and those of ONNX Runtime's optimized graph."""
 
     model_path: str
-    session: SessionPlan | None  # also the graph that such a session runs; None: the model's own alone
-    output: str  # where to leave the `DrawnGraphs`, as JSON
+    session: SessionPlan | None  # also return the graph that this session runs; None: the model's own only
+    output: str  # file to write the `DrawnGraphs` to, as JSON
 
 
 class GraphReply(TypedDict):
-    """What `graph` answers."""
+    """Reply of `graph`."""
 
     output: str
     nodes: int
-    optimized_nodes: int | None  # None: that was not asked
+    optimized_nodes: int | None  # None: not requested
 
 
 class GraphTensor(TypedDict):
-    """What flows along an edge, as declared or inferred."""
+    """A tensor on an edge, as declared or inferred."""
 
     name: str
-    dtype: str  # numpy's name; "unknown": nothing says it
-    shape: list[int | str] | None  # "?": a size that nothing says; None: the rank is not known
-    weight_bytes: int | None  # stored in the file; None: computed, or fed
+    dtype: str  # numpy's name, or "unknown"
+    shape: list[int | str] | None  # "?": unknown size; None: unknown rank
+    weight_bytes: int | None  # stored in the file; None: computed, or an input
 
 
 class GraphNode(TypedDict):
@@ -829,13 +829,13 @@ class GraphNode(TypedDict):
 
     name: str  # as ONNX Runtime's profile calls it, where the file has no name for it
     op_type: str  # with its domain, unless that is ai.onnx
-    scope: list[str]  # the modules around it, outermost first; empty: neither file nor name says
+    scope: list[str]  # the enclosing modules, outermost first; empty: unknown
     inputs: list[str]  # tensors; empty: an optional input that is left out
     outputs: list[str]
-    captured: list[str]  # tensors that its bodies take from around it
+    captured: list[str]  # tensors of enclosing graphs that its bodies read
     attributes: dict[str, str]
-    bodies: list[str]  # which bodies it holds: "then_branch", "body"
-    does: list[str]  # of an optimized graph: names of the model's nodes whose work it does
+    bodies: list[str]  # its bodies: "then_branch", "body"
+    does: list[str]  # of an optimized graph: names of the model's nodes that it replaces
     inserted: bool  # by ONNX Runtime
 
 
@@ -843,7 +843,7 @@ class GraphLevel(TypedDict):
     """The main graph, or the body of one node."""
 
     path: list[str]  # names of the nodes whose bodies enclose it, outermost first
-    role: str  # what its node uses it for: "then_branch"; empty: the main graph
+    role: str  # its attribute of the node: "then_branch"; empty: the main graph
     inputs: list[str]
     outputs: list[str]
     nodes: list[GraphNode]
@@ -858,49 +858,49 @@ class DrawnSide(TypedDict):
 
 
 class DrawnGraphs(TypedDict):
-    """What `graph` leaves behind."""
+    """The file that `graph` writes."""
 
     version: int
     model: DrawnSide
     optimized: DrawnSide | None
-    effective_providers: list[str]  # of the session that was built; empty: none was
+    effective_providers: list[str]  # of the session that was built; empty: none
     notes: list[str]
     created_at: float  # seconds since the epoch
 
 
 class LayoutPlan(TypedDict):
-    """The job `layout`: places for the items of a graph."""
+    """The job `layout`: positions for the items of a graph."""
 
     levels: list[int]  # of each item
     edges: list[list[int]]  # from item to item
-    rounds: int  # of making crossings fewer
+    rounds: int  # of reducing crossings
 
 
 class LayoutReply(TypedDict):
-    """What `layout` answers; x to the right, y the level."""
+    """Reply of `layout`; x to the right, y the level."""
 
     points: list[list[float]]  # of each item
-    bends: list[list[list[float]]]  # of each edge, from its beginning on
+    bends: list[list[list[float]]]  # of each edge, from its start to its end
 
 
-# --- what the parent may ask --------------------------------------------------------------------------------
+# --- requests of the parent ---------------------------------------------------------------------------------
 
 Reply = TypeVar("Reply", bound=Mapping[str, Any])
 
 
 class Request(str, Generic[Reply]):
-    """The name of a job or command; it knows the type of its reply."""
+    """The name of a job or command, with the type of its reply."""
 
     reply: type[Reply]
 
     def __new__(cls, name: str, reply: type[Reply]) -> Request[Reply]:
-        """Name a request that is replied to with `reply`."""
+        """Create the request `name`, whose reply has the type `reply`."""
         one = super().__new__(cls, name)
         one.reply = reply
         return one
 
 
-# jobs, of a worker each
+# jobs, each in a worker of its own
 ENVIRONMENT = Request("environment", Environment)
 INSPECT = Request("inspect", ModelInfo)
 LOADS = Request("load", LoadsReply)
@@ -922,7 +922,7 @@ LAYOUT = Request("layout", LayoutReply)
 FORKSERVER = Request("forkserver", Nothing)
 CONTESTANT = Request("contestant", Nothing)
 
-# of a fork server
+# commands of a fork server
 FORK = Request("fork", Child)
 REAP = Request("reap", Reaped)
 

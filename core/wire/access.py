@@ -1,11 +1,10 @@
 """Access rules: allowed folders and operator switches.
 
-One of those folders holds libraries of native code (`ORTUNE_ALLOW_LIBRARIES`): operators and execution
-providers
-that ONNX Runtime does not have. A configuration names them, never a path; only workers load them.
+The operator may allow one folder of native libraries (`ORTUNE_ALLOW_LIBRARIES`) with custom operators and
+execution providers. A configuration gives a file name, never a path; only workers load the libraries.
 
-Shared by both sides. The parent holds settings and paths to the open folders; a worker holds what it finds
-inside of data (the lines of a CSV, links in a folder) to the folders that its environment names.
+Parent and workers use this module. The parent checks settings and paths against the allowed folders; a worker
+checks paths inside data (the lines of a CSV, links in a folder) against the folders in its environment.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ LIBRARIES_VARIABLE = variables.ALLOW_LIBRARIES  # a folder; unset or empty: no l
 
 
 def expert_allowed() -> bool:
-    """Whether the operator allows `expert` to whoever asks: $ORTUNE_ALLOW_EXPERT is 1, true, yes or on."""
+    """Whether the operator allows `expert` for every request: $ORTUNE_ALLOW_EXPERT is 1, true, yes or on."""
     return os.environ.get(EXPERT_VARIABLE, "").strip().lower() in ("1", "true", "yes", "on")
 
 
 def folders_of_this_process() -> list[Path] | None:
-    """Folders that data may be read from, resolved; None where nobody said so, and everything may be read."""
+    """Return the folders that data may be read from, resolved; None: no restriction is set."""
     text = os.environ.get(FOLDERS_VARIABLE, "")
     return [Path(one).resolve() for one in text.split(os.pathsep) if one] if text else None
 
 
 def is_inside(path: Path, folders: Iterable[Path]) -> bool:
-    """True when `path`, symbolic links followed, lies in one of `folders`, which are resolved already."""
+    """True when `path`, symbolic links followed, lies in one of `folders`, which must be resolved."""
     try:
         real = path.resolve()
     except (OSError, RuntimeError, ValueError):  # a loop of links, a zero byte
@@ -47,14 +46,14 @@ def is_inside(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def check_files(files: Sequence[Path], *, within: Path | None = None) -> None:
-    """Refuse files that data lead to, where this process is held to folders.
+    """Refuse files outside the allowed folders, if this process is restricted to folders.
 
     Args:
         files: found in a folder, or named inside a file.
-        within: they must lie in this folder; None: in one of the open ones.
+        within: they must lie in this folder; None: in one of the allowed ones.
 
     Raises:
-        SpecError: one lies elsewhere, symbolic links followed.
+        SpecError: a file lies outside, symbolic links followed.
     """
     folders = folders_of_this_process()
     if folders is None:
@@ -83,10 +82,10 @@ _SUFFIXES = (".so", ".dylib", ".dll")
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library as a configuration names it: a file in the operator's folder, and its content once known."""
+    """A native library of a configuration: a file in the operator's folder, and its hash once known."""
 
     name: str  # relative to the folder
-    sha256: str = ""  # empty: whatever is there
+    sha256: str = ""  # empty: any content
 
     def __str__(self) -> str:
         """Its text in a configuration."""
@@ -94,7 +93,7 @@ class Library:
 
 
 def native_code(name: str, sha256: str) -> str:
-    """Say that a library ran, as it stands wherever a result does."""
+    """Return the note in a result that a library ran."""
     return f"The library `{name}` ran native code that is not part of ONNX Runtime (SHA-256 {sha256})."
 
 
@@ -102,7 +101,7 @@ def library(text: str) -> Library:
     """Read `libops.so`, or `libops.so@sha256:…` with all 64 digits.
 
     Raises:
-        SpecError: it is no such name.
+        SpecError: the text has another form.
     """
     match = _NAMED.fullmatch(text.strip())
     if match is None or not match["name"].strip():
@@ -121,13 +120,13 @@ def library(text: str) -> Library:
 
 
 def libraries_folder() -> Path | None:
-    """The folder that libraries may be loaded from, resolved; None: the operator opened none."""
+    """The folder that libraries may be loaded from, resolved; None: the operator allows none."""
     text = os.environ.get(LIBRARIES_VARIABLE, "").strip()
     return Path(text).expanduser().resolve() if text else None
 
 
 def libraries_offered() -> list[str]:
-    """Names of the files in the folder that look like libraries; empty where the door is closed."""
+    """Names of the files in the folder that look like libraries; empty: none are allowed."""
     folder = libraries_folder()
     if folder is None:
         return []
@@ -146,12 +145,11 @@ def _looks_like_one(file: Path) -> bool:
 
 
 def found_library(text: str) -> tuple[Path, Library]:
-    """Return the file of a library, links followed, and its name with the hash of what is there.
+    """Return the file of a library, links followed, and its name with the hash of the content.
 
     Raises:
-        SpecError: the door is closed; the file is missing, lies outside of the folder or is no library; or
-        it is
-            another one than was recorded.
+        SpecError: libraries are not allowed; the file is missing, lies outside the folder or is no library;
+            or its hash is not the recorded one.
     """
     asked, folder = library(text), libraries_folder()
     if folder is None:

@@ -1,8 +1,8 @@
-"""Which torchvision models `convert` knows by name: plain data that any process may read.
+"""The torchvision models that `convert` knows by name: plain data that any process may read.
 
 The names are what `torchvision.models.list_models(module=torchvision.models)` returns in torchvision 0.29,
-the image classifiers; a test holds the two equal. Importing torchvision to ask would cost seconds and
-hundreds of megabytes in a process that only draws a list.
+the image classifiers; a test checks that the two are equal. Importing torchvision for the list would cost
+seconds and hundreds of megabytes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ RANDOM_BIASES_NOTE = "biases are random, too, so that none is folded away"
 SOURCE_KEY = "ortune.source"  # "torchvision NAME" or "torch.export FILE.pt2"
 WEIGHTS_KEY = "ortune.weights"  # "pretrained", "random" or "file"
 SEED_KEY = "ortune.seed"  # of random weights
-BIASES_KEY = "ortune.biases"  # "random" where they are not as torchvision leaves them, mostly zero
+BIASES_KEY = "ortune.biases"  # "random" where they are not torchvision's initial values, mostly zero
 PT2_SHA256_KEY = "ortune.pt2_sha256"
 
-DEFAULT_OPSET = 20  # what torch's exporter itself writes unless asked otherwise
+DEFAULT_OPSET = 20  # the default of torch's exporter
 KERAS_SUFFIXES = (".keras", ".h5")
 EXPORT_OPSETS = range(13, 26)  # what torch's exporter accepts; below 18 it must convert, which may fail
 

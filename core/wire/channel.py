@@ -1,13 +1,13 @@
-"""How parent and children talk: JSON objects, one a line, over a pipe or a socket.
+"""The protocol between parent and child processes: one JSON object per line, over a pipe or a socket.
 
     {"id": 7, "do": NAME, "with": {…}}                       a request
-    {"id": 7, "live": {"stage", "done", "total", "text"}}    how far it is, as often as the child likes
+    {"id": 7, "live": {"stage", "done", "total", "text"}}    its progress, any number of times
     {"id": 7, "ok": {…}}                                     its reply,
     {"id": 7, "error": ErrorRecord}                          or this
 
-A child does one thing at a time. The parent may give a request up and send another: the id keeps the reply
-to the first from being taken for that to the second. What has no id is for the last request, or came before
-any. Bytes go in and bytes come out: who moves them may block, poll or wait as it must. Standard library only.
+A child runs one request at a time. The parent may abandon a request and send another; the id tells their
+replies apart. A message without an id belongs to the last request, or precedes the first. This module only
+converts bytes; its callers move them, and may block, poll or wait. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any
 from core.wire import Progress
 from core.wire.errors import TunerError, WorkerError, error_from_record, record_from_exception
 
-MAX_LINE_BYTES = 1 << 30  # a line longer than this is a flood
+MAX_LINE_BYTES = 1 << 30  # a longer line is refused
 
-Command = Callable[[Any, Progress], Mapping[str, Any]]  # arguments and who hears of progress -> reply
+Command = Callable[[Any, Progress], Mapping[str, Any]]  # arguments and progress callback -> reply
 
 
 class Broken(Exception):
-    """The other side wrote something that is no message, `noise`, or it ended: None."""
+    """The other side wrote an invalid message (`noise`), or it ended (`noise` is None)."""
 
     def __init__(self, noise: bytes | None = None) -> None:
         self.noise = noise
@@ -35,18 +35,18 @@ class Broken(Exception):
 
 
 def line(message: Mapping[str, Any]) -> bytes:
-    """Return `message` as it is sent."""
+    """Return `message` as bytes to send."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
 class Lines:
-    """Cuts bytes that come in pieces into lines."""
+    """Splits a stream of bytes into lines."""
 
     def __init__(self) -> None:
-        self.rest = bytearray()  # of a line that has not ended
+        self.rest = bytearray()  # start of an unfinished line
 
     def cut(self, data: bytes) -> list[bytes]:
-        """Return the lines that end in `data`, without their ends.
+        """Return the lines that the chunk `data` completes, without their line ends.
 
         Raises:
             Broken: a line has more than `MAX_LINE_BYTES`.
@@ -63,7 +63,7 @@ class Lines:
 
 
 class Asking:
-    """The parent's end: numbers requests, and knows what is said of the last one."""
+    """The parent's side: numbers requests, and finds the reply to the last one."""
 
     def __init__(self) -> None:
         self._asked = 0  # id of the last request
@@ -77,7 +77,7 @@ class Asking:
         return line({"id": self._asked, "do": do, "with": arguments})
 
     def hear(self, data: bytes) -> None:
-        """Take what the other side wrote, a piece of any size; no bytes: it has ended.
+        """Add a chunk of any size from the other side; no bytes: it has ended.
 
         Raises:
             Broken: a line is too long.
@@ -86,19 +86,19 @@ class Asking:
         self._lines += self._pieces.cut(data)
 
     def reply(self, progress: Progress = lambda *_: None) -> dict[str, Any] | None:
-        """Return the reply to the last request, or None where it has not come yet.
+        """Return the reply to the last request; None: it has not arrived yet.
 
         Args:
-            progress: told how far the request is.
+            progress: called with the progress of the request.
 
         Raises:
             TunerError: the error that the other side replies with.
-            Broken: a line is no message, and is passed over by the next call; or the other side has ended.
+            Broken: a line is no message, and the next call skips it; or the other side has ended.
         """
         while self._lines:
             heard = self._lines.popleft()
             message = _decoded(heard)
-            if message.get("id") not in (None, self._asked):  # of a request that was given up
+            if message.get("id") not in (None, self._asked):  # of an abandoned request
                 continue
             match message:
                 case {"ok": dict() as value}:
@@ -117,23 +117,23 @@ class Asking:
 
     @property
     def unfinished(self) -> bytes:
-        """What was heard of a line that has not ended."""
+        """The received part of an unfinished line."""
         return bytes(self._pieces.rest)
 
 
 def obey(
     request: bytes, commands: Mapping[str, Command], send: Callable[[bytes], object], *, who: str
 ) -> None:
-    """Do what the line `request` asks: the child's end. Whatever happens, one reply is sent.
+    """Run the request in a line, on the child's side. Exactly one reply is sent, also after an error.
 
     Args:
         request: the line.
         commands: by name.
-        send: given the bytes of each message.
-        who: obeys, for messages.
+        send: called with the bytes of each message.
+        who: name of this process, for messages.
 
     Raises:
-        OSError: nobody is left to hear the reply.
+        OSError: the parent is gone.
     """
     message = _decoded(request)
     number = message.get("id")

@@ -1,7 +1,7 @@
-"""Every engine that can run a model: a row says its name, who prepares it and what it can.
+"""The table of engines that can run a model: name, worker module and abilities.
 
-Nobody else compares an engine's name. A second runtime is a row here and a file of the worker with
-`contender(plan, layout)`; what its row does not say that it can, is refused with its name. Standard library.
+No other module compares the names of engines. A new runtime is a row here and a worker module with
+`contender(plan, layout)`; `require` refuses what the row does not list. Standard library only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from core.wire.errors import SpecError, nearest
 
 Ability = Literal["settings", "bind", "profile", "accuracy", "emit", "place", "fork", "cap"]
 
-# "the engine cannot …"; for want of the last three nothing is refused, it is done in another way
+# completes "the engine cannot …"; the last three are never required, because there is another way
 ABILITIES: Mapping[Ability, str] = {
     "settings": "take settings of ONNX Runtime",
     "bind": "bind inputs and outputs",
@@ -32,10 +32,10 @@ class Engine:
     """One way to run a model."""
 
     label: str  # on screens
-    runs: str  # what it runs, for the help
-    module: str  # whose import loads its libraries, and whose `contender` prepares a plan
+    runs: str  # what it runs, for help texts
+    module: str  # its import loads the libraries, its `contender` prepares a plan
     can: frozenset[Ability] = frozenset()
-    ref: str = ""  # its name among the configurations of a command line, `KIND:MODE`; empty: none is needed
+    ref: str = ""  # its name on the command line, `KIND:MODE`; empty: none is needed
     program: bool = False  # runs the program that a file was exported from, a `wire.TorchSource`
 
 
@@ -54,7 +54,7 @@ REFS: Mapping[str, str] = {engine.ref: name for name, engine in ENGINES.items() 
 
 
 def can(name: str, ability: Ability) -> bool:
-    """Whether the engine `name` has an ability; one that is not known has none."""
+    """Whether the engine `name` has an ability; an unknown engine has none."""
     return name in ENGINES and ability in ENGINES[name].can
 
 
@@ -64,11 +64,11 @@ def require(name: str, ability: Ability, *, of: str = "", instead: str = "") -> 
     Args:
         name: of the engine.
         ability: that is needed.
-        of: what needs it, to follow the ability in the message.
-        instead: another way out, to follow the hint.
+        of: what needs it; follows the ability in the message.
+        instead: an alternative; follows the hint.
 
     Raises:
-        SpecError: it has not got that ability.
+        SpecError: the engine lacks that ability.
     """
     if not can(name, ability):
         able = " or ".join(f"`{one}`" for one in ENGINES if can(one, ability))

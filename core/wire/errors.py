@@ -1,13 +1,13 @@
-"""Every error a user can meet, and how it crosses a process boundary.
+"""The tree of errors that users see, and their plain-data form between processes.
 
 TunerError(message, hint)           the base; catch this one at an edge
-├── SpecError (ValueError)          a requested setting, option, feed or file of settings is invalid
+├── SpecError (ValueError)          a requested setting, option, input or file of settings is invalid
 ├── ModelError                      a model file cannot be read, run, exported or converted
 ├── ProviderError                   an execution provider is missing, or was silently replaced
-├── WorkerError                     a worker crashed, hung or answered nonsense
+├── WorkerError                     a worker crashed, hung or sent an invalid reply
 ├── StoreError                      the result store is unreadable or from a newer version
-│   └── MissingError                what an id or a link names is not in the store
-├── BudgetError                     a measurement would not give a number within its budget
+│   └── MissingError                the store has no record with the given id or link
+├── BudgetError                     the budget is too short for a result
 └── Cancelled                       the user stopped the job; not a fault, but it ends it
 
 The message states the rule that broke, with the value; the hint is one imperative sentence.
@@ -26,13 +26,13 @@ _MOST_CHARACTERS = 4000
 
 
 def _legible(text: str) -> str:
-    """Cut what no screen shows: some names, of files or inside of models, have 100,000 characters."""
+    """Shorten long words and texts: some names, of files or inside models, have 100,000 characters."""
     cut = _LONG_WORD.sub(lambda word: f"{word[0][:200]}…{word[0][-100:]}", text)
     return cut if len(cut) <= _MOST_CHARACTERS else f"{cut[:_MOST_CHARACTERS]}…"
 
 
 def range_rule(what: str, low: float | None, high: float | None) -> str:
-    """Return in words what a number must be: "Batch size must be 1 to 1,048,576"."""
+    """Return the allowed range of a number in words: "Batch size must be 1 to 1,048,576"."""
     if low is None or high is None:
         least = "" if low is None else f" {low:,} or more"
         return f"{what} must be{least}" if high is None else f"{what} must be {high:,} or less"
@@ -49,7 +49,7 @@ class TunerError(Exception):
 
 
 class SpecError(TunerError, ValueError):
-    """A requested setting, option, feed or file of settings is invalid."""
+    """A requested setting, option, input or file of settings is invalid."""
 
 
 class ModelError(TunerError):
@@ -61,9 +61,9 @@ class ProviderError(TunerError):
 
 
 class WorkerError(TunerError):
-    """A worker crashed, hung or answered nonsense."""
+    """A worker crashed, hung or sent an invalid reply."""
 
-    signal = ""  # name of the signal that ended the worker; known where it was watched, not in a record
+    signal = ""  # name of the signal that ended the worker; an `ErrorRecord` does not keep it
 
 
 class StoreError(TunerError):
@@ -71,7 +71,7 @@ class StoreError(TunerError):
 
 
 class MissingError(StoreError):
-    """What an id or a link names is not in the result store."""
+    """The result store has no record with the given id or link."""
 
 
 class BudgetError(TunerError):
@@ -82,7 +82,7 @@ class Cancelled(TunerError):
     """The user stopped the job."""
 
 
-INTERRUPTED = "was interrupted: the process that ran it ended."  # how such an error ends
+INTERRUPTED = "was interrupted: the process that ran it ended."  # end of the message of such an error
 
 
 class ErrorRecord(TypedDict):
@@ -107,7 +107,7 @@ def record_from_error(error: TunerError) -> ErrorRecord:
     return {"type": type(error).__name__, "message": error.message, "hint": error.hint}
 
 
-# A package that ORTune runs without -> the extra that brings it.
+# Optional package -> the extra that installs it.
 EXTRAS = {
     **dict.fromkeys(("torch", "torchvision", "onnxscript"), "pytorch"),
     **dict.fromkeys(("tensorflow", "tf2onnx"), "tensorflow"),
@@ -115,7 +115,7 @@ EXTRAS = {
 
 
 def record_from_exception(error: Exception) -> ErrorRecord:
-    """Return any exception as plain data; an unexpected one becomes a `WorkerError` with its words."""
+    """Return any exception as plain data; an unexpected one becomes a `WorkerError` with its message."""
     if isinstance(error, TunerError):
         return record_from_error(error)
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").split(".")[0])):
@@ -152,7 +152,7 @@ _LONGEST_NAME = 300
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return " Did you mean `x`?" for the known name closest to `name`, or an empty string."""
-    if len(name) > _LONGEST_NAME:  # comparing takes the square of the length
+    if len(name) > _LONGEST_NAME:  # the time grows with the square of the length
         return ""
     match = difflib.get_close_matches(name, [one for one in known if len(one) <= _LONGEST_NAME], n=1)
     return f" Did you mean `{match[0]}`?" if match else ""

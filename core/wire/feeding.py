@@ -1,4 +1,4 @@
-"""What feeds are made of: ranges of random values, types and statistics of images. Standard library."""
+"""Rules for inputs: ranges of random values, supported types, statistics of images. Standard library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 INTEGERS = {
     **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1)) for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": (0, 2**bits) for bits in (8, 16, 32, 64)},
-}  # the smallest, and the end that none reaches
+}  # minimum, and exclusive maximum
 
 STRING = "string"
 FED_TYPES = frozenset({*INTEGERS, "float16", "bfloat16", "float32", "float64", "bool", STRING})
@@ -23,7 +23,7 @@ NO_TEXT_HINT = (
 
 
 def not_fed(name: str, dtype: str) -> str:
-    """Say that ORTune cannot feed an input; empty: it can.
+    """Return why ORTune cannot provide an input; empty: it can.
 
     Args:
         name: of the input.
@@ -35,25 +35,25 @@ def not_fed(name: str, dtype: str) -> str:
 
 
 def no_text(name: str) -> str:
-    """Say that an input of text has none: no random text would be like any that the model is for."""
+    """Return the error for a text input without values: random text would resemble no real input."""
     return f"Input `{name}` takes text, which ORTune cannot generate."
 
 
 def channel_axis(shape: Sequence[int]) -> int | None:
-    """Return which axis of an input of images holds the channels: 1 in NCHW, 3 in NHWC; None: it is none."""
+    """Return which axis of an input of images holds the channels: 1 in NCHW, 3 in NHWC; None: no images."""
     return next((axis for axis in (1, 3) if len(shape) == 4 and shape[axis] in IMAGE_MODES), None)
 
 
 def random_range(dtype: str, low: float | None, high: float | None) -> tuple[float, float]:
-    """Return the smallest random value and the end of the range, which whole numbers do not reach.
+    """Return the minimum and the maximum of random values; for whole numbers the maximum is exclusive.
 
     Without a bound floats lie in [0, 1), so that roots and logarithms stay finite; bytes are all bytes; other
     integers are 0 or 1, valid as a mask and as an index into any table. The type's own limits hold.
 
     Args:
         dtype: numpy's name, or "bfloat16".
-        low: smallest value that was asked for; None: none was.
-        high: the end that was asked for.
+        low: requested minimum; None: the default.
+        high: requested maximum; None: the default.
     """
     if dtype == "bool":
         return int(low or 0), int(high or 2)  # a mask asks for True only: 1 <= value < 2

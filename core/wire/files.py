@@ -1,7 +1,7 @@
-"""Files: how they are opened, and how they are written.
+"""Safe reading of users' files, and atomic writing.
 
-Of those that users name only regular ones are opened: a pipe never answers, a device never ends. What is
-written is there whole or not at all. Standard library only; parent and workers share it.
+Of the files that users name, only regular ones are opened: a pipe may block, a device may never end. A file
+is written completely or not at all. Standard library only; parent and workers share it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-ROOT = Path(__file__).resolve().parents[2]  # where `core` lies, and in a checkout the sample models
-MOST_IMPORT_BYTES = 256 << 20  # of a file made elsewhere: a million events of ONNX Runtime take about so much
+ROOT = Path(__file__).resolve().parents[2]  # the folder of `core` and, in a checkout, of the sample models
+MOST_IMPORT_BYTES = 256 << 20  # of an imported file: a million events of ONNX Runtime take about as much
 MOST_LIST_BYTES = 256 << 20  # of a list of paths and labels: millions of images
 
 _KINDS = (
@@ -27,14 +27,14 @@ _KINDS = (
 
 
 class IrregularFile(OSError):
-    """What stands at a path is no regular file; `strerror` says what it is."""
+    """The path is no regular file; `strerror` names its kind."""
 
 
 def refuse_irregular(path: Path) -> None:
-    """Raise `IrregularFile` for a pipe, a socket or a device; folders and missing files are others' business.
+    """Raise `IrregularFile` for a pipe, a socket or a device; accept folders and missing files.
 
     Raises:
-        OSError: the path cannot be looked at.
+        OSError: the path cannot be examined.
     """
     try:
         mode = path.stat().st_mode
@@ -44,15 +44,15 @@ def refuse_irregular(path: Path) -> None:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading, without waiting for what is none.
+    """Open a regular file for reading; anything else is refused without blocking.
 
     Raises:
         OSError: it is missing, may not be read, or is an `IrregularFile`.
     """
-    refuse_irregular(path)  # to open a device may already do something
+    refuse_irregular(path)  # opening a device may already have an effect
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
     try:
-        _check(os.fstat(descriptor).st_mode, path)  # what was opened, whatever the path means by now
+        _check(os.fstat(descriptor).st_mode, path)  # the opened file: the path may lead elsewhere by now
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -61,13 +61,13 @@ def open_regular(path: Path) -> BinaryIO:
 
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a new file beside `path` to write to; it takes the place of `path` at the end, or goes.
+    """Yield a new file to write; it replaces `path` at the end, or is removed after an error.
 
     Raises:
-        OSError: it cannot be written, or a device or a pipe stands there; what stood at `path` stays.
+        OSError: it cannot be written, or `path` is a device or a pipe; an old file is kept.
     """
     refuse_irregular(path)
-    path = Path(os.path.realpath(path))  # a link stays one: `/dev/stdout` is one, often to a file
+    path = Path(os.path.realpath(path))  # keeps links: `/dev/stdout` is one, often to a file
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         yield draft
@@ -84,7 +84,7 @@ def _check(mode: int, path: Path) -> None:
 
 
 def expanded(path: str | Path) -> Path:
-    """Return a path with `~` replaced; a home that does not exist stays as it is, and is missing then."""
+    """Return a path with `~` replaced; the path is unchanged where there is no such home."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The graph of a model, typed: what the job `graph` leaves, and how nodes hang together.
+"""The graph of a model, typed: the file of the job `graph`, and the edges between nodes.
 
 Pure; the parent reads with it what the worker wrote (`wire.DrawnGraphs`).
 """
@@ -13,12 +13,12 @@ import msgspec
 
 from core.wire.errors import WorkerError
 
-VERSION = 1  # of what the job leaves
+VERSION = 1  # of the job's file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """What flows along an edge; see `wire.GraphTensor`."""
+    """A tensor on an edge; see `wire.GraphTensor`."""
 
     name: str
     dtype: str
@@ -43,7 +43,7 @@ class Node:
 
     @property
     def fused(self) -> bool:
-        """Whether it does the work of several nodes of the model."""
+        """Whether it replaces several nodes of the model."""
         return len(self.does) > 1
 
 
@@ -60,12 +60,12 @@ class Level:
 
     @cached_property
     def by_name(self) -> Mapping[str, Tensor]:
-        """Its tensors, those that it takes from around it among them."""
+        """Its tensors by name, including those of enclosing graphs."""
         return {one.name: one for one in self.tensors}
 
     @cached_property
     def edges(self) -> list[tuple[int, int, str]]:
-        """From node to node, by their indices, and the tensor that flows; each pair and tensor once."""
+        """Index of the source node, index of the target node, tensor; each edge once."""
         producer = {name: index for index, node in enumerate(self.nodes) for name in node.outputs if name}
         found: dict[tuple[int, int, str], None] = {}
         for index, node in enumerate(self.nodes):
@@ -95,7 +95,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graphs:
-    """A model's own graph, and the one that ONNX Runtime made of it; None: that was not asked."""
+    """A model's own graph, and ONNX Runtime's optimized graph; None: not requested."""
 
     version: int
     model: Side
@@ -106,10 +106,10 @@ class Graphs:
 
 
 def graphs_from_json(data: bytes) -> Graphs:
-    """Read what the job `graph` left.
+    """Read the file of the job `graph`.
 
     Raises:
-        WorkerError: it is of another version, or something else.
+        WorkerError: another version, or another kind of file.
     """
     try:
         graphs = msgspec.json.decode(data, type=Graphs)

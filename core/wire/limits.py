@@ -1,4 +1,4 @@
-"""What this process may use of the machine: the CPUs and the memory that a container leaves it.
+"""CPU and memory limits of this process, of its container and of the machine.
 
 Pure functions of the text of `/proc` and `/sys` files, and a few that read those files. Standard library
 only. Source of the formats: the kernel's cgroup-v1 and cgroup-v2 documentation.
@@ -19,7 +19,7 @@ _V1_UNLIMITED = 1 << 60  # cgroup v1 writes "no limit" as a number near 2**63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttling:
-    """How often the container's CPU quota stopped this process group, since it exists."""
+    """How often, and for how long, the container's CPU quota stopped this process group since it exists."""
 
     periods: int
     seconds: float
@@ -113,11 +113,11 @@ def usable_threads(cores: list[frozenset[int]], allowed: Iterable[int], quota: f
     return max(1, min(count, int(quota) if quota is not None else count))
 
 
-# -- the same, read from this machine ----------------------------------------------------------------------
+# -- read from this machine --------------------------------------------------------------------------------
 
 
 def physical_cores() -> list[frozenset[int]]:
-    """The machine's physical cores as sets of logical CPUs; empty where the kernel does not say."""
+    """The machine's physical cores as sets of logical CPUs; empty: not reported by the kernel."""
     files = sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings_list"))
     return parse_siblings(_read(file) for file in files)
 
@@ -152,7 +152,7 @@ def memory_limit(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None = No
 
 
 def available_memory(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None = None) -> int:
-    """Bytes that could be allocated now: what the machine has free, and what the container leaves."""
+    """Bytes that could be allocated now, within the machine's memory and the container's limit."""
     free = [parse_available(_read(Path("/proc/meminfo"))) or _sysconf_memory()]
     for controller, limit, usage in (
         ("", "memory.max", "memory.current"),
@@ -166,7 +166,7 @@ def available_memory(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None 
 
 
 def throttling_file(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None = None) -> Path | None:
-    """Where the throttling counters of this process's own group stand; None where there are none."""
+    """The file with the throttling counters of this process's own group; None: there is none."""
     for controller in ("", "cpu"):
         for folder in _folders(root, controller, groups)[:1]:
             if "nr_throttled" in _read(folder / "cpu.stat"):
@@ -175,7 +175,7 @@ def throttling_file(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None =
 
 
 def throttled_between(before: Throttling, after: Throttling) -> Throttling:
-    """What was added to the throttling counters."""
+    """Return the increase of the throttling counters."""
     return Throttling(
         periods=max(0, after.periods - before.periods), seconds=max(0.0, after.seconds - before.seconds)
     )

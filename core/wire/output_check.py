@@ -1,25 +1,25 @@
 """Output check: error against the reference, and its tolerance.
 
-The reference is the model at the root of a variant's chain, or the model itself, as it came: optimizations
-off, on the CPU, fed the same numbers. Pure: what a race found comes in, a verdict goes out; nothing is run.
+The reference is the model at the root of a variant's chain, or the unchanged model itself: optimizations off,
+on the CPU, with the same inputs. Pure: the functions judge errors that a comparison has measured.
 
-Why the tolerances are what they are (`TOLERANCES`). The largest error is a share of the largest magnitude
-that either side computed in an output.
+Reasons for the tolerances (`TOLERANCES`). The largest error is a share of the largest magnitude that either
+side computed in an output.
 
 - fp32: the same sums in another order differ by 1e-6, fusions that approximate a function by up to 1e-4.
-  1e-3 is neither. Every row must keep its class, unless the error is so small that two classes were tied.
-- tf32 and fp16 round to 11 bits, 5e-4 at a time, and some tens of roundings follow each other: 2e-2. Mixed
-  precision is fp16 in parts. bf16 rounds to 8 bits, 4e-3 at a time: 5e-2.
-- int8: a scale of 256 steps and errors that add up cost a sound model 0.5 to 5 %; the saturating instructions
+  1e-3 is above both. Every sample must keep its class, unless the error is so small that classes were tied.
+- tf32 and fp16 round to 11 bits, 5e-4 each time, and some tens of roundings accumulate: 2e-2. Mixed precision
+  is partly fp16. bf16 rounds to 8 bits, 4e-3 each time: 5e-2.
+- int8: a scale of 256 steps and accumulated errors cost a sound model 0.5 to 5 %; the saturating instructions
   of CPUs without VNNI cost 20 % and more. 1e-1 lies between.
 - int4: 16 levels for a block of weights cost some percent in each layer: 2e-1.
 
-Below FP32 the class may change in some rows, because random feeds put classes close to each other: in a tenth
-of them, of INT8 and INT4 in half. A share of fewer rows than `LEAST_ROWS` says nothing and is not judged.
-What is right on real data only a labelled dataset can tell.
+Below FP32 the class may change in some samples, because random inputs put classes close to each other: in a
+tenth of them, with INT8 and INT4 in half. A share of fewer samples than `LEAST_ROWS` is not judged. Accuracy
+on real data needs a labelled dataset.
 
-Outputs that say nothing are neither right nor wrong: no value of one is finite on either side, all are empty,
-or the model draws random numbers, so that two runs of the same session differ.
+Some outputs cannot be judged: no value of one is finite on either side, all are empty, or the model draws
+random numbers, so that two runs of the same session differ.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from typing import Any, TypedDict, cast
 
 from core import wire
 
-MARK = "outputs differ"  # the words that stand beside every number of such a result
-WARNING = "⚠"  # before a mark in tables and charts, which have no icons
-ELSE = "computes something else"  # the same beside a verdict between different models
+MARK = "outputs differ"  # shown with every number of a result beyond its tolerance
+WARNING = "⚠"  # precedes `MARK` in tables and charts, which have no icons
+ELSE = "computes something else"  # shown with a verdict between models whose outputs differ
 ADVICE = (
     "Calibrate on data like the model's own, create the variant again with other options, or "
     "set the tolerance that your use allows."
@@ -43,10 +43,10 @@ LEAST_ROWS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """What is still right."""
+    """The largest output error that is accepted."""
 
     max_rel: float  # the largest error, as a share of the largest magnitude
-    top1_agreement: float | None  # share of rows that must keep their class; None: not judged
+    top1_agreement: float | None  # share of samples that must keep their class; None: not judged
 
 
 TOLERANCES: Mapping[str, Tolerance] = {
@@ -63,7 +63,7 @@ TOLERANCES: Mapping[str, Tolerance] = {
 class Judged(TypedDict):
     """An `OutputCheck` as it is stored."""
 
-    breach: bool | None  # null: they were not compared, or say nothing
+    breach: bool | None  # tolerance exceeded; null: not compared, or cannot be judged
     why: str
     precision: str
     tolerance: Tolerance
@@ -71,9 +71,9 @@ class Judged(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputCheck:
-    """Whether outputs are too far from the reference's; `why` says it in words in either case."""
+    """The result of the output check; `why` explains it in words in either case."""
 
-    breach: bool | None  # None: they were not compared, or say nothing
+    breach: bool | None  # tolerance exceeded; None: not compared, or cannot be judged
     why: str
     precision: str
     tolerance: Tolerance
@@ -87,11 +87,11 @@ Pairs = Mapping[tuple[str, str], OutputCheck]  # content hashes of two models ->
 
 
 def tolerance_of(precision: str, max_rel: float | None = None) -> Tolerance:
-    """Return what is still right at `precision`; of one that is not known, what FP32 must hold.
+    """Return the tolerance of `precision`; an unknown precision has that of FP32.
 
     Args:
         precision: a key of `TOLERANCES`.
-        max_rel: what the user allows instead; classes are not judged then, because this says what matters.
+        max_rel: the user's own limit instead; classes are not judged then.
     """
     if max_rel is not None:
         return Tolerance(max_rel=max_rel, top1_agreement=None)
@@ -152,7 +152,7 @@ def _judged(error: wire.OutputError, allowed: Tolerance, whose: str) -> tuple[bo
 
 
 def _void(error: wire.OutputError) -> str:
-    """Why equal outputs prove nothing; empty where they do."""
+    """Why equal outputs prove nothing; empty: they can be judged."""
     names = error.get("void")
     if not names:
         return ""
@@ -166,7 +166,7 @@ def _void(error: wire.OutputError) -> str:
 
 
 def _moved(error: wire.OutputError, most: float, allowed: Tolerance) -> bool:
-    """Whether too many rows have another class than in the reference."""
+    """Whether too many samples have another class than in the reference."""
     agreement, least = error["top1_agreement"], allowed.top1_agreement
     if agreement is None or least is None or most <= TIED:
         return False
@@ -175,13 +175,13 @@ def _moved(error: wire.OutputError, most: float, allowed: Tolerance) -> bool:
 
 
 def rows_of(error: wire.OutputError) -> str:
-    """Return how many rows the share of equal classes is of, "7 samples"; an earlier version did not say."""
+    """Return the number of samples behind the share of equal classes; earlier versions did not store it."""
     rows = error.get("rows")
     return "an unknown number of samples" if rows is None else f"{rows:,} sample{'s' * (rows != 1)}"
 
 
 def apart_words(name: str, against: str, verdict: OutputCheck) -> str:
-    """Say in a sentence without its full stop how one model's outputs stand to those of another."""
+    """Return a sentence, without its full stop, that compares one model's outputs with another's."""
     why = verdict.why.rstrip(".")
     if verdict.breach:
         return f"`{name}` {ELSE} than `{against}`: {why}"
@@ -190,7 +190,7 @@ def apart_words(name: str, against: str, verdict: OutputCheck) -> str:
     return f"`{name}` and `{against}` are different models whose outputs agree: {why}"
 
 
-# --- what a model does, and what a configuration computes in ------------------------------------------------
+# --- random operators, and the precision of a configuration -------------------------------------------------
 
 
 RANDOM_OPERATORS = (
@@ -215,14 +215,13 @@ def random_operators(info: wire.ModelInfo) -> list[str]:
 def computed_in(precision: str, session: wire.SessionPlan, ran: Collection[str] | None = None) -> str:
     """Return the precision that `session` computes a model of `precision` in, a key of `TOLERANCES`.
 
-    A GPU provider multiplies FP32 matrices in TF32 unless it is told not to, and TensorRT in what its options
-    allow; the reference knows nothing of that.
+    A CUDA provider multiplies FP32 matrices in TF32 unless an option forbids it, and TensorRT in the types
+    that its options allow; the reference does neither.
 
     Args:
         precision: of the model.
-        session: as it was asked for.
-        ran: providers that really ran nodes: one that fell back widens no tolerance; None: all that are asked
-            for.
+        session: as requested.
+        ran: providers that ran nodes; one that fell back widens no tolerance. None: all requested ones.
     """
     found = [precision]
     for provider in session["providers"]:
@@ -247,9 +246,9 @@ _EARLIER = (
 
 
 def breach(result: Mapping[str, Any] | None) -> str:
-    """Return why the outputs of a trial's result differ from the reference's; "" where they do not.
+    """Return why the outputs of a trial's result exceed their tolerance; "" where they do not.
 
-    Also "" where that is not known. A result of an earlier version was held against its rival alone.
+    Also "" where that is unknown. An earlier version compared only the two configurations with each other.
     """
     facts = result or {}
     judged = facts.get("guard")
@@ -259,14 +258,14 @@ def breach(result: Mapping[str, Any] | None) -> str:
 
 
 def not_judged(result: Mapping[str, Any] | None) -> str:
-    """Return why outputs that were compared are neither right nor wrong; "" where they are one of it."""
+    """Return why outputs that were compared cannot be judged; "" where they were judged."""
     facts = result or {}
     judged = facts.get("guard")
     return str(judged["why"]) if judged and judged["breach"] is None and facts.get("output_error") else ""
 
 
 def else_words(contrast: Mapping[str, Any] | None) -> str:
-    """Return what belongs behind the words of a verdict between models that do not compute the same.
+    """Return the addition to a verdict between models that do not compute the same.
 
     "; computes something else"; "" where both sides have one original, or originals whose outputs agree.
     """
@@ -274,10 +273,9 @@ def else_words(contrast: Mapping[str, Any] | None) -> str:
 
 
 def error_in_words(result: Mapping[str, Any]) -> str:
-    """Return how far the outputs of a trial's result are from the reference's, and how far they may be.
+    """Return the output error of a trial's result against the reference, and its tolerance, in words.
 
-    Why that is not known, where they could not be compared or say nothing; "" for a result of an earlier
-    version.
+    Or why outputs could not be compared or judged; "" for a result of an earlier version.
     """
     judged, error = result.get("guard"), cast(Any, result.get("output_error") or {})
     if judged is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """JSON values without aliases and with numbers that JSON can carry: NaN and infinity become null."""
+    """Return JSON values without aliases, and with numbers that JSON allows: NaN and infinity become null."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -1,9 +1,9 @@
-"""A profile as data: where one inference spends its time, node by node, and the same times grouped.
+"""A profile as data: the time of one inference per node, and grouped by operator and provider.
 
     Profile, NodeTime, Span         what `worker.measure.profile_parser` reads from ORT's file
     by_operator / by_provider       the same times, grouped
-    middle_half                     which durations are typical
-    cast_facts                      what ORT's inserted Casts cost, and which precision really computed
+    middle_half                     the typical durations
+    cast_facts                      cost of the Casts that ORT inserted, and precision of the computation
 
 Pure: the standard library and msgspec. Times are seconds (ORT writes whole microseconds, so each call may be
 up to 1 µs too short), sizes are bytes.
@@ -24,7 +24,7 @@ COMPUTE = frozenset(  # the heavy operators
     {"Attention", "Conv", "ConvTranspose", "Einsum", "FusedConv", "FusedGemm", "FusedMatMul", "GRU", "Gemm"}
     | {"LSTM", "MatMul", "MultiHeadAttention", "RNN"}
 )
-# Whose times in a profile are those of starting a kernel: the GPU computes meanwhile, outside of the nodes.
+# Providers whose profiled times are those of launching kernels: the GPU computes asynchronously.
 HOST_TIMED = frozenset(
     {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"}
 )
@@ -32,7 +32,7 @@ HOST_TIMED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """Type (numpy's name) and shape of a value that a kernel really got or gave."""
+    """Type (numpy's name) and shape of an input or output of a kernel execution."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -40,7 +40,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTime:
-    """One node of the graph that ran; the `_s` times are per run unless said otherwise.
+    """One node of the executed graph; the `_s` times are per run unless said otherwise.
 
     A node whose name, index and operator are equal in both branches of an If counts as one: the profile
     does not say which branch ran.
@@ -74,12 +74,12 @@ class NodeTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants:
-    """What the graph that ran holds for one node beside what flows: the profile lists it in part only."""
+    """The constant tensors of one node of the executed graph; the profile lists only some of them."""
 
     path: tuple[str, ...]
     name: str
     op_type: str
-    tensors: tuple[Tensor, ...]  # weights, those included that the kernel packed for itself
+    tensors: tuple[Tensor, ...]  # weights, prepacked ones included
     window: tuple[int, ...] = ()  # of a pooling: its `kernel_shape`
 
 
@@ -98,7 +98,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What a profile says about the runs it kept; plain data, see `to_dict`.
+    """The profile of the kept runs; plain data, see `to_dict`.
 
     `self_s + remainder_s` is the mean of `run_s`. With `parallel`, nodes overlap in time and the
     remainder may be negative.
@@ -110,7 +110,7 @@ class Profile:
     run_s: tuple[float, ...]  # duration of each kept `model_run`, in run order
     execute_s: float  # mean time in the graph executor
     self_s: float  # mean over the runs of the self time of all nodes
-    remainder_s: float  # mean of what is left of a run: between the nodes and around them
+    remainder_s: float  # mean of the rest of a run: between the nodes and around them
     parallel: bool  # the nodes of one run ran on more than one thread
     model_loading_s: float
     session_initialization_s: float
@@ -121,10 +121,10 @@ class Profile:
     timeline: tuple[Span, ...]  # of the run with the median duration, in order of their start
     timeline_run: int  # its index in `run_s`
     timeline_omitted: int  # the shortest spans beyond MAX_SPANS
-    constants: tuple[Constants, ...] = ()  # of heavy nodes; empty: the graph that ran is not known
+    constants: tuple[Constants, ...] = ()  # of heavy nodes; empty: the executed graph is unknown
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON-able data; `profile_from_dict` is the way back."""
+        """Return plain JSON data; `profile_from_dict` is the inverse."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 
@@ -206,7 +206,7 @@ def by_provider(profile: Profile) -> list[ProviderTime]:
 
 
 def cast_facts(profile: Profile) -> dict[str, Any]:
-    """Say what the Casts that ORT inserted cost, and in which precision the heavy operators computed.
+    """Return the cost of the Casts that ORT inserted, and the precision of the heavy operators.
 
     Returns:
         `casts` and `inserted_casts` (nodes), `inserted_cast_s` (mean per run), `inserted_cast_share` (of all

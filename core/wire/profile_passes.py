@@ -1,4 +1,4 @@
-"""What the job `explain` leaves, typed: two configurations in all their profiled passes.
+"""The file of the job `explain`, typed: two configurations in all their profiled passes.
 
 Pure; the parent reads with it what the worker wrote (`wire.Passes`). Times are seconds.
 """
@@ -13,14 +13,14 @@ import msgspec
 
 from core.wire.errors import WorkerError
 
-VERSION = 1  # of what the job leaves
+VERSION = 1  # of the job's file
 
 Key = tuple[str, ...]  # names of the nodes that enclose a node, outermost first, and its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RanNode:
-    """A node of a graph that ran; see `wire.PassNode`."""
+    """A node of an executed graph; see `wire.PassNode`."""
 
     path: tuple[str, ...]
     name: str
@@ -33,7 +33,7 @@ class RanNode:
 
     @property
     def key(self) -> Key:
-        """What a node of a model is told by."""
+        """The identity of the node in its model."""
         return (*self.path, self.name)
 
 
@@ -48,7 +48,7 @@ class ModelNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """A node that ran, and the model's nodes at the same path whose work it does."""
+    """An executed node, and the model's nodes at the same path that it replaces."""
 
     path: tuple[str, ...]
     name: str
@@ -77,7 +77,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passes:
-    """Both sides, the baseline first; on which machine, and when (seconds since the epoch)."""
+    """Both sides, the baseline first; machine and time (seconds since the epoch)."""
 
     version: int
     sides: tuple[Side, Side]
@@ -86,10 +86,10 @@ class Passes:
 
 
 def passes_from_dict(data: Mapping[str, Any]) -> Passes:
-    """Read what the job `explain` left.
+    """Read the file of the job `explain`.
 
     Raises:
-        WorkerError: it is of another version, or something else.
+        WorkerError: another version, or another kind of file.
     """
     try:
         passes = msgspec.convert(data, Passes)

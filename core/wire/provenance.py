@@ -1,4 +1,4 @@
-"""Which facts of a machine decide whether two results may be compared, and how to say what differs.
+"""The fingerprint of a machine: the facts that two comparable results share, and their differences.
 
 Pure functions of `wire.Environment`, for both sides of the pipe. One table (`_facts`) makes the fingerprint
 and the words, so that the two cannot disagree.
@@ -13,10 +13,10 @@ from typing import Any
 
 from core import wire
 
-# The libraries that compute. torch makes models and may race against ONNX Runtime, but changes nothing of it.
+# The libraries that compute. torch may be compared with ONNX Runtime, but does not affect it.
 _LIBRARIES = ("onnxruntime", "numpy", "nvidia-", "tensorrt")
 _NOT_COMPUTING = ("nvidia-ml-py",)
-_VARIABLES_LEFT_OUT = ("ORT_DISABLE_TELEMETRY", "LD_LIBRARY_PATH")  # of the latter, the versions it leads to
+_VARIABLES_LEFT_OUT = ("ORT_DISABLE_TELEMETRY", "LD_LIBRARY_PATH")  # of the latter, the versions found count
 _HOST = {
     "microcode": "CPU microcode",
     "instructions": "CPU instructions",
@@ -33,7 +33,7 @@ _UNKNOWN, _ABSENT = "unknown", "absent"
 
 
 def fingerprint(machine: Mapping[str, Any]) -> str:
-    """Hash what decides whether two results may be compared.
+    """Hash the facts that must be equal before two results may be compared.
 
     CPU model with microcode and instructions, logical, physical and allowed CPUs, quota, sockets, NUMA, SMT,
     governor, turbo, hypervisor, huge pages; GPUs with memory, driver and CUDA; kernel; onnxruntime, numpy,
@@ -42,13 +42,13 @@ def fingerprint(machine: Mapping[str, Any]) -> str:
     not compute.
 
     Args:
-        machine: a `wire.Environment`; its own `fingerprint` is not looked at.
+        machine: a `wire.Environment`; its own `fingerprint` is ignored.
     """
     return hashlib.sha256(json.dumps(_facts(machine), sort_keys=True).encode()).hexdigest()
 
 
 def fingerprint_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Say what keeps results of two machines from being compared, one sentence part each; empty: nothing.
+    """Return why results of two machines are not comparable, one phrase per fact; empty: they are.
 
     "kernel: 6.8.0 against 6.12.1", "onnxruntime: 1.30.0 against 1.31.1".
 
@@ -60,7 +60,7 @@ def fingerprint_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> 
 
 
 def differing_facts(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return what differs as (name, text of the first, text of the second); arguments as above."""
+    """Return the facts that differ as (name, text of the first, text of the second); arguments as above."""
     first, second = _facts(one), _facts(other)
     names = [*first, *(name for name in second if name not in first)]
     return [
@@ -71,12 +71,12 @@ def differing_facts(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tu
 
 
 def is_software(name: str) -> bool:
-    """Whether a fact, by its name in a sentence, is of the libraries and not of the machine."""
+    """Whether the fact `name` belongs to the libraries, not to the machine."""
     return name.startswith(_LIBRARIES) or name == _BUILD
 
 
 def thread_advice(machine: Mapping[str, Any]) -> str:
-    """Say that ONNX Runtime's default starts another number of threads than may run; empty where it does not.
+    """Return a warning if ONNX Runtime's default starts another number of threads than may run; else empty.
 
     Args:
         machine: a `wire.Environment`.
@@ -103,7 +103,7 @@ def _allowance(cpu: wire.CpuFacts) -> str:
 
 
 def _facts(machine: Mapping[str, Any]) -> dict[str, Any]:
-    """All that counts, by the name it has in a sentence."""
+    """The facts of the fingerprint, by their names in messages."""
     cpu, host = machine["cpu"], machine.get("host") or {}
     libraries = {
         name: version
@@ -143,13 +143,13 @@ def _item(one: Any) -> str:
     return " ".join(str(one[name]) for name in ("name", "driver", "cuda") if one.get(name))
 
 
-# --- the same in words --------------------------------------------------------------------------------------
+# --- the facts in words -------------------------------------------------------------------------------------
 
 
 def in_words(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what a reader should know of processor and container, as (topic, sentence part) pairs.
+    """Return facts of processor and container as (topic, phrase) pairs.
 
-    What could not be read is left out, not guessed. Sizes, GPUs and libraries are the caller's.
+    Unknown facts are left out. The caller adds sizes, GPUs and libraries.
 
     Args:
         machine: a `wire.Environment`.

@@ -1,7 +1,7 @@
 """Quantities and names as text, for dashboard, charts, terminal and targets: one unit for each kind.
 
-A time of a run is in milliseconds, a size in binary units, so that a value, its interval and the axis under
-it can be read against each other. Seconds and bytes come in. What is not known is a dash, never a zero.
+Latencies are in milliseconds and sizes in binary units, so that a value, its interval and the axis below it
+are comparable. Arguments are seconds and bytes. An unknown value is a dash, never a zero.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 DASH = "–"
 PROVIDER = "ExecutionProvider"  # ends the name of each in ONNX Runtime
-FAR = 8.0  # times: the decimals of one end would say little of the other
+FAR = 8.0  # ratio of two ends above which each has its own decimals
 BINARY: Sequence[tuple[float, str]] = (
     *((float(1 << power), unit) for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))),
     (1.0, "B"),
@@ -38,7 +38,7 @@ def significant(value: float, digits: int = 4, *, signed: bool = False) -> str:
 
 
 def rounded(value: float, digits: int = 4) -> float:
-    """Return the number that `significant` writes; what is not finite stays."""
+    """Return the number that `significant` writes; one that is not finite stays."""
     return round(value, decimals(value, digits)) if math.isfinite(value) else value
 
 
@@ -75,7 +75,7 @@ def ms(seconds: float | None, digits: int = 4, *, signed: bool = False) -> str:
 
 
 def span_ms(low: float | None, high: float | None, unit: str = "ms") -> str:
-    """Return a range of times in milliseconds, `2.200 to 2.500 ms`; an open end is said in words.
+    """Return a range of times in milliseconds, `2.200 to 2.500 ms`; an open end is written in words.
 
     Args:
         low: in seconds; None: unknown, and nothing is below zero.

@@ -1,6 +1,6 @@
-"""One table of every setting: what it is called, what it accepts, when it matters, what it does.
+"""The table of all settings: names, accepted values, defaults and help texts, with their validation.
 
-Widgets, command-line options, YAML validation and help text are all drawn from `KNOBS`; a setting that is
+Widgets, command-line options, YAML validation and help text are all built from `SETTINGS`; a setting that is
 not in this table does not exist in ORTune. Names are ONNX Runtime's own, verbatim. Everything here is data
 and pure functions; nothing imports onnxruntime. Source of names, defaults and effects: ONNX Runtime 1.31
 (`SessionOptions`, `onnxruntime_session_options_config_keys.h`, the providers' option parsers).
@@ -66,7 +66,7 @@ __all__ = [
 Target = Literal[
     "trial", "attribute", "config_entry", "run_entry", "session", "model", "workload", "protocol"
 ]
-ENTRIES: Mapping[str, str] = {  # targets whose settings are texts in a mapping of the session's part
+ENTRIES: Mapping[str, str] = {  # target -> the mapping of texts in the session's part
     "config_entry": "session_config_entries",
     "run_entry": "run_config_entries",
 }
@@ -77,20 +77,20 @@ Value = bool | int | float | str | tuple[str, ...] | dict[str, Any]
 class Knob(Setting):
     """One setting of a configuration.
 
-    `default` is what ONNX Runtime (or ORTune, for workload and protocol) does when nothing is asked, for
-    display; a session setting that is not asked for is None and is never passed on. A `default` of None means
-    that ORTune decides while it measures; such a setting is left empty.
+    `default` is the value that ONNX Runtime (or ORTune, for workload and protocol) uses while the setting is
+    not set, for display; a session setting that is not set is None and is never passed on. A `default` of
+    None means that ORTune decides while it measures; such a setting is left empty.
     """
 
     group: Literal["Graph", "Threads", "Memory", "Providers", "Model", "Workload", "Protocol"]
     target: Target
-    worth: Worth = by_kind  # trying: which values a search varies, see `worth`
-    stops: Worth = no_stops  # of its slider, see `stops`
-    few: bool = False  # choices that are all shown at once
+    worth: Worth = by_kind  # values that a search tries, see `search_values`
+    stops: Worth = no_stops  # of its slider, see `slider_stops`
+    few: bool = False  # all choices are shown at once
 
     @property
     def field(self) -> str:
-        """Its name in the part of the spec that holds it; two parts have a field `precision`."""
+        """Its name in its part of the spec, without the prefix of a protocol's setting."""
         return self.name.removeprefix("protocol.")
 
     @property
@@ -101,7 +101,7 @@ class Knob(Setting):
 
     @property
     def short(self) -> str:
-        """Its name where there is little room: of a configuration in a table, of a point of a sweep."""
+        """Its short name, for configurations in a table and points of a sweep."""
         return _SHORT.get(self.name, self.field.rpartition(".")[2])
 
 
@@ -116,7 +116,7 @@ _FLAGS: Mapping[str, str] = {
     "free_dimension_overrides": "--free-dimension-override",
     "dims": "--dim",
     "feeds": "--feed",
-    "feed_values": "--feed",  # `--feed NAME=VALUE`; anything else is where the feeds come from
+    "feed_values": "--feed",  # `--feed NAME=VALUE`; any other value is the source of the inputs
     "use_io_binding": "--io-binding",
     "protocol.effort": "--effort",
     "budget_s": "--budget",
@@ -168,7 +168,7 @@ GRAPH_OPTIMIZATION_LEVELS = (
 EXECUTION_MODES = ("ORT_SEQUENTIAL", "ORT_PARALLEL")
 EXECUTION_ORDERS = ("DEFAULT", "PRIORITY_BASED", "MEMORY_EFFICIENT")
 ARENAS = ("cpu:0", "gpu:0", "cpu:0;gpu:0")
-MAX_THREADS = 1024  # far above any machine; a slip of the keyboard must not start a million threads
+MAX_THREADS = 1024  # far above any machine; a typing error must not start a million threads
 MAX_BATCH = 1 << 20
 MAX_RUNS = 1_000_000
 SPIN_US = (None, 0, 100, 200, 500, 1000, 2000, 5000, 10_000)  # None: ONNX Runtime counts loops
@@ -794,7 +794,7 @@ def short(name: str) -> str:
 
 
 def short_value(value: Any) -> str:
-    """Return a value of ONNX Runtime's without what all of its kind begin with: BASIC, PARALLEL."""
+    """Return a value of ONNX Runtime without its common prefix: BASIC, PARALLEL."""
     return str(value).removeprefix("ORT_").removeprefix("ENABLE_")
 
 
@@ -802,7 +802,7 @@ def short_value(value: Any) -> str:
 
 
 def check_config_entry(key: str, value: str, *, expert: bool) -> None:
-    """Refuse a session config entry that ONNX Runtime would silently ignore or choke on.
+    """Refuse a session config entry that ONNX Runtime would silently ignore or fail on.
 
     Raises:
         SpecError: unknown key (unless `expert`), a key without effect from Python, or a bad value.
@@ -835,7 +835,7 @@ def check_run_entry(key: str, value: str, *, expert: bool) -> None:
     """Refuse a run config entry that ONNX Runtime would silently ignore, or that makes every run fail.
 
     Raises:
-        SpecError: unknown key (unless `expert`), or a value that it does not take.
+        SpecError: unknown key (unless `expert`), or a value that it does not accept.
     """
     own = {one.name: one for one in KNOBS if one.target == "run_entry"}
     setting = own.get(key)

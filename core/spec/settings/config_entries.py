@@ -1,7 +1,7 @@
 """Session config entries and optimizers that ONNX Runtime 1.31 knows. Data only.
 
-ONNX Runtime ignores an unknown key or name without a word, so these lists are what stands between a slip of
-the keyboard and a measurement of nothing. Entries with a knob of their own are in the table.
+ONNX Runtime silently ignores an unknown key or name, so these lists keep a typing error from being measured
+as a setting. Entries with a setting of their own are in the table of settings.
 Source: the literals of the installed libraries and ONNX Runtime's verbose log.
 """
 
@@ -64,7 +64,7 @@ KNOWN_CONFIG_ENTRIES: Mapping[str, tuple[str, ...]] = {
     "ep.cuda.enable_gemm_auto_tune": _FLAG,
 }
 
-# The entries above that hold a whole number, with their range: a bad one only costs a line in ORT's log.
+# The entries above that hold a whole number, with their range: ORT only logs a bad one.
 _MAX_INT = 2**31 - 1
 _MAX_SIZE = 2**63 - 1
 INTEGER_CONFIG_ENTRIES: Mapping[str, tuple[int, int]] = {
@@ -105,7 +105,7 @@ KNOWN_OPTIMIZERS = (
     *("WeightBiasQuantization", "WhereDummyDq"),
 )
 
-# Keys that ONNX Runtime stores and ignores when they are set from Python: the attribute is what counts.
+# Keys that ONNX Runtime stores and ignores when they are set from Python: only the attribute counts.
 MIRROR_CONFIG_ENTRIES: Mapping[str, str] = {
     f"session.{name}": name
     for name in (

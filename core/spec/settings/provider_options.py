@@ -173,7 +173,7 @@ PROVIDER_OPTIONS: Mapping[str, tuple[ProviderOption, ...]] = {
 }
 
 # Every provider name that ONNX Runtime 1.31 can be built with (`onnxruntime.get_all_providers()`), so that
-# a misspelt one is told from one that this build lacks.
+# a misspelt name is distinguished from a provider that this build lacks.
 KNOWN_PROVIDERS = (
     "NvTensorRTRTXExecutionProvider",
     "TensorrtExecutionProvider",
@@ -198,7 +198,7 @@ KNOWN_PROVIDERS = (
     "CPUExecutionProvider",
 )
 
-# What a search varies of a provider that loads; the others say which device, cap memory or cache.
+# Options that a search varies; the others select a device, limit memory or set caches.
 _WORTH_TRYING: Mapping[str, tuple[str, ...]] = {
     "CUDAExecutionProvider": (
         *("cudnn_conv_algo_search", "cudnn_conv_use_max_workspace", "use_tf32", "prefer_nhwc"),

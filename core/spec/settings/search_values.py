@@ -1,6 +1,6 @@
-"""Which values of a setting are worth trying on a model and a machine. Pure; read by the search's space.
+"""The values of a setting that a search tries, for a model and a machine. Pure; the search space uses it.
 
-A row of the table that says nothing is tried by its kind, so that a new row takes part by itself.
+A row of the table without a rule of its own uses `by_kind`, so that a new setting is searched automatically.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ MOST_BATCH = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a search knows of the model and the machine before it begins."""
+    """Facts of the model and the machine that a search has before it begins."""
 
     threads: int = 1  # that this process may use, at least 1
-    providers: tuple[tuple[str, ...], ...] = (("CPUExecutionProvider",),)  # chains that really load
-    any_batch: bool = False  # the model takes any number of rows, and the question is about one row
-    memory: bool = False  # the question is about memory, too
+    providers: tuple[tuple[str, ...], ...] = (("CPUExecutionProvider",),)  # chains that load here
+    any_batch: bool = False  # the model takes any batch size, and the objective is per sample
+    memory: bool = False  # the question includes memory
 
 
-Worth = Callable[[Setting, Place], tuple[Any, ...]]  # the default is among them where it is no None
+Worth = Callable[[Setting, Place], tuple[Any, ...]]  # includes the default unless it is None
 
 
 def by_kind(setting: Setting, place: Place) -> tuple[Any, ...]:
-    """Both values of a switch and every choice; nothing of what has no natural values."""
+    """Both values of a switch or every choice; empty for kinds without natural values."""
     if getattr(setting, "target", "") not in CHANGES_A_SESSION:
         return ()
     return both(setting, place) if setting.kind == "bool" else setting.choices
 
 
 def nothing(setting: Setting, place: Place) -> tuple[Any, ...]:
-    """Not worth trying: it answers another question than how fast or large a model is."""
+    """No values: the setting is not tried, because its purpose is neither speed nor size."""
     return ()
 
 
@@ -46,17 +46,17 @@ def both(setting: Setting, place: Place) -> tuple[Any, ...]:
 
 
 def these(*values: Any) -> Worth:
-    """The same values everywhere."""
+    """The same values for every model and machine."""
     return lambda setting, place: values
 
 
 def if_memory(*values: Any) -> Worth:
-    """Values that save memory and cost time: worth trying where the question is about memory."""
+    """Values that save memory and cost time: tried where the question includes memory."""
     return lambda setting, place: values if place.memory else ()
 
 
 def threads(setting: Setting, place: Place) -> tuple[Any, ...]:
-    """ONNX Runtime's choice, one, and doubling up to what may be used."""
+    """ONNX Runtime's choice, one, and doubling up to the usable threads."""
     return (0, *doubling(1, place.threads))
 
 
@@ -66,7 +66,7 @@ def inter_threads(setting: Setting, place: Place) -> tuple[Any, ...]:
 
 
 def batches(setting: Setting, place: Place) -> tuple[Any, ...]:
-    """Doubling up to 32, where rows may be fed together."""
+    """Doubling up to 32, where the batch size may vary."""
     return doubling(1, MOST_BATCH) if place.any_batch else ()
 
 

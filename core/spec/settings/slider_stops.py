@@ -1,8 +1,8 @@
 """Slider stops of a setting, for a model and a machine.
 
-Pure; any other value can be typed beside.
+Pure. Any other value can be typed.
 
-None is the stop at which nothing is asked for. A row of the table that says nothing has no slider.
+The stop None leaves the setting unset. A row of the table without a rule has no slider.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def no_stops(setting: Setting, place: Place) -> tuple[Any, ...]:
 
 
 def stops_at(*values: Any) -> Worth:
-    """The same stops everywhere."""
+    """The same stops for every model and machine."""
     return lambda setting, place: values
 
 
 def thread_stops(setting: Setting, place: Place) -> tuple[int | None, ...]:
-    """ONNX Runtime's choice, what this machine may use, and twice and four times as many beyond."""
+    """ONNX Runtime's choice, counts up to the usable threads, and two and four times as many."""
     usable = place.threads
     within = range(1, usable + 1) if usable <= EACH_UP_TO else doubling(1, usable)
     return (None, *within, 2 * usable, 4 * usable)

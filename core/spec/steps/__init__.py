@@ -1,9 +1,9 @@
-"""One table of every step that makes a variant of a model: its name, its options, and what may follow it.
+"""The steps that create a variant of a model: options, chains, and the rules for their order.
 
-Command-line flags, widgets, validation and help text are drawn from `STEPS`; a step or an option that is not
+Command-line flags, widgets, validation and help text are built from `STEPS`; a step or an option that is not
 in this table does not exist in ORTune. A step is one change of a model file with all its options, a chain is
 steps in order. Everything here is data and pure functions; the changes themselves are made by a worker.
-Names and defaults of options are those of the tools that obey them (onnxslim, ONNX Runtime's float16
+Names and defaults of options are those of the tools that apply them (onnxslim, ONNX Runtime's float16
 converter, quantizers and transformer optimizer).
 """
 
@@ -39,7 +39,7 @@ __all__ = [
 class Step:
     """One step with all its options; those that are not given have the table's default.
 
-    Raises `SpecError` for an unknown kind, an unknown option, or a value that the option cannot have.
+    Raises `SpecError` for an unknown kind, an unknown option, or a value that the option does not accept.
     """
 
     kind: StepKind
@@ -49,7 +49,7 @@ class Step:
         known = step_type(kind)
         given = dict(options or {})
         for name in given:
-            known.option(name)  # refuses strangers
+            known.option(name)  # refuses unknown options
         values = {one.name: given.get(one.name, one.default) for one in known.options}
         object.__setattr__(self, "kind", known.kind)
         object.__setattr__(self, "options", _checked(known, values))
@@ -101,14 +101,14 @@ def _in_a_sentence(title: str) -> str:
 
 
 def precision_of(steps: Sequence[Step]) -> Precision:
-    """Return what a model computes in after `steps`, when it was float32 before them."""
+    """Return the precision of a float32 model after `steps`."""
     found = [precision for one in steps if (precision := one.type.precision) is not None]
     return found[-1] if found else "fp32"
 
 
-# --- what cannot follow what --------------------------------------------------------------------------------
+# --- the order of steps -------------------------------------------------------------------------------------
 
-# operators that tell a quantized graph, ONNX's own and ONNX Runtime's
+# operators that only quantized graphs have, ONNX's own and ONNX Runtime's
 QUANTIZED_OPERATORS = frozenset(
     {
         "QuantizeLinear",
@@ -135,10 +135,10 @@ def check_chain(
     """Refuse a chain that cannot work on a model, before a worker spends time on it.
 
     Args:
-        steps: what shall be done, in order.
+        steps: to apply, in order.
         info: what `inspect` found in the model that the first of `steps` changes.
         done: steps that made that model from its original; empty: it is an original.
-        libraries: that bring operators of the model.
+        libraries: with custom operators of the model.
 
     Raises:
         SpecError: no step, a step that cannot follow those before it or takes no libraries, or a dimension
@@ -167,10 +167,10 @@ def _check_empty(step: Step) -> None:
 
 
 def check_libraries(step: Step, libraries: Sequence[str]) -> None:
-    """Refuse a step whose tools cannot be given libraries of operators.
+    """Refuse a step whose tools cannot load custom operator libraries.
 
     Raises:
-        SpecError: libraries are named, and it is such a step.
+        SpecError: libraries are named, and the tools of the step cannot load them.
     """
     if libraries and step.type.no_libraries:
         raise SpecError(
@@ -180,7 +180,7 @@ def check_libraries(step: Step, libraries: Sequence[str]) -> None:
 
 
 def _check_end(step: Step, before: Sequence[Step], info: ModelInfo) -> None:
-    """Nothing follows a format that no tool reads; little follows a graph made for this kind of processor."""
+    """Refuse steps after a format that no tool reads, and most steps after a hardware-specific graph."""
     title = step.type.title
     if any(one.kind == "ort_format" for one in before) or info["path"].lower().endswith(".ort"):
         raise SpecError(
@@ -197,12 +197,12 @@ def _check_end(step: Step, before: Sequence[Step], info: ModelInfo) -> None:
 
 
 def is_bound(step: Step) -> bool:
-    """Whether what `step` writes belongs to the kind of processor that it was made on."""
+    """Whether the file that `step` writes fits only the kind of processor that it was made on."""
     return "level" in step.options and step.options["level"] not in PORTABLE_LEVELS
 
 
 def _check_precision(step: Step, before: Sequence[Step], info: ModelInfo) -> None:
-    """Converters and quantizers read float32; the fusions know no quantized graph."""
+    """Refuse converters and quantizers after another precision, and fusions of a quantized graph."""
     title = step.type.title
     earlier = next((one.type.title for one in before if one.type.precision is not None), "")
     shown = not QUANTIZED_OPERATORS.isdisjoint(info["op_counts"])

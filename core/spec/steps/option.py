@@ -23,12 +23,12 @@ class Option(Setting):
         """Return `value` as plain data of this option's kind.
 
         Raises:
-            SpecError: another type, out of range, or none of the choices. The caller says of what.
+            SpecError: another type, out of range, or none of the choices. The caller adds the name.
         """
         return _CHECKS[self.kind](self, value)
 
     def parse(self, text: str) -> Any:
-        """Read it as it is written on a command line: `on`, `32`, `MatMul,Gemm`, `batch=4,length=64`.
+        """Read a value from a command line: `on`, `32`, `MatMul,Gemm`, `batch=4,length=64`.
 
         Raises:
             SpecError: the text means no value of this option.

@@ -1,4 +1,4 @@
-"""The table of all steps: what each is called, its options and their defaults, where it helps. Pure data."""
+"""The table of all steps: names, options with defaults, and suitable hardware. Data only."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class StepType:
     title: str
     help: str
     options: tuple[Option, ...] = ()
-    precision: Precision | None = None  # of the numbers afterwards; None: as before
-    needs_calibration: bool = False  # better with real rows; random ones are fed where there are none
+    precision: Precision | None = None  # of the model afterwards; None: unchanged
+    needs_calibration: bool = False  # better with real samples; random ones are used where there are none
     hardware: str = ""  # where it helps and where not; empty: anywhere
-    no_libraries: str = ""  # why a model that needs libraries of operators cannot take it; empty: it can
+    no_libraries: str = ""  # why it does not support custom operator libraries; empty: it does
 
     @property
     def flag(self) -> str:
