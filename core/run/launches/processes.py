@@ -131,7 +131,7 @@ class Crew:
             self.record.frozen = False
 
     def lose(self, key: Key, error: TunerError) -> None:
-        """Drop the configuration of a failed process, keeping its measurements; of a control, the copy alone."""
+        """Drop a failed process's configuration but keep its measurements; of a control, only the copy."""
         index, copy = key
         ran = self.record.ran[index]
         if copy and ran.error is None and ran.load is not None:
