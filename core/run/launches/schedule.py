@@ -18,9 +18,7 @@ VARIANCE_RATIO = 10.0  # within a launch over between processes, until the compa
 MOST_ROUNDS = 64  # of a launch; more reduce its variance too little
 LEAST_ROUNDS = 4  # of a launch with expensive starts: fewer do not show the variance between rounds
 LEAST_OF_TWO = 2  # of each of two launches: the fewest that give an interval
-WANTED_GENERATIONS = (
-    4  # by the first interim analysis; with fewer the between-launch variance is mostly assumed
-)
+WANTED_GENERATIONS = 4  # at the first interim analysis; with fewer the launch variance is mostly assumed
 EXACT_GENERATIONS = 8  # launches with an exact number of runs
 EXACT_GENERATIONS_DEAR = 2  # likewise, where every start is a fresh process, not a fork
 INTERVAL_MARGIN = 1.2  # safety factor of a forecast; warm-ups take a share of the added budget
