@@ -1,9 +1,9 @@
 """The ask-tell loop of sweeps and searches: propose, skip known, measure, report.
 
-What to try next is said by a strategy, a pure function of what is known: a sweep asks for all of its points
-at once. All that a study knows stands in the store, what it made itself under its name: `look` follows the
-strategy through it from the start, so that another page or process finds a study where it was. A search looks
-at a configuration several times and reports the last look alone; it has a room of its own (`search/`).
+A strategy is a pure function from the known trials to the next comparisons; a sweep asks for all points at
+once. The store holds everything a study knows, its own trials under its name. `look` replays the strategy
+over the stored trials, so another page or process can resume a study. A search measures a configuration
+several times and reports only the last measurement; it has its own package (`search/`).
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from core.wire.errors import StoreError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A configuration that was tried, as the store lists it: without raw samples."""
+    """An evaluated configuration, as the store lists it: without raw latencies."""
 
     trial: Trial
-    race: Comparison | None  # that it ran in; None: deleted since
+    race: Comparison | None  # that measured it; None: deleted since
     reused: bool  # measured before this study
 
 
-Known = Mapping[str, Found]  # by `TrialSpec.key`, in the order in which they were asked for
+Known = Mapping[str, Found]  # by `TrialSpec.key`, in the order of the requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heat:
-    """Configurations that one job races.
+    """Configurations that one job compares.
 
-    All on one protocol: a race has but one, and by its key a trial is found again.
+    All have one protocol: a comparison has only one, and the key of a trial includes it.
     """
 
     asked: Sequence[Configuration]
-    job: Callable[[Sequence[Configuration]], Job]  # that races those of them that are not known
+    job: Callable[[Sequence[Configuration]], Job]  # compares those that are not known
 
 
 Strategy = Callable[[Known], Sequence[Heat]]
 
 
 def once(*heats: Heat) -> Strategy:
-    """Return the strategy of a study of one generation: it asks for the same, whatever is known."""
+    """Return a strategy that always asks for the same comparisons."""
     return lambda known: heats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How far a study is: what is known, running trials among it, and what the strategy asks for beyond."""
+    """Progress of a study: its known trials, including running ones, and the comparisons still missing."""
 
     known: Known
     missing: Sequence[Heat]
@@ -61,15 +61,15 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """Strategy and name of a study; what came of it is in the store."""
+    """Strategy and name of a study; its results are in the store."""
 
-    name: str  # of its trials in the store; empty: it has none yet
+    name: str  # of its trials in the store; empty: no trials yet
     strategy: Strategy
-    # measured before, and as good as measured now; see `measured_before`
+    # finds an earlier measurement to reuse; see `measured_before`
     earlier: Callable[[TrialSpec], Trial | None] = lambda spec: None
 
     def look(self, store: Store) -> Standing:
-        """Read from the store how far the study is; nothing is started."""
+        """Read the progress of the study from the store; start nothing."""
         own: dict[str, Trial] = {}
         for one in store.trials(study=self.name) if self.name else ():
             own.setdefault(one.key, one)  # the newest
@@ -99,14 +99,14 @@ class Study:
                 return Standing(known=known, missing=missing)
 
     def advance(self, store: Store, submit: Callable[[Job], str]) -> list[str]:
-        """Queue what is asked for and not known, and return by what the jobs are followed.
+        """Queue the missing comparisons, and return the ids of their jobs.
 
         Args:
-            store: holds what is known.
-            submit: `Scheduler.submit`, or what checks before.
+            store: holds the known trials.
+            submit: `Scheduler.submit`, or a function that checks first.
 
         Raises:
-            TunerError: a race cannot be queued; those before it are.
+            TunerError: a comparison cannot be queued; those before it are.
         """
         return _queue(self.look(store).missing, submit)
 
@@ -118,20 +118,20 @@ class Study:
         begin: Callable[[Sequence[Heat]], None],
         follow: Callable[[str], Status],
     ) -> Standing:
-        """Go through the generations, until the strategy asks for nothing new or a race is cancelled.
+        """Measure until the strategy asks for nothing new or a comparison is cancelled.
 
         Args:
             store: see `advance`.
             submit: see `advance`.
-            begin: told what a generation is going to race.
-            follow: waits for the end of a job; what it raises ends the study, which keeps what it has.
+            begin: called with the comparisons that are queued next.
+            follow: waits for the end of a job; an error it raises ends the study, which keeps its trials.
         """
         standing = self.look(store)
         while standing.missing:
             begin(standing.missing)
             ended = [follow(job) for job in _queue(standing.missing, submit)]
             before, standing = standing, self.look(store)
-            learned = len(standing.known) > len(before.known)  # else it would be asked for for ever
+            learned = len(standing.known) > len(before.known)  # else the loop would never end
             if not learned or any(one.state == "CANCELLED" for one in ended):
                 break
         return standing
@@ -140,10 +140,10 @@ class Study:
 def measured_before(
     store: Store, *, fingerprint: str, model_sha256: str
 ) -> Callable[[TrialSpec], Trial | None]:
-    """Return what finds an earlier measurement of the same request on the same machine, for `Study.earlier`.
+    """Return a function for `Study.earlier` that finds a measurement of the same request on this machine.
 
     Args:
-        store: holds it.
+        store: holds the trials.
         fingerprint: of the machine and its libraries.
         model_sha256: content of the model.
     """
@@ -165,6 +165,6 @@ def _candidates(heats: Sequence[Heat]) -> dict[str, TrialSpec]:
 
 
 def _without(heat: Heat, known: Known) -> Heat:
-    """The heat without candidates that are known; a baseline races whenever anybody does."""
+    """The comparison without known candidates; the baseline stays, because every comparison needs it."""
     left = [one for one in heat.asked if one.role != "candidate" or one.spec.key() not in known]
     return replace(heat, asked=left)

@@ -1,6 +1,6 @@
-"""What a sweep varies: an axis with its values, how it is written, which ones a model and a machine offer.
+"""The axes of a sweep: parsing, validation and default values for a model and a machine.
 
-Pure; `sweep` makes points of axes.
+Pure functions; `sweep` turns axes into points.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from core.wire.errors import SpecError, range_rule
 
 BATCH = "batch_size"
 THREADS = "intra_op_num_threads"
-MAX_AXES = 2  # a third would be a list of pictures; a search goes through more
-MAX_POINTS = 256  # a slip in a list must not queue thousands of measurements
+MAX_AXES = 2  # a third would need a series of charts; a search handles more
+MAX_POINTS = 256  # a typing error must not queue thousands of measurements
 STUDY_PREFIX = "curve"
 PERCENTILE_NAMES = ("p50_s", "p90_s", "p95_s", "p99_s")
 DEFAULT_BATCHES = (1, 2, 4, 8, 16, 32)
-_LISTED = ("bool", "int", "choice")  # kinds of settings whose values can be listed
-_NEVER = ("expert", "allow_fallback", "seed")  # switches of who may and what is drawn; nothing to plot over
-_ORDERED = ("graph_optimization_level",)  # of choices those that mean more and less
+_LISTED = ("bool", "int", "choice")  # types of settings whose values can be listed
+_NEVER = ("expert", "allow_fallback", "seed")  # permissions and random numbers: no axis for a chart
+_ORDERED = ("graph_optimization_level",)  # choices whose values have an order
 
-Values = Mapping[str, Value | None]  # name of an axis -> what a point sets on it
+Values = Mapping[str, Value | None]  # name of an axis -> the value at a point
 Models = Mapping[str, ModelRef]  # the values of the axis MODEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """What is varied: a setting of the table, a free dimension of the model, or MODEL, its variants."""
+    """One varied quantity: a setting, a free dimension of the model, or MODEL (its variants)."""
 
     name: str
     values: tuple[Value | None, ...]
 
     @property
     def ordered(self) -> bool:
-        """Whether its values mean more and less, so that there is a way from one to the next."""
+        """Whether its values have an order, so that a line may connect them."""
         row = row_of(self.name)
         return self.name != MODEL and (row is None or row.kind in ("int", "bool") or row.name in _ORDERED)
 
@@ -97,7 +97,7 @@ def parse_vary(text: str) -> Axis:
             hint="Write `--vary NAME=A,B,…`, such as `--vary intra_op_num_threads=1,2`.",
         )
     name = name.strip()
-    with contextlib.suppress(SpecError):  # a dimension, or nothing: the model says which
+    with contextlib.suppress(SpecError):  # a dimension or unknown: checked against the model later
         name = setting_named(name).name
     return Axis(name=name, values=parse_values(values, name=name))
 
@@ -131,7 +131,7 @@ def _check_value(name: str, value: Value | None) -> None:
 
 
 def varies(row: Knob) -> bool:
-    """Return whether a setting can be an axis: it says what runs, and its values can be listed."""
+    """Return whether a setting can be an axis: it changes the run, and its values can be listed."""
     several = row.kind in _LISTED and (row.low is None or row.low != row.high)
     listed = several or row.name == "providers"
     return listed and row.target != "protocol" and row.name not in _NEVER
@@ -144,7 +144,7 @@ def _check_varies(row: Knob) -> None:
 
 
 def check_count(count: int) -> None:
-    """Refuse more points than a slip of the keyboard should queue; raises `SpecError`."""
+    """Raise `SpecError` for more than MAX_POINTS points."""
     if count > MAX_POINTS:
         raise SpecError(
             f"A sweep has at most {MAX_POINTS} points, but this one has {count}.",
@@ -152,17 +152,17 @@ def check_count(count: int) -> None:
         )
 
 
-# --- what there is to choose --------------------------------------------------------------------------------
+# --- choices ------------------------------------------------------------------------------------------------
 
 
 def axis_names(info: wire.ModelInfo) -> list[str]:
-    """Names that are swept most often on this model, the usual ones first."""
+    """The axes that are swept most often on this model, most usual first."""
     batch = [BATCH] if info["batch_dim"] is not None else []
     return [*batch, THREADS, *(dim for dim in info["free_dims"] if dim != info["batch_dim"])]
 
 
 def offered(info: wire.ModelInfo, place: Place, models: Models) -> list[str]:
-    """Every name that has several values worth trying here: the usual ones, variants, then the settings."""
+    """All axes with several useful values here: the usual ones, variants, then the other settings."""
     usual = axis_names(info)
     several = [MODEL] if len(models) > 1 else []
     varying = [row for row in KNOBS if varies(row)]
@@ -171,7 +171,7 @@ def offered(info: wire.ModelInfo, place: Place, models: Models) -> list[str]:
 
 
 def choices(name: str, place: Place, models: Models) -> tuple[Value | None, ...]:
-    """Return the values of an axis that are picked from a list, the default first; nothing of numbers."""
+    """Return the values of an axis that is chosen from a list, default first; empty for numbers."""
     if name == MODEL:
         return tuple(models)
     row = row_of(name)
@@ -183,11 +183,11 @@ def choices(name: str, place: Place, models: Models) -> tuple[Value | None, ...]
 
 
 def default_values(name: str, *, usable_threads: int, current: int | None = None) -> tuple[int, ...]:
-    """Return numbers worth trying first on axis `name`.
+    """Return the default values of a numeric axis.
 
-    Batch: powers of two to 32. Threads: every number to 8, then doubling, never above `usable_threads` (what
-    the affinity mask and the container's quota leave). Another setting: what a search tries. A dimension:
-    powers of two around `current`.
+    Batch: powers of two to 32. Threads: every number to 8, then doubling, at most `usable_threads` (limited
+    by affinity mask and container quota). Another setting: the values of a search. A dimension: powers of
+    two around `current`.
     """
     if name == BATCH:
         return DEFAULT_BATCHES
@@ -207,11 +207,11 @@ def default_values(name: str, *, usable_threads: int, current: int | None = None
     return tuple(sorted({max(1, center // 4), max(1, center // 2), center, center * 2, center * 4}))
 
 
-# --- in words -----------------------------------------------------------------------------------------
+# --- text ---------------------------------------------------------------------------------------------
 
 
 def value_words(value: Value | None) -> str:
-    """Return a value as a person writes it, and as `parse_values` reads it."""
+    """Return a value as text that `parse_values` reads."""
     if value is None:
         return "default"
     if isinstance(value, bool):
@@ -220,7 +220,7 @@ def value_words(value: Value | None) -> str:
 
 
 def point_name(values: Values) -> str:
-    """Name a point in words, `batch 8, threads 2`."""
+    """Return the name of a point, such as `batch 8, threads 2`."""
     parts = []
     for name, value in values.items():
         text = value_words(value).replace("ExecutionProvider", "")
@@ -236,7 +236,7 @@ _BETWEEN = " × "
 
 
 def study_name(axes: Sequence[Axis], token: str) -> str:
-    """Name the trials of a sweep so that a person can read it and `axes_of_study` can read it back."""
+    """Return the study name of a sweep, readable for people and for `axes_of_study`."""
     parts = [
         f"{_escaped(one.name, '%×')}={','.join(_escaped(value_words(v), '%×,=#;') for v in one.values)}"
         for one in axes
@@ -245,7 +245,7 @@ def study_name(axes: Sequence[Axis], token: str) -> str:
 
 
 def axes_of_study(study: str) -> tuple[Axis, ...]:
-    """Return the axes that `study_name` wrote; nothing for a study of another kind."""
+    """Return the axes in a name from `study_name`; empty for another kind of study."""
     match = re.fullmatch(rf"{STUDY_PREFIX} (.+) #\w+", study)
     if match is None:
         return ()

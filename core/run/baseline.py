@@ -1,8 +1,8 @@
-"""This machine's own numbers, kept in a file, so that later models and later versions are held against them.
+"""Recorded baselines: a machine's results in a file, for comparison with later models and versions.
 
-keep(path, trial, …)       write them
-read(path)                 read them; of strangers, so they are checked
-against(kept, trial, …)    what changed since, judged by `core.evidence.verification.change`
+keep(path, trial, …)       write a baseline
+read(path)                 read and validate one; the file is untrusted
+against(kept, trial, …)    the change since then, from `core.evidence.verification.change`
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class KeptModel(TypedDict):
 
 
 class KeptSpeed(TypedDict):
-    """Runs a second, per row, with their 95 % interval."""
+    """Samples per second, with the 95 % interval."""
 
     ratio: float
     low: float | None
@@ -48,7 +48,7 @@ class KeptSpeed(TypedDict):
 
 
 class _File(TypedDict):
-    """A baseline's file."""
+    """Contents of a baseline file."""
 
     baseline: int  # FORMAT
     tool_version: str
@@ -57,19 +57,19 @@ class _File(TypedDict):
     spec: dict[str, Any]
     batch_size: int
     speed: KeptSpeed
-    canary_s: float | None  # what a fixed piece of work took, the median over all blocks
+    canary_s: float | None  # duration of the canary, a fixed computation; median over all blocks
     environment: wire.Environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A baseline."""
+    """A recorded baseline and its file."""
 
     path: Path
     file: _File
 
     def check(self, machine: wire.Environment) -> None:
-        """Refuse a baseline of another machine; libraries may be others, that is what it is for.
+        """Refuse a baseline of another machine; libraries may differ, since that is what it is used for.
 
         Raises:
             SpecError: a fact of the machine differs.
@@ -89,10 +89,10 @@ class Kept:
 
 
 def keep(path: Path, trial: Trial, record: ModelRecord, machine: wire.Environment) -> None:
-    """Write the numbers of a trial to `path`.
+    """Write the results of a trial to `path`.
 
     Raises:
-        SpecError: the file cannot be written; nothing half-written stays.
+        SpecError: the file cannot be written; no partial file is left.
     """
     file: _File = {
         "baseline": FORMAT,
@@ -119,7 +119,7 @@ def read(path: Path) -> Kept:
     """Read a baseline.
 
     Raises:
-        SpecError: it cannot be read, is none, or was written by a newer version.
+        SpecError: it cannot be read, is not a baseline, or was written by a newer version.
     """
     try:
         with open_regular(path) as opened:
@@ -157,14 +157,14 @@ def read(path: Path) -> Kept:
 def against(
     kept: Kept, trial: Trial, record: ModelRecord, machine: wire.Environment, *, limit: float
 ) -> Change:
-    """Judge a trial by a baseline of the same machine.
+    """Compare a trial with a baseline of the same machine.
 
     Args:
         kept: the baseline.
-        trial: what was measured now.
+        trial: the new measurement.
         record: its model.
-        machine: as it is now.
-        limit: a share: one that takes (1 + limit) times as long is too slow.
+        machine: its current state.
+        limit: a fraction: a trial that takes (1 + limit) times as long is too slow.
     """
     then, file = kept.file["speed"], kept.file
     now_s = _canary_s(trial)
@@ -179,7 +179,7 @@ def against(
 
 
 def _changed(file: _File, trial: Trial, record: ModelRecord, machine: wire.Environment) -> list[str]:
-    """What is not as it was: the model, the libraries, the configuration."""
+    """Differences in model, libraries and configuration."""
     found = [
         f"{name}: {then} then, {now} now" for name, then, now in differing_facts(file["environment"], machine)
     ]
@@ -193,10 +193,10 @@ def _changed(file: _File, trial: Trial, record: ModelRecord, machine: wire.Envir
 def _settings(spec: dict[str, Any]) -> Any:
     try:
         data = spec_from_dict(spec).to_dict()
-    except SpecError:  # of another version
+    except SpecError:  # stored by another version
         return None
     workload = data.get("workload", {})
-    if "feeds" in workload:  # those of a bundle lie in another folder each time
+    if "feeds" in workload:  # a bundle is unpacked into a new folder each time
         workload["feeds"] = Path(workload["feeds"]).name
     return {
         **{name: data.get(name) for name in ("session", "engine")},
@@ -207,7 +207,7 @@ def _settings(spec: dict[str, Any]) -> Any:
 
 
 def _speed(trial: Trial) -> Gain:
-    """Rows a second at the median latency, with its interval."""
+    """Samples per second at the median latency, with its interval."""
     result = trial.facts
     latency, rows = result["latency"], int(result["batch_size"])
     p50_s, low_s, high_s = latency["p50_s"], latency["p50_s_low"], latency["p50_s_high"]
@@ -227,7 +227,7 @@ def _kept(speed: Gain) -> KeptSpeed:
 
 
 def _canary_s(trial: Trial) -> float | None:
-    """Seconds of the fixed piece of work that is done before every block."""
+    """Median duration of the canary, the fixed computation before every block; seconds."""
     times = [one["counters"]["canary_ns"] for one in trial.facts.get("blocks") or []]
     found = [value for value in times if value > 0]
     return statistics.median(found) / 1e9 if found else None

@@ -1,8 +1,7 @@
 """The best point of a sweep under a latency limit, and the Pareto front.
 
-One statistic decides, is shown and is drawn: rows per second over all runs, with the 95 % interval of that
-point, and one percentile of the latency with its own. Pure functions over the points of `sweep`. Seconds
-throughout.
+The same statistics decide, are displayed and are plotted: samples per second over all runs and one latency
+percentile, each with its 95 % interval. Pure functions over the points of `sweep`. Seconds throughout.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from core.evidence.statistics import MIN_BLOCKS
 from core.run.axes import Values
 from core.run.sweep import Measured
 
-BEST, LEVEL, INCONCLUSIVE = "best", "level with the best", "inconclusive"  # places of a point
+BEST, LEVEL, INCONCLUSIVE = "best", "level with the best", "inconclusive"  # ranks of a point
 
 
 def supported_percentile(points: Sequence[Measured], wanted: Sequence[str] = ("p95_s", "p50_s")) -> str:
@@ -28,13 +27,13 @@ def supported_percentile(points: Sequence[Measured], wanted: Sequence[str] = ("p
 
 
 def _supports(point: Measured, percentile: str) -> bool:
-    """Whether there is the percentile, and not only a lower bound of it."""
+    """Whether the percentile itself is known, not only a lower bound."""
     low, high = _latency(point, f"{percentile}_low"), _latency(point, f"{percentile}_high")
     return _latency(point, percentile) is not None and (low is None or high is not None)
 
 
 def has_few_processes(point: Measured) -> bool:
-    """Whether too few processes made its runs for latency intervals that hold for new processes."""
+    """Whether it has too few processes for latency intervals that cover new processes."""
     return point.processes is not None and point.processes < MIN_BLOCKS
 
 
@@ -42,13 +41,13 @@ def has_few_processes(point: Measured) -> bool:
 
 
 def surely_faster(one: Measured, other: Measured) -> bool:
-    """True where the whole interval of rows per second lies above that of the other."""
+    """True where the whole interval of samples per second lies above that of the other."""
     low, high = one.throughput_interval()[0], other.throughput_interval()[1]
     return low is not None and high is not None and low > high
 
 
 def surely_quicker(one: Measured, other: Measured, percentile: str) -> bool:
-    """True where the whole interval of the latency lies below that of the other, and both know processes."""
+    """True where the whole latency interval lies below that of the other, and both cover new processes."""
     if has_few_processes(one) or has_few_processes(other):
         return False
     high, low = _latency(one, f"{percentile}_high"), _latency(other, f"{percentile}_low")
@@ -56,7 +55,7 @@ def surely_quicker(one: Measured, other: Measured, percentile: str) -> bool:
 
 
 def level_with(one: Measured, other: Measured, margin: float) -> bool:
-    """True where even the farthest ends of both intervals of rows per second lie within the margin."""
+    """True where even the farthest ends of both intervals of samples per second lie within the margin."""
     low, high = one.throughput_interval()
     other_low, other_high = other.throughput_interval()
     if not (low and high and other_low and other_high):
@@ -65,10 +64,10 @@ def level_with(one: Measured, other: Measured, margin: float) -> bool:
 
 
 def dominates(one: Measured, other: Measured, percentile: str) -> bool:
-    """True where a point is surely better in one quantity, and by its value no worse in the other.
+    """True where a point is significantly better in one quantity, and its value is no worse in the other.
 
-    The quantities are rows per second and the percentile. So nothing dominates the point of most rows per
-    second, neither of all points nor of those under a line.
+    The quantities are samples per second and the percentile. So nothing dominates the point with the highest
+    throughput, neither among all points nor among those within a latency limit.
     """
     a, b = _latency(one, percentile), _latency(other, percentile)
     if a is None or b is None or one.throughput_per_s is None or other.throughput_per_s is None:
@@ -83,24 +82,24 @@ def _latency(point: Measured, name: str) -> float | None:
     return value
 
 
-# --- a point and the line -----------------------------------------------------------------------------------
+# --- a point and the latency limit --------------------------------------------------------------------------
 
 
 def surely_under(point: Measured, line_s: float, percentile: str) -> bool:
-    """True where even the upper bound of the percentile's 95 % interval is at or under the line.
+    """True where even the upper bound of the percentile's 95 % interval is within the latency limit.
 
-    Never of a point whose processes are too few for an interval that holds for the next one.
+    Never for a point with too few processes for an interval that covers a new one.
     """
     high = _latency(point, f"{percentile}_high")
     return high is not None and high <= line_s and not has_few_processes(point)
 
 
 def beyond(point: Measured, line_s: float | None, percentile: str) -> bool | None:
-    """Whether a point is over the latency line; None: there is no line, or its runs do not tell.
+    """Whether a point exceeds the latency limit; None: there is no limit, or its percentile is unknown.
 
     Args:
-        point: of any state.
-        line_s: the latency line, seconds; None: there is none.
+        point: in any state.
+        line_s: the latency limit, seconds; None: no limit.
         percentile: "p50_s", "p90_s", "p95_s", "p99_s" or "mean_s".
     """
     value = _latency(point, percentile)
@@ -108,7 +107,7 @@ def beyond(point: Measured, line_s: float | None, percentile: str) -> bool | Non
 
 
 def astride(point: Measured, line_s: float | None, percentile: str) -> bool:
-    """Whether the 95 % interval of a point holds the line, so that which side it is on is not sure."""
+    """Whether the 95 % interval of a point contains the latency limit, so that its side is not certain."""
     low, high = _latency(point, f"{percentile}_low"), _latency(point, f"{percentile}_high")
     return line_s is not None and low is not None and high is not None and low <= line_s <= high
 
@@ -117,9 +116,9 @@ def astride(point: Measured, line_s: float | None, percentile: str) -> bool:
 
 
 def front(points: Sequence[Measured], percentile: str) -> list[Measured]:
-    """Return the points that no other dominates, of those that may be ranked and support the percentile.
+    """Return the Pareto front of the points that may be ranked and support the percentile.
 
-    One configuration stands once.
+    Each configuration occurs once.
     """
     known = [
         one
@@ -129,28 +128,28 @@ def front(points: Sequence[Measured], percentile: str) -> list[Measured]:
     return [one for one in known if not any(dominates(other, one, percentile) for other in known)]
 
 
-# --- all of it at once --------------------------------------------------------------------------------------
+# --- all together -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How the points of a sweep stand against each other and the line; points by what they set."""
+    """The points of a sweep ranked against each other and the latency limit; names as of `point_name`."""
 
     percentile: str
     line_s: float | None
     margin: float  # relative difference that counts as none
-    best: Measured | None  # most rows per second, under the line where there is one; None: none is
-    level: tuple[Measured, ...]  # surely within the margin of the best
-    inconclusive: tuple[Measured, ...]  # the intervals leave open which of the two has more rows per second
-    unranked: tuple[Measured, ...]  # with numbers, but of a race that was rejected or cancelled
-    over: frozenset[str]  # names of points over the line
-    open: frozenset[str]  # of those whose interval holds it
+    best: Measured | None  # highest throughput, within the latency limit if any; None: no such point
+    level: tuple[Measured, ...]  # whole interval within the margin of the best
+    inconclusive: tuple[Measured, ...]  # the intervals do not show which has the higher throughput
+    unranked: tuple[Measured, ...]  # with numbers, but from a rejected or cancelled comparison
+    over: frozenset[str]  # names of points that exceed the limit
+    open: frozenset[str]  # names of points whose interval contains the limit
     front: frozenset[str]
 
     def place(self, point: Measured) -> str:
-        """Return `BEST`, `LEVEL`, `INCONCLUSIVE`, or nothing: surely fewer rows per second, or not judged.
+        """Return `BEST`, `LEVEL`, `INCONCLUSIVE`, or "": a lower throughput, or not judged.
 
-        A point that is the best under another name is level with it.
+        A point that is the same configuration as the best one is `LEVEL`.
         """
         if self.best is not None and _name(point.values) == _name(self.best.values):
             return BEST
@@ -162,7 +161,7 @@ class Standing:
         return ""
 
     def is_in(self, point: Measured, names: frozenset[str]) -> bool:
-        """Whether a point is one of `over`, `open` or `front`."""
+        """Whether a point is in `names`: `over`, `open` or `front`."""
         return _name(point.values) in names
 
 
@@ -177,12 +176,12 @@ def _names(points: Iterable[Measured], holds: Callable[[Measured], bool | None])
 def standing(
     points: Sequence[Measured], *, line_s: float | None, percentile: str | None = None, margin: float
 ) -> Standing:
-    """Return how points stand.
+    """Rank the points of a sweep.
 
     Args:
-        points: of a sweep, of any state.
-        line_s: the latency line, seconds; None: there is none, and the best has the highest throughput.
-        percentile: that the line applies to; None: the first of p95 and p50 that all points support.
+        points: of a sweep, in any state.
+        line_s: the latency limit, seconds; None: no limit, and the best has the highest throughput.
+        percentile: that the limit applies to; None: the first of p95 and p50 that all points support.
         margin: relative difference that counts as none.
     """
     name = percentile or supported_percentile(points)

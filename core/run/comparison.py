@@ -1,8 +1,8 @@
-"""One comparison from its specs to its results: preparing the contestants, the race, and what follows.
+"""Performs one comparison, from its specs to its results.
 
-resolve and plan each (one that cannot be prepared fails alone) → race → evidence → a short profile of each
-candidate that tells what ran where. No queue, no thread, no store of trials: the scheduler owns those, and
-calls `perform_comparison` when it is this comparison's turn.
+Steps: resolve and plan each configuration (one that cannot be prepared fails alone) → measure → evidence → a
+short profile of each candidate for the providers used. No queue, no thread, no store of trials: the
+scheduler owns those, and calls `perform_comparison` when it is this comparison's turn.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from core.wire.errors import Cancelled, TunerError
 from core.wire.output_check import Pairs, random_operators
 
 FORKABLE = ("CPUExecutionProvider",)  # libraries of other providers may not survive a fork
-SELF_TEST = Effort(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # how quiet is it here?
+SELF_TEST = Effort(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32))  # noise of this machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ready:
-    """A contestant that can race."""
+    """A configuration that is ready to be measured."""
 
     entrant: Entrant
     entry: Entry
@@ -60,13 +60,13 @@ class _Ready:
 def protocol_of(
     spec: ProtocolSpec, *, different_models: bool = False, stage: str = "", family: int = 1
 ) -> dict[str, Any]:
-    """Return what a comparison records of how it is measured, with a seed for the order of its rounds.
+    """Return the recorded protocol of a comparison, with a seed for the order of its rounds.
 
     Args:
-        spec: how well to measure.
-        different_models: models that compute something else may race.
-        stage: of a search, see `STAGES`; empty: it is raced for a result.
-        family: how many contrasts are told together: the intervals of all of them hold with 95 %.
+        spec: effort and measurement settings.
+        different_models: allow models with different outputs.
+        stage: of a search, see `STAGES`; empty: the comparison gives a result.
+        family: number of simultaneous intervals: all of them together have 95 % confidence.
     """
     precision = effort(stage or spec.effort)
     looks = list(precision.looks) if spec.runs is None else []
@@ -90,21 +90,21 @@ def perform_comparison(
     service: Service,
     earlier: RaceRecord | None = None,
 ) -> Outcome:
-    """Race the contestants of `comparison`, and return what became of each.
+    """Measure the configurations of `comparison`, and return the outcome of each.
 
-    A cancelled race keeps the rounds that it had: the results are partial then, and every state is CANCELLED
-    but that of trials whose group had ended.
+    A cancelled comparison keeps its rounds: the results are then partial, and every state is CANCELLED except
+    that of trials whose group had ended.
 
     Args:
-        comparison: who races, and how.
-        specs: of each contestant, by trial.
-        service: what the process offers.
-        earlier: the record of a race of the same contestants, in their order, which this one goes on with.
+        comparison: configurations and protocol.
+        specs: of each configuration, by trial.
+        service: store, workers and callbacks.
+        earlier: the record of the continued comparison of the same configurations, in their order.
 
     Raises:
-        Cancelled: while the contestants were being prepared.
-        SpecError: one of those that are to go on cannot be prepared any more; or the models compute something
-            else, and nobody asked for such a race.
+        Cancelled: while the configurations were being prepared.
+        SpecError: one of a continued comparison can no longer be prepared; or the models have different
+            outputs, and the protocol does not allow that.
     """
     failed: dict[str, Ending] = {}
     ready: list[_Ready] = []
@@ -120,7 +120,7 @@ def perform_comparison(
     if not any(one.entrant.contestant.role == "candidate" for one in ready):
         return _nobody(comparison, failed)
     apart = _apart(comparison, ready, specs, service)
-    if comparison.protocol["precision"] in STAGES:  # nobody asks what they compute
+    if comparison.protocol["precision"] in STAGES:  # their outputs are not checked
         ready = [replace(one, entry=replace(one.entry, reference=None)) for one in ready]
     try:
         machine, notes = describe(service.environment)
@@ -137,7 +137,7 @@ def _noted(one: _Ready, notes: Sequence[str]) -> _Ready:
     return replace(one, entrant=replace(one.entrant, notes=(*one.entrant.notes, *notes)))
 
 
-# --- before the race ----------------------------------------------------------------------------------------
+# --- preparation --------------------------------------------------------------------------------------------
 
 
 def _prepare(contestant: Contestant, spec: TrialSpec, service: Service) -> _Ready:
@@ -164,13 +164,13 @@ def _prepare(contestant: Contestant, spec: TrialSpec, service: Service) -> _Read
 
 
 def _precision(resolved: Resolved) -> str:
-    """What the numbers of the model are: those of the copy that the spec asks for, else its own."""
+    """Precision of the model that runs: of the copy that the spec asks for, else the model's own."""
     asked = resolved.spec.model.precision
     return asked if asked != "fp32" else precision_of_model(resolved.record)
 
 
 def _origin(resolved: Resolved, prepared: Prepared, service: Service) -> tuple[Origin, list[str]]:
-    """The original of a model, as it came, which says what the outputs should be; and why that is unknown."""
+    """The original model, whose outputs are the reference; and notes where it is not available."""
     record, variant = resolved.record, variant_of(resolved.record) or {}
     sha256, name = variant.get("root", record.content_sha256), variant.get("root_name", record.name)
     try:
@@ -191,10 +191,10 @@ def _origin(resolved: Resolved, prepared: Prepared, service: Service) -> tuple[O
 def _apart(
     comparison: Comparison, ready: Sequence[_Ready], specs: Mapping[str, TrialSpec], service: Service
 ) -> Pairs:
-    """Whether the originals of the race compute the same; empty where there is but one.
+    """Output checks between the originals of the comparison; empty where there is only one.
 
     Raises:
-        SpecError: they do not, and nobody asked for a race of different models.
+        SpecError: their outputs differ, and the protocol does not allow different models.
     """
     origins = list({one.origin.sha256: one.origin for one in ready}.values())
     if len(origins) == 1:
@@ -214,7 +214,7 @@ def _apart(
 
 
 def entry_of(label: str, resolved: Resolved, prepared: Prepared) -> Entry:
-    """Return the contestant that a resolved trial is, without what its outputs should be."""
+    """Return the entry of a resolved trial, without its reference."""
     spec = resolved.spec
     plan = contestant_plan(
         spec,
@@ -233,7 +233,7 @@ def entry_of(label: str, resolved: Resolved, prepared: Prepared) -> Entry:
 
 
 def _nobody(comparison: Comparison, failed: Mapping[str, Ending]) -> Outcome:
-    """No candidate could be prepared: there is nothing to race for."""
+    """The outcome where no candidate could be prepared."""
     idle = Cancelled("Not measured: no candidate could run.", hint="See the candidates' errors.")
     first = next(failed[one.trial] for one in comparison.contestants if one.role == "candidate")
     trials = {one.trial: Ending(state="CANCELLED", error=idle) for one in comparison.contestants}
@@ -241,7 +241,7 @@ def _nobody(comparison: Comparison, failed: Mapping[str, Ending]) -> Outcome:
 
 
 def _without_rounds(comparison: Comparison, failed: Mapping[str, Ending], error: TunerError) -> Outcome:
-    """The race ended before anything was measured."""
+    """The outcome where the comparison ended before any round."""
     ending = Ending(state="CANCELLED" if isinstance(error, Cancelled) else "FAIL", error=error)
     trials = {one.trial: ending for one in comparison.contestants}
     return Outcome(whole=ending, trials={**trials, **failed}, warnings=_warnings(comparison, failed))
@@ -255,10 +255,10 @@ def _warnings(comparison: Comparison, failed: Mapping[str, Ending]) -> list[str]
     ]
 
 
-# --- the race -----------------------------------------------------------------------------------------------
+# --- measurement --------------------------------------------------------------------------------------------
 
 
-CourseStep = tuple[float, float, float, float]  # seconds since the start, ratio, and its interval then
+CourseStep = tuple[float, float, float, float]  # seconds since the start, ratio, lower and upper bound
 
 
 def _race(
@@ -328,7 +328,7 @@ def _race(
 def _extend(
     course: dict[str, list[CourseStep]], contrasts: Sequence[Mapping[str, Any]], elapsed_s: float
 ) -> None:
-    """Add every interval that is known, and another one than before, to the course of its candidate."""
+    """Append every known interval that has changed to the course of its candidate."""
     for one in contrasts:
         ratio, low, high = one["ratio"], one["ratio_low"], one["ratio_high"]
         told = course.setdefault(one["candidate"], [])
@@ -348,7 +348,7 @@ def _usual_s(
 def _references(
     comparison: Comparison, ready: Sequence[_Ready], specs: Mapping[str, TrialSpec]
 ) -> tuple[int, int]:
-    """Indices of the baseline and of the anchor; one that could not be prepared is replaced by the other."""
+    """Indices of the baseline and the ORT default; the other replaces a missing one."""
     default = default_of(specs[comparison.contestants[0].trial])
     trials = [one.entrant.trial for one in ready]
     roles = {one.trial: one.role for one in comparison.contestants}
@@ -360,7 +360,7 @@ def _references(
 
 
 def _with_placements(evidence: Evidence, ready: Sequence[_Ready], service: Service) -> Evidence:
-    """Add what ran where, of candidates; it is not worth losing a race that is over."""
+    """Add the providers used by the candidates; a failure adds a note and keeps the comparison."""
     found: list[Entrant] = []
     over = evidence.record.outcome == "cancelled"
     for one, ran in zip(ready, evidence.record.ran, strict=True):
@@ -378,7 +378,7 @@ def _with_placements(evidence: Evidence, ready: Sequence[_Ready], service: Servi
     return replace(evidence, entrants=found)
 
 
-# --- after the race -----------------------------------------------------------------------------------------
+# --- outcome ------------------------------------------------------------------------------------------------
 
 
 def _outcome(
@@ -413,7 +413,7 @@ def _ending(evidence: Evidence, index: int, one: _Ready) -> Ending:
 
 
 def _had_ended(record: RaceRecord, index: int) -> bool:
-    """Whether a contestant's group was through when the race was cancelled."""
+    """Whether a configuration's group had ended when the comparison was cancelled."""
     *before, last = record.groups or [[]]
     return index not in last and any(index in group for group in before)
 
@@ -424,11 +424,11 @@ def _cancelled() -> Cancelled:
     )
 
 
-# --- a self-test on its own ---------------------------------------------------------------------------------
+# --- self-test ----------------------------------------------------------------------------------------------
 
 
 def perform_self_test(spec: TrialSpec, service: Service) -> dict[str, Any]:
-    """Race a configuration against itself, and say how quiet the machine is.
+    """Compare a configuration with itself, to measure the noise of the machine.
 
     Returns:
         `evidence.self_test_result`, with `model`.

@@ -1,8 +1,8 @@
-"""Races of different models: whether they compute the same.
+"""Output checks between different models of one comparison.
 
-Every contestant is held against the original of its own model (`guard`). Where the originals of a race are
-several, they are held against each other before it, on the same numbers: what computes something else is
-raced only where that was asked for, and every verdict on it says so.
+The output check compares every configuration with the original of its own model. A comparison of several
+originals first compares their outputs on the same inputs. Models with different outputs are measured only
+where the user allows it, and every verdict on them says so.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from core.wire.output_check import OutputCheck, Pairs, apart_words, judge, loose
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The original behind a contestant: the model at the root of its chain, or the model itself."""
+    """The original of a configuration's model: the root of its chain of variants, or the model itself."""
 
     sha256: str  # of its content
     name: str
     precision: str
-    reference: Reference | None  # how it is run; None: its file is gone
+    reference: Reference | None  # how to run it; None: its file is gone
 
 
 def hold_apart(
@@ -42,21 +42,21 @@ def hold_apart(
     on_progress: Callable[[Progress], None],
     timeout_s: float,
 ) -> dict[tuple[str, str], OutputCheck]:
-    """Hold the outputs of `origins` against those of each of `against`, all fed what the latter is fed.
+    """Compare the outputs of `origins` with those of each of `against`, on the inputs of the latter.
 
     Args:
-        origins: all of a race, each once.
-        against: those that verdicts are given against.
-        tolerance: that the user allows; None: that of the less precise of two models.
-        cancel: ends it.
-        on_progress: told each step.
+        origins: all of a comparison, each once.
+        against: those of the baseline and the ORT default.
+        tolerance: set by the user; None: that of the less precise of two models.
+        cancel: set it to stop.
+        on_progress: called for each step.
         timeout_s: for loading a model, and for a run.
 
     Returns:
-        (other, against) -> the verdict; a pair stands there once.
+        (other, against) -> the verdict; each pair once.
 
     Raises:
-        Cancelled: before it was known.
+        Cancelled: `cancel` was set.
     """
     found: dict[tuple[str, str], OutputCheck] = {}
     for one in against:
@@ -80,7 +80,7 @@ def _outputs_of(
     on_progress: Callable[[Progress], None],
     timeout_s: float,
 ) -> list[Ran]:
-    """Of each of `others`, how far its outputs are from those of `against`, or why that is not known."""
+    """For each of `others`, the difference of its outputs from those of `against`, or why it is unknown."""
     record = RaceRecord(ran=[Ran() for _ in others])
     entries: dict[int, Entry] = {}
     for index, other in enumerate(others):
@@ -105,7 +105,7 @@ def _outputs_of(
 
 
 def _kept(workers: Workers, entry: Entry, ran: Ran, path: Path, timeout_s: float) -> bool:
-    """Run one model and keep its outputs; a failure is a reason why they are not compared."""
+    """Run one model and keep its outputs; a failure is recorded as the reason for no comparison."""
     try:
         worker, _ = start_loaded(workers, entry, timeout_s)
     except Cancelled:
@@ -120,7 +120,7 @@ def _kept(workers: Workers, entry: Entry, ran: Ran, path: Path, timeout_s: float
 
 
 def _fed_alike(other: Origin, against: Origin) -> tuple[str, wire.ContestantPlan | None]:
-    """How `other` runs on the numbers of `against`; None, and why, where it cannot be fed them."""
+    """The plan that runs `other` on the inputs of `against`, or the reason why it cannot take them."""
     for one in (other, against):
         if one.reference is None:
             return f"`{one.name}` no longer exists.", None
@@ -138,10 +138,10 @@ def _fed_alike(other: Origin, against: Origin) -> tuple[str, wire.ContestantPlan
 
 
 def refuse(origins: Sequence[Origin], found: Pairs) -> None:
-    """Refuse a race of models that compute something else, or of which that is not known.
+    """Refuse models whose outputs differ or could not be compared.
 
     Raises:
-        SpecError: two of them do.
+        SpecError: for the first such pair.
     """
     names = {one.sha256: one.name for one in origins}
     for (other, against), verdict in found.items():

@@ -1,14 +1,14 @@
-"""Why one result is faster than another: from two stored trials to the job that looks, and back.
+"""Explains why one stored result is faster than another: the job `explain`, and its stored answer.
 
-    pair(store, a, b)          the two trials, or why they cannot be explained
-    explain_plan(store, …)     what the job `explain` needs
-    known(store, pair)         what the two results say of each other
-    race_of(pair)              who races, where the two never did
-    explained(store, …)        what it has found, put against the two results; None before
-    explained_at(store, …)     when it has looked
+    pair(store, a, b)          the two trials; raises where they cannot be explained
+    explain_plan(store, …)     payload of the job `explain`
+    known(store, pair)         contrast of the two results
+    race_of(pair)              configurations that compare the two in the same rounds
+    explained(store, …)        answer of the job, with the contrast; None before it has run
+    explained_at(store, …)     time of that answer
 
-What a pair's passes showed is a file among the candidate's artifacts, so it is there for every page and
-command, and goes with the trial. Parent side: no worker is started here but through `run`.
+The passes of a pair are stored as a file among the candidate's artifacts, so every page and command finds
+them, and they are deleted with the trial. Runs in the parent: it starts workers only through `run`.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ from core.wire.output_check import else_words
 from core.wire.profile_passes import Passes, passes_from_dict
 from core.wire.provenance import fingerprint_difference
 
-TIMEOUT_S = 3600.0  # a quarter of a minute as a rule; models of seconds per run take their time
+TIMEOUT_S = 3600.0  # usually 15 s; models with seconds per run take longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Two results of which the second shall be explained by the first."""
+    """Two results; the second is explained relative to the first."""
 
     baseline: Trial
     candidate: Trial
 
     @property
     def what(self) -> str:
-        """One line for a person; the same for the same pair."""
+        """One line of text that identifies the pair."""
         return f"why {self.candidate.model_name}: {self.baseline.id[:8]} → {self.candidate.id[:8]}"
 
     @property
     def different_models(self) -> bool:
-        """Whether the two ran models of different content, be they variants of one original or not."""
+        """Whether the two ran models of different content, including variants of one original."""
         return self.baseline.model_sha256 != self.candidate.model_sha256
 
 
 def pair(store: Store, baseline: str, candidate: str) -> Pair:
-    """Find two trials by their ids, or the first 6 or more characters of them.
+    """Find two trials by id, or by its first 6 or more characters.
 
     Raises:
         StoreError: there is no such trial.
-        SpecError: they are the same, one has no latency to explain, or is no session of ONNX Runtime.
+        SpecError: they are the same, or one has no latency or is no session of ONNX Runtime.
     """
     found = Pair(baseline=store.trial(baseline), candidate=store.trial(candidate))
     if found.baseline.id == found.candidate.id:
@@ -82,11 +82,11 @@ def pair(store: Store, baseline: str, candidate: str) -> Pair:
 
 
 def with_its_baseline(store: Store, candidate: str) -> Pair:
-    """Find a trial and the baseline that it was compared with.
+    """Find a trial and the baseline of its comparison.
 
     Raises:
         StoreError: there is no such trial.
-        SpecError: it was compared with nothing; or as of `pair`.
+        SpecError: it has no baseline; or as of `pair`.
     """
     trial = store.trial(candidate)
     contrasts = trial.facts.get("contrasts") or []
@@ -118,10 +118,10 @@ def explain_plan(store: Store, of: Pair, *, fingerprint: str, run: Run = run_job
         store: holds the models, and takes the result.
         of: the two results.
         fingerprint: of this machine, for the record.
-        run: starts a worker where a model's file has changed since.
+        run: starts a worker where a model's file has changed.
 
     Raises:
-        TunerError: a model is not there any more, or is another; what does not fit it.
+        TunerError: a model is missing or has changed, or the settings do not fit it.
     """
     return {
         "sides": [_side(store, trial, run) for trial in (of.baseline, of.candidate)],
@@ -139,16 +139,16 @@ def _side(store: Store, trial: Trial, run: Run) -> wire.ContestantPlan:
 
 
 def passes_path(store: Store, of: Pair) -> Path:
-    """Return where the passes of a pair stand."""
+    """Return the path of the passes of a pair."""
     return store.artifact_path(of.candidate.id, f"why-{of.baseline.id}.json")
 
 
 def explanations(store: Store, candidates: Iterable[str]) -> list[tuple[str, str]]:
-    """Return which pairs of trials were explained, as (baseline, candidate), the newest first.
+    """Return the explained pairs of trials, as (baseline, candidate), newest first.
 
     Args:
         store: keeps the passes.
-        candidates: ids of trials to look at.
+        candidates: ids of trials to check.
     """
     found = []
     for one in candidates:
@@ -158,14 +158,14 @@ def explanations(store: Store, candidates: Iterable[str]) -> list[tuple[str, str
     return [(baseline, candidate) for _, baseline, candidate in sorted(found, reverse=True)]
 
 
-# --- what it has found --------------------------------------------------------------------------------------
+# --- the answer ---------------------------------------------------------------------------------------------
 
 
 def explained(store: Store, of: Pair) -> Difference | None:
-    """Return why the two differ; None where the job `explain` has not looked yet.
+    """Return why the two differ; None where the job `explain` has not run.
 
     Raises:
-        WorkerError: what it left cannot be read.
+        WorkerError: the stored passes cannot be read.
     """
     passes = _read(passes_path(store, of))
     if passes is None:
@@ -206,7 +206,7 @@ def _notes(of: Pair, fingerprint: str) -> list[str]:
 
 
 def _protocol(store: Store, trial: Trial) -> dict[str, Any]:
-    """How the race of `trial` was measured; empty where it had none, or it was deleted since."""
+    """Protocol of the trial's comparison; empty where it had none, or where it was deleted."""
     try:
         return dict(store.comparison(trial.comparison).protocol) if trial.comparison else {}
     except StoreError:
@@ -214,29 +214,29 @@ def _protocol(store: Store, trial: Trial) -> dict[str, Any]:
 
 
 def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
-    """Put the two results against each other, per row where they fed different numbers of rows.
+    """Contrast the two results, per sample where their batch sizes differ.
 
-    Two that raced in the same rounds have the verdict of their race. Others have none: what the machine did
-    in between is in their ratio, and no interval knows of that.
+    Two results of the same rounds have the verdict of their comparison. Others have none: their ratio
+    contains changes of the machine in between, which no interval covers.
 
     Args:
         of: the two results.
-        protocol: of the candidate's race: its margin, and its looks, which make intervals wider.
+        protocol: of the candidate's comparison: its margin, and its interim analyses, which widen intervals.
     """
     one, other = _result(of.baseline), _result(of.candidate)
     per_row = one["batch_size"] != other["batch_size"]
     rows = (one["batch_size"], other["batch_size"]) if per_row else (1, 1)
     baseline_s, candidate_s = of.baseline.p50_s, of.candidate.p50_s
-    assert baseline_s is not None, of.baseline.id  # `pair` lets no others through
+    assert baseline_s is not None, of.baseline.id  # checked by `pair`
     assert candidate_s is not None, of.candidate.id
     baseline_s, candidate_s = baseline_s / rows[0], candidate_s / rows[1]
     candidate_p50_s = candidate_s
     found = _contrast(of, protocol or {}) if of.baseline.fingerprint == of.candidate.fingerprint else None
     raced = found is not None
     found = found or _apart(of)
-    if raced and found.get("ratio"):  # of the paired rounds: two p50 found apart could contradict it
+    if raced and found.get("ratio"):  # from paired rounds: the ratio of two separate p50 could contradict it
         candidate_s = baseline_s / found["ratio"]
-    if raced and "holds" not in found and is_rejected(_result(of.candidate)):  # of an older version
+    if raced and "holds" not in found and is_rejected(_result(of.candidate)):  # stored by an older version
         reason = _result(of.candidate).get("grade_reason") or "the A/A control failed"
         text = f"their comparison was rejected: {reason.rstrip('.')}"
         found = {**found, "verdict": Verdict.UNDECIDED, "words": text}
@@ -257,12 +257,12 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
 
 
 def known(store: Store, of: Pair) -> EndToEnd:
-    """Put the two results against each other as the race of the candidate was measured; see `end_to_end`."""
+    """Contrast the two results under the protocol of the candidate's comparison; see `end_to_end`."""
     return end_to_end(of, _protocol(store, of.candidate))
 
 
 def race_of(of: Pair) -> list[Configuration]:
-    """Return who races, so that the two can be compared: each as it was asked for, under one protocol."""
+    """Return the configurations that compare the two: each as requested, under one protocol."""
     return [_racer(of.candidate, "candidate"), _racer(of.baseline, "baseline")]
 
 
@@ -277,7 +277,7 @@ def _result(trial: Trial) -> TrialResult:
 
 
 def _contrast(of: Pair, protocol: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the contrast of two that raced together, as it is stored or from their blocks; else None."""
+    """The contrast of two results of one comparison, stored or from their blocks; else None."""
     names = of.candidate.id, of.baseline.id
     for trial in (of.candidate, of.baseline):
         for stored in _result(trial).get("contrasts") or []:
@@ -307,7 +307,7 @@ def _turned_round(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _medians(trial: Trial) -> dict[Round, float]:
-    """(generation, round) -> ln(median per row), the mean over the processes that ran in it."""
+    """(launch, round) -> ln(median per sample), the mean over the processes of that round."""
     result = _result(trial)
     found: dict[Round, list[float]] = {}
     for one in result.get("blocks") or []:
@@ -317,7 +317,7 @@ def _medians(trial: Trial) -> dict[Round, float]:
 
 
 def _apart(of: Pair) -> dict[str, Any]:
-    """What two results say that did not race together: nothing but when and where they were measured."""
+    """The contrast of results from different comparisons: only when and where they were measured."""
     text = "they were measured at different times"
     if of.baseline.fingerprint != of.candidate.fingerprint:
         machines = [_result(trial).get("environment") for trial in (of.baseline, of.candidate)]
@@ -328,5 +328,5 @@ def _apart(of: Pair) -> dict[str, Any]:
 
 
 def _open(text: str) -> dict[str, Any]:
-    """A contrast without a ratio, and why there is none."""
+    """A contrast without a ratio, with the reason."""
     return {"ratio_low": None, "ratio_high": None, "verdict": Verdict.UNDECIDED, "words": text}

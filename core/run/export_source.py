@@ -1,6 +1,6 @@
 """Everything an export needs about a trial: its model, lineage and search.
 
-Gathered here from the store, so that what writes files (`show/emit`) stays pure.
+It is read from the store here, so that `show/export`, which writes the files, stays pure.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from core.store import ModelRecord, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaving:
-    """A trial, and what is known of its model."""
+    """A trial, and the known facts of its model."""
 
     trial: Trial
-    info: wire.ModelInfo | None = None  # None: nobody has looked at the model
-    facts: ModelFacts | None = None  # of a model whose trial has no result that says so
-    found: Mapping[str, Any] | None = None  # how a search found it
-    steps: tuple[Step, ...] = ()  # that made the model from `original`
-    original: str = ""  # path of the original; empty where the model is none's variant
-    whole: bool = False  # YAML holds all settings, what was measured and where, and absolute paths
-    folders: tuple[Path, ...] = ()  # from which files are named that are in them
+    info: wire.ModelInfo | None = None  # None: the model was not inspected
+    facts: ModelFacts | None = None  # for a trial without a result that holds them
+    found: Mapping[str, Any] | None = None  # facts of the search that found it
+    steps: tuple[Step, ...] = ()  # from `original` to the model
+    original: str = ""  # path of the original; empty where the model is no variant
+    whole: bool = False  # YAML with all settings, results, machine and absolute paths
+    folders: tuple[Path, ...] = ()  # files inside them are named by relative paths
 
 
 def leaving(store: Store, trial: Trial) -> Leaving:
-    """Return what the store knows of a trial and its model."""
+    """Return a trial with the facts that the store holds of its model."""
     record = store.model(trial.model_sha256) if trial.model_sha256 else None
     return Leaving(
         trial=trial,
@@ -47,7 +47,7 @@ def leaving(store: Store, trial: Trial) -> Leaving:
 
 
 def unmeasured(store: Store, trial: Trial, record: ModelRecord | None, facts: ModelFacts | None) -> Leaving:
-    """Return what is known of settings that nobody measured yet."""
+    """Return settings that were not measured yet, with the facts of their model."""
     info = record.info if record is not None else None
     folders = tuple(open_folders())
     return Leaving(trial=trial, info=info, facts=facts, folders=folders, **_making(store, record))
@@ -60,7 +60,7 @@ def _making(store: Store, record: ModelRecord | None) -> dict[str, Any]:
 
 
 def _seen(store: Store, trial: Trial) -> wire.ModelInfo | None:
-    """The facts of a file that is no model of the library, where they are of the bytes that ran."""
+    """The facts of a file outside the library, where they belong to the content that ran."""
     path = str(Path(trial.spec["model"]["path"]).absolute())
     cached = store.cached_info(path)
     return cached[1] if cached is not None and cached[1]["content_sha256"] == trial.model_sha256 else None

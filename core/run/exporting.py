@@ -1,4 +1,4 @@
-"""An export to ONNX as a job: what cannot be done is refused before a framework is loaded for it."""
+"""The job that exports a model to ONNX; it refuses invalid requests before a framework is loaded."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from core.run.job import Job
 from core.wire.catalog import EXPORT_OPSETS, KERAS_SUFFIXES, TORCHVISION_CLASSIFIERS
 from core.wire.errors import SpecError, nearest
 
-TIMEOUT_S = 3600.0  # a download over a slow line included
+TIMEOUT_S = 3600.0  # includes a download over a slow connection
 
 
 def export(plan: wire.ExportPlan) -> Job:
-    """Return the job that exports what `plan` names.
+    """Return the job that exports the model of `plan`.
 
     Raises:
         SpecError: there is no such model, or it cannot be written as the plan asks.

@@ -1,11 +1,11 @@
-"""A model as a graph: its own, and the one that ONNX Runtime runs; read once by a worker, then kept.
+"""The graphs of a model: its own, and the optimized one that ONNX Runtime runs.
 
     own_graph(store, record, run)              the model's own graph
-    draw_optimized(store, spec, run, …)        have a worker build the session and save its graph
-    optimized_graph(store, spec, …)            that graph, with the model's own beside it; None before
+    draw_optimized(store, spec, run, …)        a worker builds the session and saves its graph
+    optimized_graph(store, spec, …)            that graph and the model's own; None before it is saved
 
-A model never changes under its hash, and what ONNX Runtime makes of it depends on the session and the
-machine: so each is a file of the cache that every page and command finds.
+A model never changes under its hash, and the optimized graph depends only on the model, session and machine.
+So each is a file of the cache, read once by a worker and found by every page and command.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ OWN_TIMEOUT_S = 300.0
 
 
 def own_graph(store: Store, record: ModelRecord, run: Run) -> Graphs:
-    """Return the model's own graph; a worker reads it where none has.
+    """Return the model's own graph; a worker reads it the first time.
 
     Raises:
         ModelError: the file is gone, cannot be read, or has more nodes than can be drawn.
-        SpecError: the file is another one by now.
+        SpecError: the file has changed.
         WorkerError: the worker crashed or hung.
-        StoreError: the graph cannot be kept.
+        StoreError: the graph cannot be stored.
     """
     path = _place(store) / f"{record.content_sha256}.json"
     known = _known(path)
@@ -52,11 +52,11 @@ def own_graph(store: Store, record: ModelRecord, run: Run) -> Graphs:
 
 
 def optimized_graph(store: Store, spec: TrialSpec, record: ModelRecord, *, fingerprint: str) -> Graphs | None:
-    """Return what ONNX Runtime makes of the model in such a session; None where nobody has looked yet.
+    """Return the optimized graph of the model in such a session; None where it was not saved yet.
 
     Args:
         store: keeps the graphs.
-        spec: its session and precision count.
+        spec: only its session and precision matter.
         record: of its model.
         fingerprint: of this machine: optimizations depend on the CPU and the libraries.
     """
@@ -72,7 +72,7 @@ def optimized_at(store: Store, spec: TrialSpec, record: ModelRecord, *, fingerpr
 
 
 def check_drawable(spec: TrialSpec) -> None:
-    """Refuse what has no graph of ONNX Runtime's.
+    """Refuse a spec without an optimized graph of ONNX Runtime.
 
     Raises:
         SpecError: another engine runs it.
@@ -83,19 +83,19 @@ def check_drawable(spec: TrialSpec) -> None:
 def draw_optimized(
     store: Store, spec: TrialSpec, run: Run, *, environment: Callable[[], wire.Environment]
 ) -> dict[str, Any]:
-    """Build the session that `spec` asks for, and keep the graph that it runs.
+    """Build the session that `spec` asks for, and store its optimized graph.
 
     Args:
-        store: holds the model and takes the graph.
-        spec: what to build; nothing is run, so no feeds are needed.
+        store: holds the model and receives the graph.
+        spec: session to build; nothing is run, so no inputs are needed.
         run: starts a worker, called like `run_job`.
-        environment: tells the machine.
+        environment: describes the machine.
 
     Returns:
-        How many nodes both graphs have, for `Status.result`.
+        The number of nodes of both graphs, for `Status.result`.
 
     Raises:
-        TunerError: the model, the session or the saving of its graph.
+        TunerError: the model, the session or saving the graph failed.
     """
     check_drawable(spec)
     resolved = resolve_trial(spec, store, run)
@@ -106,7 +106,7 @@ def draw_optimized(
 
 
 def _file(resolved: Resolved, store: Store, run: Run) -> str:
-    """The file that runs: an fp16 copy where that is asked for."""
+    """The file that runs: an fp16 copy where the spec asks for one."""
     if resolved.spec.model.precision == "fp16":
         return prepare_trial(resolved, store, run).path
     return resolved.record.path
@@ -137,7 +137,7 @@ def _place(store: Store) -> Path:
 
 
 def _known(path: Path) -> Graphs | None:
-    """What stands at `path`; None where nothing does, or nothing that this version reads."""
+    """The graphs stored at `path`; None where there are none that this version reads."""
     try:
         return graphs_from_json(path.read_bytes())
     except (OSError, TunerError):

@@ -1,8 +1,8 @@
-"""Where the items of a graph are drawn: in levels from the inputs down, laid out by a worker.
+"""Layered layout of a graph, computed by a worker: levels from the inputs downwards.
 
-The work is bounded: what a long edge would cost, a place on every level that it passes, is spent up to
-`MOST_PASSED`; the longest edges beyond decide no place, and are drawn straight. Where the worker fails, items
-stand side by side on their levels: worse to read, but as true.
+The work is bounded. A long edge costs one place on every level that it passes, up to `MOST_PASSED` in all;
+the longest edges beyond that do not affect the layout, and are drawn straight. Where the worker fails, items
+are placed side by side on their levels: harder to read, but correct.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from core.evidence.graph_folding import Edge, levels
 from core.process.runner import Run
 from core.wire.errors import Cancelled, TunerError
 
-MOST_PASSED = 6_000  # places that long edges take up
-ROUNDS, FEW_ROUNDS = 60, 12  # of making crossings fewer; the second of large graphs
+MOST_PASSED = 6_000  # places of long edges, in all
+ROUNDS, FEW_ROUNDS = 60, 12  # of reducing crossings; the second for large graphs
 LARGE = 800  # items
 TIMEOUT_S = 60.0
 
@@ -26,16 +26,16 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Places of items, and the ways of edges: from one item by some bends to the other."""
+    """Positions of items, and routes of edges: from one item over bends to the other."""
 
     points: tuple[Point, ...]  # x to the right, y the level, downwards
-    ways: tuple[tuple[Point, ...], ...]  # of each edge, both ends among them
+    ways: tuple[tuple[Point, ...], ...]  # of each edge, including both ends
     depth: int  # levels
-    plain: bool = False  # the worker failed: items stand side by side
+    plain: bool = False  # the worker failed: items are side by side
 
 
 def layout(count: int, edges: Sequence[Edge], run: Run) -> Layout:
-    """Lay `count` items out.
+    """Compute the layout of `count` items.
 
     Args:
         count: items.
@@ -63,7 +63,7 @@ def layout(count: int, edges: Sequence[Edge], run: Run) -> Layout:
 
 
 def affordable(edges: Sequence[Edge], level: Sequence[int]) -> list[int]:
-    """Return the indices of the edges that decide places, of which the longest are left out."""
+    """Return the indices of the edges that the layout considers: without the longest ones."""
     passed = [abs(level[target] - level[source]) - 1 for source, target in edges]
     left = MOST_PASSED
     kept = []

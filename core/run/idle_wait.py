@@ -1,9 +1,9 @@
-"""Waiting until the machine is quiet enough to measure: windows of two seconds, until two in a row are quiet.
+"""Waits for an idle machine before measuring: until two windows of two seconds in a row are idle.
 
-Quiet means that nothing would mark a block of a race: other programs use next to no CPU, or leave those alone
-that a race can use; the hypervisor gives this guest what it asks for; nobody waits for a CPU. The limits are
-those of `interference`. Steal shows only while something runs, so that an idle guest may look quieter to
-itself than it is; the race's own counters tell then.
+Idle means that no block would be marked as disturbed: other processes use next to no CPU, or leave the CPUs
+that a comparison can use alone; the hypervisor steals no time; no process waits for a CPU. The limits are
+those of `interference`. Steal shows only while something runs, so an idle guest may miss it; the counters of
+the comparison then show it.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from core.wire import limits
 from core.wire.errors import Cancelled
 
 WINDOW_S = 2.0
-QUIET_WINDOWS = 2  # in a row: a browser that loads a page pauses for one
+QUIET_WINDOWS = 2  # in a row: a browser that loads a page is idle for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What went on between two looks at the machine, while ORTune measured nothing."""
+    """Activity between two snapshots of the machine, while ORTune measured nothing."""
 
     neighbours: Neighbours
-    load: float | None  # cores in use of those that a race could use; None: this system does not tell
-    crowded: bool  # by other programs
-    steal_share: float | None  # of the CPU time asked for, where that is too much
-    pressure_share: float | None  # of the time in which a program waited for a CPU, where that is too much
+    load: float | None  # cores in use, of those a comparison could use; None: unknown on this system
+    crowded: bool  # by other processes
+    steal_share: float | None  # of the requested CPU time, where too high
+    pressure_share: float | None  # of the time in which a process waited for a CPU, where too high
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing would disturb a race."""
+        """Whether nothing would disturb a comparison."""
         return not self.crowded and self.steal_share is None and self.pressure_share is None
 
     def words(self, *, verb: str = "use") -> str:
-        """Return what disturbs; empty where nothing does. `verb`: "use" of now, "used" of then."""
+        """Return the disturbances as text; empty: none. `verb`: "use" for now, "used" for the past."""
         if self.crowded:
             return self.neighbours.words(self.load, verb=verb)
         if self.steal_share is not None:
@@ -53,15 +53,15 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waited:
-    """What came of waiting."""
+    """Result of waiting for an idle machine."""
 
     seconds: float
-    quiet: bool | None  # None: this system does not tell
-    words: str = ""  # what disturbed at last, where it did not become quiet
+    quiet: bool | None  # None: unknown on this system
+    words: str = ""  # the last disturbances, where it did not become idle
 
     @property
     def note(self) -> str:
-        """What a result says about it."""
+        """Return the note for the result."""
         if self.quiet is None:
             return "This system does not report its load, so the comparison started without waiting."
         if not self.quiet:
@@ -80,16 +80,16 @@ def wait_until_quiet(
     look: Callable[[], Snapshot] = snapshot,
     needed_cpus: float | None = None,
 ) -> Waited:
-    """Return as soon as this machine is quiet, or after `most_s` seconds.
+    """Wait until this machine is idle, at most `most_s` seconds.
 
-    Nothing of ORTune may measure meanwhile: whatever runs counts as a neighbour.
+    ORTune must not measure meanwhile: everything that runs counts as another process.
 
     Args:
-        most_s: seconds; some are needed to see anything.
+        most_s: seconds; at least two windows are needed.
         cancel: set it to end the wait.
-        on_wait: told after each window what disturbs, and how long it has waited.
+        on_wait: called after each window with the disturbances and the time waited.
         look: reads the system.
-        needed_cpus: how many a race may use; None: all that this process may.
+        needed_cpus: how many a comparison may use; None: all that this process may use.
 
     Raises:
         Cancelled: `cancel` was set.
@@ -121,17 +121,17 @@ def wait_until_quiet(
 
 
 def seen(before: Snapshot, after: Snapshot, *, needed_cpus: float) -> Window:
-    """Judge what went on between two looks.
+    """Judge the activity between two snapshots.
 
-    Where the neighbours leave all CPUs alone that a race may use, and one more, they take nothing from it: so
-    a container with a quota of two need not wait until its host of 64 sleeps.
+    Other processes that leave as many CPUs free as a comparison may use, and one more, do not disturb it: a
+    container with a quota of two need not wait until its host of 64 is idle.
     """
     neighbours = between(before, after, own=())
     was, now = before.usable, after.usable
     if was is None or now is None:
         return _unknown(neighbours)
     busy_s, stolen_s = now.busy_s - was.busy_s, max(0.0, now.steal_s - was.steal_s)
-    if busy_s + stolen_s + now.idle_s - was.idle_s <= 0:  # counters that stand still, as in some sandboxes
+    if busy_s + stolen_s + now.idle_s - was.idle_s <= 0:  # counters do not advance, as in some sandboxes
         return _unknown(neighbours)
     load = max(0.0, busy_s) / neighbours.seconds
     roomy = now.cpus - load >= needed_cpus + IDLE_CPUS
@@ -145,7 +145,7 @@ def seen(before: Snapshot, after: Snapshot, *, needed_cpus: float) -> Window:
 
 
 def usable_cpus() -> float:
-    """CPUs that a race may use here: those that the process may run on, no more than the quota."""
+    """CPUs that a comparison may use here: those of the affinity mask, at most the quota."""
     quota = limits.cpu_quota()
     allowed = float(len(limits.allowed_cpus()))
     return allowed if quota is None else min(allowed, quota)
@@ -156,7 +156,7 @@ def _unknown(neighbours: Neighbours) -> Window:
 
 
 def _too_much_steal(stolen_s: float, busy_s: float, *, seconds: float, cpus: int) -> float | None:
-    """The share stolen of what was asked for, at least of one CPU: an idle guest asks for next to nothing."""
+    """Stolen share of the requested CPU time, at least of one CPU: an idle guest requests little."""
     asked_s = max(stolen_s + busy_s, seconds)
     steps_s = SURE * TICK_S * math.sqrt(cpus / 6)
     return stolen_s / asked_s if stolen_s > STEAL_SHARE * asked_s + steps_s else None
@@ -170,7 +170,7 @@ def _too_much_pressure(before: Snapshot, after: Snapshot, seconds: float) -> flo
 
 
 def _duration(seconds: float) -> str:
-    """Roughly how long: "24 s", "5 min", "1.5 h"."""
+    """A rounded duration: "24 s", "5 min", "1.5 h"."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""Evidence that was made elsewhere: a worker reads the file, and the shelf keeps what it found."""
+"""Imports profiles and results made elsewhere: a worker reads the file, and the store keeps the content."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ WHERE: Mapping[str, tuple[str, str]] = {
 def import_evidence(
     store: Store, path: Path, run: Run, *, wanted: Literal["profile", "summary"], name: str = ""
 ) -> Imported:
-    """Read a file in a worker of its own, and keep what it holds.
+    """Read a file in a separate worker, and store its content.
 
     Args:
-        store: on whose shelf it goes.
+        store: receives it.
         path: of the file.
         run: starts the worker.
-        wanted: what is shown where somebody asks for it.
-        name: to call it by; empty: the file's.
+        wanted: the expected kind of file.
+        name: for display; empty: the file's name.
 
     Raises:
-        SpecError: the file is nothing that can be read, or of the other kind; the message says why.
-        StoreError: it cannot be kept.
+        SpecError: the file cannot be read, or is of the other kind; the message says why.
+        StoreError: it cannot be stored.
     """
     found = run(wire.IMPORT, {"path": str(path)}, timeout_s=TIMEOUT_S)
     kind = "summary" if found["profile"] is None else "profile"

@@ -1,6 +1,6 @@
-"""A job of the queue: what is asked for, what its work is given and gives back, and how far it is.
+"""Types of the job queue: the job, the services for its work, its outcome and its status.
 
-No thread, no store. Which kinds of jobs there are stands in `kinds`.
+No thread, no store. `job_types` has the job types.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from core.spec import TrialSpec
 from core.store import Store, StudyRecord
 from core.wire.errors import ErrorRecord, TunerError
 
-# One contestant a step: the next may take a hundred times longer.
+# One configuration per step: the next may take a hundred times longer.
 UNEVEN = ("load", "warm-up", "cost", "outputs", "memory")
 
-WAITING_QUIET = "waiting-quiet"  # stage of a job that has its turn, and waits for the machine to be quiet
+WAITING_QUIET = "waiting-quiet"  # stage of a job that has its turn and waits for an idle machine
 
 State = TrialState
 FINISHED: tuple[State, ...] = ("COMPLETE", "FAIL", "CANCELLED")
@@ -33,23 +33,23 @@ FINISHED: tuple[State, ...] = ("COMPLETE", "FAIL", "CANCELLED")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What the work of a job is given by the process that does it."""
+    """Services that the scheduler provides to the work of a job."""
 
     store: Store  # holds the caches
     run: Run  # starts a worker, called like `run_job`
-    environment: Callable[[], wire.Environment]  # describes the machine, in a worker the first time
+    environment: Callable[[], wire.Environment]  # describes the machine; starts a worker the first time
     cancel: threading.Event
     on_progress: Callable[[Progress], None]
-    on_live: Callable[[dict[str, Any]], None]  # told what `Status.live` shows
-    on_resolved: Callable[[str, Resolved], None]  # told a trial, and its model
-    perform: Callable[[Job], Ending]  # does another job within this one's turn, with rows of its own
-    give_way: Callable[[], float]  # lets those who wait go first; how many seconds that took
-    preloaded: Preloaded | None = None  # the fork server of all races within one turn
+    on_live: Callable[[dict[str, Any]], None]  # called with the value of `Status.live`
+    on_resolved: Callable[[str, Resolved], None]  # called with a trial's id and its model
+    perform: Callable[[Job], Ending]  # runs another job within this one's turn, with its own rows
+    give_way: Callable[[], float]  # lets waiting jobs run first; returns the seconds that took
+    preloaded: Preloaded | None = None  # fork server of all comparisons within one turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a job, a comparison or a trial ended. What was measured before a failure is a result too."""
+    """How a job, a comparison or a trial ended. A failed one may have a partial result."""
 
     state: State
     error: TunerError | None = None
@@ -58,9 +58,9 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a job ended, which is how its comparison did where it has one, and its trials by id.
+    """How a job ended: the job with its comparison, if any, and its trials by id.
 
-    A trial that is not named ends as the job did, without a result.
+    A trial that is not listed ends like the job, without a result.
     """
 
     whole: Ending
@@ -70,30 +70,30 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What is asked of the queue: work, and the rows of the store that begin and end with it."""
+    """A request to the queue: the work, and the rows of the store that start and end with it."""
 
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     kind: str  # for `Status.kind`
-    what: str  # one line for a person
+    what: str  # one line of text
     work: Callable[[Service], Outcome]
-    specs: Sequence[TrialSpec] = ()  # what somebody asks for with it, to be admitted
+    specs: Sequence[TrialSpec] = ()  # requested with it, to be admitted
     trials: Sequence[Trial] = ()
     comparison: Comparison | None = None
     study: StudyRecord | None = None  # of a search
-    model_name: str | None = None  # what the comparison is called; None: after its first model
-    follow: str = ""  # the trial that stands for it; empty: none does
-    wait_quiet_s: float | None = None  # at most so long for the machine to be quiet; None: it does not matter
+    model_name: str | None = None  # name of the comparison's model; None: its first model
+    follow: str = ""  # id of the trial that represents it; empty: none
+    wait_quiet_s: float | None = None  # longest wait for an idle machine; None: no wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """Where a submitted trial, comparison or job stands now."""
+    """Current state of a submitted trial, comparison or job."""
 
     id: str
     kind: str  # "measure", "reference", "profile", "comparison", "self-test", or the name of a job
     state: State
-    what: str  # one line for a person
-    # "waiting", WAITING_QUIET, a job's name, or a step of a race: "load", "warm-up", "rounds", …
+    what: str  # one line of text
+    # "waiting", WAITING_QUIET, a job's name, or a step of a comparison: "load", "warm-up", "rounds", …
     stage: str = ""
     done: int = 0
     total: int = 0  # 0: unknown
@@ -102,21 +102,21 @@ class Status:
     elapsed_s: float = 0.0
     eta_s: float | None = None  # of the present stage
     place: int = 0  # jobs ahead of it on this machine; 0: it runs, or is next
-    holder: str = ""  # who has the machine, in words
+    holder: str = ""  # who has the machine, as text
     result: dict[str, Any] | None = None  # of a job; a trial's and a comparison's are in the store
     error: ErrorRecord | None = None
-    comparison: str = ""  # that it is part of, or that it is
-    # of a race, while it runs: rounds, predicted_rounds, elapsed_s, contrasts (of trials, so far), and the
-    # course of each candidate's: (elapsed_s, ratio, low, high)
+    comparison: str = ""  # its own id, or that of the comparison it is part of
+    # of a running comparison: rounds, predicted_rounds, elapsed_s, contrasts (of trials, so far), and the
+    # course of each candidate's contrast: (elapsed_s, ratio, low, high)
     live: dict[str, Any] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class Queued:
-    """A job in the queue: the scheduler's own notes on it; read and written under the scheduler's lock."""
+    """The scheduler's record of a job in the queue; read and written under the scheduler's lock."""
 
     job: Job
-    trials: dict[str, Trial] = field(default_factory=dict)  # as they stand in the store, without results
+    trials: dict[str, Trial] = field(default_factory=dict)  # as stored, without results
     comparison: Comparison | None = None
     notes: list[str] = field(default_factory=list)  # for its results
     cancel: threading.Event = field(default_factory=threading.Event)
@@ -130,15 +130,15 @@ class Queued:
     result: dict[str, Any] | None = None
     error: ErrorRecord | None = None
     live: dict[str, Any] | None = None
-    outer: Queued | None = None  # the job in whose turn it is done
+    outer: Queued | None = None  # the job within whose turn it runs
 
     def status(self, asked: str, *, place: int, holder: str) -> Status:
-        """Of the job, or of one of its trials: a trial has an end of its own, told when its job has ended.
+        """Return the status of the job, or of a trial of it; a trial has its own end once the job has ended.
 
         Args:
             asked: id of the job or of a trial of it.
             place: jobs ahead of it on this machine.
-            holder: who has the machine, in words.
+            holder: who has the machine, as text.
         """
         now = time.time()
         started, progress, running = self.started_at, self.progress, self.state == "RUNNING"

@@ -1,7 +1,7 @@
 """Records the state of jobs, in memory and in the store.
 
-Whatever happens to a trial, its row ends as COMPLETE, FAIL or CANCELLED, and what was measured is kept: in
-the store, or as a file beside it when the store does not take it.
+Every trial's row ends as COMPLETE, FAIL or CANCELLED. Measurements are always kept: in the store, or as a
+file next to it when the store cannot be written.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ DAY_S = 86_400.0
 
 
 class Ledger:
-    """The scheduler's pen: every change of a job goes through it, under the scheduler's lock."""
+    """Records every change of a job; used under the scheduler's lock."""
 
     def __init__(self, store: Store, lock: threading.Condition) -> None:
-        """Write into `store`; `lock` guards the jobs, and who waits on it is told when one has ended."""
+        """Write into `store`; `lock` guards the jobs, and its waiters are notified when one has ended."""
         self._store = store
         self._lock = lock
 
     def begin(self, entry: Queued) -> None:
-        """Write down that the machine is this job's now."""
+        """Record that the job runs now."""
         with self._lock:
             entry.state, entry.place, entry.holder = "RUNNING", 0, ""
             entry.started_at = time.time()
@@ -47,20 +47,20 @@ class Ledger:
         self._change_comparison(entry, **began)
 
     def has_turn(self, entry: Queued, progress: Progress) -> None:
-        """Note that nobody is before this job any more, though its work has not begun."""
+        """Record that no job is ahead of this one; its work has not begun."""
         with self._lock:
             entry.place, entry.holder = 0, ""
         self.set_progress(entry, progress)
 
     def set_progress(self, entry: Queued, progress: Progress) -> None:
-        """Note how far the job is; nothing of it is stored."""
+        """Record the progress of the job, in memory only."""
         with self._lock:
             if progress.stage != entry.progress.stage:
                 entry.stage_began = time.monotonic()
             entry.progress = progress
 
     def resolved(self, entry: Queued, trial_id: str, resolved: Resolved) -> None:
-        """Write down which model a trial is about, and its comparison: the baseline's, else the first's."""
+        """Record the model of a trial, and of its comparison: the baseline's, else the first's."""
         name, sha256 = resolved.record.name, resolved.record.content_sha256
         spec = resolved.spec
         self._change_trial(
@@ -73,9 +73,9 @@ class Ledger:
     def _change_trial(self, entry: Queued, trial_id: str, **changes: Any) -> None:
         trial = replace(entry.trials[trial_id], **changes)
         with self._lock:
-            entry.trials[trial_id] = replace(trial, result=None)  # the store has it; a server runs for months
+            entry.trials[trial_id] = replace(trial, result=None)  # it is in the store; this saves memory
         if not self._store.update_trial(trial_id, **changes):
-            self._store.delete_trials([trial_id])  # deleted while it ran: nor must its files come back
+            self._store.delete_trials([trial_id])  # deleted while it ran: its files must not reappear
 
     def _change_comparison(self, entry: Queued, **changes: Any) -> None:
         if entry.comparison is None:
@@ -86,10 +86,10 @@ class Ledger:
         self._store.update_comparison(comparison.id, **changes)
 
     def end(self, entry: Queued, outcome: Outcome) -> Ending:
-        """Write down how whatever of a job is in the store ended, where it has not ended yet.
+        """Record the end of all rows of a job that have not ended yet.
 
         Returns:
-            How the job ended: as it did, or failed by what kept the store from it, its results being rescued.
+            The end of the job: `outcome.whole`, or the store's error, with its results rescued to a file.
         """
         idle = Ending(state=outcome.whole.state, error=outcome.whole.error)
         losses = [
@@ -109,7 +109,7 @@ class Ledger:
         return whole if loss is None else Ending(state="FAIL", error=loss, result=whole.result)
 
     def finish(self, entry: Queued, ending: Ending) -> None:
-        """Write down how a job ended; `end` comes before."""
+        """Record the end of a job in memory; call `end` first."""
         with self._lock:
             entry.state, entry.error = ending.state, _recorded(ending.error)
             entry.result = None if ending.result is None else dict(ending.result)
@@ -132,7 +132,7 @@ class Ledger:
     def _end_comparison(self, entry: Queued, outcome: Outcome) -> StoreError | None:
         assert entry.comparison is not None
         result = outcome.whole.result
-        notes = entry.notes if result is None else []  # else they stand in the result
+        notes = entry.notes if result is None else []  # else the result has them
         changes = _changes(outcome.whole, entry.notes) | {"warnings": [*notes, *outcome.warnings]}
         whole = replace(entry.comparison, **changes)
         try:
@@ -160,14 +160,14 @@ class Ledger:
         return None
 
     def _keep_self_tests(self, comparison_id: str, result: Mapping[str, Any]) -> None:
-        """What every race finds out about this machine; not worth losing a race that is over."""
+        """Store the A/A test of a comparison; an error of the store does not fail the comparison."""
         with contextlib.suppress(StoreError):
             for test in result.get("self_tests", ()):
                 data = {**test, "grade": result["grade"], "busy": result["busy"], "comparison": comparison_id}
                 self._store.put_self_test(result["fingerprint"], data)
 
     def _rescued(self, whole: Trial | Comparison, failure: StoreError) -> StoreError:
-        """Keep what the store did not take as a file, and say where."""
+        """Save a row that the store rejected as a file; return the error that names the file."""
         if whole.result is None:
             return failure
         try:
@@ -182,7 +182,7 @@ class Ledger:
 
 
 def _changes(ending: Ending, notes: Sequence[str]) -> dict[str, Any]:
-    """The fields that an end sets, of a trial or a comparison; `notes` go before those of the result."""
+    """The changed fields of an ended trial or comparison; `notes` precede those of the result."""
     changes: dict[str, Any] = {
         "state": ending.state,
         "error": _recorded(ending.error),
@@ -195,7 +195,7 @@ def _changes(ending: Ending, notes: Sequence[str]) -> dict[str, Any]:
 
 
 def _asked_baseline(race: Comparison) -> str | None:
-    """Trial of the baseline that was asked for; the default that races along is none."""
+    """Trial of the requested baseline; None where only the added ORT default is the reference."""
     return next((one.trial for one in race.contestants if one.role == "baseline"), None)
 
 
@@ -204,9 +204,9 @@ def _recorded(error: TunerError | None) -> ErrorRecord | None:
 
 
 def settle(store: Store) -> None:
-    """Tidy up after processes that were killed or had no room: their results, trials and temporary folders.
+    """Clean up after processes that were killed or had a full disk: results, trials, temporary folders.
 
-    A store that cannot be written now can still be read; then all stays as it is until a later start.
+    A store that cannot be written can still be read; then everything stays until a later start.
     """
     for put_right in (store.adopt_rescued, partial(store.interrupt_orphans, _is_alive)):
         with contextlib.suppress(StoreError):
@@ -216,9 +216,9 @@ def settle(store: Store) -> None:
 
 
 def _is_alive(process: str, created_at: float) -> bool:
-    """Whether the process that owns a stored trial still works; `process` as the scheduler writes it.
+    """Whether the process that owns a stored trial is alive; `process` as the scheduler writes it.
 
-    A process of another host or container cannot be seen from here: it is believed for a day.
+    A process of another host or container is not visible here: it counts as alive for a day.
     """
     try:
         host, pid, started = process.rsplit("/", 2)

@@ -1,6 +1,6 @@
 """Job types: one function per type, which returns a `Job`.
 
-A new kind is one more function that returns a `Job`; scheduler and ledger know none of them by name.
+A new type is one more function that returns a `Job`; the scheduler and the job log name none of them.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from core.store import Store
 
 TRACE_NAME = "trace.json"
 PEAKS_TIMEOUT_S = 300.0
-SELF_TEST_MODEL = "digits_cnn"  # comes with ORTune; runs of half a millisecond show what disturbs
+SELF_TEST_MODEL = "digits_cnn"  # included in ORTune; runs of half a millisecond are sensitive to noise
 
 
-# --- races --------------------------------------------------------------------------------------------------
+# --- comparisons --------------------------------------------------------------------------------------------
 
 
 def duel(
@@ -49,18 +49,18 @@ def duel(
     model_name: str | None = None,
     wait_quiet_s: float = 0.0,
 ) -> Job:
-    """Measure one configuration; the job is followed by its trial.
+    """Measure one configuration; the trial's id identifies the job.
 
-    It races against `baseline`, where there is one, and against ONNX Runtime's default. Neither runs twice
-    when it is what `spec` asks for.
+    It is compared with `baseline`, if given, and with the ORT default. A reference equal to `spec` does not
+    run twice.
 
     Args:
-        spec: what to run, and how well to measure.
+        spec: configuration and protocol.
         baseline: see above.
-        study: name under which trials belong together.
+        study: name that groups trials.
         model_name: None: the file's.
-        wait_quiet_s: when it has its turn, it waits at most so long for the machine to be quiet; the notes of
-            its result say what came of it.
+        wait_quiet_s: longest wait for an idle machine, once it is the job's turn; the notes of its result
+            tell how it ended.
     """
     if isinstance(baseline, TrialSpec):
         baseline = Configuration(spec=baseline, label="baseline")
@@ -88,17 +88,17 @@ def race(
     different_models: bool = False,
     protocol: dict[str, Any] | None = None,
 ) -> Job:
-    """Race configurations; the id of the job is the comparison's, and `Store.trials_of` lists its trials.
+    """Compare configurations; the job has the comparison's id, and `Store.trials_of` lists its trials.
 
     Args:
-        asked: candidates and at most one baseline; see `line_up` for who else races.
-        study: name under which the candidates belong together.
-        model_name: of the race; None: the first candidate's. A trial is called after the model it ran.
-        what: one line for those who wait; empty: how many race.
+        asked: candidates and at most one baseline; `line_up` adds the ORT default.
+        study: name that groups the candidates.
+        model_name: of the comparison; None: the first candidate's. A trial has the name of its own model.
+        what: one line for the queue; empty: the number of configurations.
         wait_quiet_s: see `duel`.
-        different_models: models that compute something else may race; without it such a race fails.
-        protocol: of the comparison, see `protocol_of`; None: what the first candidate asks for, with
-            intervals that hold together for everybody against the baseline.
+        different_models: allow models with different outputs; without it such a comparison fails.
+        protocol: of the comparison, see `protocol_of`; None: that of the first candidate, with simultaneous
+            intervals for all candidates against the baseline.
     """
     name = model_name or Path(asked[0].spec.model.path).stem
     everybody = line_up(asked)
@@ -115,7 +115,7 @@ def race(
 
 
 def each_alone(asked: Sequence[Configuration]) -> dict[str, Any]:
-    """Return the protocol of the points of a sweep, for `race`: the interval of each ratio holds alone."""
+    """Return the protocol of a sweep's points, for `race`: each interval has 95 % confidence alone."""
     return protocol_of(next(one for one in asked if one.role == "candidate").spec.protocol)
 
 
@@ -127,18 +127,18 @@ def more_generations(
     budget_s: float | None = None,
     wait_quiet_s: float = 0.0,
 ) -> Job:
-    """Add generations to a finished race: a comparison that holds all; the finished one stays as it is.
+    """Add launches to a finished comparison, in a new comparison with all of them; the old one stays.
 
     Args:
-        store: holds the race.
-        comparison_id: of the finished race.
-        precision: name; None: as before.
-        budget_s: for what is added; None: that of the effort.
+        store: holds the comparison.
+        comparison_id: of the finished comparison.
+        precision: name of the effort; None: as before.
+        budget_s: for the added launches; None: that of the effort.
         wait_quiet_s: see `duel`.
 
     Raises:
-        SpecError: nothing can be added to that race; the message says why.
-        StoreError: there is no such race.
+        SpecError: nothing can be added to that comparison; the message says why.
+        StoreError: there is no such comparison.
     """
     before = store.comparison(comparison_id)
     trials = [store.trial(one.trial) for one in before.contestants]
@@ -226,7 +226,7 @@ def _trial(
 
 
 def self_test() -> Job:
-    """Race ONNX Runtime's default against itself; the result of the job is the verdict on this machine."""
+    """Compare the ORT default with itself; the job's result is the noise of this machine."""
 
     def work(service: Service) -> Outcome:
         result = perform_self_test(TrialSpec(model=ModelRef(path=SELF_TEST_MODEL)), service)
@@ -238,10 +238,10 @@ def self_test() -> Job:
 
 
 def peaks(threads: int = 0) -> Job:
-    """Measure what this machine reaches at most, with one thread and with as many as ONNX Runtime starts.
+    """Measure the peak performance of this machine, with one thread and with ONNX Runtime's default count.
 
     Args:
-        threads: measured as well; 0: no others.
+        threads: another thread count to measure; 0: none.
     """
 
     def work(service: Service) -> Outcome:
@@ -257,11 +257,11 @@ def peaks(threads: int = 0) -> Job:
     return Job(kind="peaks", what="peaks of this machine", work=work, wait_quiet_s=0.0)
 
 
-# --- work of workers ----------------------------------------------------------------------------------------
+# --- other work in workers ----------------------------------------------------------------------------------
 
 
 def profile(spec: TrialSpec, *, model_name: str | None = None) -> Job:
-    """Profile one configuration; the id of the job is its trial's. Its model is called `model_name`."""
+    """Profile one configuration; the trial's id identifies the job. `model_name` is its model's name."""
     trial = _trial(spec, kind="profile", model_name=model_name)
 
     def work(service: Service) -> Outcome:
@@ -289,21 +289,21 @@ def profile(spec: TrialSpec, *, model_name: str | None = None) -> Job:
 
 
 def worker(job: wire.Request[Any], payload: Mapping[str, Any], *, what: str, timeout_s: float = 600.0) -> Job:
-    """Have one worker do what is no trial, such as an export; its answer is the result of the job."""
+    """Run work that is no trial in one worker, such as an export; its reply is the job's result."""
     return task(lambda run: run(job, payload, timeout_s=timeout_s), kind=job, what=what)
 
 
 def task(
     work: Callable[[Run], Mapping[str, Any]], *, kind: str, what: str, specs: Sequence[TrialSpec] = ()
 ) -> Job:
-    """Do what takes several workers and is no trial.
+    """Run work that is no trial in several workers.
 
     Args:
-        work: told how to start a worker (called like `run_job`, with the progress and cancel of this job);
-            what it returns, plain JSON data, is the result of the job.
+        work: called with a function that starts a worker (like `run_job`, with the progress and cancel of
+            this job); the plain JSON data that it returns is the job's result.
         kind: for `Status.kind`.
-        what: one line for a person.
-        specs: what it runs, to be admitted like trials.
+        what: one line of text.
+        specs: configurations that it runs, to be admitted like trials.
     """
     return Job(kind=kind, what=what, work=lambda service: _done(work(service.run)), specs=specs)
 

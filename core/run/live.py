@@ -1,11 +1,11 @@
-"""Live: keeps the ORT default loaded and estimates the latest requested configuration against it.
+"""Live estimates: keeps the ORT default loaded and compares the latest requested configuration with it.
 
-A glimpse is a small comparison: launches of a fresh process of the wish, each beside another process of the
-defaults, and a few rounds of each launch. Its interval is that of `Standing.interim`, from the third launch
-on: one process may be slow for its whole life, and its rounds do not show that. Before there is no number.
-What was found stays for as long as Live is on, so that moving back goes on with it; outputs are not compared,
-and nothing is stored. The machine's turn is given back whenever somebody waits, and for good after a minute
-without a wish.
+An estimate is a small comparison: each launch pairs a fresh process of the requested configuration with
+another process of the ORT default for a few rounds. Its interval is that of `Standing.interim`, shown from
+the third launch on: one process may be slow for its whole life, which its own rounds cannot show.
+Estimates are kept while Live is on, so returning to a configuration continues its estimate. Outputs are not
+compared, and nothing is stored. Live yields the machine to every waiting job, and ends after a minute without
+a request.
 """
 
 from __future__ import annotations
@@ -37,55 +37,55 @@ from core.spec import TrialSpec, anchor
 from core.spec.effort import Effort
 from core.wire.errors import Cancelled, TunerError, WorkerError, record_from_error
 
-IDLE_S = 60.0  # without a wish: then it ends
-TICK_S = 0.05  # how late a wish is noticed that came while it gave way
-MOST_REFERENCES = 2  # models and workloads whose default stays alive
-MOST_KEPT = 64  # wishes, and defaults, of which it is remembered what was found
-MOST_BLOCKS = 256  # of a default from which its latency is taken, the newest
-MOST_TOLD = 32  # visitors whose last glimpse is remembered
-MOST_VOID = 3  # launches that the counters say must not count, before a glimpse gives up
-LEAST_S, MOST_S = 1.0, 4.0  # that it goes on for; a new wish ends it after its first number
+IDLE_S = 60.0  # without a request: then it ends
+TICK_S = 0.05  # polling interval for requests while other jobs run
+MOST_REFERENCES = 2  # models and workloads whose default stays loaded
+MOST_KEPT = 64  # configurations, and defaults, whose estimates are kept
+MOST_BLOCKS = 256  # newest blocks of a default that give its latency
+MOST_TOLD = 32  # visitors whose last estimate is kept
+MOST_VOID = 3  # invalid launches before an estimate gives up
+LEAST_S, MOST_S = 1.0, 4.0  # duration of an estimate; a new request ends it after its first number
 WARM_CAP_S = 0.5
 MOST_TRAIL = 24
-LEAST_LAUNCHES, MOST_LAUNCHES = SHOWN_FROM, 12  # of a wish; an interval is shown from the least on
+LEAST_LAUNCHES, MOST_LAUNCHES = SHOWN_FROM, 12  # of a request; from the lower number on an interval is shown
 GLIMPSE = Effort(
     name="glimpse", target=0.1, budget_s=5, looks=tuple(range(LEAST_LAUNCHES, MOST_LAUNCHES + 1))
 )
-ROUNDS, LEAST_ROUNDS = 3, 2  # of a launch; fewer do not show what rounds differ by
+ROUNDS, LEAST_ROUNDS = 3, 2  # of a launch; fewer do not show the variance between rounds
 BASELINE, CANDIDATE = (0, 0), (1, 0)
-WISH, DEFAULT = "wish", "default"  # the sides of a glimpse
+WISH, DEFAULT = "wish", "default"  # the sides of an estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What to show somebody next."""
+    """A visitor's request for an estimate."""
 
-    visitor: str  # who wishes it
+    visitor: str  # id of the visitor
     spec: TrialSpec
-    label: str  # what stands beside its point
+    label: str  # text at its point
     at: float = field(default_factory=time.monotonic)
 
     @property
     def key(self) -> str:
-        """By which a glimpse is told from that of another wish."""
+        """Key of the estimate."""
         return self.spec.key()
 
 
 class Wishes:
-    """Where pages leave their latest wishes and the live race takes them, the first one first.
+    """Queue of requests from pages to the live job, first in, first out.
 
-    Of each visitor the latest counts; an older one that was not taken is gone.
+    It keeps only the latest request of each visitor; a new one replaces an older one that was not taken.
     """
 
     def __init__(self) -> None:
-        """Begin without one."""
+        """Create an empty queue."""
         self._changed = threading.Condition()
         self._next: OrderedDict[str, Wish] = OrderedDict()
         self._visitors: set[str] = set()
         self._is_open = True
 
     def put(self, wish: Wish) -> bool:
-        """Leave a wish; False: nobody will take it, the live race has ended."""
+        """Add a request; False: the live job has ended, so no estimate will follow."""
         with self._changed:
             if self._is_open:
                 self._next[wish.visitor] = wish
@@ -94,37 +94,37 @@ class Wishes:
             return self._is_open
 
     def leave(self, visitor: str) -> None:
-        """Somebody wants no more."""
+        """Remove a visitor."""
         with self._changed:
             self._next.pop(visitor, None)
             self._visitors.discard(visitor)
             self._changed.notify_all()
 
     def take(self, timeout_s: float) -> Wish | None:
-        """Return the next wish, waiting so long for one."""
+        """Return the next request, waiting at most `timeout_s` seconds; None: there is none."""
         with self._changed:
             self._changed.wait_for(lambda: self._next or not self._visitors, timeout_s)
             return self._next.popitem(last=False)[1] if self._next else None
 
     def left_behind(self, wish: Wish) -> bool:
-        """Whether its visitor wishes something else by now, or nothing."""
+        """Whether its visitor has another request by now, or has left."""
         with self._changed:
             return wish.visitor in self._next or wish.visitor not in self._visitors
 
     @property
     def wait(self) -> bool:
-        """Whether there are others."""
+        """Whether other requests wait."""
         with self._changed:
             return bool(self._next)
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody still looks on."""
+        """Whether any visitor is still present."""
         with self._changed:
             return bool(self._visitors)
 
     def close(self, *, even_so: bool = False) -> bool:
-        """Take no more wishes; False: there is one, and it is not refused unless `even_so`."""
+        """Accept no more requests; False: one waits, so the queue stays open unless `even_so`."""
         with self._changed:
             if self._next and not even_so:
                 return False
@@ -133,12 +133,12 @@ class Wishes:
 
 
 def is_default(spec: TrialSpec) -> bool:
-    """Whether a spec asks for ONNX Runtime's defaults, with which every glimpse compares."""
+    """Whether a spec is the ORT default, the reference of every estimate."""
     return spec.key() == anchor(spec).key()
 
 
 def job(wishes: Wishes, first: Wish, *, model_name: str) -> Job:
-    """Return the job of a live race that begins with a wish; later ones must have been admitted when put."""
+    """Return the live job that starts with `first`; later requests must be admitted before `put`."""
     wishes.put(first)
     return Job(
         kind="live",
@@ -160,45 +160,45 @@ def _work(wishes: Wishes, service: Service) -> Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class _Warm:
-    """A process that has run, frozen unless it measures."""
+    """A warm process, stopped with SIGSTOP unless it measures."""
 
     worker: Worker
     pace: Pace
     rows: int
-    number: int  # of the processes of this live race
+    number: int  # sequence number within this live job
 
 
 @dataclass(slots=True, kw_only=True)
 class _Found:
-    """What is known of a wish."""
+    """The measurements of one requested configuration."""
 
     standing: Standing
     launches: int = 0
-    beside: set[int] = field(default_factory=set)  # numbers of the defaults' processes of its launches
+    beside: set[int] = field(default_factory=set)  # numbers of the default's processes in its launches
 
 
 class _MovedOn(Exception):
-    """Nobody waits for this glimpse any more; no error."""
+    """The estimate is no longer wanted; no error."""
 
 
 class _Live:
-    """The state of one live race; `run` is its story."""
+    """The state of one live job; `run` performs it."""
 
     def __init__(self, wishes: Wishes, service: Service, workers: Workers) -> None:
         self.wishes, self.service, self.workers = wishes, service, workers
         self.rng = random.Random(0)  # noqa: S311 - an order of rounds
         self.prior_at = prior_of(service.store, service.environment())
-        # of the default of a model and a workload, the longest unused first: processes, seconds per row
+        # of the default of a model and a workload, least recently used first: processes, seconds per sample
         self.references: OrderedDict[str, list[_Warm]] = OrderedDict()
         self.blocks: OrderedDict[str, list[float]] = OrderedDict()
         self.found: OrderedDict[str, _Found] = OrderedDict()
         self.known_ns: dict[str, int] = {}
-        self.told: OrderedDict[str, dict[str, Any]] = OrderedDict()  # visitor -> what it is shown
-        self.began = 0.0  # the glimpse that is under way
-        self.started = 0  # processes
+        self.told: OrderedDict[str, dict[str, Any]] = OrderedDict()  # visitor -> displayed estimate
+        self.began = 0.0  # start of the current estimate
+        self.started = 0  # number of processes
 
     def run(self) -> int:
-        """Show wishes until there was none for a minute, or nobody looks on; return how many were shown."""
+        """Serve requests until none came for a minute or all visitors left; return how many were served."""
         shown, last = 0, time.monotonic()
         while (time.monotonic() - last < IDLE_S and self.wishes.wanted) or not self.wishes.close():
             self.service.on_progress(Progress(stage="live", done=shown, total=0))
@@ -220,7 +220,7 @@ class _Live:
             last = time.monotonic()
         return shown
 
-    # --- a glimpse ------------------------------------------------------------------------------------------
+    # --- an estimate ----------------------------------------------------------------------------------------
 
     def _glimpse(self, wish: Wish) -> None:
         self._tell(wish, state="starts")
@@ -248,7 +248,7 @@ class _Live:
         self._tell(wish, state="shown")
 
     def _known(self, wish: Wish) -> _Found:
-        """What is known of a wish, however little."""
+        """The measurements of a requested configuration; a new record where there are none."""
         if wish.key not in self.found:
             settings = Settings(
                 effort=GLIMPSE,
@@ -266,7 +266,7 @@ class _Live:
         return self.found[wish.key]
 
     def _launch(self, wish: Wish, found: _Found) -> bool:
-        """Some rounds of a fresh process of the wish and one of the defaults that it has not met; or none."""
+        """Run one launch: a fresh process against one of the default new to it; False: invalid."""
         reference = self._not_met(wish, found)
         self._go_on(wish)
         candidate = self._start(self._entry(wish.spec, wish.label), wish.key, wish)
@@ -286,7 +286,7 @@ class _Live:
         return True
 
     def _rounds(self, wish: Wish, reference: _Warm, candidate: _Warm) -> list[tuple[float, float]]:
-        """Seconds per row of both sides in every round that counts; the counters say which do."""
+        """Seconds per sample of both sides in every round that is valid by its counters."""
         rounds: list[tuple[float, float]] = []
         for _ in range(2 * ROUNDS):
             seconds: dict[int, float | None] = {}
@@ -301,14 +301,14 @@ class _Live:
         return rounds
 
     def _block(self, wish: Wish, one: _Warm) -> float | None:
-        """Run a block and return its median in seconds per row; None: it must not count."""
+        """Run a block and return its median in seconds per sample; None: it is invalid."""
         key = anchor(wish.spec).key()
         references = self.references[key]
         try:
             reply = run_block(one.worker, one.pace)
         except TunerError:
             one.worker.kill()
-            if one in references:  # it is started anew for the next wish
+            if one in references:  # the next request starts a new one
                 references.remove(one)
             raise
         park(one.worker)
@@ -323,19 +323,19 @@ class _Live:
         return seconds
 
     def _go_on(self, wish: Wish) -> None:
-        """Leave a glimpse that takes long when its visitor has moved on; a short one leaves its point."""
+        """Abort a long estimate when its visitor has moved on; a short one finishes its point."""
         if time.monotonic() - self.began > LEAST_S and self.wishes.left_behind(wish):
             raise _MovedOn
 
-    # --- who is warm ----------------------------------------------------------------------------------------
+    # --- warm processes -------------------------------------------------------------------------------------
 
     def _referred_to(self, wish: Wish) -> Sequence[_Warm]:
-        """Warm processes of ONNX Runtime's default, as many as the first number takes launches."""
+        """Warm processes of the ORT default, one per launch of the first shown estimate."""
         key = anchor(wish.spec).key()
         if key not in self.references and len(self.references) >= MOST_REFERENCES:
             for one in self.references.popitem(last=False)[1]:
                 one.worker.kill()
-        warm = self.references.setdefault(key, [])  # of a glimpse that was left it may hold some
+        warm = self.references.setdefault(key, [])  # an aborted estimate may have left some
         self.references.move_to_end(key)
         while len(warm) < LEAST_LAUNCHES:
             self._go_on(wish)
@@ -347,7 +347,7 @@ class _Live:
         return self._start(self._entry(spec, "ONNX Runtime's default"), spec.key(), wish)
 
     def _not_met(self, wish: Wish, found: _Found) -> _Warm:
-        """A process of the defaults that no launch of a wish has met; the oldest gives way to a fresh one."""
+        """A process of the default that is new to this configuration; a fresh one replaces the oldest."""
         warm = self.references[anchor(wish.spec).key()]
         one = next((one for one in warm if one.number not in found.beside), None)
         if one is None:
@@ -383,14 +383,14 @@ class _Live:
             number=self.started,
         )
 
-    # --- for who looks on -----------------------------------------------------------------------------------
+    # --- display --------------------------------------------------------------------------------------------
 
     def _tell_default(self, wish: Wish) -> None:
-        """The defaults have a point in the trail, where the others are put against it; and no ratio."""
+        """Show the default as a point of the trail, without a ratio."""
         self._tell(wish, state="shown", trail=self._trail(wish, ratio=1.0))
 
     def _tell_found(self, wish: Wish, found: _Found) -> None:
-        """The sentence, the strip and the point of the trail are of this one estimate."""
+        """Show the text, the interval and the trail's point of this estimate."""
         contrast = told(found.standing.interim([0, 1], {0, 1}, before=found.launches).get(1))
         is_known = ratio_is_known(contrast["ratio_low"], contrast["ratio_high"])
         after_s = self.told[wish.visitor].get("after_s")
@@ -404,7 +404,7 @@ class _Live:
         )
 
     def _trail(self, wish: Wish, *, ratio: float | None) -> list[dict[str, Any]]:
-        """The points of a visitor, that of this wish last; it has none while its ratio is not known."""
+        """The points of a visitor, this request's last; it has no point while its ratio is unknown."""
         others = [one for one in self.told[wish.visitor]["trail"] if one["key"] != wish.key]
         if ratio is None:
             return others
@@ -414,7 +414,7 @@ class _Live:
         return [*others, point][-MOST_TRAIL:]
 
     def _placed(self, point: dict[str, Any]) -> dict[str, Any]:
-        """A point where its ratio puts it beside the default, as that is known now."""
+        """The point with its latency, from its ratio and the default's current latency."""
         blocks = self.blocks.get(point["default"])
         if not blocks:
             return point

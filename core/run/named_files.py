@@ -1,7 +1,7 @@
 """Files named by a configuration: list, check against allowed folders, write into exports.
 
-Pure but for looking at paths. `expert` passes names on that ORTune has no table for, so those are judged by
-how they look: a key that speaks of files, or a value that looks like a path.
+Pure except for reading paths. `expert` passes names on that ORTune has no table for. Heuristics judge those:
+a key that mentions files, or a value that looks like a path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from core.wire.files import ROOT, expanded
 
 _PATH_ENTRIES = (
     "session.node_partition_config_file",  # written where it is missing
-    "session.resource_cuda_partitioning_settings",  # a limit, then a file of statistics
+    "session.resource_cuda_partitioning_settings",  # a limit, then a statistics file
     "ep.context_file_path",  # written
 )
 _PATH_OPTIONS = (
@@ -35,11 +35,11 @@ _PATH_OPTIONS = (
 _FILE_NAMES = ("trt_int8_calibration_table_name", "trt_engine_cache_prefix")  # within a folder set elsewhere
 _FILE_WORDS = re.compile(r"path|file|folder|dir|lib|plugin|cache|config|table", re.IGNORECASE)
 _PATH_MARKS = re.compile(r"[/\\]|^~|^\.\.?$")
-_PLAIN = re.compile(r"-?[0-9.]*|true|false|yes|no|on|off", re.IGNORECASE)  # no file, whatever the key says
+_PLAIN = re.compile(r"-?[0-9.]*|true|false|yes|no|on|off", re.IGNORECASE)  # never a file, whatever the key
 
 
 def open_folders() -> list[Path]:
-    """Folders that belong to ORTune: that of the models it offers, its home and its samples."""
+    """ORTune's own folders: its models, its home and its samples."""
     roots = [home(), ROOT / "sample_models"]
     if named := os.environ.get(variables.MODELS):
         roots.insert(0, expanded(named))
@@ -86,7 +86,7 @@ def _paths_of_unknown(key: str, value: str) -> list[str]:
 
 
 def _parts(value: str) -> list[str]:
-    """The paths of a list; a separator inside a path would only make the check stricter."""
+    """The paths of a list; a separator within a path only makes the check stricter."""
     parts = (part.strip() for part in re.split(rf"[;,{re.escape(os.pathsep)}]", value))
     return [part for part in parts if not _PLAIN.fullmatch(part)]
 
@@ -105,14 +105,14 @@ def check_named_files(session: SessionSpec, folders: Sequence[Path]) -> None:
             )
 
 
-# --- paths that leave, and come back ------------------------------------------------------------------------
+# --- paths in exported files --------------------------------------------------------------------------------
 
 
 def shortened(spec: TrialSpec, folders: Sequence[Path]) -> TrialSpec:
-    """Return a spec that tells no absolute path of its model, its inputs and its dataset.
+    """Return a spec without absolute paths of its model, inputs and dataset.
 
-    What lies in ORTune's folder or in one of `folders` is named from there, so that `placed` finds it again;
-    a model is found by its hash, so that its name is enough.
+    A file in ORTune's folder or in one of `folders` gets a path relative to it, which `placed` reverses; a
+    model is found by its hash, so its name is enough.
     """
     model = spec.model.model_copy(update={"path": _shorter(spec.model.path, ())})
     found = spec.model_copy(update={"model": model})
@@ -136,7 +136,7 @@ def _shorter(text: str, folders: Sequence[Path]) -> str:
 
 
 def placed(spec: TrialSpec) -> TrialSpec:
-    """Return the spec of a file, its inputs and dataset named by where they lie: inverse of `shortened`."""
+    """Return the spec of a file with full paths of its inputs and dataset: the inverse of `shortened`."""
     workload, data = spec.workload, spec.dataset
     found = spec.model_copy(
         update={"workload": workload.model_copy(update={"feeds": _placed(workload.feeds)})}
@@ -147,12 +147,12 @@ def placed(spec: TrialSpec) -> TrialSpec:
 
 
 def _placed(text: str) -> str:
-    """The path in an open folder, where nothing else has that name."""
+    """The path in ORTune's folders, unless the text already names a file."""
     path = expanded(text)
     try:
         if text == "random" or path.is_absolute() or path.exists() or (ROOT / path).exists():
             return text
         inside = ((root, (root / path).resolve()) for root in open_folders())
         return next((str(one) for root, one in inside if one.is_relative_to(root) and one.exists()), text)
-    except (OSError, ValueError):  # a text that can be no path
+    except (OSError, ValueError):  # the text is no valid path
         return text

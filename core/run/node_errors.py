@@ -1,11 +1,11 @@
-"""Where the error of a quantized variant comes from: the jobs that look, and what they left.
+"""Locates the error of a quantized variant by operator: the jobs, and their stored answer.
 
-    quantized_from(store, record)   the float model of a variant, or why it cannot be asked
+        quantized_from(store, record)   the float model of a variant; raises where there is none
     locate_errors(store, record, …) the error of each operator (`node_errors`), then its time (`explain`)
-    located(store, record)          what was found, as `node_savings.Savings`; None before
+    located(store, record)          the answer, with `node_savings.Savings`; None before
 
-The answer is a file of the cache, named after the variant: every page and command finds it. Parent side: a
-worker is started through `run` only.
+The answer is a file of the cache, named after the variant, so every page and command finds it. Runs in the
+parent: it starts workers only through `run`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, Tuner
 from core.wire.files import written_whole
 from core.wire.profile_passes import Passes, passes_from_dict
 
-VERSION = 1  # of what is left
+VERSION = 1  # of the stored answer
 QUANTIZED = ("int8_dynamic", "int8_static", "int4")
 TIMEOUT_S = 3600.0  # a large model is quantized and run once per operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantized:
-    """A quantization that was the last step of a variant."""
+    """The quantization that is the last step of a variant."""
 
     before: ModelRecord  # the float model that it was made from
     step: Step
@@ -46,21 +46,21 @@ class Quantized:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Located:
-    """What is known of a variant's error."""
+    """The stored answer about a variant's error."""
 
     savings: Savings
-    notes: tuple[str, ...]  # what a reader must know
+    notes: tuple[str, ...]  # caveats for the reader
     made_at: float  # seconds since the epoch
-    fed: tuple[Fed, ...] = ()  # what the outputs were compared on; empty: an earlier version looked
-    libraries: Mapping[str, str] = field(default_factory=dict)  # of native code that ran, with their hashes
+    fed: tuple[Fed, ...] = ()  # inputs of the answer; empty: old version
+    libraries: Mapping[str, str] = field(default_factory=dict)  # of custom operators that ran -> hash
 
 
 def quantized_from(store: Store, record: ModelRecord) -> Quantized:
-    """Return the float model and the step that made the variant `record` of it.
+    """Return the float model of the variant `record`, and the step between them.
 
     Raises:
         SpecError: its last step is no quantization.
-        ModelError: the float model is not in the library any more.
+        ModelError: the float model is no longer in the library.
     """
     facts = variant_of(record)
     steps = steps_of(record)
@@ -82,7 +82,7 @@ def quantized_from(store: Store, record: ModelRecord) -> Quantized:
 def check_asked(
     of: Quantized, after: ModelRecord, workload: WorkloadSpec, libraries: Sequence[str] = ()
 ) -> None:
-    """Refuse what the float model or the variant does not take, before anybody waits in the queue.
+    """Refuse inputs that the float model or the variant does not take, before the job is queued.
 
     Raises:
         SpecError: a dimension, a batch or an input that they do not have, a file that is not there, or
@@ -96,7 +96,7 @@ def check_asked(
         feed_plan(workload, one.info)
 
 
-# --- looking ------------------------------------------------------------------------------------------------
+# --- the jobs -----------------------------------------------------------------------------------------------
 
 
 def locate_errors(
@@ -108,21 +108,21 @@ def locate_errors(
     workload: WorkloadSpec,
     libraries: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Find the error of each quantized operator of a variant, and what each saves; keep the answer.
+    """Measure the error and the time saved of each quantized operator of a variant; store the answer.
 
     Args:
-        store: holds the models and takes the answer.
+        store: holds the models and receives the answer.
         record: the variant.
         run: starts a worker.
-        fingerprint: of this machine, for the record of the times.
-        workload: what is fed, and the batch that is timed.
+        fingerprint: of this machine, recorded with the times.
+        workload: inputs, and the batch that is timed.
         libraries: that bring operators of the models, by their names in the operator's folder.
 
     Returns:
-        How many operators were found, for `Status.result`.
+        The number of operators, for `Status.result`.
 
     Raises:
-        TunerError: as `quantized_from`, and what broke in a worker. Missing times cost a note only.
+        TunerError: as `quantized_from`, and errors of a worker. Missing times only add a note.
     """
     of = quantized_from(store, record)
     check_libraries(of.step, libraries)
@@ -162,7 +162,7 @@ def _explain_plan(
     fingerprint: str,
     folder: Path,
 ) -> wire.ExplainPlan:
-    """The models with ONNX Runtime's own settings, the float one first."""
+    """Payload of `explain` with the ORT defaults, the float model first."""
     return {
         "sides": [_side(one, workload, libraries) for one in models],
         "fingerprint": fingerprint,
@@ -186,10 +186,10 @@ def _side(record: ModelRecord, workload: WorkloadSpec, libraries: Sequence[str])
 
 
 def _folder(store: Store, record: ModelRecord) -> Path:
-    """Where the answer about `record` stands; what stood there is gone, so that no two answers mix.
+    """An empty folder for the answer about `record`; an older answer is deleted, so that none mix.
 
     Raises:
-        StoreError: it cannot be made.
+        StoreError: it cannot be created.
     """
     folder = _place(store, record)
     try:
@@ -220,14 +220,14 @@ def _place(store: Store, record: ModelRecord) -> Path:
     return store.folder / "cache" / "node_errors" / record.content_sha256
 
 
-# --- what was found -----------------------------------------------------------------------------------------
+# --- the answer ---------------------------------------------------------------------------------------------
 
 
 def located(store: Store, record: ModelRecord) -> Located | None:
-    """Return where the error of a variant comes from; None where nobody has looked yet.
+    """Return where the error of a variant comes from; None before `locate_errors` has run.
 
     Raises:
-        WorkerError: what was left cannot be read.
+        WorkerError: the stored answer cannot be read.
     """
     folder = _place(store, record)
     data = _read(folder / "errors.json")

@@ -1,9 +1,9 @@
-"""From a validated spec to the exact calls a worker makes: nothing that was not asked for is set.
+"""Plans the exact calls of a worker from a validated spec; it sets nothing that the spec does not ask for.
 
-Pure functions: `session_plan` for the session, `feed_plan` for what is fed, `contestant_plan` for both; the
-`anchor` that every race has, the `reference_plan` that says what is right, and the other shapes
-(`shape_feeds`) whose first run it times. What cannot be resolved (a free dimension without a size, a batch
-the model does not have) raises `SpecError` here, before a worker starts.
+Pure functions: `session_plan` for the session, `feed_plan` for the inputs, `contestant_plan` for both;
+`reference_plan` for the expected outputs, and `shape_feeds` for other shapes, whose first runs are timed.
+Anything unresolved (a free dimension without a size, a batch the model does not have) raises `SpecError`
+here, before a worker starts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def session_plan(session: SessionSpec) -> wire.SessionPlan:
-    """Return what to set, and nothing that was not asked for."""
+    """Return the options to set: only those that the settings ask for."""
     attributes = {
         k.name: value
         for k in KNOBS
@@ -64,11 +64,11 @@ def session_plan(session: SessionSpec) -> wire.SessionPlan:
 
 
 def pinned(session: SessionSpec) -> SessionSpec:
-    """Return `session` with the hash of every library that it names, as it lies in the operator's folder.
+    """Return `session` with the hash of every named library in the operator's folder.
 
     Raises:
-        SpecError: the door is closed, a file is missing, outside or no library, or another one than was
-        recorded.
+        SpecError: the operator does not allow libraries, or a file is missing, outside the folder, no
+            library, or different from the recorded one.
     """
     names = ("custom_op_libraries", "provider_libraries")
     found = {name: pinned_libraries(texts) for name in names if (texts := getattr(session, name))}
@@ -76,12 +76,12 @@ def pinned(session: SessionSpec) -> SessionSpec:
 
 
 def pinned_libraries(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return each library with the hash of what lies in the operator's folder; raises as `pinned`."""
+    """Return each library with the hash of its file in the operator's folder; raises as `pinned`."""
     return tuple(str(found_library(text)[1]) for text in texts)
 
 
 def _ort_text(provider: str, name: str, value: str) -> str:
-    """TensorRT's parser takes only True and False for a boolean, CUDA's also 0 and 1."""
+    """The value for the provider: TensorRT's booleans are only True and False, CUDA's also 0 and 1."""
     option = next((o for o in PROVIDER_OPTIONS.get(provider, ()) if o.name == name), None)
     if option is None or option.kind != "bool":
         return value
@@ -102,17 +102,17 @@ def contestant_plan(
     feeds: wire.FeedPlan,
     torch: wire.TorchSource | None,
 ) -> wire.ContestantPlan:
-    """Return all that a worker needs to race with `spec`.
+    """Return everything that a worker needs to run `spec`.
 
     Args:
         spec: what to run.
         path: the `.onnx` file, which may be a converted copy.
         session: from `session_plan`.
         feeds: from `feed_plan`.
-        torch: from `torch_source`; needed by an engine that runs a program, and passed on to no other.
+        torch: from `torch_source`; only used by an engine that runs a program.
 
     Raises:
-        SpecError: a PyTorch engine, and it is not known which PyTorch model this file was exported from.
+        SpecError: a PyTorch engine, and the source PyTorch model of this file is unknown.
     """
     program = ENGINES[spec.engine].program
     if program and torch is None:
@@ -136,11 +136,10 @@ def contestant_plan(
 def reference_plan(
     path: str, info: wire.ModelInfo, feeds: wire.FeedPlan, *, cpus: str, libraries: Sequence[str] = ()
 ) -> wire.ContestantPlan:
-    """Return how the model at `path` is run to say what the outputs should be: nothing optimized, on the CPU.
+    """Return the plan for the reference outputs of the model at `path`: on the CPU, without optimizations.
 
-    It is fed the numbers of `feeds`, which may be those of a variant with other types of inputs. `libraries`
-    bring
-    the operators that it needs.
+    Its inputs have the values of `feeds`, which may be of a variant with other input types. `libraries`
+    provide its custom operators.
     """
     dtypes = {one["name"]: one["dtype"] for one in info["inputs"]}
     inputs: list[wire.InputPlan] = [
@@ -161,10 +160,10 @@ def reference_plan(
 
 
 def torch_source(record: ModelRecord) -> wire.TorchSource | None:
-    """Return which PyTorch model `record` was exported from; None where that is not known or cannot be had.
+    """Return the PyTorch model that `record` was exported from; None where it is unknown or unavailable.
 
-    torchvision's models are named in the file itself. The path of a `.pt2` is known only where it was
-    exported, by the library's record.
+    The file itself names models of torchvision. The path of a `.pt2` is known only to the library where it
+    was exported.
     """
     info, facts = record.info, record.info["metadata"]
     kind, _, name = facts.get(SOURCE_KEY, "").partition(" ")
@@ -187,24 +186,24 @@ def torch_source(record: ModelRecord) -> wire.TorchSource | None:
 
 
 def _image_size(info: wire.ModelInfo) -> int | None:
-    """Pixels per side that the first input takes; a classifier's is rows, channels, height, width."""
+    """Pixels per side of the first input; a classifier's has the shape batch, channels, height, width."""
     shape = (info["inputs"][0]["shape"] if info["inputs"] else None) or []
     size = shape[2] if len(shape) == 4 else None
     return size if isinstance(size, int) else None
 
 
 def shape_feeds(spec: TrialSpec, info: wire.ModelInfo) -> list[wire.FeedPlan]:
-    """Return the workload at up to two other batch sizes, one row and twice the batch.
+    """Return the workload at up to two other batch sizes: one sample and twice the batch.
 
-    A session plans its memory, and a compiler compiles, at the first run of a shape; these are the shapes to
-    see that with. Empty where the batch is fixed, or where the feeds or `dims` say how many rows there are.
+    At the first run of a shape a session plans its memory, and a compiler compiles; these shapes show that
+    cost. Empty where the batch is fixed, or where inputs or `dims` determine it.
     """
     workload, dim = spec.workload, info["batch_dim"]
     if dim is None or workload.feeds != "random" or any(map(_has_rows, workload.feed_values.values())):
         return []
     rows = {dim, *batch_addresses(info).values()}
     if rows & {*workload.dims, *spec.session.free_dimension_overrides}:
-        return []  # another batch would contradict what was asked for
+        return []  # another batch would contradict the spec
     batch = resolve_batch(workload, info)
     sizes = [rows for rows in (1, 2 * batch) if rows != batch]
     others = [workload.model_copy(update={"batch_size": rows}) for rows in sizes]
@@ -223,10 +222,10 @@ def _has_rows(value: Any) -> bool:
 
 
 def thread_warning(spec: TrialSpec, cpu: wire.CpuFacts) -> str:
-    """Return a sentence where `spec` asks for more threads than there are CPUs for them; empty otherwise.
+    """Return a warning where `spec` asks for more threads than available CPUs; empty otherwise.
 
-    It is allowed, because it is worth a measurement; but threads that wait for each other's CPU are slow, and
-    spinning ones more than that.
+    It is allowed, because it may be worth measuring; but threads that share a CPU are slow, and spinning ones
+    even more so.
     """
     cpus = set(cpu["allowed"])
     if spec.protocol.cpus:
@@ -242,23 +241,23 @@ def thread_warning(spec: TrialSpec, cpu: wire.CpuFacts) -> str:
     return ""
 
 
-# --- feeds --------------------------------------------------------------------------------------------------
+# --- inputs -------------------------------------------------------------------------------------------------
 
-MAX_ELEMENTS = 2**40  # terabytes: a slip of the keyboard, not a feed
+MAX_ELEMENTS = 2**40  # terabytes: a typing error
 
 
 def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | None = None) -> wire.FeedPlan:
-    """Resolve every input of the model to a shape of numbers; -1 where the feed brings the size along.
+    """Resolve every input of the model to a concrete shape; -1 where the data determines the size.
 
     Args:
-        workload: batch, dimensions and source of the feeds.
-        info: what `inspect` found.
+        workload: batch, dimensions and source of the inputs.
+        info: from `inspect`.
         spec_dtype: dtype that floating inputs take instead of the model's own ("float16" for an fp16 copy
             without kept input types).
 
     Raises:
-        SpecError: a missing or unknown dimension, an impossible batch, a fixed value for no input, an input
-            too large for any machine.
+        SpecError: a missing or unknown dimension, an impossible batch, a fixed value for an unknown input, an
+            input too large for any machine.
         ModelError: an input that ORTune cannot feed, such as a sequence.
     """
     if why := cannot_feed(info):
@@ -286,7 +285,7 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
         "image_mean": list(workload.image_mean),
         "image_std": list(workload.image_std),
         "batch_size": batch,
-        # An unnamed axis that the user gave another size does not count the rows.
+        # An unnamed axis with another size from the user is not the batch.
         "batch_axes": {
             name: axis
             for name, axis in info["batch_axes"].items()
@@ -296,21 +295,21 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
 
 
 def cannot_feed(info: wire.ModelInfo) -> str:
-    """Return why ORTune cannot run a model: the first input that it cannot feed; empty: it can."""
+    """Return why ORTune cannot run a model: its first unsupported input; empty: it can."""
     return next((why for one in info["inputs"] if (why := not_fed(one["name"], one["dtype"]))), "")
 
 
 def _sizes(workload: WorkloadSpec, info: wire.ModelInfo, batch: int) -> dict[str, int]:
-    """Free dimension -> the size that is fed, of those that have one."""
+    """Free dimension -> its size, for those that have one."""
     sizes = {**dict.fromkeys(batch_addresses(info).values(), batch), **workload.dims}
     return sizes | {info["batch_dim"]: batch} if info["batch_dim"] else sizes
 
 
 def check_overrides(spec: TrialSpec, info: wire.ModelInfo) -> None:
-    """Refuse free-dimension overrides that ONNX Runtime would ignore, or that the feeds contradict.
+    """Refuse free-dimension overrides that ONNX Runtime would ignore, or that the inputs contradict.
 
     Raises:
-        SpecError: a dimension that the model does not name, or another size than is fed.
+        SpecError: a dimension that the model does not name, or a size other than that of the inputs.
     """
     named = [dim for dim in info["free_dims"] if ":" not in dim]
     fed = _sizes(spec.workload, info, resolve_batch(spec.workload, info))
@@ -331,26 +330,26 @@ def check_overrides(spec: TrialSpec, info: wire.ModelInfo) -> None:
 
 
 def check_feeds_file(workload: WorkloadSpec) -> None:
-    """Refuse feeds from a file or folder that is not there.
+    """Refuse a missing file or folder of inputs.
 
     Raises:
-        SpecError: nothing is there.
+        SpecError: it does not exist.
     """
     if workload.feeds == "random":
         return
     try:
         there = Path(workload.feeds).exists()
-    except (OSError, ValueError):  # no text for a path
+    except (OSError, ValueError):  # the text is no valid path
         there = False
     if not there:
         raise SpecError(f"There is no input file `{workload.feeds[:200]}`.", hint="Check the path.")
 
 
 def drawn_range(one: wire.InputInfo | wire.InputPlan, value: Any) -> tuple[float, float] | None:
-    """Return what `random:LOW..HIGH` asks of an input, as `InputPlan` has it; None: `value` is no range.
+    """Return the range of `random:LOW..HIGH`, for `InputPlan`; None: `value` is no range.
 
     Raises:
-        SpecError: numbers that the input's type does not have.
+        SpecError: the input's type cannot represent the numbers.
     """
     asked = feed_range(one["name"], value)
     if asked is None:
@@ -382,14 +381,14 @@ def _integer_limits(dtype: str) -> tuple[int, int]:
 
 
 def batch_addresses(info: wire.ModelInfo) -> dict[str, str]:
-    """Return input -> address of its free batch dimension; unnamed ones have one each (`x:0`, `y:0`)."""
+    """Return input -> key of its free batch dimension; unnamed ones have separate keys (`x:0`, `y:0`)."""
     shapes = {one["name"]: one["shape"] or [] for one in info["inputs"]}
     found = {name: shapes[name][axis] for name, axis in info["batch_axes"].items() if shapes[name]}
     return {name: dim for name, dim in found.items() if isinstance(dim, str)}
 
 
 def resolve_batch(workload: WorkloadSpec, info: wire.ModelInfo) -> int:
-    """Return the rows to feed.
+    """Return the batch size.
 
     Raises:
         SpecError: the model's batch is fixed at another number, `dims` contradicts `batch_size`, or
@@ -444,7 +443,7 @@ def _check_values(workload: WorkloadSpec, info: wire.ModelInfo) -> None:
 
 
 def _check_texts(workload: WorkloadSpec, info: wire.ModelInfo) -> None:
-    """Refuse text for numbers, and the reverse; text that nobody gave is not made up."""
+    """Refuse text for numbers, and the reverse; ORTune does not generate text."""
     for one in info["inputs"]:
         name, value = one["name"], workload.feed_values.get(one["name"])
         if one["dtype"] != STRING:
@@ -473,16 +472,16 @@ def _holds_text(value: Any) -> bool:
 
 
 def missing_dims(workload: WorkloadSpec, info: wire.ModelInfo) -> list[str]:
-    """Return the free dimensions that need a size and have none, in the order of the model.
+    """Return the free dimensions without a size, in the order of the model.
 
-    The batch has one without being asked; an `.npz` and fixed values bring the sizes of their inputs along.
+    The batch has a default; an `.npz` and fixed values determine the sizes of their inputs.
     """
     sized, brought = _sizes(workload, info, 1).keys(), brought_dims(workload, info)
     return [dim for dim in info["free_dims"] if dim not in sized and dim not in brought]
 
 
 def brought_dims(workload: WorkloadSpec, info: wire.ModelInfo) -> set[str]:
-    """Return the free dimensions whose sizes the feeds bring along: an `.npz`, or fixed values."""
+    """Return the free dimensions whose sizes come from the data: an `.npz`, or fixed values."""
     drawn = drawn_inputs(workload)
     is_file = workload.feeds.lower().endswith(".npz")
     brought = {
@@ -514,12 +513,12 @@ def _check_elements(sizes: Mapping[str, int], info: wire.ModelInfo) -> None:
 
 
 def drawn_inputs(workload: WorkloadSpec) -> set[str]:
-    """Return the inputs that are fed random values of a range of their own."""
+    """Return the inputs with random values from their own range."""
     return {name for name, value in workload.feed_values.items() if feed_range(name, value) is not None}
 
 
 def _only_in(dim: str, info: wire.ModelInfo, fixed: set[str]) -> bool:
-    """True where `dim` occurs only in inputs with a fixed value, which brings its own shape."""
+    """True where `dim` occurs only in inputs with a fixed value, which has its own shape."""
     holders = {one["name"] for one in info["inputs"] if dim in (one["shape"] or [])}
     return bool(holders) and holders <= fixed
 

@@ -1,8 +1,8 @@
 """Predicts the duration of a comparison from earlier ones on this machine.
 
-A prediction follows the race's own rules (blocks, generations, budget) with latencies, noise and starts that
-were really seen, and is scaled by how far it would have been off for these earlier races. What was never seen
-is not guessed: without an earlier race there is none. Reads the store, starts nothing. Seconds throughout.
+A prediction applies the rules of a comparison (blocks, launches, budget) to measured latencies, noise and
+start times. It is scaled by its own error for the earlier comparisons. Without an earlier comparison there is
+no prediction. Reads the store, starts nothing. Seconds throughout.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from core.spec.effort import EFFORTS
 from core.store import Store
 from core.wire.errors import SpecError
 
-RACES = 8  # the newest: libraries and neighbours change
-MOST_FACTOR = 3.0  # a forecast that was off by more has another fault than its scale
+RACES = 8  # the newest: libraries and background load change
+MOST_FACTOR = 3.0  # a larger error cannot be corrected by scaling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A configuration that was measured, and its typical run."""
+    """A measured configuration and its typical run."""
 
     spec: TrialSpec
     run_s: float
@@ -46,30 +46,30 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What earlier races of a model showed: typical runs, what starts and passes cost, the noise."""
+    """Facts from earlier comparisons of a model: typical runs, durations of starts and passes, noise."""
 
     seen: tuple[Seen, ...]
     start_s: float  # of one process: starting, loading, warming up
-    after_s: float  # of one contestant: what is found after the rounds
-    beside_s: float  # of a race: preparing it, and the profile after it
-    sigma: float  # of the log ratio of one round within a generation
-    sigma_between: float  # of that of two fresh processes
-    generations: Mapping[str, int]  # precision -> how many such races took, typically
-    factor: float = 1.0  # what these races really took, as a share of what is predicted for them
+    after_s: float  # of one configuration: the passes after the rounds
+    beside_s: float  # of a comparison: preparation, and the profile after it
+    sigma: float  # of the log ratio of one round within a launch
+    sigma_between: float  # of the log ratio of two fresh processes
+    generations: Mapping[str, int]  # effort -> typical number of launches
+    factor: float = 1.0  # measured over predicted duration of these comparisons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """How long a race will take. `in_budget` False: its budget will end before the answer is precise."""
+    """Predicted duration of a comparison. `in_budget` False: the budget ends before the answer is precise."""
 
     seconds: float
     rounds: int
     in_budget: bool
-    interval_budget_s: int | None = None  # that holds an interval, where the budget does not
+    interval_budget_s: int | None = None  # that an interval needs, where the budget is too small
 
     @property
     def late(self) -> str:
-        """What the budget does not hold, and which one does; empty: it holds the answer."""
+        """Warning that the budget is too small, with a sufficient one; empty: it suffices."""
         if self.interval_budget_s is not None:
             return (
                 f"the budget allows 1 launch of each, but an interval needs {MIN_LAUNCHES}: use a "
@@ -79,7 +79,7 @@ class Prediction:
 
 
 def past(store: Store, *, model_sha256: str, fingerprint: str) -> Past | None:
-    """Return what earlier races of a model on this machine showed; None when there is too little to tell.
+    """Return facts from earlier comparisons of a model on this machine; None when there are too few.
 
     Raises:
         StoreError: the store cannot be read.
@@ -93,9 +93,9 @@ def past(store: Store, *, model_sha256: str, fingerprint: str) -> Past | None:
 
 
 def learn(races: Sequence[tuple[Comparison, Sequence[Trial]]]) -> Past | None:
-    """Return what `races`, newest first, showed; None when they do not tell all of it.
+    """Return facts from `races`, newest first; None when they do not contain all of them.
 
-    Races of versions that knew one pair of processes are left out.
+    Comparisons of old versions with only one pair of processes are left out.
     """
     known = [one for race, trials in races if (one := _Known.of(race, trials)) is not None]
     noise = [one for race in known for one in race.noise]
@@ -120,16 +120,16 @@ def learn(races: Sequence[tuple[Comparison, Sequence[Trial]]]) -> Past | None:
 
 
 def predict(specs: Sequence[TrialSpec], past: Past, family: int | None = None) -> Prediction:
-    """Return how long a race of `specs`, the anchor among them, will take; the first one's protocol holds.
+    """Predict the duration of a comparison of `specs` under the protocol of the first one.
 
     Args:
-        specs: the anchor comes last.
-        past: what earlier races tell.
-        family: as for `kinds.race`.
+        specs: with the ORT default last.
+        past: facts from earlier comparisons.
+        family: as for `protocol_of`.
     """
     protocol = specs[0].protocol
     runs_s = [expected_run_s(spec, past.seen) for spec in specs]
-    processes_s = [*runs_s, runs_s[-1]]  # the anchor comes last, and has a twin
+    processes_s = [*runs_s, runs_s[-1]]  # the ORT default comes last, and has an A/A control
     if protocol.runs is not None:
         rounds, racing_s = _exact(processes_s, protocol.runs, past)
         return Prediction(seconds=past.factor * racing_s + past.beside_s, rounds=rounds, in_budget=True)
@@ -149,7 +149,7 @@ def _exact(processes_s: Sequence[float], runs: int, past: Past) -> tuple[int, fl
 
 
 def _in_budget(processes_s: Sequence[float], protocol: ProtocolSpec, past: Past, family: int) -> Prediction:
-    """The rounds of a race, what they and its starts take, and whether the budget suffices."""
+    """Rounds and duration of a comparison with a budget, and whether the budget suffices."""
     precision = EFFORTS[protocol.effort]
     budget_s = float(protocol.budget_s or precision.budget_s)
     costs = _costs(processes_s, past)
@@ -183,21 +183,21 @@ def _costs(processes_s: Sequence[float], past: Past) -> Costs:
     )
 
 
-# --- what was seen ------------------------------------------------------------------------------------------
+# --- earlier comparisons ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """One earlier race."""
+    """One earlier comparison."""
 
     seen: list[Seen]
     precision: str
-    exact: bool  # it was asked for a number of runs
+    exact: bool  # its protocol has an exact number of runs
     contestants: int
     processes: int
     generations: int
     rounds: int
-    start_s: float  # of a generation
+    start_s: float  # of a launch
     after_s: float
     beside_s: float
     wall_s: float
@@ -205,11 +205,11 @@ class _Known:
 
     @classmethod
     def of(cls, race: Comparison, trials: Sequence[Trial]) -> _Known | None:
-        """None where it does not tell."""
+        """Read a stored comparison; None where it lacks facts."""
         result = race.facts
         generations = result.get("generations") or []
         seen = [one for trial in trials if (one := _seen(trial)) is not None]
-        went_on = "continues" in race.protocol  # it holds generations whose time it did not take
+        went_on = "continues" in race.protocol  # its wall time excludes the continued launches
         if went_on or not seen or not generations or race.started_at is None or race.finished_at is None:
             return None
         rounds = sum(one["rounds"] for one in generations)
@@ -237,7 +237,7 @@ class _Known:
         )
 
     def expected_s(self, past: Past) -> float:
-        """What would have been predicted, had the number of its generations been known."""
+        """The prediction for this comparison, given its real number of launches."""
         costs = _costs([*(one.run_s for one in self.seen), self.seen[-1].run_s], past)
         return self.generations * costs.start_s + self.rounds * costs.round_s + costs.after_s
 
@@ -253,9 +253,9 @@ def _seen(trial: Trial) -> Seen | None:
 
 
 def expected_run_s(spec: TrialSpec, seen: Sequence[Seen]) -> float:
-    """Return the inference of the nearest configuration, scaled by the batch and the free dimensions.
+    """Return the inference time of the nearest configuration, scaled by the batch and the free dimensions.
 
-    A constant cost per row is assumed, which is on the safe side for larger batches; threads do not scale it.
+    It assumes a constant cost per sample, which overestimates larger batches; threads do not scale it.
     """
     work, threads = _work(spec), effective(spec, "intra_op_num_threads")
 
@@ -275,5 +275,5 @@ def expected_run_s(spec: TrialSpec, seen: Sequence[Seen]) -> float:
 def _work(spec: TrialSpec) -> float:
     sizes = (
         max(1, size) for size in spec.workload.dims.values()
-    )  # an empty cache is no work, not none at all
+    )  # an empty cache (size 0) must not make the product 0
     return float(math.prod(sizes, start=spec.workload.batch_size or 1))

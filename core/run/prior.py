@@ -1,7 +1,7 @@
 """The prior for between-launch variance, from earlier comparisons on this machine.
 
-Partial pooling: a race of many generations believes what it sees, one of few leans on what its forerunners
-saw at such latencies. Reads the store; `spread` is pure.
+Partial pooling: with many launches a comparison's own variance dominates, with few the variance of earlier
+comparisons at similar latencies. Reads the store; `spread` is pure.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from core import wire
 from core.evidence.contrast import ASSUMED, Prior
 from core.store import Store
 
-SELF_TESTS = 100  # the newest: libraries and neighbours change
-LEAST_TESTS = 5  # below, what is assumed is no worse
-LEAST_GENERATIONS = 4  # of a test that is believed
-NEAR = 8.0  # times as long or as short a run: a process of 40 µs differs by more than one of 10 ms
-LEAST_SIGMA = 0.001  # no machine is so even that two processes agree to a thousandth by more than luck
-EARLIER = 40  # references that are looked through
-MOST_DF = 4.0  # earlier races were of other models: they count as much as five generations, never more
+SELF_TESTS = 100  # the newest: libraries and background load change
+LEAST_TESTS = 5  # with fewer, the assumed prior is no worse
+LEAST_GENERATIONS = 4  # of a usable test
+NEAR = 8.0  # largest ratio of run times: processes differ more with runs of 40 µs than of 10 ms
+LEAST_SIGMA = 0.001  # lower bound: two processes never agree to a thousandth except by chance
+EARLIER = 40  # references that are searched
+MOST_DF = 4.0  # earlier comparisons are of other models: they weigh at most as much as five launches
 
 
 def prior_of(store: Store, machine: wire.Environment | None) -> Callable[[float], Prior]:
-    """Return what tells the spread between processes on a machine, given the seconds of a run.
+    """Return a function from the seconds of a run to the prior of the spread between processes.
 
     Raises:
         StoreError: the store cannot be read.
@@ -35,11 +35,11 @@ def prior_of(store: Store, machine: wire.Environment | None) -> Callable[[float]
 
 
 def spread(self_tests: Sequence[Mapping[str, Any]], run_s: float) -> Prior:
-    """Return the spread that A/A tests typically showed: the root of the median of their variances.
+    """Return the typical spread of A/A tests: the root of the median of their variances.
 
-    Left out are tests beside a neighbour, which show what it did rather than what processes differ by; tests
-    of runs more than eight times as long or as short; and those of versions that knew one pair of processes
-    only, or kept the spread that they had assumed. `ASSUMED` where fewer than five are left.
+    Left out are tests with background load, which shows its own variance; tests with runs more than eight
+    times as long or as short; and tests of old versions with one pair of processes, or with an assumed
+    spread. `ASSUMED` where fewer than five are left.
 
     Args:
         self_tests: as the store returns them.
@@ -61,11 +61,11 @@ def spread(self_tests: Sequence[Mapping[str, Any]], run_s: float) -> Prior:
 
 
 def at_least(prior: Callable[[float], Prior], seen: Mapping[str, float] | None) -> Callable[[float], Prior]:
-    """Return what tells the spread between processes, never less than the controls of a search showed.
+    """Return `prior` with the spread of a search's A/A controls as lower bound.
 
     Args:
-        prior: as of `prior_of`.
-        seen: {"sigma_between", "df"} of those controls, as the protocol keeps it; None: there were none.
+        prior: from `prior_of`.
+        seen: {"sigma_between", "df"} of those controls, from the protocol; None: no controls.
     """
     if seen is None:
         return prior
@@ -81,16 +81,16 @@ def at_least(prior: Callable[[float], Prior], seen: Mapping[str, float] | None) 
 def usual_s(
     store: Store, machine: wire.Environment | None, *, model_sha256: str, key: str, study: str = ""
 ) -> Sequence[float]:
-    """Return the p50, seconds, of a configuration in earlier races beside which it was the reference.
+    """Return the p50, seconds, of a configuration in the earlier comparisons whose reference it was.
 
-    The races of one search lie seconds apart, in one state of the machine: they count as one.
+    The comparisons of one search are seconds apart, in one state of the machine, so they count as one.
 
     Args:
-        store: holds them.
-        machine: only what was measured on it counts; None: nothing does.
+        store: holds the comparisons.
+        machine: only its measurements count; None: the result is empty.
         model_sha256: of its model.
         key: of its spec.
-        study: whose race asks; none of its own races is an earlier one. Empty: it belongs to none.
+        study: of the current comparison, whose comparisons do not count as earlier; empty: none.
 
     Raises:
         StoreError: the store cannot be read.
@@ -101,5 +101,5 @@ def usual_s(
     for one in store.trials(model_sha256=model_sha256, kind="reference", state="COMPLETE", limit=EARLIER):
         is_same = one.key == key and one.fingerprint == machine["fingerprint"]
         if is_same and one.p50_s is not None and (not study or one.study != study):
-            found.setdefault(one.study or one.id, one.p50_s)  # of a search the newest, its confirmation
+            found.setdefault(one.study or one.id, one.p50_s)  # the newest of a search is its confirmation run
     return list(found.values())

@@ -1,10 +1,9 @@
 """The queue: one measurement at a time on this machine, across sessions, tabs and the command line.
 
-`submit` writes WAITING rows and returns at once; one thread takes the jobs in order, waits for the machine's
-turn and does them. A comparison is one job, however many trials it has. Whatever happens to a trial, its row
-ends as COMPLETE, FAIL or CANCELLED, and the thread lives on. Pages and commands ask `status`; nobody is
-called back. What a job is stands in `job`, which kinds there are in `kinds`, how one is written down in
-`ledger`.
+`submit` writes WAITING rows and returns at once. One thread takes the jobs in order, waits for the machine's
+turn and runs them. A comparison is one job, with any number of trials. Every trial's row ends as COMPLETE,
+FAIL or CANCELLED, and the thread continues. Pages and commands poll `status`; there are no callbacks. `job`
+defines a job, `job_types` its types, and `job_log` records them.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from core.store.recorded import refuse_measuring
 from core.wire import Reply
 from core.wire.errors import Cancelled, TunerError, WorkerError
 
-KEPT = 500  # finished jobs whose status is still known; results of trials are in the store anyway
-CLOSE_S = 15.0  # a cancelled worker is gone in two seconds; a store on a slow disk may take some more
+KEPT = 500  # finished jobs whose status is kept; results of trials are in the store
+CLOSE_S = 15.0  # a cancelled worker ends within two seconds; a store on a slow disk may take longer
 
 _log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """One thread that does one job at a time, first come, first served; `close` it at the end."""
+    """One thread that runs one job at a time, first in, first out; `close` it at the end."""
 
     def __init__(
         self,
@@ -57,24 +56,24 @@ class Scheduler:
         wait_quiet_s: float = 0.0,
         admit: Callable[[TrialSpec], None] = lambda spec: None,
     ) -> None:
-        """Start the thread, and settle what processes that are gone have left in the store.
+        """Start the thread, and clean up rows that ended processes left in the store.
 
         Args:
             store: keeps the trials.
-            owner: who asks, in words, for others on this machine to read.
+            owner: text that names this process to others on the machine.
             run: starts a worker; tests pass another.
-            queue: of the machine; None: the one all of ORTune shares.
-            wait_quiet_s: races and profiles wait at most so long for the machine to be quiet, or as long as
-                they ask for themselves where that is longer.
-            admit: raises a `TunerError` for a spec that may not be submitted here. What a stored trial asks
-                for (a baseline, a race that goes on) was admitted when it was stored.
+            queue: of the machine; None: the one shared by all of ORTune.
+            wait_quiet_s: longest wait of comparisons and profiles for an idle machine; a job's own value
+                applies where it is longer.
+            admit: raises a `TunerError` for a spec that may not be submitted here. Specs of stored trials (a
+                baseline, a continued comparison) were admitted when they were stored.
         """
         self.store = store
         self._admit = admit
         self.owner = owner
         self.queue = queue or MachineQueue()
         self._run = run
-        self._preloaded = Preloaded()  # of the races of one turn
+        self._preloaded = Preloaded()  # for the comparisons of one turn
         self._wait_quiet_s = wait_quiet_s
         self._process = f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
         self._changed = threading.Condition()
@@ -92,14 +91,14 @@ class Scheduler:
         atexit.register(self.close)
 
     def submit(self, job: Job) -> str:
-        """Queue a job and return at once the id by which it is followed: its trial's, else its own.
+        """Queue a job and return at once the id for `status`: its trial's, else its own.
 
         Args:
-            job: see `kinds`; its rows are in the store when this returns, and `status` has the result of a
-                job that has none.
+            job: see `job_types`; its rows are stored before this returns. The result of a job without rows
+                is in `status`.
 
         Raises:
-            StoreError: its rows cannot be kept, so it is not done either.
+            StoreError: its rows cannot be stored, so it is not queued.
             TunerError: a spec that may not be submitted here.
         """
         self._refuse_when_closed()
@@ -111,7 +110,7 @@ class Scheduler:
         return job.follow or job.id
 
     def _entered(self, job: Job, cancel: threading.Event) -> Queued:
-        """Write the rows of a job down, so that `status` knows it."""
+        """Store the rows of a job, and register it for `status`."""
         refuse_measuring(self.store.folder)
         for spec in job.specs:
             self._admit(spec)
@@ -132,15 +131,15 @@ class Scheduler:
         return entry
 
     def _signed(self, trial: Trial) -> Trial:
-        """The trial with who asks, and what its model is called in the library."""
+        """The trial with its owner, and its model's name in the library."""
         sha256 = trial.spec["model"].get("sha256")
         known = self.store.model(sha256) if sha256 else None
         return replace(trial, owner=self.owner, model_name=trial.model_name if known is None else known.name)
 
     def cancel(self, job_id: str) -> None:
-        """Stop a job, wherever it stands; unknown and finished ones are nothing to stop.
+        """Stop a waiting or running job; unknown and finished jobs are ignored.
 
-        A trial is stopped with all that race against it.
+        A trial is stopped with its whole comparison.
         """
         with self._changed:
             entry = self._job(job_id)
@@ -154,7 +153,7 @@ class Scheduler:
             self._ledger.finish(entry, self._failed(entry, _cancelled()))
 
     def status(self, job_id: str) -> Status | None:
-        """Return where a trial, comparison or job stands; None when it is not known here (any more)."""
+        """Return the status of a trial, comparison or job; None when it is unknown here or forgotten."""
         with self._changed:
             entry = self._job(job_id)
             return None if entry is None else self._status(entry, job_id)
@@ -166,12 +165,12 @@ class Scheduler:
             return [self._status(entry, entry.job.id) for entry in entries]
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until nothing runs or waits here, at most `timeout` seconds; False: something still does."""
+        """Wait until no job runs or waits here, at most `timeout` seconds; False: it timed out."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._current and not self._waiting, timeout)
 
     def close(self) -> None:
-        """Cancel everything and end the thread; no process is left when this returns."""
+        """Cancel all jobs and end the thread; no process is left when this returns."""
         atexit.unregister(self.close)
         with self._changed:
             self._closing = True
@@ -182,10 +181,10 @@ class Scheduler:
             self._thread.join(CLOSE_S)
 
     def environment(self, refresh: bool = False) -> wire.Environment:
-        """Describe this machine; looked up once, in a worker.
+        """Describe this machine; a worker reads it once.
 
         Raises:
-            WorkerError: the worker that looked crashed or hung.
+            WorkerError: the worker crashed or hung.
         """
         return self._describe(self._run, refresh=refresh)
 
@@ -214,7 +213,7 @@ class Scheduler:
                     self._changed.notify_all()
 
     def _perform(self, entry: Queued) -> None:
-        """Do one job to its end, whatever that is."""
+        """Run one job and record its end."""
         with contextlib.ExitStack() as turn:
             ending = self._worked(entry, turn, partial(self._take_turn, entry, turn))
         self._ledger.finish(entry, ending)
@@ -225,7 +224,7 @@ class Scheduler:
         turn.enter_context(self._preloaded)
 
     def _worked(self, entry: Queued, turn: contextlib.ExitStack, take_turn: Callable[[], None]) -> Ending:
-        """Do the work of a job, and write down how that ended."""
+        """Run the work of a job, and record how it ended."""
         job = entry.job
         try:
             take_turn()
@@ -234,7 +233,7 @@ class Scheduler:
             return self._ledger.end(entry, job.work(self._service(entry, turn)))
         except TunerError as error:
             return self._failed(entry, error)
-        except Exception as error:  # a defect of ours must cost one job, not the queue
+        except Exception as error:  # a bug must fail one job, not the queue
             _log.exception("%s failed unexpectedly", job.what)
             unexpected = WorkerError(
                 f"ORTune failed unexpectedly: {type(error).__name__}: {error}",
@@ -243,12 +242,12 @@ class Scheduler:
             return self._failed(entry, unexpected)
 
     def _failed(self, entry: Queued, error: TunerError) -> Ending:
-        """Write down the end of a job and of all of it that has not ended yet."""
+        """Record the failure of a job and of its trials that have not ended."""
         ending = Ending(state="CANCELLED" if isinstance(error, Cancelled) else "FAIL", error=error)
         return self._ledger.end(entry, Outcome(whole=ending))
 
     def _inside(self, outer: Queued, turn: contextlib.ExitStack, job: Job) -> Ending:
-        """Do a job within the turn of another, which is cancelled with it and shows how far it is."""
+        """Run a job within the turn of another, which shares its cancellation and shows its progress."""
         entry = self._entered(job, outer.cancel)
         entry.outer = outer
         ending = self._worked(entry, turn, lambda: None)
@@ -256,7 +255,7 @@ class Scheduler:
         return ending
 
     def _give_way(self, outer: Queued, turn: contextlib.ExitStack) -> float:
-        """Give the machine to everybody who waits for it now, here and elsewhere, and take it back."""
+        """Let all jobs run that wait now, here and in other processes, then take the machine back."""
         with self._changed:
             ours = list(self._waiting)
             self._waiting.clear()
@@ -283,7 +282,7 @@ class Scheduler:
             entry.place, entry.holder = place, holder
 
     def _wait_quiet(self, entry: Queued) -> None:
-        """Before the job begins, so that the time counts neither as its own nor for later predictions."""
+        """Wait for an idle machine before the job begins, so that its duration excludes the wait."""
         if entry.job.wait_quiet_s is None:
             return
         wait_s = max(entry.job.wait_quiet_s, self._wait_quiet_s)
@@ -306,7 +305,7 @@ class Scheduler:
         def on_progress(progress: Progress) -> None:
             self._ledger.set_progress(entry, progress)
             if entry.outer is not None:
-                self._ledger.set_progress(entry.outer, replace(progress, text=""))  # whose steps are its own
+                self._ledger.set_progress(entry.outer, replace(progress, text=""))  # it belongs to `entry`
 
         def run(job: wire.Request[Reply], payload: Mapping[str, Any], *, timeout_s: float = 600.0) -> Reply:
             on_progress(Progress(stage=job, done=0, total=0))
@@ -330,7 +329,7 @@ class Scheduler:
         )
 
     def _forget(self) -> None:
-        """Drop the oldest finished jobs, so that a server that runs for months does not grow."""
+        """Drop the oldest finished jobs, to bound the memory of a server that runs for months."""
         finished = [entry.job.id for entry in self._jobs.values() if entry.state in FINISHED]
         for job_id in finished[:-KEPT]:
             for trial_id in self._jobs.pop(job_id).trials:
@@ -340,7 +339,7 @@ class Scheduler:
         return entry.status(asked, place=self._place(entry), holder=self._holder(entry))
 
     def _place(self, entry: Queued) -> int:
-        """Jobs ahead: those of this scheduler, and those that the first of them waits for."""
+        """Number of jobs ahead: in this scheduler, and those that its first job waits for."""
         if entry.state != "WAITING" or entry is self._current:
             return entry.place
         own = self._waiting.index(entry) if entry in self._waiting else 0

@@ -1,8 +1,8 @@
-"""The scorecard: configurations against targets, from what the store holds, and the work that is missing.
+"""The scorecard: judges configurations by targets, and queues the missing measurements.
 
-`rows` reads, `needed` says what would decide what is not known yet, `start` queues it: a race for every batch
-size, and the accuracies as one task. Parent side: no model is opened and no worker started here; the
-scheduler does that when it is their turn. The judgements themselves are `targets`'s.
+`rows` reads the store, `needed` lists the missing measurements, `start` queues them: one comparison per batch
+size, and all accuracies as one task. Runs in the parent: it opens no model and starts no worker; the
+scheduler does. `core.evidence.targets` judges.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from core.spec.targets import TargetSpec
 from core.store import ModelRecord, Store
 from core.wire.errors import Cancelled, SpecError, TunerError
 
-MOST_AT_ONCE = 7  # candidates of one race: every further one widens all intervals in the same time
-LOOKED_AT = 500  # newest trials of a model that are searched for a configuration
-KEPT = 5  # newest results of a configuration that may answer
+MOST_AT_ONCE = 7  # candidates of one comparison: each further one widens all intervals for the same budget
+LOOKED_AT = 500  # newest trials of a model that are searched
+KEPT = 5  # newest results of a configuration that are used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One configuration to judge; its spec carries the hash of its model."""
+    """One configuration to judge; its spec has the hash of its model."""
 
     label: str
     spec: TrialSpec
     record: ModelRecord
 
     def at_batch(self, rows: int) -> TrialSpec:
-        """Return the spec that feeds `rows` at once."""
+        """Return the spec with a batch of `rows` samples."""
         if rows == self.rows:
             return self.spec
         workload = self.spec.workload.model_copy(update={"batch_size": rows})
@@ -49,22 +49,22 @@ class Subject:
 
     @property
     def rows(self) -> int:
-        """Rows that it feeds by itself."""
+        """Its own batch size."""
         try:
             return resolve_batch(self.spec.workload, self.record.info)
-        except SpecError:  # said where it is measured
+        except SpecError:  # the measurement reports it
             return self.spec.workload.batch_size or 1
 
     @property
     def for_accuracy(self) -> TrialSpec:
-        """The spec that feeds labelled rows: one at a time is the same as whatever batch is quickest."""
+        """The spec for accuracy: a batch of 1 becomes unset, because any batch gives the same accuracy."""
         if self.spec.workload.batch_size != 1:
             return self.spec
         workload = self.spec.workload.model_copy(update={"batch_size": None})
         return self.spec.model_copy(update={"workload": workload})
 
     def refusal(self, rows: int) -> str:
-        """Why the model cannot be fed `rows` rows at once; empty: it can."""
+        """Why the model does not take a batch of `rows`; empty: it does."""
         try:
             feed_plan(self.at_batch(rows).workload, self.record.info)
         except SpecError as error:
@@ -74,7 +74,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A configuration, what is known of it, and its verdicts in the order of the targets."""
+    """A configuration, its evidence, and its verdicts in the order of the targets."""
 
     subject: Subject
     evidence: Evidence
@@ -82,43 +82,43 @@ class Row:
 
     @property
     def state(self) -> State:
-        """MET where every target is."""
+        """The overall state: MET where every target is met."""
         return overall(self.judged)
 
     @property
     def breach(self) -> str:
-        """Why its outputs are too far from the original's, by its newest races; empty: they are not."""
+        """Why its newest comparisons exceed the output tolerance; empty: they do not."""
         newest = [one[0] for one in self.evidence.races.values() if one]
         guards = [guard for one in newest if (guard := one.get("guard")) and guard.get("breach")]
         return str(guards[0].get("why") or "The outputs differ.") if guards else ""
 
     @property
     def calibration(self) -> str:
-        """That rows were scored which calibrated the model, or that it cannot be told; empty: neither."""
+        """Warning that scored samples were or may have been used for calibration; empty: neither."""
         summaries = self.evidence.summaries.values()
         return next((text for one in summaries if (text := one.get("calibration_note"))), "")
 
     @property
     def measured(self) -> dict[str, Any]:
-        """What a YAML of the configuration says was found."""
+        """The measured results for the configuration's YAML."""
         seen = {"calibration_note": self.calibration} if self.calibration else {}
         return {"scorecard": self.state, "targets": [one.to_dict() for one in self.judged], **seen}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """What would decide targets that are not known yet."""
+    """The measurements that would decide open targets."""
 
-    races: Mapping[int, Sequence[Subject]]  # rows at once -> who is to race
+    races: Mapping[int, Sequence[Subject]]  # batch size -> configurations to compare
     accuracies: Sequence[Subject]
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether anything is missing."""
         return bool(self.races or self.accuracies)
 
 
 def on_model(spec: TrialSpec, record: ModelRecord, *, path: str | None = None) -> TrialSpec:
-    """Return `spec` on another model of its family, without sizes of dimensions that this one has not."""
+    """Return `spec` on another model of its family, without sizes of dimensions that the model lacks."""
     info = record.info
     workload: dict[str, Any] = {
         "dims": {name: size for name, size in spec.workload.dims.items() if name in info["free_dims"]}
@@ -129,7 +129,7 @@ def on_model(spec: TrialSpec, record: ModelRecord, *, path: str | None = None) -
     return spec.model_copy(update={"model": model, "workload": spec.workload.model_copy(update=workload)})
 
 
-# --- what is known ------------------------------------------------------------------------------------------
+# --- stored evidence ----------------------------------------------------------------------------------------
 
 
 def rows(
@@ -140,14 +140,14 @@ def rows(
     fingerprint: str,
     since: float = 0.0,
 ) -> list[Row]:
-    """Judge every configuration by what the store holds of it.
+    """Judge every configuration by its stored results.
 
     Args:
         store: of trials and accuracies.
         subjects: configurations.
         targets: to judge by.
-        fingerprint: of this machine; trials of others say nothing of it.
-        since: seconds since the epoch; trials that were asked for earlier do not count.
+        fingerprint: of this machine; trials of other machines do not count.
+        since: seconds since the epoch; trials submitted earlier do not count.
     """
     found = []
     for subject in subjects:
@@ -189,7 +189,7 @@ def _evidence(
 
 
 def _trials(store: Store, subject: Subject, since: float) -> list[Trial]:
-    """Trials that ask for the subject's settings, at whatever batch, newest first."""
+    """Trials with the subject's settings, at any batch, newest first."""
     sha256 = subject.record.content_sha256
     found: list[Trial] = []
     for kind in ("measure", "reference"):
@@ -201,19 +201,19 @@ def _trials(store: Store, subject: Subject, since: float) -> list[Trial]:
 def _same_settings(trial: Trial, spec: TrialSpec) -> bool:
     try:
         return same_request(_settings(spec_from_dict(trial.spec)), _settings(spec))
-    except SpecError:  # of another version
+    except SpecError:  # stored by another version
         return False
 
 
 def _settings(spec: TrialSpec) -> TrialSpec:
-    """The request without its batch, on whatever path: the model is known by its content."""
+    """The spec without batch and path: the hash identifies the model."""
     model = spec.model.model_copy(update={"path": "model", "sha256": None})
     workload = spec.workload.model_copy(update={"batch_size": None})
     return spec.model_copy(update={"model": model, "workload": workload})
 
 
 def _rows_of(trial: Trial, subject: Subject) -> int:
-    """Rows that a trial fed, or was to feed."""
+    """Measured or requested batch size of a trial."""
     if trial.result and trial.result.get("batch_size"):
         return int(trial.result["batch_size"])
     asked: WorkloadSpec = spec_from_dict(trial.spec).workload
@@ -221,7 +221,7 @@ def _rows_of(trial: Trial, subject: Subject) -> int:
 
 
 def _whole(store: Store, result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The result with its blocks."""
+    """The result including its blocks."""
     return {**store.trial(result["trial"]).facts, "trial": result["trial"]}
 
 
@@ -229,7 +229,7 @@ def _whole(store: Store, result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _accuracy(store: Store, subject: Subject, targets: Sequence[TargetSpec]) -> tuple[Accuracy | None, str]:
-    """What is known of its accuracy, and why it cannot be measured (empty: it can)."""
+    """Its stored accuracy, and why it cannot be measured (empty: it can)."""
     if subject.spec.dataset is None or not any(one.about.source == "accuracy" for one in targets):
         return None, ""
     _, failure = score_outputs(subject.record.info)
@@ -238,12 +238,12 @@ def _accuracy(store: Store, subject: Subject, targets: Sequence[TargetSpec]) -> 
     try:
         sha256 = subject.record.content_sha256
         return known_accuracy(store, subject.for_accuracy, model_sha256=sha256), ""
-    except TunerError as error:  # no such data any more, or an engine that is not ONNX Runtime
+    except TunerError as error:  # the data is gone, or the engine is not ONNX Runtime
         return None, error.message
 
 
 def _summaries(accuracy: Accuracy, targets: Sequence[TargetSpec]) -> dict[Condition, Mapping[str, Any]]:
-    """(positive class, threshold) of targets -> the summary; what they leave open is the dataset's."""
+    """(positive class, threshold) of targets -> the summary; the dataset gives unset ones."""
     found: dict[Condition, Mapping[str, Any]] = {}
     for target in targets:
         condition = target.positive_class, target.threshold
@@ -256,13 +256,13 @@ def _summaries(accuracy: Accuracy, targets: Sequence[TargetSpec]) -> dict[Condit
     return found
 
 
-# --- what is missing ----------------------------------------------------------------------------------------
+# --- missing measurements -----------------------------------------------------------------------------------
 
 
 def needed(card: Iterable[Row]) -> Needed:
-    """Return the measurements that may decide what is not known; a race that exists is made again, longer.
+    """Return the measurements that may decide open targets; an existing comparison is repeated, longer.
 
-    Left out: what the model refuses, and labelled rows that were fed already.
+    Left out: batches that the model does not take, and accuracies that are already measured.
     """
     races: dict[int, list[Subject]] = {}
     accuracies: list[Subject] = []
@@ -282,10 +282,10 @@ def needed(card: Iterable[Row]) -> Needed:
 def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> list[str]:
     """Queue the missing measurements and return the ids of their jobs, in order.
 
-    Each race waits at most `wait_quiet_s` seconds for the machine to be quiet.
+    Each comparison waits at most `wait_quiet_s` seconds for an idle machine.
 
     Raises:
-        StoreError: a race cannot be kept, so it is not run either.
+        StoreError: a comparison cannot be stored, so it is not queued.
     """
     study = f"scorecard #{secrets.token_hex(4)}"
 
@@ -312,10 +312,10 @@ def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> lis
 
 
 def accuracy_task(store: Store, subjects: Sequence[Subject]) -> Callable[[Run], Mapping[str, Any]]:
-    """Return the work of measuring the accuracy of all `subjects`, for `kinds.task`.
+    """Return the work that measures the accuracy of all `subjects`, for `job_types.task`.
 
-    One that fails does not keep the others from being measured; the result is {"failures": {label: message}}.
-    When all fail, the first error is the task's.
+    One failure does not stop the others; the result is {"failures": {label: message}}. When all fail, the
+    task raises the first error.
     """
 
     def task(run: Run) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
-"""Sizes of free dimensions that nobody gave: those of the model's last run, else what the model tells.
+"""Default sizes of free dimensions: from the model's last run, else from the model itself.
 
-The batch is not among them: it is 1 unless somebody gives it.
+The batch is not included: it is 1 unless given.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from core.wire.errors import TunerError
 # "names": what inputs of these names usually take
 Source = Literal["others", "sum", "last run", "file", "names", "guess"]
 
-_LOOKED_AT = 10  # newest trials of a model: one that was fed from a file names no sizes
+_LOOKED_AT = 10  # newest trials of a model: one with inputs from a file names no sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """The size of a free dimension, and where it comes from."""
+    """The size of a free dimension, and its source."""
 
     size: int
     source: Source
-    why: str = field(default="", compare=False)  # which entry of the file, or which input
-    note: str = field(default="", compare=False)  # what the file says of it and is ignored
+    why: str = field(default="", compare=False)  # entry of the file, or input
+    note: str = field(default="", compare=False)  # ignored information of the file
 
 
 def proposed(
     dims: Iterable[str], record: ModelRecord, store: Store, *, given: Mapping[str, int] | None = None
 ) -> dict[str, Size]:
-    """Return a size for each of `dims` of a model: of its last run, else what it tells, else a guess.
+    """Return a size for each of `dims`: from the model's last run, else from the model, else a guess.
 
-    A dimension such as `past + 1` follows from its terms where these are known. A variant takes the last run
-    of its original where it has none.
+    A dimension such as `past + 1` is computed from its terms where these are known. A variant without a run
+    uses the last run of its original.
 
     Args:
         dims: free dimensions.
         record: the model.
         store: holds the trials.
-        given: sizes that somebody gave.
+        given: sizes from the user.
     """
     left = sorted(dims, key=lambda dim: "+" in dim)  # a sum after its terms
     if not left:
@@ -70,7 +70,7 @@ def proposed(
 
 
 def _told(record: ModelRecord) -> dict[str, Size]:
-    """What the file's metadata say, and what the names of inputs tell."""
+    """Sizes from the file's metadata and from the names of inputs."""
     by_names = told_by_names(record.info).items()
     by_file = told_by_file(record.info).items()
     return {dim: Size(size=one.size, source="names", why=one.why) for dim, one in by_names} | {
@@ -91,16 +91,16 @@ def _last_run(dims: Collection[str], record: ModelRecord, store: Store) -> Mappi
 def completed(
     specs: Sequence[TrialSpec], store: Store, run: Run, *, varied: Collection[str] = ()
 ) -> tuple[list[TrialSpec], dict[str, Size]]:
-    """Return `specs` with the sizes that they lack, as far as they are known, and which were filled in.
+    """Return `specs` with missing sizes filled in as far as known, and the filled-in sizes.
 
-    All get the same size, so that they are fed the same. What cannot be looked at stays as it is: the check
-    that follows says why. A guess fills in nothing.
+    All get the same size, so that their inputs are equal. A model that cannot be inspected is left alone: the
+    later check says why. A guess is not filled in.
 
     Args:
         specs: configurations of one comparison.
         store: holds the library and the trials.
-        run: starts a worker where nobody has looked at a model before.
-        varied: dimensions that get their sizes later.
+        run: starts a worker where a model was not inspected yet.
+        varied: dimensions whose sizes are set later.
     """
     shared = {
         dim: Size(size=size, source="others") for spec in specs for dim, size in spec.workload.dims.items()
@@ -122,14 +122,14 @@ def _with_dims(spec: TrialSpec, sizes: Mapping[str, Size]) -> TrialSpec:
 def _lacking(
     spec: TrialSpec, store: Store, run: Run, shared: Mapping[str, Size], varied: Collection[str]
 ) -> dict[str, Size]:
-    """The sizes that `spec` lacks and that are known, those of the other configurations first."""
+    """Known sizes for the missing ones of `spec`; those of the other configurations take precedence."""
     try:
         found = looked_at(spec, store, run)
     except TunerError:
         return {}
     if found is None:
         return {}
-    fixed = {*varied, *spec.session.free_dimension_overrides}  # an override is a size that must be fed
+    fixed = {*varied, *spec.session.free_dimension_overrides}  # an override fixes the size of the input
     missing = [dim for dim in missing_dims(spec.workload, found.record.info) if dim not in fixed]
     own = {dim: shared[dim] for dim in missing if dim in shared}
     known = {**spec.workload.dims, **{dim: one.size for dim, one in own.items()}}

@@ -1,7 +1,7 @@
 """Checks of a recorded configuration that need no run.
 
-The machine's facts come from a worker that loads every provider, and what ONNX Runtime knows of settings from
-another. What is recorded comes from strangers: it is checked before it is read.
+One worker loads every provider and reports the machine's facts; another reports the settings that ONNX
+Runtime knows. The recorded data is untrusted: it is validated before use.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from core.wire.provenance import differing_facts, is_software
 
 @dataclass(slots=True, kw_only=True)
 class Facts:
-    """What was found."""
+    """Results of the checks."""
 
     checks: list[Check] = field(default_factory=list)
     differences: list[tuple[str, str, str]] = field(default_factory=list)  # name, recorded, here
 
 
 class _Cpu(TypedDict):
-    """As `wire.CpuFacts`, of a file."""
+    """`wire.CpuFacts` as recorded in a file."""
 
     model: str
     logical: int
@@ -46,7 +46,7 @@ class _Cpu(TypedDict):
 
 
 class _Machine(TypedDict):
-    """What of a recorded environment is compared; of strangers, so it is checked before it is read."""
+    """The compared part of a recorded environment; untrusted, so it is validated before use."""
 
     cpu: _Cpu
     host: NotRequired[dict[str, Any]]
@@ -58,19 +58,19 @@ class _Machine(TypedDict):
 
 
 def facts_of(held: Opened, machine: wire.Environment, service: Service) -> tuple[Facts, Resolved | None]:
-    """Return every check, and the model; None: it is not there, or is another one.
+    """Return every check, and the model; None: it is missing or different.
 
     Args:
-        held: what was recorded.
+        held: the recorded configuration.
         machine: this one.
-        service: starts workers, and holds the library.
+        service: starts workers, and has the library.
 
     Raises:
-        StoreError: what the model is cannot be kept.
-        Cancelled: somebody ended it.
+        StoreError: the facts of the model cannot be stored.
+        Cancelled: the job was cancelled.
     """
     found = Facts()
-    if not _libraries(held.spec, found):  # what it says of itself stands; the model is looked at without them
+    if not _libraries(held.spec, found):  # the check records it; inspect the model without them
         held = replace(
             held, spec=held.spec.model_copy(update={"session": _without_libraries(held.spec.session)})
         )
@@ -84,7 +84,7 @@ def facts_of(held: Opened, machine: wire.Environment, service: Service) -> tuple
 
 
 def _libraries(spec: TrialSpec, found: Facts) -> bool:
-    """Whether every library that is named lies in this machine's own folder, and is the same."""
+    """Check that every named library is in the operator's folder here and has the recorded hash."""
     for text in (*spec.session.custom_op_libraries, *spec.session.provider_libraries):
         recorded = library(text)
         name, then = f"library {recorded.name}", recorded.sha256[:12]
@@ -126,7 +126,7 @@ def _model(held: Opened, service: Service, found: Facts) -> Resolved | None:
 
 
 def _in_library(held: Opened, resolved: Resolved, service: Service) -> Resolved:
-    """The same model in the library, if it is there: what is raced stays usable when the bundle is gone."""
+    """The model from the library, if it is there: its results stay usable after the bundle is deleted."""
     known = service.store.model(resolved.record.content_sha256)
     if held.folder is None or known is None or not Path(known.path).is_file():
         return resolved
@@ -139,7 +139,7 @@ def _in_library(held: Opened, resolved: Resolved, service: Service) -> Resolved:
 
 
 def _versions(held: Opened, machine: wire.Environment, found: Facts) -> None:
-    """ONNX Runtime's version and build: another one may answer and run otherwise, so it is told."""
+    """Compare version and build of ONNX Runtime: a difference may change outputs and speed."""
     recorded = _recorded_machine(held.environment)
     here = _ort_versions(machine["libraries"])
     if recorded is None:
@@ -170,7 +170,7 @@ def _ort_versions(libraries: Mapping[str, str]) -> str:
 
 
 def _providers(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None:
-    """Whether every provider that is asked for really loads; the machine's facts come from loading them."""
+    """Check that every requested provider loads; the machine's facts come from loading them."""
     known = {one["name"]: one for one in machine["providers"]}
     for name in spec.session.requested_providers:
         fact = known.get(name)
@@ -188,7 +188,7 @@ def _providers(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None
 
 
 def _settings(spec: TrialSpec, service: Service, found: Facts) -> None:
-    """Whether this ONNX Runtime knows every setting: it drops config entries that it does not in silence."""
+    """Check that this ONNX Runtime knows every setting: it silently ignores unknown config entries."""
     session = session_plan(spec.session)
     asked: wire.SettingsPlan = {
         "attributes": list(session["attributes"]),
@@ -226,7 +226,7 @@ _ENUMS = ("graph_optimization_level", "execution_mode", "execution_order")
 
 
 def _threads(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None:
-    """Whether what is pinned exists here, and threads fit what this machine may use."""
+    """Check that pinned CPUs exist here, and that the threads fit the usable CPUs."""
     cpu = machine["cpu"]
     pinned = cpu_list(spec.protocol.cpus)
     if lacking := sorted(set(pinned) - set(cpu["allowed"])):
@@ -242,7 +242,7 @@ def _threads(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None:
 
 
 def _machine(held: Opened, machine: wire.Environment, found: Facts) -> None:
-    """The fingerprint, fact by fact."""
+    """Compare the fingerprint, fact by fact."""
     recorded = _recorded_machine(held.environment)
     if recorded is None:
         why = (

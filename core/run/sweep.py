@@ -1,8 +1,7 @@
-"""One or two settings over several values: which points race, and what became of them.
+"""Sweeps of one or two settings over several values: the points to measure, and their results.
 
-Functions over specs, stored trials and comparisons, pure but for those that are given a store. The browser's
-Curves page and the command line's `sweep` share them; which point is best is said in `sweet_spot`. Seconds
-throughout.
+Functions over specs, stored trials and comparisons, pure except for those that take a store. The page Sweep
+and the command `sweep` share them; `best_point` ranks the points. Seconds throughout.
 """
 
 from __future__ import annotations
@@ -41,72 +40,72 @@ from core.store import ModelRecord, Store
 from core.wire.errors import SpecError, nearest
 from core.wire.output_check import breach
 
-NEW, REFUSED = "NEW", "REFUSED"  # states of a point that no trial has
+NEW, REFUSED = "NEW", "REFUSED"  # states of a point without a trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One configuration of a sweep: what it sets on each axis, and the spec that asks for it."""
+    """One configuration of a sweep: its value on each axis, and its spec."""
 
     values: Values
-    spec: TrialSpec | None  # None: no spec allows it
-    refused: str = ""  # why not: the rule that broke
-    same: Values | None = None  # the point that is measured in its place; None: it is measured itself
-    why: str = ""  # it is the same
+    spec: TrialSpec | None  # None: the combination is invalid
+    refused: str = ""  # why it is invalid
+    same: Values | None = None  # the equivalent point that is measured instead; None: it is measured itself
+    why: str = ""  # reason for the equivalence
     stand_in: TrialSpec | None = None  # the spec of `same`
 
     @property
     def raced(self) -> TrialSpec | None:
-        """The spec whose numbers are this point's."""
+        """The spec whose results apply to this point."""
         return self.stand_in or self.spec
 
     @property
     def races(self) -> bool:
-        """Whether it is measured itself."""
+        """Whether the point itself is measured."""
         return self.spec is not None and self.same is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A point of a sweep and what became of it; the numbers are None unless it is COMPLETE."""
+    """A point of a sweep with its results; the numbers are None unless it is COMPLETE."""
 
     values: Values
     trial: str  # id
-    state: str  # of its trial; NEW where there is none yet, REFUSED where there can be none
+    state: str  # of its trial; NEW: not measured yet, REFUSED: invalid
     reused: bool  # measured before this sweep, with the same settings on the same machine
-    rows: int | None = None  # rows really fed in one run
+    rows: int | None = None  # measured batch size
     runs: int = 0
     latency: Mapping[str, Any] | None = None  # the `latency` of the trial's result, seconds
     throughput_per_s: float | None = None
     providers: tuple[str, ...] = ()  # that really loaded
     requested: tuple[str, ...] = ()
     fallback: bool = False
-    breach: str = ""  # why its outputs are not what they should be; empty: they are, or nobody looked
-    error: str = ""  # or the rule that refused it
-    same: Values | None = None  # the point whose numbers these are, because both are one configuration
-    why: str = ""  # they are
+    breach: str = ""  # why its outputs exceed the tolerance; empty: within it, or not checked
+    error: str = ""  # of the trial, or why it is invalid
+    same: Values | None = None  # the equivalent point that was measured
+    why: str = ""  # reason for the equivalence
     peak_rss_bytes: int | None = None
-    race: str = ""  # id of the comparison in which it was measured
+    race: str = ""  # id of the comparison that measured it
     grade: str = ""  # of that comparison
-    contrast: Mapping[str, Any] | None = None  # against ONNX Runtime's default, in the same rounds
-    is_default: bool = False  # it is that default, which the others were put against
-    processes: int | None = None  # that made its runs; None: an earlier version did not say
-    between: bool = True  # its throughput interval holds for new processes
+    contrast: Mapping[str, Any] | None = None  # versus the ORT default, in the same rounds
+    is_default: bool = False  # it is the ORT default, the reference of the others
+    processes: int | None = None  # number of processes; None: stored by an earlier version
+    between: bool = True  # its throughput interval covers new processes
 
     @property
     def ranked(self) -> bool:
-        """Whether its numbers may be put above or below others."""
+        """Whether it may be ranked against other points."""
         return self.latency is not None and self.state == "COMPLETE" and self.grade != Grade.F
 
     @property
     def cut_short(self) -> bool:
-        """Whether its race was cancelled, and these are the rounds that it had."""
+        """Whether its comparison was cancelled, so that its numbers are partial."""
         return self.latency is not None and self.state == "CANCELLED"
 
     def throughput_interval(self) -> tuple[float | None, float | None]:
-        """Rows per second at the bounds of the mean latency; None where the runs carry no interval.
+        """Samples per second at the bounds of the mean latency; None where there is no interval.
 
-        Rounds of one process know nothing of the next one, so that what they tell is no interval.
+        Rounds of a single process give no interval, because they do not show the variance between processes.
         """
         if not self.rows or not self.latency or not self.between:
             return None, None
@@ -122,19 +121,19 @@ def expand(
 ) -> list[Point]:
     """Return every combination of the axes over `base`; the last axis varies fastest.
 
-    A combination that no spec allows is a point that says so. Of those that come to the same thing, because a
-    setting has no effect there, the first is measured and the others say that they are it.
+    An invalid combination is a point with its reason. Of equivalent combinations, where a setting has no
+    effect, only the first is measured; the others refer to it.
 
     Args:
         base: settings that all points share.
-        axes: one or two, each with a name of its own.
-        info: the model, when it is known: its free dimensions and its batch are then checked here, before
+        axes: one or two, with different names.
+        info: facts of the model, if known: its free dimensions and batch are then checked here, before
             anything is queued.
-        models: what the values of MODEL stand for.
+        models: the models of the axis MODEL.
 
     Raises:
         SpecError: an axis that the model does not have, an axis given twice, too many axes or points, or no
-            combination that a spec allows.
+            valid combination.
     """
     axes = [_as_batch(one, info) for one in axes]
     names = [one.name for one in axes]
@@ -165,7 +164,7 @@ def _point(base: TrialSpec, values: Values, info: wire.ModelInfo | None, models:
 
 
 def _once_each(points: Sequence[Point], axes: Sequence[Axis]) -> list[Point]:
-    """Let the first of those that ask for the same stand for the others."""
+    """Let each point refer to the first equivalent one."""
     by_values = {tuple(point.values.values()): point for point in points}
     first: dict[str, Point] = {}
     found = []
@@ -195,7 +194,7 @@ def _idle(point: Point) -> Mapping[str, str]:
 
 
 def _as_batch(one: Axis, info: wire.ModelInfo | None) -> Axis:
-    """The batch dimension under its own name is the batch."""
+    """The axis, renamed to BATCH where it is the batch dimension by name."""
     if info is not None and one.name == info["batch_dim"]:
         return Axis(name=BATCH, values=one.values)
     return one
@@ -234,10 +233,10 @@ def _check_axis(one: Axis, info: wire.ModelInfo, models: Models) -> None:
 def with_values(
     base: TrialSpec, values: Values, info: wire.ModelInfo | None = None, models: Models | None = None
 ) -> TrialSpec:
-    """Return `base` with the settings of one point; the batch in `dims` gives way to `batch_size`.
+    """Return `base` with the settings of one point; `batch_size` replaces the batch in `dims`.
 
     Raises:
-        SpecError: no spec allows the combination.
+        SpecError: the combination is invalid.
     """
     chosen = {name: value for name, value in values.items() if row_of(name) is not None and name != BATCH}
     data = (with_changes(base, chosen) if chosen else base).to_dict()
@@ -258,7 +257,7 @@ def with_values(
 
 
 def configurations(points: Iterable[Point]) -> list[Configuration]:
-    """Return who races for these points: each that is measured itself."""
+    """Return the configurations to compare: one per point that is measured itself."""
     return [
         Configuration(spec=point.spec, label=point_name(point.values))
         for point in points
@@ -270,13 +269,13 @@ def configurations(points: Iterable[Point]) -> list[Configuration]:
 
 
 def measured(point: Point, trial: Trial, *, reused: bool, race: Comparison | None = None) -> Measured:
-    """Return the point as `trial` left it. The rows are those that were really fed.
+    """Return the point with the results of `trial` and the measured batch size.
 
     Args:
-        point: what was asked.
+        point: the point.
         trial: that measured it.
         reused: whether it was measured before this sweep.
-        race: the comparison that `trial` ran in, with the verdict on it.
+        race: the comparison of `trial`, with its verdicts.
     """
     result = trial.facts
     processes, between = _processes(result)
@@ -308,16 +307,16 @@ def measured(point: Point, trial: Trial, *, reused: bool, race: Comparison | Non
 
 
 def _processes(result: Mapping[str, Any]) -> tuple[int | None, bool]:
-    """How many processes made the runs, and whether the interval of the mean knows how these differ."""
+    """Number of processes, and whether the interval of the mean includes the variance between them."""
     own = (result.get("latency") or {}).get("processes")
     if own is not None:
         return own, own > 1
-    made = result.get("generations")  # of a version that took rounds as clusters below five processes
+    made = result.get("generations")  # an old version took rounds as clusters below five processes
     return made, made is None or made >= MIN_BLOCKS
 
 
 def _has_default(race: Comparison | None) -> TypeGuard[Comparison]:
-    """Whether a race put everybody against ONNX Runtime's default, as it does where no baseline is given."""
+    """Whether the reference of a comparison is the ORT default: no baseline was given."""
     return race is not None and all(one.role != "baseline" for one in race.contestants)
 
 
@@ -329,7 +328,7 @@ def _against_default(trial: str, race: Comparison | None) -> Mapping[str, Any] |
 
 
 def join(points: Sequence[Point], known: Known) -> list[Measured]:
-    """Put each point together with what its study knows of it, in the points' order; NEW: nothing yet."""
+    """Return each point with its result in the study, in the points' order; NEW: none yet."""
     return [_joined(point, known) for point in points]
 
 
@@ -347,12 +346,12 @@ def _joined(point: Point, known: Known) -> Measured:
 def so_far(
     points: Sequence[Point], trials: Sequence[Trial], live: Mapping[str, Mapping[str, Any]]
 ) -> list[Measured]:
-    """Return the points of a race that runs, with the typical run of each until now, and no interval.
+    """Return the points of a running comparison, with the median run of each so far and no interval.
 
     Args:
         points: of the sweep.
-        trials: of the race.
-        live: "p50_s": trial -> seconds of a run so far, and "rows_fed": trial -> rows that are really fed.
+        trials: of the comparison.
+        live: "p50_s": trial -> seconds of a run so far, and "rows_fed": trial -> measured batch size.
     """
     by_key = {one.key: one for one in trials}
     found = []
@@ -375,11 +374,11 @@ def so_far(
     return found
 
 
-# --- what the store knows -----------------------------------------------------------------------------------
+# --- stored sweeps ------------------------------------------------------------------------------------------
 
 
 def models(store: Store, record: ModelRecord) -> dict[str, ModelRef]:
-    """Return what the values of MODEL stand for: the model itself, then its variants."""
+    """Return the models of the axis MODEL: the model itself, then its variants."""
     itself = ModelRef(path=record.path, sha256=record.sha256)
     return {record.name: itself, **models_of(store, record, Question()).refs}
 
@@ -387,11 +386,11 @@ def models(store: Store, record: ModelRecord) -> dict[str, ModelRef]:
 def before(
     store: Store, record: ModelRecord, models: Models, *, fingerprint: str
 ) -> Callable[[TrialSpec], Trial | None]:
-    """Return what finds an earlier measurement of a point, for `Study.earlier`, whichever model it runs.
+    """Return a function for `Study.earlier` that finds an earlier measurement of a point with any model.
 
     Args:
-        store: holds it.
-        record: of the model that is swept.
+        store: holds the trials.
+        record: of the swept model.
         models: the values of MODEL.
         fingerprint: of the machine and its libraries.
     """
@@ -414,15 +413,15 @@ def earlier_curves(
     but: str,
     most: int,
 ) -> list[tuple[Comparison, list[Measured]]]:
-    """Return the newest earlier sweeps over the same axes, each with its points that have numbers.
+    """Return the newest earlier sweeps over the same axes, each with its measured points.
 
     Args:
-        races: of the model, newest first.
-        trials_of: lists the trials of a race.
-        axes: of the sweep that is shown.
+        races: comparisons of the model, newest first.
+        trials_of: lists the trials of a comparison.
+        axes: of the displayed sweep.
         models: the values of MODEL.
-        but: its name, which is none of them.
-        most: that are returned.
+        but: study name of the displayed sweep, to leave out.
+        most: maximum number of sweeps.
     """
     names = {one.name for one in axes}
     found: list[tuple[Comparison, list[Measured]]] = []
@@ -439,7 +438,7 @@ def earlier_curves(
 
 
 def of_trial(trial: Trial, axes: Sequence[Axis], models: Models, race: Comparison) -> Measured | None:
-    """The point that a trial is; None: it was stored by another version."""
+    """The point of a trial; None: it was stored by another version."""
     try:
         spec = spec_from_dict(trial.spec)
     except SpecError:

@@ -1,8 +1,8 @@
-"""One configuration from its spec to what workers need, and the passes that profile it.
+"""Prepares one configuration for the workers, and profiles it.
 
-inspect (cached) → plan → fp16 copy if asked (cached) → what `run.comparison` races, or a profile: a whole one
-that is kept (`perform_profile`), or a short one that tells what ran where (`placement`). No queue, no thread,
-no store of trials: the scheduler owns those.
+Steps: inspect (cached) → plan → fp16 copy if requested (cached) → input of `run.comparison`, or a profile: a
+complete one that is kept (`perform_profile`), or a short one for the providers used (`placement`). No queue,
+no thread, no store of trials: the scheduler owns those.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from core.wire.catalog import RANDOM_WEIGHTS_NOTE, WEIGHTS_KEY
 from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError, WorkerError
 from core.wire.profile import Profile, cast_facts, profile_from_dict
 
-PROFILE_RUNS = 100  # of a profile that is kept, unless the protocol names a number
-PLACEMENT_RUNS = 9  # enough to see every node, short enough not to double a trial
-PLACEMENT_S = 0.5  # slow models have fewer
-COPY_TIMEOUT_S = 1800.0  # of an fp16 copy of a model of some gigabytes
+PROFILE_RUNS = 100  # of a kept profile, unless the protocol gives a number
+PLACEMENT_RUNS = 9  # enough to see every node, without doubling the duration of a trial
+PLACEMENT_S = 0.5  # slow models have fewer runs
+COPY_TIMEOUT_S = 1800.0  # for an fp16 copy of a model of several gigabytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """A trial whose model is known: the record, and the spec with the model's hash in it."""
+    """A trial with its model: the record, and the spec including the model's hash."""
 
     record: ModelRecord
     spec: TrialSpec
@@ -54,23 +54,22 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """All that the workers need: which file, what to set, what to feed."""
+    """Everything that the workers need: file, session options and inputs."""
 
     path: str
     info: wire.ModelInfo  # of the file at `path`
     session: wire.SessionPlan
     feeds: wire.FeedPlan
-    notes: list[str]  # what a reader of the numbers must know
+    notes: list[str]  # caveats for the reader of the numbers
 
 
 def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
-    """Find the spec's model and check that it is the one that is meant.
+    """Find the spec's model and check its hash.
 
     Raises:
         ModelError: there is no such model, or it cannot be loaded.
-        SpecError: the file is another model than the spec's hash says, or a library that is named may not be
-        loaded
-            here, see `pinned`.
+        SpecError: the file does not match the spec's hash, or a named library may not be loaded here, see
+            `pinned`.
     """
     wanted = spec.model.sha256
     try:
@@ -78,7 +77,7 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
     except ModelError:
         if wanted is None or store.model(wanted) is None:
             raise
-        record = resolve_model(store, wanted, run=run)  # the library has the same file elsewhere
+        record = resolve_model(store, wanted, run=run)  # the library has the same content at another path
     if wanted is not None and record.sha256 != wanted:
         raise another_model(record.path, record.sha256, wanted)
     path = spec.model.path if Path(spec.model.path).is_file() else record.path
@@ -89,7 +88,7 @@ def resolve_trial(spec: TrialSpec, store: Store, run: Run) -> Resolved:
 
 
 def another_model(path: Path | str, found: str, wanted: str) -> SpecError:
-    """Return the error for a file that holds another model than the one that is meant, by their SHA-256."""
+    """Return the error for a file with another model than expected, by SHA-256."""
     return SpecError(
         f"`{path}` is another model: its SHA-256 begins with `{found[:12]}`, but the configuration "
         f"requires `{wanted[:12]}`.",
@@ -98,19 +97,19 @@ def another_model(path: Path | str, found: str, wanted: str) -> SpecError:
 
 
 def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
-    """Refuse before anybody waits in the queue what cannot be measured, as far as it is known by then.
+    """Refuse a spec that cannot be measured before it is queued, as far as that is known.
 
-    A model that cannot be loaded is left to its trial, which keeps what was found.
+    A model that cannot be loaded is not refused: its trial records the error.
 
     Args:
-        spec: what is asked for.
+        spec: the request.
         store: holds the library.
-        run: starts the worker that looks at a model which nobody has looked at.
+        run: starts the worker that inspects a new model.
 
     Raises:
         ModelError: there is no such model.
-        SpecError: another model than the hash says, a dimension or a batch that it does not have, feeds that
-            are not there, an engine that cannot run it.
+        SpecError: the hash does not match, a dimension or a batch does not exist, inputs are missing, or the
+            engine cannot run the model.
     """
     resolved = looked_at(spec, store, run)
     check_feeds_file(spec.workload)
@@ -133,15 +132,18 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
 def check_race_before(
     asked: Sequence[Configuration], store: Store, run: Run
 ) -> list[tuple[Configuration, TunerError]]:
-    """Refuse a race before it waits where its baseline or no candidate can run; return others that cannot.
+    """Refuse a comparison before it is queued where the baseline or all candidates cannot run.
 
     Args:
         asked: candidates and at most one baseline.
         store: holds the library.
         run: as for `check_before`.
 
+    Returns:
+        The candidates that cannot run, with their errors.
+
     Raises:
-        TunerError: what keeps the baseline or the first candidate from it.
+        TunerError: that of the baseline or of the first candidate.
     """
     refused: list[tuple[Configuration, TunerError]] = []
     for one in asked:
@@ -158,21 +160,21 @@ def check_race_before(
 
 
 def looked_at(spec: TrialSpec, store: Store, run: Run) -> Resolved | None:
-    """Return the spec's model; None where its file is there, but cannot be looked at.
+    """Return the spec's model; None where its file exists but cannot be inspected.
 
     Args:
-        spec: what is asked for.
+        spec: the request.
         store: holds the library.
-        run: starts a worker where nobody has looked at the model before.
+        run: starts a worker where the model was not inspected yet.
 
     Raises:
         ModelError: there is no such model.
-        SpecError: another model than the hash says.
+        SpecError: the hash does not match.
     """
     try:
         return resolve_trial(spec, store, no_worker)
     except WorkerError:
-        pass  # nobody has looked at it
+        pass  # not inspected yet
     try:
         return resolve_trial(spec, store, run)
     except (ModelError, WorkerError):
@@ -180,14 +182,14 @@ def looked_at(spec: TrialSpec, store: Store, run: Run) -> Resolved | None:
 
 
 def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
-    """Make the plans; the spec's fp16 copy is made where it does not exist yet.
+    """Make the plans, and the spec's fp16 copy where it does not exist yet.
 
     Raises:
-        SpecError: a dimension without a size, an impossible batch, a feed for no input.
+        SpecError: a dimension without a size, an impossible batch, a value for an unknown input.
         ModelError: the model cannot be converted.
     """
     spec, record = resolved.spec, resolved.record
-    feeds = feed_plan(spec.workload, record.info)  # refuse what cannot run before spending time on a copy
+    feeds = feed_plan(spec.workload, record.info)  # refuse an invalid spec before spending time on a copy
     check_overrides(spec, record.info)
     path, info, notes = record.path, record.info, list[str]()
     if spec.model.precision == "fp16":
@@ -202,7 +204,7 @@ def prepare_trial(resolved: Resolved, store: Store, run: Run) -> Prepared:
 def _fp16_copy(
     record: ModelRecord, step: Step, feeds: wire.FeedPlan, store: Store, run: Run
 ) -> tuple[Path, list[str]]:
-    """Return the copy and what its making found, which is kept beside it for the next trial."""
+    """Return the copy and the notes of its conversion, which are stored next to it for later trials."""
     folder = store.folder / "cache" / "fp16"
     kind = "keep" if step.options["keep_io_types"] else "cast"
     path = folder / f"{record.content_sha256}-{kind}.onnx"
@@ -234,7 +236,7 @@ def _kept_notes(facts: Path) -> list[str] | None:
     try:
         return [str(note) for note in json.loads(facts.read_text())["notes"]]
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # never finished writing: make the copy again
+        return None  # incomplete file: make the copy again
 
 
 def perform_profile(
@@ -245,17 +247,17 @@ def perform_profile(
     environment: Callable[[], wire.Environment],
     trace: Callable[[], Path],
 ) -> TrialResult:
-    """Profile, and return the result of the trial: no latencies of its own, the profiler slows what it sees.
+    """Profile, and return the result of the trial, without latencies, because the profiler slows the runs.
 
     Args:
         resolved: what to run, from `resolve_trial`.
         store: holds the caches.
         run: starts a worker, called like `run_job`.
-        environment: tells the machine; its failure costs a note, not the trial.
-        trace: tells where to leave ORT's trace.
+        environment: describes the machine; its failure adds a note and does not fail the trial.
+        trace: returns the path for ORT's trace.
 
     Raises:
-        TunerError: what broke; see `resolve_trial`, `prepare_trial` and the workers' own errors.
+        TunerError: see `resolve_trial`, `prepare_trial` and the workers' errors.
     """
     engines.require(resolved.spec.engine, "profile")
     prepared = prepare_trial(resolved, store, run)
@@ -289,7 +291,7 @@ def perform_profile(
 
 
 def about(resolved: Resolved, prepared: Prepared) -> list[str]:
-    """What a reader of any number of this configuration must know of its model."""
+    """Notes on the model that apply to every number of this configuration."""
     weights = resolved.record.info["metadata"].get(WEIGHTS_KEY)
     random = [RANDOM_WEIGHTS_NOTE] if weights == "random" else []
     own = [text] if (text := lineage(resolved.record)) else []
@@ -297,14 +299,14 @@ def about(resolved: Resolved, prepared: Prepared) -> list[str]:
 
 
 def explained(error: TunerError, prepared: Prepared) -> TunerError:
-    """The error of a worker, with the way round it where the making of the fp16 copy has found one."""
+    """The error of a worker, with a workaround where the conversion to fp16 knows one."""
     if isinstance(error, WorkerError) and error.signal == "SIGSEGV" and prepared.notes:
         return WorkerError(error.message, hint=f"fp16 copy: {'; '.join(prepared.notes)}.")
     return error
 
 
 def describe(environment: Callable[[], wire.Environment]) -> tuple[wire.Environment | None, list[str]]:
-    """The machine, or None with the reason: a result is worth having without it."""
+    """The machine, or None with a note: a result is useful without it."""
     try:
         return environment(), []
     except Cancelled:
@@ -320,17 +322,17 @@ Placement = dict[str, ProviderPart]
 def placement(
     resolved: Resolved, prepared: Prepared, run: Run, run_s: float
 ) -> tuple[Placement | None, dict[str, Any] | None, list[str]]:
-    """Profile a few runs to see which provider computed what; the measurement stands without it.
+    """Profile a few runs to find the providers used; a failure does not affect the measurement.
 
     Args:
         resolved: the trial.
         prepared: likewise.
         run: starts the worker.
-        run_s: its typical run.
+        run_s: its typical run, seconds.
 
     Returns:
-        Provider -> what it computed, what `cast_facts` found, and notes: None, None and the reason where the
-        pass failed.
+        Provider -> its nodes and time, the result of `cast_facts`, and notes: None, None and the reason where
+        the pass failed.
     """
     runs = max(1, min(PLACEMENT_RUNS, int(PLACEMENT_S / run_s)))
     try:
@@ -345,10 +347,10 @@ def placement(
 
 
 def _casts(spec: TrialSpec, profile: Profile) -> dict[str, Any]:
-    """What `cast_facts` says, and what only the spec can add.
+    """The result of `cast_facts`, completed from the spec.
 
-    The Casts at the borders of an fp16 copy cancel out against those that the CPU provider inserts, so that a
-    copy can compute in float32 throughout without one Cast left to tell it.
+    The Casts at the borders of an fp16 copy cancel out with those that the CPU provider inserts, so a copy
+    may compute in float32 throughout without a remaining Cast.
     """
     facts = cast_facts(profile)
     if spec.model.precision == "fp16":
@@ -357,9 +359,9 @@ def _casts(spec: TrialSpec, profile: Profile) -> dict[str, Any]:
 
 
 def _by_provider(reply: wire.ProfileReply) -> Placement:
-    """Nodes as ORT's assignment API lists them (before late fusions); nodes and time as they really ran.
+    """Assigned nodes from ORT's assignment API (before late fusions); nodes and time from the profile.
 
-    The time is that of a typical run: the sum of each node's median, which one disturbed run cannot move.
+    The time is the sum of each node's median, so one disturbed run does not affect it.
     """
     placement: Placement = {
         provider: {"nodes": nodes, "ran_nodes": 0, "time_s": 0.0}
@@ -388,7 +390,7 @@ def _run_profile(
 
 
 def _overhead(reply: wire.ProfileReply) -> dict[str, float | None] | None:
-    """What profiling costs: median run with and without it, in the same process; seconds and their ratio."""
+    """Overhead of profiling: median run with and without it in one process, seconds, and their ratio."""
     with_profiler, without = reply["profile"]["run_s"], reply["unprofiled_latencies_ns"]
     if not with_profiler or not without:
         return None

@@ -1,10 +1,10 @@
-"""Ask a recorded configuration on this machine: what needs no measuring, its answers, and a race.
+"""Verifies a recorded configuration on this machine: static checks, outputs and a comparison.
 
     verification(path, …)    the job; its result is a dictionary, `core.show.output_types.VerifyDocument`
 
-The order is that of what it costs: facts first, then one run, then the race, then what targets need. What is
-surely wrong ends it, because a race of something else would answer nothing. Judgements are
-`core.evidence.verification`'s. Parent side: workers are started through the service only.
+Cheap steps come first: static checks, one run, the comparison, measurements for targets. A definite failure
+ends the verification, because later results would be meaningless. `core.evidence.verification` judges. Runs
+in the parent: it starts workers only through the service.
 """
 
 from __future__ import annotations
@@ -57,30 +57,30 @@ DEFAULT = "ONNX Runtime's default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked of a configuration."""
+    """Options of a verification."""
 
     path: Path  # of the bundle or the YAML file
-    name: str = ""  # that it goes by; empty: the file's
-    measure: bool = True  # race it; False: what needs no measuring, and its answers
-    margin: float = MARGIN  # of the gain: a smaller difference is none
-    effort: str | None = None  # of the race; None: as recorded
+    name: str = ""  # for display; empty: the file's
+    measure: bool = True  # with a comparison; False: static checks and outputs only
+    margin: float = MARGIN  # of the speed-up: a smaller difference counts as none
+    effort: str | None = None  # of the comparison; None: as recorded
     budget_s: int | None = None
     expert: bool = False
-    admit: Callable[[TrialSpec], TrialSpec] | None = None  # of a server: what a stranger's file may reach
+    admit: Callable[[TrialSpec], TrialSpec] | None = None  # of a server: restricts untrusted files
     wait_quiet_s: float = 0.0
-    baseline: Kept | None = None  # kept earlier on this machine, to be held against
-    fail_if_slower: float | None = None  # a share, of `baseline`
-    record: Path | None = None  # where to keep this machine's own numbers
+    baseline: Kept | None = None  # recorded earlier on this machine, to compare with
+    fail_if_slower: float | None = None  # a fraction of `baseline`
+    record: Path | None = None  # path for a new baseline of this machine
 
     @property
     def label(self) -> str:
-        """What to call it."""
+        """The displayed name."""
         return self.name or self.path.name
 
 
 @dataclass(slots=True, kw_only=True)
 class _Found:
-    """What is known so far."""
+    """Results so far."""
 
     facts: Facts = field(default_factory=Facts)
     runs: Part = field(default_factory=lambda: Part(state="UNKNOWN", why="It was not run."))
@@ -93,12 +93,12 @@ class _Found:
     trial: str = ""
     comparison: str = ""
     notes: list[str] = field(default_factory=list)
-    kept: bool = False  # this machine's own numbers
-    error_of_file: ErrorRecord | None = None  # why this machine's own numbers could not be kept
+    kept: bool = False  # a baseline was recorded
+    error_of_file: ErrorRecord | None = None  # why the baseline could not be recorded
 
 
 def verification(request: Request) -> Job:
-    """Return the job that asks a recorded configuration here.
+    """Return the job that verifies a recorded configuration here.
 
     It fails with `SpecError` where the file cannot be opened or `request.baseline` is of another machine.
     """
@@ -116,12 +116,12 @@ def verification(request: Request) -> Job:
 
 
 def verify(request: Request, service: Service) -> dict[str, Any]:
-    """Ask, and return the answer as plain JSON data.
+    """Verify, and return the result as plain JSON data.
 
     Raises:
         SpecError: the file cannot be opened, or the baseline is of another machine.
-        StoreError: there is no room for what is made on the way.
-        Cancelled: somebody ended it.
+        StoreError: the disk is full.
+        Cancelled: the job was cancelled.
     """
     _progress(service, "open", request.label)
     with opened(
@@ -148,7 +148,7 @@ def verify(request: Request, service: Service) -> dict[str, Any]:
 
 
 def _as_asked(held: Opened, request: Request) -> Opened:
-    """With the effort that was asked for; the rest stays as recorded."""
+    """The recorded configuration with the requested effort."""
     if request.admit is not None:
         held = replace(held, spec=request.admit(held.spec))
     changes: dict[str, Any] = {}
@@ -169,11 +169,11 @@ def _progress(service: Service, stage: str, text: str = "") -> None:
         raise Cancelled("The verification was cancelled.", hint="Start it again.")
 
 
-# --- without measuring --------------------------------------------------------------------------------------
+# --- static checks ------------------------------------------------------------------------------------------
 
 
 def _before(held: Opened, machine: wire.Environment, service: Service, found: _Found) -> Resolved | None:
-    """Check all that needs no run; None: it cannot be run here, and `found.runs` says why."""
+    """Run the static checks; None: it cannot run here, and `found.runs` says why."""
     _progress(service, "facts")
     found.facts, resolved = facts_of(held, machine, service)
     if broken := [one for one in found.facts.checks if one.state == "NO"]:
@@ -187,7 +187,7 @@ def _before(held: Opened, machine: wire.Environment, service: Service, found: _F
 
 
 def _answers(held: Opened, resolved: Resolved, service: Service, found: _Found) -> None:
-    """Run it once, on the recorded inputs where there are some, and hold its outputs against the recorded."""
+    """Run it once, on the recorded inputs if any, and compare its outputs with the recorded ones."""
     _progress(service, "answers")
     try:
         prepared = prepare_trial(resolved, service.store, service.run)
@@ -196,7 +196,7 @@ def _answers(held: Opened, resolved: Resolved, service: Service, found: _Found) 
         outputs = held.sample["outputs"] if held.sample is not None else ""
         asked: wire.AnswersPlan = {"plan": plan, "outputs": outputs}
         reply = service.run(wire.ANSWERS, asked, timeout_s=float(spec.protocol.timeout_s))
-    except (Cancelled, StoreError):  # a full disk says nothing of the configuration
+    except (Cancelled, StoreError):  # a full disk is no fault of the configuration
         raise
     except TunerError as error:
         found.runs = Part(state="NO", why=error.message)
@@ -217,7 +217,7 @@ def _answers(held: Opened, resolved: Resolved, service: Service, found: _Found) 
 
 
 def _fed(held: Opened, resolved: Resolved, prepared: Prepared) -> tuple[TrialSpec, wire.FeedPlan]:
-    """The configuration on the inputs of the sample."""
+    """The configuration with the recorded inputs."""
     spec = resolved.spec
     if held.sample is None:
         return spec, prepared.feeds
@@ -230,7 +230,7 @@ def _fed(held: Opened, resolved: Resolved, prepared: Prepared) -> tuple[TrialSpe
 
 
 def _sameness(held: Opened, record: ModelRecord, prepared: Prepared, reply: wire.AnswersReply) -> Part:
-    """The outputs within the tolerance that was recorded, and no wider one."""
+    """Check the outputs with the recorded tolerance, never a wider one."""
     if held.sample is None:
         return Part(state="UNKNOWN", why=held.no_sample or "No outputs are recorded.")
     precision = held.sample["precision"] or computed_in("fp32", prepared.session)
@@ -245,7 +245,7 @@ def _sameness(held: Opened, record: ModelRecord, prepared: Prepared, reply: wire
     return Part(state=state, why=whole)
 
 
-# --- the race -----------------------------------------------------------------------------------------------
+# --- the comparison -----------------------------------------------------------------------------------------
 
 
 def _race(
@@ -286,7 +286,7 @@ def _race(
         try:
             keep(request.record, trial, resolved.record, machine)
             found.kept = True
-        except SpecError as error:  # what was measured is not lost for it
+        except SpecError as error:  # the measurement is kept anyway
             found.error_of_file = record_from_error(error)
 
 
@@ -295,7 +295,7 @@ def _limit(request: Request) -> float:
 
 
 def _old_baseline(held: Opened, spec: TrialSpec) -> Configuration | None:
-    """What was raced against when it was measured, where its configuration is recorded."""
+    """The baseline of the recorded comparison, where its configuration is recorded."""
     if held.baseline is None or held.baseline["spec"] is None:
         return None
     other = spec_from_dict(held.baseline["spec"])
@@ -305,7 +305,7 @@ def _old_baseline(held: Opened, spec: TrialSpec) -> Configuration | None:
 
 
 def _race_notes(held: Opened, trial: Trial) -> list[str]:
-    """Who else used the CPUs, here and when it was recorded: it may be all that differs."""
+    """Notes on other processes, here and when it was recorded: they may explain a change."""
     busy, then = trial.facts.get("busy"), held.measured.get("busy")
     told = [f"During this measurement: {busy['words']}."] if busy else []
     if isinstance(then, dict) and then.get("words"):
@@ -314,7 +314,7 @@ def _race_notes(held: Opened, trial: Trial) -> list[str]:
 
 
 def _transfers(held: Opened, request: Request, trial: Trial, before: Configuration | None) -> list[Transfer]:
-    """Each recorded gain against the same gain here: against the default, then against the old baseline."""
+    """Each recorded speed-up and the same one here: versus the default, then versus the old baseline."""
     recorded = recorded_gains(held.measured.get("contrasts"))
     here = recorded_gains(trial.facts.get("contrasts"))  # in the same order
     if not recorded:
@@ -349,7 +349,7 @@ def _judge_targets(
     *,
     since: float,
 ) -> None:
-    """The targets of the configuration, after measuring what this race does not tell."""
+    """Judge the targets of the configuration, after measuring what this comparison does not give."""
     targets = resolved.spec.targets
     if not targets:
         return
@@ -366,12 +366,12 @@ def _judge_targets(
         service.perform(job_types.race(asked, model_name=held.name))
     if work.accuracies:
         _progress(service, "targets", "labelled data")
-        with suppress(SpecError):  # the row says why it is not known
+        with suppress(SpecError):  # the row says why it is unknown
             accuracy_task(service.store, work.accuracies)(service.run)
     found.card = judged()
 
 
-# --- the answer ---------------------------------------------------------------------------------------------
+# --- the result ---------------------------------------------------------------------------------------------
 
 
 def _document(held: Opened, request: Request, machine: wire.Environment, found: _Found) -> dict[str, Any]:

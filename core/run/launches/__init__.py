@@ -1,14 +1,14 @@
 """Runs a comparison: launches, interleaved rounds of blocks, and costs afterwards.
 
-A race is made of generations. In each, every contestant gets a fresh process, the anchor two, which race
-against each other as well: what they differ by is noise. Then come some rounds: every live contestant runs
-one block, in an order drawn anew each round; all others are frozen. What is compared is what happened within
-a round, so a machine that slows down slows both sides; and what differs between two processes of one
-configuration is drawn anew with each generation. Costs that would disturb the timing (CPU, memory, outputs,
-energy) are found in passes of their own, within the same budget.
+A comparison consists of launches. In each launch every configuration gets a fresh process. The ORT default
+gets two, the A/A control: their difference is noise. In each round every live process runs one block, in a
+new random order; all others are stopped with SIGSTOP. Only blocks of the same round are compared, so a
+machine that slows down affects all configurations alike. New launches sample the differences between
+processes of one configuration. Costs that would disturb the timing (CPU, memory, outputs, energy) are
+measured in separate passes within the same budget.
 
-This module knows workers and clocks, but no store and no queue. It judges only when to stop; verdicts are
-computed from its record by `evidence`.
+This module uses workers and clocks, but no store and no queue. It only decides when to stop; `evidence`
+computes the verdicts from its record.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from core.run.launches.schedule import (
 )
 from core.wire.errors import Cancelled, TunerError
 
-MAX_DISCARDED = 20  # a machine that disturbs so many rounds will not stop doing so
+MAX_DISCARDED = 20  # after so many disturbed rounds, waiting longer does not help
 DISCARD_PAUSE_S = 0.05
-WARM_SHARE = 0.15  # of the budget, for the warm-ups of one generation: those of slow models are cut short
-RECENT_ROUNDS = 20  # whoever is settled leaves, and the rounds get shorter
+WARM_SHARE = 0.15  # of the budget, for the warm-ups of one launch: those of slow models are cut short
+RECENT_ROUNDS = 20  # decided configurations drop out, so rounds get shorter
 
 Live = Callable[[dict[str, Any]], None]
 
@@ -76,24 +76,24 @@ def race(
     earlier: RaceRecord | None = None,
     preloaded: Preloaded | None = None,
 ) -> RaceRecord:
-    """Race `entries` against each other.
+    """Compare `entries` with each other.
 
-    A contestant that fails is out, with its error in the record; the others go on. When the race is cancelled
-    during the rounds, the record holds the rounds that were made.
+    A configuration that fails drops out, with its error in the record; the others continue. When the
+    comparison is cancelled during the rounds, the record holds the completed rounds.
 
     Args:
-        entries: the contestants; one alone races against a second process of itself.
+        entries: the configurations; a single one is compared with a second process of itself.
         settings: when to stop.
         cancel: set it from any thread to stop.
-        on_progress: told each step.
-        on_live: told, a few times a second, {"rounds", "generation", "predicted_rounds", "elapsed_s",
+        on_progress: called for each step.
+        on_live: called a few times a second with {"rounds", "generation", "predicted_rounds", "elapsed_s",
             "contrasts", "p50_s", "rows_fed"}, where a contrast has indices of entries as "candidate" and
             "baseline", and numbers as `told` returns them.
-        earlier: generations of a race of the same entries, which this one goes on with.
-        preloaded: a fork server that is kept for the races that follow; None: one of its own.
+        earlier: launches of a comparison of the same entries, which this one continues.
+        preloaded: a fork server that is kept for later comparisons; None: a new one.
 
     Raises:
-        Cancelled: before there was a whole round.
+        Cancelled: before the first complete round.
         BudgetError: the budget cannot give a p50.
         WorkerError: no worker could be started at all.
     """
@@ -105,7 +105,7 @@ def race(
 
 
 class _Race:
-    """The state of one race; `run` is its story."""
+    """The state of one comparison; `run` performs it."""
 
     def __init__(
         self,
@@ -125,24 +125,24 @@ class _Race:
         self.rng = random.Random(settings.seed)  # noqa: S311 - an order of rounds
         self.record = RaceRecord(ran=[Ran() for _ in entries], runs=settings.runs)
         self.crew = Crew(workers, entries, self.record, self.rng, self._starting, settings.timeout_s)
-        self.kept: dict[int, Path] = {}  # contestant -> file of its outputs
+        self.kept: dict[int, Path] = {}  # index of the configuration -> file of its outputs
         self.standing = Standing(settings)
         self.began = time.monotonic()
         self.first_block_s: float | None = None
-        # Of each process of a first look: when its start began, and how many had failed by then.
+        # Of each process of a screening: when its start began, and how many had failed by then.
         self.starts: list[tuple[float, int]] = []
-        self.offset_s = 0.0  # of the blocks of this race, behind those that it goes on with
-        self.number = 0  # of the next round, void ones counted
-        self.made = 0  # rounds that count
-        self.made_before = 0  # by the groups before this one
-        self.taken = 0  # generations of the race that this one goes on with
-        self.rounds_s: list[float] = []  # what each took
-        self.predicted = 0  # rounds in all
+        self.offset_s = 0.0  # of this comparison's blocks, after those of the continued one
+        self.number = 0  # of the next round, discarded ones included
+        self.made = 0  # valid rounds
+        self.made_before = 0  # valid rounds of the earlier groups
+        self.taken = 0  # launches of the comparison that this one continues
+        self.rounds_s: list[float] = []  # duration of each
+        self.predicted = 0  # total number of rounds
         self.live_at = 0.0
-        self.stage = settings.effort.rounds > 0 or settings.effort.rivals  # of a search, not for a result
+        self.stage = settings.effort.rounds > 0 or settings.effort.rivals  # of a search; no result
 
     def take(self, earlier: RaceRecord) -> None:
-        """Begin with the generations of another race of the same entries."""
+        """Start with the launches of another comparison of the same entries."""
         record = self.record
         record.blocks += earlier.blocks
         record.orders += earlier.orders
@@ -184,7 +184,7 @@ class _Race:
         return time.monotonic() - self.began
 
     def _group(self, references: list[int], pending: list[int]) -> tuple[Outcome, list[int]]:
-        """Race the references with as many of `pending` as memory holds; return who is left for later."""
+        """Compare the references with as many of `pending` as memory holds; return the rest too."""
         racing, left = [*references, *pending], list[int]()
         exact = self._exact_rounds()
         deadline = self.began + self.settings.budget_s
@@ -225,19 +225,19 @@ class _Race:
         return outcome, left
 
     def _deadline(self, here: int, pending: int) -> float:
-        """When the rounds of this group must be over: those that are left for later need their share."""
+        """When the rounds of this group must end: later groups need their share of the budget."""
         left_s = self.settings.budget_s - self._spent_s()
         return self.began + self._spent_s() + left_s * (here / pending if pending else 1.0)
 
     def _answers(self, racing: Sequence[int], references: Sequence[int], pending: Sequence[int]) -> bool:
-        """Whether a race of `racing` answers anything: references are there for the others' sake."""
+        """Whether there is anything to compare: references alone count only if nothing else was pending."""
         return bool(set(racing) - set(references)) if pending else bool(racing)
 
     def _starting(self, done: int, total: int, label: str) -> None:
-        """Tell who is being started; from the second generation on that is part of the rounds.
+        """Report which configuration is started; from the second launch on as part of the rounds.
 
         Raises:
-            BudgetError: a first look whose other starts do not fit any more.
+            BudgetError: the remaining starts of a screening do not fit into its budget.
         """
         if self.settings.effort.rounds:
             self._check_starts(done, total)
@@ -250,7 +250,7 @@ class _Race:
     def _check_starts(self, done: int, total: int) -> None:
         failed = len(self.crew.lost_copies) + sum(one.error is not None for one in self.record.ran)
         self.starts.append((time.monotonic(), failed))
-        # One that failed, after its time limit perhaps, says nothing of how long the others take.
+        # A failed start, perhaps after its time limit, does not show how long the others take.
         took = [then - at for (at, had), (then, has) in itertools.pairwise(self.starts) if had == has]
         if not took:
             return
@@ -266,23 +266,23 @@ class _Race:
         return [(index, copy) for copy in copies if (index, copy) not in self.crew.lost_copies]
 
     def _thinned(self, racing: list[int], generations: int) -> list[int]:
-        """Whoever is settled leaves, once its costs are known; the references stay."""
+        """Remove decided configurations after measuring their costs; the references stay."""
         left = self.standing.still_open(racing, generations, self.made, racing)
         gone = [index for index in racing if index not in left]
         if gone and not self.stage:
             self._costs(gone)
         return left
 
-    # --- how much, and when to stop -------------------------------------------------------------------------
+    # --- number of rounds and stopping ----------------------------------------------------------------------
 
     def _warm_cap_s(self, processes: int) -> float | None:
-        """Longest warm-up of a process; an exact number of runs has no budget that it could eat."""
+        """Longest warm-up of a process, seconds; None with an exact number of runs, which has no budget."""
         if self.settings.runs is not None:
             return None
         return WARM_SHARE * self.settings.budget_s / max(1, processes)
 
     def _exact_rounds(self) -> list[list[int]]:
-        """Runs of every round of every generation, where their number is given; else nothing."""
+        """Runs of every round of every launch, where their number is given; else empty."""
         if self.settings.runs is None:
             return []
         rounds = split_runs(self.settings.runs)
@@ -302,7 +302,7 @@ class _Race:
         )
 
     def _after_s(self) -> float:
-        """What will be found after the rounds takes about so long, of everybody who has not failed."""
+        """About how many seconds the passes after the rounds take, for all that have not failed."""
         if self.stage:
             return 0.0
         asked = [index for index in self.crew.paces if self.record.ran[index].error is None]
@@ -312,7 +312,7 @@ class _Race:
         )
 
     def _plan(self, racing: Sequence[int], deadline: float, generation: int) -> list[None]:
-        """How many rounds this generation makes, each as long as the pace says."""
+        """One None for each round of this launch: the pace sets the length of its blocks."""
         spending = self._spending()
         rough = self.settings.effort.rounds
         anchor_ns = self.crew.known_ns.get(self.settings.anchor)
@@ -331,14 +331,14 @@ class _Race:
         return [None] * rounds
 
     def _made_here(self) -> int:
-        """Rounds of those who race now."""
+        """Valid rounds of the current group."""
         return self.made - self.made_before
 
     def _stop(self, racing: Sequence[int], generations: int, deadline: float) -> Outcome | None:
         spending = self._spending()
         left_s = deadline - time.monotonic() - spending.after_s
         last = self.record.generations[-1].rounds
-        made = rounds_for_p50(spending) if self.stage else self._made_here()  # a look needs no p50
+        made = rounds_for_p50(spending) if self.stage else self._made_here()  # a screening needs no p50
         least = least_of_another(spending, made, generations)
         return self.standing.stop(
             racing,
@@ -352,11 +352,11 @@ class _Race:
     # --- rounds ---------------------------------------------------------------------------------------------
 
     def _rounds(self, rounds: Sequence[int | None], deadline: float) -> Outcome | None:
-        """Run the rounds of a generation; an outcome where the race must end with it."""
+        """Run the rounds of a launch; return an outcome where the comparison must end with it."""
         done, exact = 0, rounds[0] is not None
         while self.crew.live and (done < len(rounds) or self._must_go_on(deadline, exact=exact)):
             if not exact and done and self._is_late(deadline):
-                return None  # the budget is over before the generation is: `_stop` says so
+                return None  # the budget ends within the launch: `_stop` returns the outcome
             self._report_round(max(1, len(rounds) - done), deadline)
             began = time.monotonic()
             if self._round(rounds[done] if exact else None):
@@ -370,7 +370,7 @@ class _Race:
         return None
 
     def _must_go_on(self, deadline: float, *, exact: bool) -> bool:
-        """Whether a generation goes on beyond its plan: no other fits, and there is no p50 yet."""
+        """Whether a launch exceeds its planned rounds: no other launch fits, and there is no p50 yet."""
         if exact or self.stage:
             return False
         spending = self._spending()
@@ -378,15 +378,15 @@ class _Race:
         return self._made_here() < rounds_for_p50(spending) and not generations_left(spending, left_s, 1)
 
     def _is_late(self, deadline: float) -> bool:
-        """Whether the budget is over; a p50 takes its rounds all the same, `_plan` has seen to the rest."""
+        """Whether the budget is spent; rounds for a p50 run anyway, and `_plan` made the others fit."""
         if self.settings.effort.rounds:
-            return False  # what was started has been paid for
+            return False  # the starts are already paid for
         spending = self._spending()
         enough = self.stage or self._made_here() >= rounds_for_p50(spending)
         return enough and time.monotonic() + spending.round_s + spending.after_s > deadline
 
     def _round(self, runs: int | None) -> bool:
-        """One block of everybody; False when the counters say that the round must not count."""
+        """Run one block of every live process; False when the counters show that the round is invalid."""
         order = self.rng.sample(list(self.crew.live), len(self.crew.live))
         number, self.number = self.number, self.number + 1
         blocks: list[Block] = []
@@ -446,12 +446,12 @@ class _Race:
         self.report(Progress(stage="rounds", done=self.made, total=self.predicted))
 
     def _tell_live(self, more: int, deadline: float, *, before: int) -> None:
-        """Tell what is known; the last launch is over before the passes that follow it, and is told then.
+        """Report the estimates so far; the last launch is reported before the passes that follow it.
 
         Args:
-            more: rounds that this generation still makes.
+            more: remaining rounds of this launch.
             deadline: of this group.
-            before: number of the first generation that is not over.
+            before: number of the first launch that has not ended.
         """
         now = time.monotonic()
         raced = sorted({index for index, _ in self.standing.medians})
@@ -479,12 +479,12 @@ class _Race:
         )
 
     def _p50_s(self, index: int) -> float | None:
-        """Seconds of a run, not of a row."""
+        """Seconds per inference, not per sample."""
         per_row, load = self.standing.p50_s(index), self.record.ran[index].load
         return None if per_row is None or load is None else per_row * max(1, load["batch_size"])
 
     def _predicted_rounds(self, raced: Sequence[int], generation: int, more: int, left_s: float) -> int:
-        """How many rounds there will be: what the answer takes, but no more than the budget holds."""
+        """Expected total number of rounds: as many as the answer needs, at most what the budget holds."""
         if self.settings.runs is not None:
             return len(split_runs(self.settings.runs))
         each = max(1, round((self.made + more) / generation))
@@ -494,10 +494,10 @@ class _Race:
         held = self.made + max(more, math.floor((left_s - spending.after_s) / round_s))
         return max(self.made + more, min(wanted, held))
 
-    # --- passes of their own --------------------------------------------------------------------------------
+    # --- separate passes ------------------------------------------------------------------------------------
 
     def _costs(self, indices: Sequence[int]) -> None:
-        """Find what a run costs and what it computes, of everybody who was not asked yet."""
+        """Measure the cost of a run and keep its outputs, for all `indices` without them."""
         todo = [i for i in indices if self.record.ran[i].cost is None and (i, 0) in self.crew.live]
         for done, index in enumerate(todo):
             self.report(Progress(stage="cost", done=done, total=len(todo), text=self.entries[index].label))
@@ -513,7 +513,7 @@ class _Race:
             self._keep_outputs(index)
 
     def _keep_outputs(self, index: int) -> None:
-        """Outputs of a session that is warm; what they should be is found when everybody has left."""
+        """Keep the outputs of a warm session; references run later, after all processes have ended."""
         if self.entries[index].reference is None:
             return
         worker = self.crew.live[index, 0]
@@ -521,16 +521,16 @@ class _Race:
         if keep_outputs(worker, self.record.ran[index], path, timeout_s):
             self.kept[index] = path
         elif not worker.alive:
-            self.crew.end((index, 0))  # what it measured stands
+            self.crew.end((index, 0))  # its measurements stay valid
 
     def _compare_outputs(self) -> None:
-        """Hold what everybody computed against what it should be."""
+        """Compare the kept outputs with those of the references."""
         compare_outputs(
             self.workers, self.entries, self.kept, self.record, self.settings.timeout_s, self.report
         )
 
     def _energy(self) -> None:
-        """Joules per run; a quick race does not take the seconds that this needs."""
+        """Measure joules per run; a comparison of effort `quick` skips it, because it takes seconds."""
         if self.settings.effort.name == "quick":
             self.record.energy_note = "Energy is measured with effort standard or publish only."
             return
@@ -539,7 +539,7 @@ class _Race:
         read_energy(live, self.crew.paces, self.record)
 
     def _footprints(self) -> None:
-        """Memory and first runs of new shapes, each in a worker that did nothing before."""
+        """Measure memory and first runs of new shapes, each in a fresh worker."""
         todo = [i for i, ran in enumerate(self.record.ran) if ran.error is None and ran.load is not None]
         for done, index in enumerate(todo):
             entry = self.entries[index]

@@ -13,28 +13,28 @@ from core.process.workers import Worker, Workers
 
 BLOCK_NS = 20_000_000
 RUNS_PER_BLOCK = 10
-LONG_BLOCK_S = 0.1  # ten runs that take longer are fewer: interleaving in short blocks is what narrows
-LONG_RUN_S = 0.1  # from here on filling the caches is half a percent of a run, and none is spent on it
-SETTLE_S = 0.12  # where a worker cannot be frozen: ORT's idle threads have stopped spinning by then
-SWITCH_S = 0.002  # from one contestant to the next: thaw, ask, answer, freeze
+LONG_BLOCK_S = 0.1  # a block of ten runs that would take longer has fewer: short blocks narrow the interval
+LONG_RUN_S = 0.1  # from here on filling the caches is half a percent of a run, so no run is spent on it
+SETTLE_S = 0.12  # where a worker cannot be stopped: ORT's idle threads have ended spinning by then
+SWITCH_S = 0.002  # from one contestant to the next: SIGCONT, request, reply, SIGSTOP
 BLOCK_TIMEOUT_S = 30.0
-TIMEOUT_FACTOR = 20.0  # times what the block should take
+TIMEOUT_FACTOR = 20.0  # times the expected duration of the block
 REPORT_S = 0.25  # between two reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long a contestant's block is."""
+    """Length of a contestant's block."""
 
     block_ns: int
     min_runs: int
     max_runs: int
-    refill: bool  # a run before the others fills the caches
-    expected_s: float  # all of it, the run for the caches included
+    refill: bool  # one extra run before the others fills the caches
+    expected_s: float  # of the whole block, including the run for the caches
 
     @property
     def timeout_s(self) -> float:
-        """After this long the worker is taken for hung."""
+        """After this time the worker counts as hung."""
         return max(BLOCK_TIMEOUT_S, TIMEOUT_FACTOR * self.expected_s)
 
 
@@ -71,14 +71,14 @@ def start_loaded(
     layout_seed: int | None = None,
     again: bool = False,
 ) -> tuple[Worker, wire.LoadReply]:
-    """Start a worker and load `entry` in it; a worker that cannot load it is gone, with its error raised.
+    """Start a worker and load `entry` in it; where loading fails, end the worker and raise its error.
 
     Args:
-        workers: of the race.
+        workers: of the comparison.
         entry: what to load.
-        timeout_s: for that.
-        layout_seed: of the memory layout that it draws; None: as it comes.
-        again: an earlier process told what only needs telling once.
+        timeout_s: for loading.
+        layout_seed: of the random memory layout; None: no randomization.
+        again: an earlier process has already reported what is needed once.
     """
     worker = workers.start(entry.label, fresh_process=entry.fresh_process)
     plan = {**entry.plan, "again": again}
@@ -93,7 +93,7 @@ def start_loaded(
 
 
 def run_block(worker: Worker, pace: Pace) -> wire.BlockReply:
-    """Have a worker run one block; errors as of `Worker.ask`."""
+    """Run one block in a worker; raises as `Worker.ask`."""
     arguments = {
         "block_ns": pace.block_ns,
         "min_runs": pace.min_runs,
@@ -104,7 +104,7 @@ def run_block(worker: Worker, pace: Pace) -> wire.BlockReply:
 
 
 def park(worker: Worker) -> bool:
-    """Freeze a worker; where that fails, wait until its threads have gone to sleep by themselves."""
+    """Stop a worker with SIGSTOP; where that fails, wait until its threads have stopped spinning."""
     if worker.freeze():
         return True
     time.sleep(SETTLE_S)
@@ -112,7 +112,7 @@ def park(worker: Worker) -> bool:
 
 
 def void_reason(block: Block) -> str:
-    """Why a block does not count: by its counters and the clock, never by its latency."""
+    """Why a block is invalid: judged by its counters and the clock, never by its latency."""
     if not block.latencies_s or min(block.latencies_s) <= 0:
         return "the clock did not advance"
     return discard_reason(block.counters)

@@ -1,8 +1,8 @@
 """Costs measured after the rounds: CPU time, memory, outputs, energy.
 
-CPU time and outputs are asked of the live workers; memory and the first runs of new shapes of workers that
-did nothing before, so that a peak belongs to what was asked. What the outputs should be is asked of
-references, which run when nobody else is left.
+CPU time and outputs come from the live workers. Memory and the first runs of new shapes come from fresh
+workers, so that a peak belongs to the measured run. The expected outputs come from references, which run
+after all other workers have ended.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ IDLE_S = 0.1
 CPU_WINDOW_S = 0.25  # 60 of the kernel's ticks
 FOOTPRINT_RUNS = 3
 SLOW_LOAD_S = 30.0  # a model that loads longer is not loaded again to try other shapes
-SLOW_RUN_S = LONG_RUN_S  # such a race has few runs, and its own processes show the memory of a run
+SLOW_RUN_S = LONG_RUN_S  # such a comparison has few runs, and its own processes show the memory of a run
 MOST_RUNS = 1_000_000
-# what a first run of another shape may take: no budget knows it, and some sizes never come back
+# limit for the first run of another shape: no budget includes it, and some sizes never return
 NEW_SHAPES_S, NEW_SHAPE_FACTOR = 2.0, 20
 REPEATS_WITHOUT_ARENA = 3  # malloc's peak varies by tens of MB from run to run; the largest counts
 
 
 def after_s(entry: Entry, ran: Ran, run_s: float) -> float:
-    """Return about how many seconds the passes of one contestant still take.
+    """Return about how many seconds the remaining passes of one configuration take.
 
     Args:
-        entry: what it is.
-        ran: what it answered when it was loaded.
-        run_s: its typical run.
+        entry: the configuration.
+        ran: its reply to loading.
+        run_s: its typical run, seconds.
     """
     assert ran.load is not None
     load_s = ran.load["session_creation_s"] + ran.load["first_run_ns"] / 1e9
@@ -48,7 +48,7 @@ def after_s(entry: Entry, ran: Ran, run_s: float) -> float:
 
 
 def read_cost(worker: Worker, pace: Pace) -> wire.CostReply:
-    """Ask for CPU time per run and while idle; errors as of `Worker.ask`."""
+    """Measure CPU time per run and while idle; raises as `Worker.ask`."""
     asked = {"seconds": IDLE_S, "window_s": CPU_WINDOW_S}
     reply = worker.ask(wire.COST, asked, timeout_s=pace.timeout_s)
     park(worker)
@@ -56,7 +56,7 @@ def read_cost(worker: Worker, pace: Pace) -> wire.CostReply:
 
 
 def run_peak(worker: Worker, ran: Ran, pace: Pace) -> None:
-    """Read the peak memory of a slow model's process, which has done nothing but run; others: `footprint`."""
+    """Read the peak memory of a slow model's process, which has only run the model; others: `footprint`."""
     if pace.refill:
         return
     ran.footprint = worker.ask(wire.FOOTPRINT, {"runs": 0}, timeout_s=pace.timeout_s)
@@ -64,10 +64,10 @@ def run_peak(worker: Worker, ran: Ran, pace: Pace) -> None:
 
 
 def keep_outputs(worker: Worker, ran: Ran, path: Path, timeout_s: float) -> bool:
-    """Have a contestant write the outputs of one run to `path`; a failure costs a note, and is False.
+    """Have a contestant write the outputs of one run to `path`; on failure add a note and return False.
 
     Raises:
-        Cancelled: the race was cancelled.
+        Cancelled: the comparison was cancelled.
     """
     try:
         worker.ask(wire.SAVE_OUTPUTS, {"path": str(path)}, timeout_s=timeout_s)
@@ -88,18 +88,18 @@ def compare_outputs(
     timeout_s: float,
     report: Callable[[Progress], None],
 ) -> None:
-    """Say how far kept outputs are from what they should be; a reference runs once for all that it is for.
+    """Compare kept outputs with those of their references; each reference runs once.
 
     Args:
-        workers: of the race; nobody else should be alive, because a reference needs memory too.
-        entries: all contestants.
-        kept: files of `keep_outputs`, by index of the contestant; they are deleted.
-        record: gets the errors, or why there are none.
+        workers: of the comparison; no other worker should be alive, because a reference needs memory too.
+        entries: all configurations.
+        kept: files of `keep_outputs`, by index of the configuration; they are deleted.
+        record: receives the errors, or why there are none.
         timeout_s: for loading a reference, and for each of its runs.
-        report: told each reference.
+        report: called for each reference.
 
     Raises:
-        Cancelled: the race was cancelled.
+        Cancelled: the comparison was cancelled.
     """
     groups: dict[str, list[int]] = {}
     for index in kept:
@@ -132,7 +132,7 @@ def _compare_with(
 
 
 def _compare(worker: Worker, kept: Mapping[int, Path], record: RaceRecord, timeout_s: float) -> None:
-    lost: TunerError | None = None  # what ended the reference's worker
+    lost: TunerError | None = None  # why the reference's worker ended
     for index, path in kept.items():
         ran = record.ran[index]
         try:
@@ -154,10 +154,10 @@ def _not_compared(ran: Ran, error: TunerError) -> None:
 
 
 def footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: float) -> None:
-    """Find peak memory and the first runs of other shapes, into `ran`; a failure costs a note.
+    """Measure peak memory and the first runs of other shapes into `ran`; a failure adds a note.
 
     Raises:
-        Cancelled: the race was cancelled.
+        Cancelled: the comparison was cancelled.
     """
     assert ran.load is not None
     if ran.footprint is not None:  # `run_peak` has read it
@@ -203,15 +203,15 @@ def _one_footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout
 
 
 def read_energy(live: Mapping[int, Worker], paces: Mapping[int, Pace], record: RaceRecord) -> None:
-    """Find the energy of a run of each contestant, in windows of seconds; all others are frozen meanwhile.
+    """Measure the energy per run of each contestant in windows of seconds, while all others are stopped.
 
     Args:
-        live: by index of the contestant.
+        live: by index of the configuration.
         paces: likewise.
-        record: gets the joules per run, and in `energy_note` what they cover or why there are none.
+        record: receives the joules per run, and in `energy_note` what they cover or why there are none.
 
     Raises:
-        Cancelled: the race was cancelled.
+        Cancelled: the comparison was cancelled.
     """
     loads = [ran.load for index, ran in enumerate(record.ran) if index in live and ran.load is not None]
     gpu = any(set(wire.CUDA_PROVIDERS) & set(load["effective_providers"]) for load in loads)

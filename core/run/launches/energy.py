@@ -1,8 +1,8 @@
-"""Energy of an inference, from counters of the hardware: RAPL of the CPU, NVML of the GPU. Never an estimate.
+"""Measures the energy per inference with hardware counters: RAPL of the CPU, NVML of the GPU.
 
-Both count the whole package, so what the machine burns anyway is measured first and subtracted, over windows
-of at least five seconds. Where nothing can be read, the answer is None and the reason; the rating on a data
-sheet is no answer. Joules, watts, seconds.
+It never estimates. Both count the whole package, so the idle power is measured first and subtracted, over
+windows of at least five seconds. Where no counter can be read, the functions return None and the reason; a
+data sheet's rating is no substitute. Joules, watts, seconds.
 
 Source: the kernel's powercap documentation (`energy_uj` starts again at 0 above `max_energy_range_uj`) and
 NVML's `nvmlDeviceGetTotalEnergyConsumption`, in millijoules since the driver was loaded.
@@ -18,8 +18,8 @@ from typing import Any
 
 POWERCAP = Path("/sys/class/powercap")
 WINDOW_S = 5.0  # the counters are updated about once in a millisecond, the GPU's once in a tenth of a second
-_COUNTED = ("package", "dram")  # disjoint; cores lie within the package, psys covers it once more
-_MIRROR = "intel-rapl-mmio"  # the same packages, read another way
+_COUNTED = ("package", "dram")  # disjoint; `core` is part of the package, and psys counts the package again
+_MIRROR = "intel-rapl-mmio"  # the same packages through another interface
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Counter:
 
     name: str
     read_j: Callable[[], float]
-    range_j: float | None = None  # where it starts again at 0; None: never
+    range_j: float | None = None  # value at which it wraps to 0; None: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +36,23 @@ class Meter:
     """All counters that a measurement must add up."""
 
     counters: tuple[Counter, ...]
-    note: str  # what it covers, in words
+    note: str  # text: what it covers
 
     def read(self) -> list[float]:
-        """Return the counters as they stand, in joules, for `since`."""
+        """Return the current values of the counters, in joules, for `since`."""
         return [counter.read_j() for counter in self.counters]
 
     def since(self, before: Sequence[float]) -> float:
-        """Return the joules that were added since `before`, at most one turn of a counter ago."""
+        """Return the joules since `before`; a counter may wrap at most once in between."""
         pairs = zip(self.counters, before, self.read(), strict=True)
         return sum(_added(start, end, counter.range_j) for counter, start, end in pairs)
 
 
 def meter(*, gpu: bool, powercap: Path = POWERCAP) -> tuple[Meter | None, str]:
-    """Return the meter of this machine, or None and why there is none.
+    """Return the meter of this machine, or None and the reason.
 
     Args:
-        gpu: the inference uses an NVIDIA GPU; then one that leaves it out would be wrong, so there is none.
+        gpu: the inference uses an NVIDIA GPU; a meter without the GPU would be wrong, so None is returned.
         powercap: folder of the kernel's power zones.
     """
     packages, why = rapl(powercap)
@@ -66,7 +66,7 @@ def meter(*, gpu: bool, powercap: Path = POWERCAP) -> tuple[Meter | None, str]:
 
 
 def rapl(powercap: Path = POWERCAP) -> tuple[list[Counter], str]:
-    """Return the CPU's counters (packages and memory), or none and why."""
+    """Return the CPU's counters (packages and memory), or none and the reason."""
     zones = [path for path in sorted(powercap.glob("*/energy_uj")) if _zone_name(path).startswith(_COUNTED)]
     zones = [path for path in zones if not path.parent.name.startswith(_MIRROR)] or zones
     if not zones:
@@ -78,18 +78,18 @@ def rapl(powercap: Path = POWERCAP) -> tuple[list[Counter], str]:
 
 
 def idle_watts(meter: Meter, *, sleep: Callable[[float], None] = time.sleep) -> float:
-    """Return what the machine burns while nothing is measured."""
+    """Return the idle power of the machine, in watts."""
     joules, seconds = _spent(meter, lambda: sleep(WINDOW_S))
     return joules / seconds
 
 
 def joules_per_run(meter: Meter, idle_w: float, run: Callable[[float], int]) -> tuple[float | None, str]:
-    """Return the joules of one run above what the machine burns anyway, or None and why.
+    """Return the joules of one run above idle, or None and the reason.
 
     Args:
         meter: from `meter`.
-        idle_w: from `idle_watts`, of the same minute.
-        run: told for how many seconds at least; runs inferences and returns how many.
+        idle_w: from `idle_watts`, measured within the same minute.
+        run: called with the minimum number of seconds; runs inferences and returns how many.
     """
     runs = 0
 
@@ -126,7 +126,7 @@ def _zone(path: Path) -> Counter:
         read_j=lambda: int(path.read_text()) / 1e6,
         range_j=int((path.parent / "max_energy_range_uj").read_text()) / 1e6,
     )
-    counter.read_j()  # only root may, on most machines: found out now, not in the middle
+    counter.read_j()  # on most machines only root may read it: fail now, not during the measurement
     return counter
 
 
@@ -138,7 +138,7 @@ def _zone_name(path: Path) -> str:
 
 
 def _gpu_counters() -> tuple[list[Counter], str]:
-    """All cards that this process sees: those that do nothing burn the same in the idle window."""
+    """All GPUs visible to this process: idle ones use the same power in the idle window."""
     try:
         import pynvml
     except ImportError:

@@ -1,7 +1,7 @@
 """The processes of one launch: start, warm up, stop and end each.
 
-A contestant that fails in any generation is out of the race, with its error in the record; what it measured
-before stays. The twin of the anchor is out alone. Nothing here knows rounds, verdicts or budgets.
+A configuration that fails in any launch drops out, with its error in the record; its earlier measurements
+stay. A failed A/A control drops out alone. This module has no notion of rounds, verdicts or budgets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEEDS = 2**31
 
 
 class Crew:
-    """Live processes, by contestant and copy."""
+    """Live processes, by configuration and copy."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Crew:
         starting: Callable[[int, int, str], None],
         timeout_s: float,
     ) -> None:
-        """Begin with nobody alive; `starting` is told before each start: done, total, label."""
+        """Create it without processes; `starting` is called before each start with done, total, label."""
         self.workers = workers
         self.entries = entries
         self.record = record
@@ -43,27 +43,27 @@ class Crew:
         self.timeout_s = timeout_s
         self.live: dict[Key, Worker] = {}
         self.paces: dict[int, Pace] = {}
-        self.known_ns: dict[int, int] = {}  # typical run of a contestant's earlier processes
+        self.known_ns: dict[int, int] = {}  # typical run of a configuration's earlier processes
         self.lost_copies: set[Key] = set()
 
     def alive(self) -> set[int]:
-        """Contestants with a live process."""
+        """Indices of the configurations with a live process."""
         return {index for index, _ in self.live}
 
     def keys(self, index: int) -> list[Key]:
-        """The live processes of a contestant."""
+        """The live processes of a configuration."""
         return [key for key in self.live if key[0] == index]
 
     def start(self, keys: Sequence[Key], must: Sequence[int], warm_cap_s: float | None) -> list[Key]:
-        """Start a generation of `keys` in a random order, and return those that memory did not hold.
+        """Start a launch of `keys` in random order, and return those for which memory was too small.
 
         Args:
-            keys: who should be alive.
-            must: contestants without whom the others cannot race: they are started whatever memory holds.
+            keys: processes to start.
+            must: configurations that the others are compared with: they are started regardless of memory.
             warm_cap_s: longest warm-up of each; None: the usual one.
 
         Raises:
-            Cancelled: the race was cancelled.
+            Cancelled: the comparison was cancelled.
         """
         began = time.monotonic()
         number = len(self.record.generations)
@@ -126,12 +126,12 @@ class Crew:
         return available_memory() > (1 + missing) * MEMORY_MARGIN * largest + MEMORY_RESERVE
 
     def park(self, key: Key) -> None:
-        """Freeze a process; one that cannot be frozen is told in the record."""
+        """Stop a process with SIGSTOP; the record notes where that is impossible."""
         if not park(self.live[key]):
             self.record.frozen = False
 
     def lose(self, key: Key, error: TunerError) -> None:
-        """A process failed: its contestant is out, whatever it measured stays; a twin goes alone."""
+        """Drop a failed process's configuration but keep its measurements; of a control, only the copy."""
         index, copy = key
         ran = self.record.ran[index]
         if copy and ran.error is None and ran.load is not None:
@@ -149,6 +149,6 @@ class Crew:
             worker.kill()
 
     def end_all(self) -> None:
-        """End every process of the generation."""
+        """End every process of the launch."""
         for key in list(self.live):
             self.end(key)

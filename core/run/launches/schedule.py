@@ -1,7 +1,7 @@
 """Divides a budget into launches and rounds; refuses one that is too small.
 
-Pure functions of costs. More rounds in a generation narrow what differs from round to round, more generations
-what differs between processes; each generation costs its starts first. Seconds.
+Pure functions of costs. More rounds in a launch reduce the variance between rounds, more launches the
+variance between processes; each launch first costs its starts. Seconds.
 """
 
 from __future__ import annotations
@@ -13,48 +13,48 @@ from core.evidence.statistics import runs_needed
 from core.evidence.verdict import MIN_LAUNCHES
 from core.wire.errors import BudgetError
 
-P50_RUNS = runs_needed(0.5)  # of each contestant: below, there is no p50
-VARIANCE_RATIO = 10.0  # within a generation over between processes, until the race shows its own
-MOST_ROUNDS = 64  # of a generation; beyond, nothing within it is worth measuring longer
-LEAST_ROUNDS = 4  # of a generation, where starts are dear: fewer do not show what its rounds differ by
-LEAST_OF_TWO = 2  # of each of two generations: the fewest that give an interval
-WANTED_GENERATIONS = 4  # the first look: with fewer the spread between processes is mostly assumed
-EXACT_GENERATIONS = 8  # of a race with an exact number of runs
-EXACT_GENERATIONS_DEAR = 2  # of one in which every start is a fresh process
-INTERVAL_MARGIN = 1.2  # by which a forecast of an interval may be off; warm-ups take a share of what is added
-GRACE_S = 1.0  # by which a budget may be overrun, and a tenth of it: a forecast is no better than that
+P50_RUNS = runs_needed(0.5)  # of each configuration: below, there is no p50
+VARIANCE_RATIO = 10.0  # within a launch over between processes, until the comparison has an estimate
+MOST_ROUNDS = 64  # of a launch; more reduce its variance too little
+LEAST_ROUNDS = 4  # of a launch with expensive starts: fewer do not show the variance between rounds
+LEAST_OF_TWO = 2  # of each of two launches: the fewest that give an interval
+WANTED_GENERATIONS = 4  # at the first interim analysis; with fewer the launch variance is mostly assumed
+EXACT_GENERATIONS = 8  # launches with an exact number of runs
+EXACT_GENERATIONS_DEAR = 2  # likewise, where every start is a fresh process, not a fork
+INTERVAL_MARGIN = 1.2  # safety factor of a forecast; warm-ups take a share of the added budget
+GRACE_S = 1.0  # allowed overrun, with a tenth of the budget: forecasts are no more precise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What a race spends its time on."""
+    """Durations that make up a comparison."""
 
-    start_s: float  # of a generation: starting, loading and warming up everybody
+    start_s: float  # of a launch: starting, loading and warming up all processes
     round_s: float
-    after_s: float  # for what is found after the rounds
-    runs: int  # of each contestant in a round, the fewest
+    after_s: float  # of the passes after the rounds
+    runs: int  # per round, of the configuration with the fewest
 
 
 def rounds_for_p50(costs: Costs) -> int:
-    """Return the rounds that give everybody the runs of a p50."""
+    """Return the number of rounds that gives every configuration enough runs for a p50."""
     return math.ceil(P50_RUNS / max(1, costs.runs))
 
 
 def rounds_of_generation(
     costs: Costs, left_s: float, *, made: int, variance_ratio: float | None, generations: int = 0
 ) -> int:
-    """Return how many rounds the generation that has just started makes, at least one.
+    """Return the number of rounds of the launch that has just started, at least one.
 
-    The optimum is sqrt(start / round x variance within / variance between). It is cut so that four
-    generations fit into what is left of the budget, or as many as leave enough rounds for a p50; and two
-    fit even where each has the fewest rounds that give an interval.
+    The optimum is sqrt(start / round x variance within / variance between). It is cut so that four launches
+    fit into the remaining budget, or as many as leave enough rounds for a p50; and so that two fit even
+    where each has the fewest rounds that give an interval.
 
     Args:
         costs: as far as they are known.
-        left_s: of the budget, `costs.after_s` taken off; the start of this generation is spent already.
-        made: rounds of the generations before.
-        variance_ratio: within over between; None: not known.
-        generations: that were made before this one.
+        left_s: remaining budget minus `costs.after_s`; the start of this launch is already spent.
+        made: rounds of the earlier launches.
+        variance_ratio: within over between; None: unknown.
+        generations: number of earlier launches.
 
     Source: Kalibera and Jones (2013), Rigorous benchmarking in reasonable time, section 6.
     """
@@ -73,23 +73,23 @@ def rounds_of_generation(
 
 
 def rounds_of_a_look(costs: Costs, most: int) -> int:
-    """Return the rounds of a first look at many configurations: fewer of slow models, and never below two.
+    """Return the rounds of a screening of many configurations: fewer for slow models, at least two.
 
     Args:
         costs: as far as they are known.
-        most: as many as a look needs to know its own noise.
+        most: as many as a screening needs to estimate its noise.
     """
     return max(2, min(most, round(costs.start_s / costs.round_s)))
 
 
 def generations_left(costs: Costs, left_s: float, rounds: int, *, least: int | None = None) -> int:
-    """Return how many more generations of `rounds` rounds the budget holds; one may be shorter.
+    """Return how many more launches of `rounds` rounds the budget holds; one may be shorter.
 
     Args:
         costs: as far as they are known.
-        left_s: of the budget, `costs.after_s` taken off.
+        left_s: remaining budget minus `costs.after_s`.
         rounds: of each.
-        least: rounds of one that is shorter; None: half of them.
+        least: rounds of the shorter one; None: half of `rounds`.
     """
     whole = costs.start_s + rounds * costs.round_s
     shorter = math.ceil(rounds / 2) if least is None else min(least, rounds)
@@ -97,12 +97,12 @@ def generations_left(costs: Costs, left_s: float, rounds: int, *, least: int | N
 
 
 def least_of_another(costs: Costs, made: int, generations: int) -> int | None:
-    """Return the fewest rounds for which another generation is worth its start; None: half of the last one's.
+    """Return the fewest rounds for which another launch is worth its start; None: half of the last one's.
 
     Args:
         costs: as far as they are known.
         made: rounds so far: below those of a p50 every round counts.
-        generations: that were made.
+        generations: number of launches so far.
     """
     if made < rounds_for_p50(costs):
         return 1
@@ -110,11 +110,11 @@ def least_of_another(costs: Costs, made: int, generations: int) -> int | None:
 
 
 def interval_budget_s(costs: Costs, spent_s: float) -> int:
-    """Return the budget that holds an interval: two generations, and the runs of a p50.
+    """Return the budget that an interval needs: two launches, and the runs of a p50.
 
     Args:
-        costs: as the first generation shows them, or earlier races.
-        spent_s: of the budget, when the first generation has started.
+        costs: from the first launch, or from earlier comparisons.
+        spent_s: of the budget, when the first launch has started.
     """
     rounds = max(rounds_for_p50(costs), MIN_LAUNCHES * LEAST_OF_TWO)
     needed_s = spent_s + (MIN_LAUNCHES - 1) * costs.start_s + rounds * costs.round_s + costs.after_s
@@ -122,16 +122,16 @@ def interval_budget_s(costs: Costs, spent_s: float) -> int:
 
 
 def check_starts(quickest_s: float, left: int, *, spent_s: float, budget_s: float) -> None:
-    """Refuse a first look whose starts alone take longer than its budget, as soon as one process shows it.
+    """Refuse a screening whose starts alone exceed its budget, as soon as one process shows it.
 
     Args:
-        quickest_s: of the processes so far: starting, loading, warming up.
-        left: processes that are still to be started.
+        quickest_s: shortest start so far: starting, loading, warming up.
+        left: processes still to start.
         spent_s: so far.
-        budget_s: of the whole look.
+        budget_s: of the whole screening.
 
     Raises:
-        BudgetError: with how long it would take.
+        BudgetError: names the time needed.
     """
     needed_s = spent_s + left * quickest_s
     if needed_s <= 1.1 * budget_s + GRACE_S:
@@ -144,15 +144,15 @@ def check_starts(quickest_s: float, left: int, *, spent_s: float, budget_s: floa
 
 
 def check_budget(costs: Costs, budget_s: float, spent_s: float) -> None:
-    """Refuse to measure what cannot give a p50.
+    """Refuse a comparison whose budget cannot give a p50.
 
     Args:
-        costs: as the first generation shows them.
-        budget_s: of the whole race.
-        spent_s: of it.
+        costs: from the first launch.
+        budget_s: of the whole comparison.
+        spent_s: so far.
 
     Raises:
-        BudgetError: with how long it would take.
+        BudgetError: names the time needed.
     """
     rounds = rounds_for_p50(costs)
     needed_s = spent_s + rounds * costs.round_s + costs.after_s
