@@ -24,7 +24,7 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 class Outcomes(Protocol):
-    """Part of `plan.Known` that this module reads."""
+    """Part of `Known`, the input of `plan`, that this module reads."""
 
     @property
     def tried(self) -> Mapping[Choice, Tried]:
