@@ -1,9 +1,9 @@
 """Searches for the best configuration under constraints within a time budget, confirmed in fresh processes.
 
-`prepare` creates a search from a question, `go_on` continues a stored one, and `job` queues it. `choices`
-builds the search space, `plan` decides the next step (pure), `strategies` propose configurations, `running`
-executes the steps, `knowledge` holds the state, `accuracy_limits` measures accuracy, and `answer` and
-`progress` compute the result.
+`prepare` creates a search from a question, `go_on` continues a stored one, and `job` queues it.
+`choices` builds the search space, `plan` decides the next step (pure), `strategies` propose configurations,
+`running` executes the steps, `knowledge` holds the state, `accuracy_limits` measures accuracy, and `answer`
+and `progress` compute the result.
 """
 
 from __future__ import annotations

@@ -326,7 +326,7 @@ class _Task:
     libraries: Sequence[str] = ()  # with their hashes
 
     def tried(self) -> list[tuple[list[wire.FeedPlan], str]]:
-        """Candidate inputs of the output check; the first that the model accepts count, see `check_feeds`."""
+        """Candidate inputs; the check uses the first that the model accepts, see `check_feeds`."""
         fixed = self.step.options["dims"] if self.step.kind == "fix_dims" else {}
         info, dims = self.source.info, {**self.dims, **fixed}
         return [
