@@ -296,7 +296,7 @@ class Knowledge:
                 self.tried[choice] = Tried(changes=self.plain(choice), key=key, looks=(lost,))
 
     def rank_rivals(self, step: Step, race: Comparison) -> None:
-        """Rank after an elimination round: leader and ties by cost, then the rest, see `ordered`."""
+        """Rank after an elimination round: leader and ties by cost, the rest after (`ordered`)."""
         ranked = [(self.tried[c], gain) for c, gain in standing(self.known()) if c in step.choices]
         trial_of = {one.trial: one.label for one in race.contestants}
         keys = {self.space.label(c): self.tried[c].key for c in step.choices if c in self.tried}
