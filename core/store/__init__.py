@@ -1,8 +1,8 @@
-"""What is kept on disk: trials, comparisons, self-tests, accuracies, models, settings. All the SQL there is.
+"""Stores trials, comparisons, A/A tests, accuracies, searches and models. Only this package uses SQL.
 
-Raw samples stand in a table of their own, so that a list of trials stays quick, and packed (`samples.py`), so
-that years of them stay small; `pruning.py` drops old ones. The file itself (format, migrations, transactions,
-damage) is `database.py`'s; what a row looks like, `rows.py`'s.
+Raw measurements have a table of their own, so that lists of trials are fast. They are packed (`samples.py`)
+to save space; `pruning.py` deletes old ones. `database.py` handles the file: format, migrations,
+transactions, damage. `rows.py` defines the rows.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ __all__ = [
 
 STORE_NAME = "ortune.db"
 MIN_PREFIX = 6
-SELF_TESTS_KEPT = 1000  # of one machine: years of use, and a list that is read at once
+SELF_TESTS_KEPT = 1000  # per machine: years of use, and few enough to read at once
 
 _NOUNS: Mapping[Table, str] = {
     "trials": "trial",
@@ -76,14 +76,14 @@ Stamps = dict[str, list[int]]  # file -> size in bytes, modification time in ns,
 
 
 def restore(source: Path, path: Path | None = None) -> Path | None:
-    """Put a backup in the place of the store, and return where that was kept; None: there was none.
+    """Replace the store with a backup, and return the copy of the replaced store; None: there was none.
 
     Args:
         source: a file that `Store.backup` wrote, of this or an earlier version.
         path: of the store; None: `home() / "ortune.db"`.
 
     Raises:
-        StoreError: `source` is no sound store, or the place cannot be written.
+        StoreError: `source` is no valid store, or `path` cannot be written.
     """
     target = (path or home() / STORE_NAME).absolute()
     try:
@@ -94,16 +94,16 @@ def restore(source: Path, path: Path | None = None) -> Path | None:
 
 
 def lost_by_restore(source: Path, path: Path | None = None) -> int:
-    """Return how many trials and searches the store holds that a backup has not; arguments as of `restore`.
+    """Return how many trials and searches of the store a backup lacks; arguments as of `restore`.
 
     Raises:
-        StoreError: `source` is no sound store.
+        StoreError: `source` is no valid store.
     """
     return database.lost_by_restore(source, (path or home() / STORE_NAME).absolute())
 
 
 def home() -> Path:
-    """Folder of all that ORTune keeps: $ORTUNE_HOME, else `ortune` in the XDG data folder."""
+    """Return ORTune's data folder: $ORTUNE_HOME, else `ortune` in the XDG data folder."""
     if named := os.environ.get(variables.HOME):
         return expanded(named).absolute()
     data = os.environ.get("XDG_DATA_HOME")
@@ -112,7 +112,7 @@ def home() -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRecord:
-    """One model of the library. `details` holds what its making found, for example export differences."""
+    """One model of the library. `details` holds facts of its creation, for example export differences."""
 
     content_sha256: str  # of the .onnx file and its external data: the identity
     sha256: str  # of the .onnx file alone
@@ -131,28 +131,28 @@ class ModelRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """What goes, or would go, when trials are deleted."""
+    """Rows that a deletion of trials removes, or would remove."""
 
-    trials: tuple[str, ...]  # ids of those that were asked for and are there
-    references: int  # trials that only raced beside them, and go with them
-    comparisons: int  # races of which no candidate is left
-    samples_bytes: int  # of raw samples
+    trials: tuple[str, ...]  # ids of the requested trials that exist
+    references: int  # baselines and ORT defaults of their comparisons, deleted with them
+    comparisons: int  # comparisons without remaining candidates
+    samples_bytes: int  # of raw measurements
     starred: int
-    unfinished: tuple[str, ...]  # ids of those that wait or run
+    unfinished: tuple[str, ...]  # ids of waiting or running trials
 
 
 class Store:
     """The database at one path; its folder also holds artifacts, uploaded models and caches."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Open the store, or make it.
+        """Open or create the store.
 
         Args:
             path: of the SQLite file; None: `home() / "ortune.db"`.
 
         Raises:
-            StoreError: written by a newer version or another program (the file stays as it is), damaged
-                (it is kept aside under another name), or the folder cannot be used.
+            StoreError: written by a newer version or another program (the file is not changed), damaged
+                (it is renamed), or the folder cannot be used.
         """
         self.path = (path or home() / STORE_NAME).absolute()
         self.folder = self.path.parent
@@ -161,12 +161,12 @@ class Store:
         except OSError as error:
             raise unusable(self.folder, error) from error
         self._database = Database(self.path)
-        self.shelf = Shelf(self.folder / "imported")  # what was made elsewhere
+        self.shelf = Shelf(self.folder / "imported")
 
     # --- trials -----------------------------------------------------------------------------------------
 
     def create_trial(self, trial: Trial, *, process: str = "") -> None:
-        """Keep a new trial; `process` says whose it is, for `interrupt_orphans`."""
+        """Store a new trial; `process` identifies its owner process, for `interrupt_orphans`."""
         samples = rows.packed(trial.result)
         with self._database.writing() as db:
             _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
@@ -174,8 +174,8 @@ class Store:
             put_samples(db, trial.id, samples)
 
     def update_trial(self, trial_id: str, **changes: Any) -> bool:
-        """Change fields of a stored trial; False when there is no such trial (any more)."""
-        samples = rows.packed(changes.get("result"))  # before others have to wait for this change
+        """Change fields of a stored trial; return False if there is no such trial (any more)."""
+        samples = rows.packed(changes.get("result"))  # before the transaction, which blocks other writers
         with self._database.writing() as db:
             found = update(db, "trials", trial_id, rows.trial_columns(changes))
             if found and "result" in changes:
@@ -183,13 +183,13 @@ class Store:
         return found
 
     def trial(self, trial_id: str) -> Trial:
-        """Return a trial with all its samples; where `prune` dropped them, its result has the mark `PRUNED`.
+        """Return a trial with its raw measurements; if `prune` deleted them, its result has the key `PRUNED`.
 
         Args:
             trial_id: the id, or the first 6 or more characters of it.
 
         Raises:
-            StoreError: no trial, or more than one, has that id; or it or its samples are damaged.
+            StoreError: no trial, or more than one, has that id; or it or its raw measurements are damaged.
         """
         with self._database.reading() as db:
             row = _by_id(db, "trials", trial_id)
@@ -226,11 +226,11 @@ class Store:
         limit: int = 500,
         damaged: bool = False,
     ) -> list[Trial]:
-        """Return trials, newest first; their results come without raw samples and profile (see `trial`).
+        """Return trials, newest first, without raw measurements and profile (see `trial`).
 
-        A "reference" (a baseline or anchor that raced beside a candidate) is listed only when `kind` asks, a
-        "screen" (tried by a search) when `kind` or `study` does. A
-        damaged row is left out; with `damaged` it comes with the state DAMAGED and no numbers.
+        The kind "reference" (a baseline or ORT default of a comparison) is listed only with `kind`. The kind
+        "screen" (screened by a search) is listed only with `kind` or `study`. Damaged rows are left out; with
+        `damaged` they have the state DAMAGED and no numbers.
         """
         wanted = {"model_sha256": model_sha256, "study": study, "kind": kind, "state": state}
         hidden = "('reference')" if study else "('reference', 'screen')"
@@ -240,10 +240,10 @@ class Store:
         return [one for one in found if damaged or one.state != "DAMAGED"]
 
     def delete_trials(self, trial_ids: Sequence[str]) -> None:
-        """Delete trials with their samples and files; unknown ids are nothing to delete.
+        """Delete trials with their raw measurements and files; unknown ids are ignored.
 
-        A comparison goes with the last of its candidates, and so do its references, which no list shows.
-        While a candidate is left it stays whole: its verdicts on the deleted ones remain readable.
+        A comparison and its references are deleted with its last candidate. Until then it is not changed, so
+        its verdicts on deleted candidates remain readable.
         """
         with self._database.writing() as db:
             gone = [*trial_ids, *_references_without_candidates(db, trial_ids)]
@@ -261,15 +261,15 @@ class Store:
             shutil.rmtree(self._artifacts(one), ignore_errors=True)
 
     def deletion(self, trial_ids: Sequence[str]) -> Deletion:
-        """Say what would go with these trials; unknown ids are nothing to delete."""
+        """Return what a deletion of these trials would remove; unknown ids are ignored."""
         with self._database.reading() as db:
             return _deletion(db, trial_ids)
 
     def delete_finished(self, trial_ids: Sequence[str]) -> Deletion:
-        """Delete trials as `delete_trials` does, unless one of them waits or runs, and say what went.
+        """Delete trials as `delete_trials` does, unless one is waiting or running; return what was removed.
 
         Raises:
-            StoreError: one waits or runs; nothing is deleted.
+            StoreError: one is waiting or running; nothing is deleted.
         """
         found = self.deletion(trial_ids)
         if found.unfinished:
@@ -280,33 +280,33 @@ class Store:
         self.delete_trials(found.trials)
         return found
 
-    # --- lists and marks --------------------------------------------------------------------------------
+    # --- lists and tags ---------------------------------------------------------------------------------
 
     def listing(self, query: Query, *, offset: int = 0, limit: int = 100) -> tuple[list[Trial], int]:
-        """Return one page of trials, and how many there are in all; without samples, damaged ones DAMAGED."""
+        """Return one page of trials and their total number; no raw measurements, damaged ones are DAMAGED."""
         with self._database.reading() as db:
             found, total = queries.page(db, query, offset=offset, limit=limit)
         return [_listed(row) for row in found], total
 
     def seals(self, query: Query) -> list[tuple[str, str]]:
-        """Return id and checksum of every such trial: the checksum changes whenever its row does."""
+        """Return id and checksum of every matching trial; the checksum changes whenever its row does."""
         with self._database.reading() as db:
             return queries.seals(db, query)
 
     def model_names(self) -> list[str]:
-        """Return the names of all models that were measured, in the order of the alphabet."""
+        """Return the names of all measured models in alphabetical order."""
         with self._database.reading() as db:
             found = db.execute("SELECT DISTINCT model_name FROM trials ORDER BY 1").fetchall()
         return [row["model_name"] for row in found if rows.is_text(row["model_name"])]
 
     def trial_id(self, ref: str) -> str:
-        """Return the id of a trial by 6 or more characters that it begins with; see `trial`."""
+        """Return the id of a trial from its first 6 or more characters; see `trial`."""
         with self._database.reading() as db:
             found: str = _by_id(db, "trials", ref)["id"]
         return found
 
     def marks(self, trial_ids: Sequence[str]) -> dict[str, Marks]:
-        """Return the marks of trials, without those that have none, or damaged ones."""
+        """Return the tags of trials, without trials that have none, and without damaged tags."""
         query = "SELECT * FROM marks WHERE id IN (SELECT value FROM json_each(?))"
         with self._database.reading() as db:
             found = db.execute(query, (rows.text(list(trial_ids)),)).fetchall()
@@ -314,7 +314,7 @@ class Store:
         return {name: own for name, own in sound if own != Marks()}
 
     def labels(self) -> list[str]:
-        """Return every label that some trial has, in the order of the alphabet."""
+        """Return the labels of all trials in alphabetical order."""
         query = (
             "SELECT DISTINCT one.value AS label"
             " FROM marks, json_each(iif(json_valid(labels), labels, '[]')) AS one ORDER BY 1"
@@ -323,15 +323,15 @@ class Store:
             return [str(row["label"]) for row in db.execute(query) if rows.is_text(row["label"])]
 
     def mark(self, trial_ids: Sequence[str], change: Change) -> dict[str, Marks]:
-        """Change the marks of trials, of all or of none, and return what they are now.
+        """Change the tags of trials in one transaction, and return the new tags.
 
         Args:
             trial_ids: ids, or the first 6 or more characters of them.
-            change: what to do to each.
+            change: the change of each.
 
         Raises:
             StoreError: no trial, or more than one, has such an id.
-            SpecError: one would have more labels than a trial may have.
+            SpecError: a trial would have too many labels.
         """
         now: dict[str, Marks] = {}
         with self._database.writing() as db:
@@ -353,18 +353,19 @@ class Store:
         model_name: str | None = None,
         dry_run: bool = False,
     ) -> Pruned:
-        """Drop raw samples of the oldest races and give their space back; see `pruning.prune`.
+        """Delete raw measurements of the oldest comparisons and shrink the file; see `pruning.prune`.
 
         Args:
-            before: seconds since the epoch: races that ended earlier lose their samples; None: age alone is
-                no reason.
-            keep_bytes: of samples to keep, 0 or more: beyond, the oldest races lose theirs; None: any number.
-            model_sha256: content of a model: only its trials count; None: all.
-            model_name: only trials under this name count; None: all.
-            dry_run: change nothing, and say what would happen.
+            before: seconds since the epoch; comparisons that ended earlier lose their raw measurements.
+                None: no limit by age.
+            keep_bytes: largest size of all raw measurements, 0 or more; the oldest are deleted beyond it.
+                None: no limit by size.
+            model_sha256: content of a model; only its trials count. None: all.
+            model_name: only trials under this name count. None: all.
+            dry_run: change nothing, and return what would happen.
 
         Raises:
-            StoreError: the file cannot be written, or not be made smaller because another process uses it.
+            StoreError: the file cannot be written, or cannot be shrunk because another process uses it.
         """
         return pruning.prune(
             self._database,
@@ -376,14 +377,14 @@ class Store:
         )
 
     def find_complete(self, key: str, fingerprint: str, *, model_sha256: str | None = None) -> Trial | None:
-        """Return the newest complete measurement of the same request on the same machine, without samples.
+        """Return the newest complete trial of the same request on the same machine, no raw measurements.
 
-        A measurement on a busy machine, or one that its A/A test rejected (grade F), is none to reuse.
+        Trials measured on a busy machine, or rejected by their A/A test (grade F), are not returned.
 
         Args:
-            key: `TrialSpec.key()` of a spec whose model carries its SHA-256.
+            key: `TrialSpec.key()` of a spec whose model has its SHA-256.
             fingerprint: of the machine and its libraries.
-            model_sha256: content of the model; give it where weights may stand in a second file.
+            model_sha256: content of the model; required if weights may be in a second file.
         """
         query = (
             "SELECT * FROM trials WHERE key = ? AND fingerprint = ? AND kind = 'measure'"
@@ -403,7 +404,7 @@ class Store:
     def create_comparison(
         self, comparison: Comparison, trials: Sequence[Trial] = (), *, process: str = ""
     ) -> None:
-        """Keep a new comparison with its trials, all or none; `process` as for `create_trial`."""
+        """Store a new comparison with its trials in one transaction; `process` as for `create_trial`."""
         with self._database.writing() as db:
             _insert(db, "comparisons", {**rows.columns(rows.fields_of(comparison)), "process": process})
             seal(db, "comparisons", comparison.id)
@@ -413,12 +414,12 @@ class Store:
                 put_samples(db, trial.id, rows.packed(trial.result))
 
     def update_comparison(self, comparison_id: str, **changes: Any) -> bool:
-        """Change fields of a stored comparison; False when there is no such comparison (any more)."""
+        """Change fields of a stored comparison; return False if there is no such comparison (any more)."""
         with self._database.writing() as db:
             return update(db, "comparisons", comparison_id, rows.columns(changes))
 
     def comparison(self, comparison_id: str) -> Comparison:
-        """Return a comparison; the samples stand in its trials.
+        """Return a comparison; its trials hold the raw measurements.
 
         Args:
             comparison_id: the id, or the first 6 or more characters of it.
@@ -444,14 +445,14 @@ class Store:
     ) -> list[Comparison]:
         """Return comparisons, newest first, without damaged ones.
 
-        Args:
-            model_sha256: the model that a race is stored under: its baseline's, else its first candidate's.
-            raced_sha256: a model that raced in it, in whatever role.
-            study: name under which the candidates belong together.
-            state: see `Comparison`.
-            limit: at most so many.
+        Stages of a search are listed only with `study`, because their numbers are no results.
 
-        Stages of a search are listed only where `study` asks: none of their numbers is a result.
+        Args:
+            model_sha256: the model of the comparison: its baseline's, else its first candidate's.
+            raced_sha256: a model of any configuration of the comparison.
+            study: study of the candidates.
+            state: see `Comparison`.
+            limit: largest number of comparisons.
         """
         wanted = {"model_sha256": model_sha256, "study": study, "state": state}
         took_part = (
@@ -463,9 +464,9 @@ class Store:
             return rows.sound(_select(db, "comparisons", wanted, limit, where, **bound), rows.comparison)
 
     def trials_of(self, comparison_id: str) -> list[Trial]:
-        """Return the trials of a comparison in its contestants' order, references too; no samples.
+        """Return the trials of a comparison in the order of its configurations, without raw measurements.
 
-        Damaged ones are missing, like deleted ones.
+        References are included; damaged and deleted trials are missing.
         """
         with self._database.reading() as db:
             found = db.execute(
@@ -473,13 +474,13 @@ class Store:
             ).fetchall()
         return rows.sound(found, lambda row: rows.trial(row, {}))
 
-    # --- self-tests -------------------------------------------------------------------------------------
+    # --- A/A tests --------------------------------------------------------------------------------------
 
     def put_self_test(self, fingerprint: str, data: Mapping[str, Any], *, at: float | None = None) -> None:
-        """Keep what ONNX Runtime's default against a twin of itself gave on this machine.
+        """Store the result of an A/A test, the ORT default compared with itself on this machine.
 
         Args:
-            fingerprint: of the machine; without one nothing is kept, because nothing could ever find it.
+            fingerprint: of the machine; if empty, nothing is stored, because it could not be found again.
             data: plain JSON data.
             at: seconds since the epoch; None: now.
         """
@@ -495,7 +496,7 @@ class Store:
             )
 
     def self_tests(self, fingerprint: str, *, limit: int = 200) -> list[dict[str, Any]]:
-        """Return the self-tests of a machine, newest first; each with `at`, seconds since the epoch."""
+        """Return the A/A tests of a machine, newest first; each with `at`, seconds since the epoch."""
         query = "SELECT at, data FROM self_tests WHERE fingerprint = ? ORDER BY at DESC, rowid DESC LIMIT ?"
         with self._database.reading() as db:
             found = db.execute(query, (fingerprint, limit)).fetchall()
@@ -504,13 +505,13 @@ class Store:
     # --- accuracies -------------------------------------------------------------------------------------
 
     def put_accuracy(self, one: Accuracy) -> None:
-        """Keep an accuracy, or replace what is kept under its id."""
+        """Store an accuracy, or replace the one with its id."""
         with self._database.writing() as db:
             _insert(db, "accuracies", accuracies.columns(one), "INSERT OR REPLACE")
             seal(db, "accuracies", one.id)
 
     def accuracy(self, accuracy_id: str) -> Accuracy:
-        """Return an accuracy by its id, or by 6 or more characters that it begins with; see `trial`."""
+        """Return an accuracy by its id or its first 6 or more characters; see `trial`."""
         with self._database.reading() as db:
             row = _by_id(db, "accuracies", accuracy_id)
         try:
@@ -527,16 +528,16 @@ class Store:
     def find_accuracy(self, key: str, fingerprint: str | None = None) -> Accuracy | None:
         """Return the newest accuracy with that key, on that machine; None: on any."""
         if fingerprint == "":
-            return None  # nobody knows whether it is the same machine
+            return None  # the machine is not known
         with self._database.reading() as db:
             found = _select(db, "accuracies", {"key": key, "fingerprint": fingerprint}, 2)
         return next(iter(rows.sound(found, accuracies.accuracy)), None)
 
     def scores_path(self, accuracy_id: str) -> Path:
-        """Return where the scores of an accuracy stand; the folder is made.
+        """Return the path of the scores of an accuracy; its folder is created.
 
         Raises:
-            StoreError: the folder cannot be made.
+            StoreError: the folder cannot be created.
         """
         folder = self.folder / "accuracies"
         try:
@@ -548,7 +549,7 @@ class Store:
     # --- studies ----------------------------------------------------------------------------------------
 
     def put_study(self, one: StudyRecord, *, process: str = "") -> None:
-        """Keep a search, or replace what is kept under its id; `process` as for `create_trial`."""
+        """Store a search, or replace the one with its id; `process` as for `create_trial`."""
         values = {name: getattr(one, name) for name in searches.FIELDS}
         columns = {**searches.columns(values), "process": process}
         with self._database.writing() as db:
@@ -556,12 +557,12 @@ class Store:
             seal(db, "studies", one.id)
 
     def update_study(self, study_id: str, **changes: Any) -> bool:
-        """Change fields of a search; False when there is no such search (any more)."""
+        """Change fields of a search; return False if there is no such search (any more)."""
         with self._database.writing() as db:
             return update(db, "studies", study_id, searches.columns(changes))
 
     def study(self, study_id: str) -> StudyRecord:
-        """Return a search by its id, or by 6 or more characters that it begins with; see `trial`."""
+        """Return a search by its id or its first 6 or more characters; see `trial`."""
         with self._database.reading() as db:
             row = _by_id(db, "studies", study_id)
         try:
@@ -578,7 +579,7 @@ class Store:
             return rows.sound(_select(db, "studies", wanted, limit), searches.study)
 
     def delete_study(self, study_id: str) -> None:
-        """Delete a search with what it tried; its confirmed races stay, they are results of their own."""
+        """Delete a search with its screened trials; its confirmation runs are kept as independent results."""
         with self._database.writing() as db:
             found = db.execute("SELECT id FROM trials WHERE study = ? AND kind = 'screen'", (study_id,))
             gone = [row["id"] for row in found]
@@ -588,19 +589,19 @@ class Store:
     # --- copies -----------------------------------------------------------------------------------------
 
     def backup(self, target: Path) -> Checked:
-        """Copy the database to `target`, which must not exist, and say what is in it.
+        """Copy the database to `target`, which must not exist, and return its check.
 
-        Others may read and write meanwhile. Models, variants, traces and scores are files beside the database
-        and no part of it.
+        Other processes may read and write meanwhile. Models, variants, traces and scores are files outside
+        of the database and are not copied.
 
         Raises:
-            StoreError: the file is there already or cannot be written; or the store is damaged.
+            StoreError: the file exists already or cannot be written; or the store is damaged.
         """
         self._database.copy_to(target)
         return self.check()
 
     def check(self) -> Checked:
-        """Read everything once and count what is whole and what is damaged."""
+        """Read all rows and count valid and damaged ones."""
         with self._database.reading() as db:
             return Checked(
                 trials=_damage(db, "trials", lambda row: rows.trial(row, {})),
@@ -611,16 +612,16 @@ class Store:
                 marks=_damage(db, "marks", tags.marks),
             )
 
-    # --- what did not end well --------------------------------------------------------------------------
+    # --- interrupted jobs and rescued results -----------------------------------------------------------
 
     def interrupt_orphans(self, is_alive: Callable[[str, float], bool]) -> int:
-        """Mark unfinished trials and comparisons of processes that are gone as failed.
+        """Set unfinished trials, comparisons and searches of ended processes to failed.
 
         Args:
-            is_alive: told a trial's `process` and when it was created; whether that process still works.
+            is_alive: gets a row's `process` and creation time; returns whether that process still runs.
 
         Returns:
-            How many trials there were.
+            Number of such trials.
         """
         with self._database.writing() as db:
             interrupted = _interrupt(db, "trials", "trial", is_alive)
@@ -629,10 +630,10 @@ class Store:
         return interrupted
 
     def rescue(self, one: Trial | Comparison) -> Path:
-        """Write a trial or comparison that the database would not take as JSON beside it, and return where.
+        """Write a trial or comparison that the database cannot store as a JSON file, and return its path.
 
         Raises:
-            StoreError: neither the store's folder nor the folder for temporary files takes it.
+            StoreError: neither the store's folder nor the folder for temporary files can be written.
         """
         data = rows.fields_of(one)
         failures: list[str] = []
@@ -641,7 +642,7 @@ class Store:
             draft = path.with_suffix(".part")
             try:
                 draft.unlink(missing_ok=True)
-                with draft.open("x") as file:  # in the system's folder somebody could lay a link there
+                with draft.open("x") as file:  # another user could place a link in the system's folder
                     file.write(rows.text(data))
                 draft.replace(path)
             except OSError as error:
@@ -655,7 +656,7 @@ class Store:
         )
 
     def rescued(self) -> list[Path]:
-        """Return the files of results that `rescue` wrote and the database has not taken back yet."""
+        """Return the files that `rescue` wrote and `adopt_rescued` has not imported yet."""
         beside = list(self.folder.glob("rescued-*.json"))
         elsewhere = [
             path
@@ -671,13 +672,13 @@ class Store:
             return db.execute(query, (row_id,)).fetchone() is not None
 
     def adopt_rescued(self) -> int:
-        """Take back the results that `rescue` wrote, and say how many there were."""
+        """Import the results that `rescue` wrote into the database, and return their number."""
         adopted = 0
         for path in self.rescued():
             try:
                 known = self._adopt(json.loads(path.read_text()))
             except (OSError, ValueError, KeyError, TypeError):
-                continue  # not ours to judge: the file stays for a person to look at
+                continue  # unreadable: the file is kept for the user
             if known:
                 path.unlink(missing_ok=True)
                 adopted += 1
@@ -687,22 +688,22 @@ class Store:
         if "contestants" in data:
             comparison = {name: data[name] for name in rows.COMPARISON_FIELDS}
             return self.update_comparison(data["id"], **comparison)
-        later = {"comparison": ""}  # fields that files of earlier versions do not have
+        later = {"comparison": ""}  # fields that files of earlier versions lack
         trial = {name: ({**later, **data})[name] for name in rows.TRIAL_FIELDS}
         return self.update_trial(data["id"], **trial)
 
     # --- models -----------------------------------------------------------------------------------------
 
     def put_model(self, record: ModelRecord) -> None:
-        """Keep a model, or replace what is kept of the same content."""
+        """Store a model, or replace the record of the same content."""
         data = record.to_dict()
         columns = {**data, "info": rows.text(data["info"]), "details": rows.text(data["details"])}
         with self._database.writing() as db:
-            # whatever stood at this path before has been overwritten by it
+            # the model has overwritten any earlier one at this path
             db.execute("DELETE FROM models WHERE path = ?", (record.path,))
             _insert(db, "models", columns, "INSERT OR REPLACE")
 
-    # A damaged entry of the library is none: its file is looked at again.
+    # Damaged rows of models are skipped: their files are inspected again.
 
     def model(self, ref: str) -> ModelRecord | None:
         """Return the model that `ref` names: its name, path, content hash or file hash (6 or more digits).
@@ -732,33 +733,33 @@ class Store:
         return models[0] if models else None
 
     def models(self) -> list[ModelRecord]:
-        """Return the library by name."""
+        """Return all models of the library, sorted by name."""
         with self._database.reading() as db:
             return rows.sound(db.execute("SELECT * FROM models ORDER BY name, created_at"), _model)
 
     def remove_model(self, content_sha256: str) -> None:
-        """Forget a model; files are the library's business, not the store's."""
+        """Delete the record of a model; `library.remove_model` deletes its files."""
         with self._database.writing() as db:
             db.execute("DELETE FROM models WHERE content_sha256 = ?", (content_sha256,))
 
     def cached_info(self, path: str) -> tuple[Stamps, wire.ModelInfo] | None:
-        """Return what the last inspection of `path` found, and the stamps of the files it read."""
+        """Return the result of the last inspection of `path`, and the stamps of the files it read."""
         with self._database.reading() as db:
             row = db.execute("SELECT stamps, info FROM inspections WHERE path = ?", (path,)).fetchone()
         found = rows.sound([row] if row else [], _inspection)
         return found[0] if found else None
 
     def put_info(self, path: str, stamps: Stamps, info: wire.ModelInfo) -> None:
-        """Keep what an inspection of `path` found."""
+        """Store the result of an inspection of `path`."""
         columns = {"path": path, "stamps": rows.text(stamps), "info": rows.text(info)}
         with self._database.writing() as db:
             _insert(db, "inspections", columns, "INSERT OR REPLACE")
 
     def put_peaks(self, fingerprint: str, data: Mapping[str, Any]) -> None:
-        """Keep the newest peaks of a machine; without a fingerprint nothing, because nothing could find them.
+        """Store the newest peaks of a machine.
 
         Args:
-            fingerprint: of the machine.
+            fingerprint: of the machine; if empty, nothing is stored, because it could not be found again.
             data: plain JSON data, with `at`, seconds since the epoch.
         """
         if fingerprint:
@@ -781,7 +782,7 @@ class Store:
     # --- settings and files -----------------------------------------------------------------------------
 
     def pin_baseline(self, model_sha256: str, trial_id: str | None) -> None:
-        """Make a trial the one that others of its model are compared with; None unpins."""
+        """Pin a trial as the baseline of its model; None unpins it."""
         name = f"baseline:{model_sha256}"
         with self._database.writing() as db:
             if trial_id is None:
@@ -798,10 +799,10 @@ class Store:
         return row["value"] if row else None
 
     def artifact_path(self, trial_id: str, kind: str) -> Path:
-        """Return where a file of a trial stands, for example `trace.json`; its folder is made.
+        """Return the path of a file of a trial, for example `trace.json`; its folder is created.
 
         Raises:
-            StoreError: the folder cannot be made.
+            StoreError: the folder cannot be created.
         """
         assert Path(trial_id).name == trial_id, trial_id
         assert Path(kind).name == kind, kind
@@ -813,7 +814,7 @@ class Store:
         return folder / kind
 
     def artifacts(self, trial_id: str, pattern: str) -> list[Path]:
-        """Return the files of a trial whose names match `pattern`; none where it has none."""
+        """Return the files of a trial whose names match `pattern`."""
         return list(self._artifacts(trial_id).glob(pattern))
 
     def _artifacts(self, trial_id: str) -> Path:
@@ -835,7 +836,7 @@ def _insert(db: sqlite3.Connection, table: str, columns: Mapping[str, Any], verb
 
 
 def _temporary() -> list[Path]:
-    """The system's folder for temporary files, if there is one that can be written to."""
+    """The system's folder for temporary files, if there is a writable one."""
     try:
         return [Path(tempfile.gettempdir())]
     except OSError:
@@ -843,7 +844,7 @@ def _temporary() -> list[Path]:
 
 
 def _is_own_file(path: Path) -> bool:
-    """Whether a file in a folder that others write to is this user's own."""
+    """Whether a file in a shared folder belongs to this user."""
     with contextlib.suppress(OSError):
         facts = path.lstat()
         return stat.S_ISREG(facts.st_mode) and (not hasattr(os, "geteuid") or facts.st_uid == os.geteuid())
@@ -858,7 +859,7 @@ def _select(
     where: str = "1",
     **bound: str,
 ) -> list[sqlite3.Row]:
-    """Rows that are equal in what is `wanted`, newest first; None wants nothing. `bound` is for `where`."""
+    """Rows with the values of `wanted` (None: any), newest first; `bound` are parameters of `where`."""
     given = {name: value for name, value in wanted.items() if value is not None}
     where = " AND ".join([where, *(f"{name} = :{name}" for name in given)])
     query = f"SELECT * FROM {table} WHERE {where} ORDER BY created_at DESC, rowid DESC LIMIT :_limit"  # noqa: S608
@@ -866,7 +867,7 @@ def _select(
 
 
 def _listed(row: rows.Row) -> Trial:
-    """The trial of a row, without samples; a damaged one as damaged."""
+    """The trial of a row, without raw measurements; DAMAGED if the row is damaged."""
     try:
         return rows.trial(row, {})
     except Damage as damage:
@@ -925,7 +926,7 @@ def _deletion(db: sqlite3.Connection, trial_ids: Sequence[str]) -> Deletion:
 
 
 def _references_without_candidates(db: sqlite3.Connection, deleted: Sequence[str]) -> list[str]:
-    """Trials that only served comparisons whose last candidates are `deleted`."""
+    """References of comparisons whose last candidates are `deleted`."""
     query = (
         "WITH gone AS (SELECT value AS id FROM json_each(?)) SELECT id FROM trials WHERE kind = 'reference'"
         " AND comparison IN (SELECT comparison FROM trials WHERE id IN gone AND comparison <> '')"
@@ -973,7 +974,7 @@ def _damage(db: sqlite3.Connection, table: Table, made: Callable[[rows.Row], obj
 
 
 def _counted(found: Iterable[rows.Row], made: Callable[[rows.Row], object]) -> tuple[int, int]:
-    """How many rows there are, and how many of them are damaged."""
+    """Number of rows, and number of damaged rows."""
     whole = damaged = 0
     for row in found:
         kept = rows.sound([row], made)

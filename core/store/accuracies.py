@@ -1,4 +1,4 @@
-"""How well one configuration of a model answered labelled data, as it is kept. Pure: no SQL."""
+"""Stored accuracy of one configuration of a model on labelled data. Pure: no SQL."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def columns(one: Accuracy) -> dict[str, Any]:
 
 
 def accuracy(row: Row) -> Accuracy:
-    """Return the record of a row; raises `Damage` where it is not what was written."""
+    """Return the record of a row; raises `Damage` if the row differs from what was written."""
     plain = [one.name for one in fields(Accuracy) if one.name not in _JSON]
     values = verified(row, "accuracies", plain)
     try:

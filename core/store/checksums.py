@@ -11,7 +11,7 @@ from core.store.rows import Table
 
 
 def seal(db: Connection, table: Table, row_id: str) -> None:
-    """Write the checksum of a row as it stands now."""
+    """Write the checksum of the current content of a row."""
     row = db.execute(f"SELECT * FROM {table} WHERE id = ?", (row_id,)).fetchone()  # noqa: S608
     if row is not None:
         query = f"UPDATE {table} SET checksum = ? WHERE id = ?"  # noqa: S608
@@ -19,9 +19,9 @@ def seal(db: Connection, table: Table, row_id: str) -> None:
 
 
 def update(db: Connection, table: Table, row_id: str, columns: Mapping[str, Any]) -> bool:
-    """Change columns of a row; False when there is none.
+    """Change columns of a row; return False if there is no such row.
 
-    A row that was damaged before stays so, unless all of it is written anew.
+    A damaged row remains damaged, unless all its columns are written.
     """
     assert columns, "nothing to change"
     before = db.execute(f"SELECT * FROM {table} WHERE id = ?", (row_id,)).fetchone()  # noqa: S608
@@ -37,7 +37,7 @@ def update(db: Connection, table: Table, row_id: str, columns: Mapping[str, Any]
 
 
 def put_samples(db: Connection, trial_id: str, packed: bytes | None) -> None:
-    """Replace the raw samples of a trial; None: it has none."""
+    """Replace the raw measurements of a trial; None: delete them."""
     db.execute("DELETE FROM samples WHERE trial = ?", (trial_id,))
     if packed is not None:
         db.execute(

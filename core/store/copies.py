@@ -1,7 +1,7 @@
-"""Whole copies of the SQLite file: backups, what was there before a migration or a restore, and the way back.
+"""Copies the SQLite file: backups, copies before a migration or a restore, and the restore itself.
 
-Made through SQLite's own backup, so that a copy is one moment of a file that others write. A copy is one file
-without a journal, and is there whole or not at all. Errors are SQLite's; `database.py` puts them into words.
+Copies use SQLite's backup API, so a copy is a consistent snapshot while other processes write. A copy is one
+file without a journal, and is complete or missing. Functions raise SQLite's errors; `database.py` words them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What was found in a store: of each table how many rows, and how many of them are damaged."""
+    """Result of a check of a store: for each table the number of rows, and of damaged rows."""
 
     trials: tuple[int, int]
     comparisons: tuple[int, int]
@@ -27,12 +27,12 @@ class Checked:
 
     @property
     def damaged(self) -> int:
-        """How many rows are damaged."""
+        """Number of damaged rows."""
         return sum(getattr(self, one.name)[1] for one in fields(self))
 
 
 def free_name(path: Path, what: str) -> Path:
-    """Return a name beside `path` that nothing has: `ortune.db.corrupt-20260131-120000`."""
+    """Return an unused path in the folder of `path`, for example `ortune.db.corrupt-20260131-120000`."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     name, number = f"{path.name}.{what}-{stamp}", 0
     while path.with_name(name).exists():
@@ -42,17 +42,17 @@ def free_name(path: Path, what: str) -> Path:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Write all of `source` to the new file `target`.
+    """Copy the database `source` to the new file `target`.
 
     Raises:
-        OSError, sqlite3.Error: it cannot be read or written; then there is no `target`.
+        OSError, sqlite3.Error: it cannot be read or written; then `target` does not exist.
     """
     with closing(sqlite3.connect(source)) as db:
         copy_of(db, target)
 
 
 def copy_of(db: sqlite3.Connection, target: Path) -> None:
-    """Write all that `db` sees to the new file `target`; raises like `copy`."""
+    """Copy the database of a connection to the new file `target`; raises like `copy`."""
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with closing(sqlite3.connect(draft)) as other:
@@ -64,7 +64,7 @@ def copy_of(db: sqlite3.Connection, target: Path) -> None:
 
 
 def checked(source: Path) -> int:
-    """Read the file through, without changing it, and return which program's it says it is.
+    """Check the integrity of the whole file, read-only, and return its SQLite application id.
 
     Raises:
         sqlite3.Error: it is damaged.
@@ -78,7 +78,7 @@ def checked(source: Path) -> int:
 
 
 def lacking(source: Path, present: Path) -> int:
-    """Return how many trials and searches of the store `present` the copy `source` has not.
+    """Return how many trials and searches of the store `present` the copy `source` lacks.
 
     Raises:
         sqlite3.Error: one of them cannot be read.
@@ -96,7 +96,7 @@ _IDS = {"trials": "SELECT id FROM trials", "studies": "SELECT id FROM studies"}
 
 
 def overwrite(source: Path, target: Path, patience_s: float) -> None:
-    """Put all of `source` into the file `target`, in one change that others see whole or not at all.
+    """Replace the content of the file `target` with `source` in one transaction.
 
     Raises:
         sqlite3.Error: it cannot be written, or another process writes for longer than `patience_s`.

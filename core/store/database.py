@@ -1,9 +1,9 @@
-"""The SQLite file under the store: opening, checking, migrating, transactions, and errors in words.
+"""Opens, checks and migrates the SQLite file of the store; provides transactions and error messages.
 
-A connection per call (half a millisecond) in write-ahead mode, so that readers never wait for a writer. A
-file of a newer version is never changed, and a damaged one is set aside, never overwritten. Where nothing can
-be written (a full disk, a home that is read-only) the file is read as it stands. What the tables mean is the
-store's business; `sqlite3` is named in this folder only.
+Each call opens a connection (half a millisecond) in write-ahead mode, so readers never wait for a writer. A
+file of a newer version is never changed. A damaged file is renamed, never overwritten. If nothing can be
+written (a full disk, a read-only home), the file is opened read-only. This module does not interpret the
+tables; only this package imports `sqlite3`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from core.process import scratch
 from core.store import copies, rows
 from core.wire.errors import StoreError
 
-Connection = sqlite3.Connection  # for those of this folder that are lent one
+Connection = sqlite3.Connection  # for annotations in this package
 
-APPLICATION_ID = 0x4F525455  # "ORTU": says whose SQLite file it is
+APPLICATION_ID = 0x4F525455  # "ORTU": identifies SQLite files of ORTune
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
-BUSY_S = 10.0  # a writer waits this long for another process's write to end
-CHECK_BYTES = 64 << 20  # a larger file is not read through at every start
+BUSY_S = 10.0  # how long a writer waits for the write of another process
+CHECK_BYTES = 64 << 20  # larger files are not checked at every start
 
-# What lists are ordered by, as it stands in an index: never edit one, see `MIGRATIONS`. Descending puts what
-# has no number last; a contrast that was rejected is no gain.
+# Sort expressions of lists, also used by indexes: never edit one, see `MIGRATIONS`. In descending order, rows
+# without a number come last; a rejected contrast has no speed-up.
 BY_P50 = "iif(json_valid(result), -json_extract(result, '$.latency.p50_s'), NULL)"
 BY_GAIN = (
     "iif(json_valid(result), iif(json_extract(result, '$.grade') IS 'F'"
@@ -37,7 +37,7 @@ BY_GAIN = (
 )
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    # each entry leads from format number = its index to the next; never edit one that was released
+    # each entry migrates from the format of its index to the next; never edit a released one
     (
         """CREATE TABLE trials (
             id TEXT PRIMARY KEY, kind TEXT NOT NULL, state TEXT NOT NULL, spec TEXT NOT NULL,
@@ -76,9 +76,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX accuracies_by_key ON accuracies (key)",
         "CREATE INDEX accuracies_by_model ON accuracies (model_sha256, created_at)",
     ),
-    # From here on `samples.data` holds packed bytes. Rows of JSON text stay and are read as well: to convert
-    # gigabytes at a start takes minutes and twice the space, and a full disk would lock people out. They are
-    # packed when they are written anew or when the store is pruned. An older program must not open the file.
+    # From here on `samples.data` holds packed bytes. Rows of JSON text remain readable: converting gigabytes
+    # at a start would take minutes and twice the space, and would fail on a full disk. They are packed when
+    # they are rewritten or the store is pruned. The new format stops older programs from opening the file.
     (),
     tuple(
         f"ALTER TABLE {table} ADD COLUMN checksum TEXT NOT NULL DEFAULT ''"
@@ -98,7 +98,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             id TEXT PRIMARY KEY REFERENCES trials (id) ON DELETE CASCADE, starred INTEGER NOT NULL,
             archived INTEGER NOT NULL, labels TEXT NOT NULL, note TEXT NOT NULL, changed_at REAL NOT NULL,
             checksum TEXT NOT NULL DEFAULT '')""",
-        # lists are filtered, counted and ordered by these alone, without the rows
+        # covering indexes: lists are filtered, counted and ordered without reading rows
         "CREATE INDEX trials_listed ON trials"
         " (created_at, kind, state, model_name, model_sha256, id, checksum)",
         f"CREATE INDEX trials_by_p50 ON trials ({BY_P50})",
@@ -106,14 +106,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 SCHEMA = len(MIGRATIONS)
-SEALED_SINCE = 5  # format whose rows carry a checksum
+SEALED_SINCE = 5  # first format with checksums of rows
 
 
 class Database:
-    """One SQLite file in the present format."""
+    """One SQLite file in the current format."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or make it; see `Store` for what is refused."""
+        """Open or create the file; see `Store` for the errors."""
         self.path = path
         try:
             _check_header(path)
@@ -129,7 +129,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One consistent view of the file; any error is a `StoreError`."""
+        """Open a read transaction; any error is raised as a `StoreError`."""
         try:
             with _view(self.path) as db:
                 yield db
@@ -138,20 +138,20 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One change: kept as a whole at the end of the `with`, undone as a whole by an error."""
+        """Open a write transaction: committed at the end of the `with`, rolled back on an error."""
         try:
             with _connection(self.path) as db:
-                db.execute("BEGIN IMMEDIATE")  # waits for other writers now, when waiting is still possible
+                db.execute("BEGIN IMMEDIATE")  # waits for other writers; a later lock would fail at once
                 yield db
                 db.execute("COMMIT")
         except _ERRORS as error:
             raise _store_error(self.path, error) from error
 
     def copy_to(self, target: Path) -> None:
-        """Copy the file as it is at this moment to `target`, which must not exist.
+        """Copy a snapshot of the file to `target`, which must not exist.
 
         Raises:
-            StoreError: it is there already, or cannot be written.
+            StoreError: it exists already, or cannot be written.
         """
         if target.exists() or target.is_symlink():
             raise StoreError(f"`{target}` is there already.", hint="Choose another name for the copy.")
@@ -166,27 +166,27 @@ class Database:
                 raise _not_written(target, str(error)) from error
 
     def file_bytes(self) -> int:
-        """Return how many bytes the file and its journal take."""
+        """Return the size of the file and its journal in bytes."""
         try:
             size = self.path.stat().st_size
         except OSError as error:
             raise unusable(self.path, error) from error
-        with contextlib.suppress(OSError):  # the last one to use the file takes its journal away
+        with contextlib.suppress(OSError):  # the last connection deletes the journal when it closes
             size += self.path.with_name(f"{self.path.name}-wal").stat().st_size
         return size
 
     def free_bytes(self) -> int:
-        """Return how many bytes in the file hold nothing: `shrink` gives them back."""
+        """Return the number of unused bytes in the file; `shrink` frees them."""
         with self.reading() as db:
             pages: int = db.execute("PRAGMA freelist_count").fetchone()[0]
             size: int = db.execute("PRAGMA page_size").fetchone()[0]
         return pages * size
 
     def shrink(self) -> None:
-        """Write the file anew without what it no longer holds; until then deleted rows leave it as large.
+        """Rewrite the file without the space of deleted rows.
 
         Raises:
-            StoreError: another process reads or writes for long, or there is no space for the copy.
+            StoreError: another process reads or writes for too long, or there is no space for the copy.
         """
         try:
             with _connection(self.path) as db:
@@ -207,14 +207,14 @@ class Database:
         with _connection(self.path) as db:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("BEGIN IMMEDIATE")
-            version = _check_format(db, self.path)  # again: another process may have been quicker
+            version = _check_format(db, self.path)  # again: another process may have migrated it
             with self._copy_kept(version):
                 _migrate(db, version)
                 db.execute("COMMIT")
 
     @contextmanager
     def _copy_kept(self, version: int) -> Iterator[None]:
-        """Keep a copy of a file of an earlier format beside it while and after it is migrated."""
+        """Copy a file of an earlier format before its migration; delete the copy if the migration fails."""
         if not 0 < version < SCHEMA:
             yield
             return
@@ -226,11 +226,11 @@ class Database:
         try:
             yield
         except BaseException:
-            kept.unlink(missing_ok=True)  # nothing was changed
+            kept.unlink(missing_ok=True)  # the migration was rolled back
             raise
 
     def _is_ready(self) -> bool:
-        """Check the file, and whether it has the present format."""
+        """Check the file, and return whether it has the current format."""
         with _view(self.path) as db:
             version = _check_format(db, self.path)
             if self.path.stat().st_size <= CHECK_BYTES:
@@ -242,7 +242,7 @@ class Database:
 
 @contextmanager
 def _view(path: Path) -> Iterator[sqlite3.Connection]:
-    """One consistent view of the file, also where SQLite cannot make the small files that it reads with."""
+    """Open a read transaction, also if SQLite cannot create the small files that it needs for reading."""
     with contextlib.ExitStack() as opened:
         try:
             db = opened.enter_context(_connection(path))
@@ -258,10 +258,10 @@ def _view(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _as_it_stands(path: Path, error: sqlite3.Error) -> Iterator[sqlite3.Connection]:
-    """The file alone; where a journal beside it holds what is newest, a copy of both in another place."""
+    """Open the file read-only without a lock; if it has a journal, open a temporary copy of both."""
     journal = path.with_name(f"{path.name}-wal")
     if not (journal.is_file() and journal.stat().st_size):
-        # `immutable`: without a lock, the only way without a journal. Nobody else can write here now either.
+        # `immutable`: no lock, because SQLite could not create its files; no other process can write, either
         with _connection(path, "?mode=ro&immutable=1") as db:
             yield db
         return
@@ -290,7 +290,7 @@ def _connection(path: Path, how: str = "") -> Iterator[sqlite3.Connection]:
 
 
 def _text(data: bytes) -> str:
-    """Text as it stands there: a damaged one must not hide the rows around it."""
+    """Decode text without an error, so that one damaged value does not hide other rows."""
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -301,7 +301,7 @@ def _check_format(db: sqlite3.Connection, path: Path) -> int:
 
 
 def _migrate(db: sqlite3.Connection, version: int) -> None:
-    """Bring the file to the present format; the caller's transaction makes it all or nothing."""
+    """Migrate the file to the current format, within the caller's transaction."""
     for statements in MIGRATIONS[version:]:
         for statement in statements:
             db.execute(statement)
@@ -312,9 +312,9 @@ def _migrate(db: sqlite3.Connection, version: int) -> None:
 
 
 def _seal_all(db: sqlite3.Connection) -> None:
-    """Give the rows of an earlier format the checksum of what stands in them now.
+    """Write checksums of the current content of all rows of an earlier format.
 
-    Not the samples: those may be gigabytes, see `MIGRATIONS`.
+    Raw measurements are excluded, because they may be gigabytes, see `MIGRATIONS`.
     """
     for table in ("trials", "comparisons", "accuracies"):
         query = f"UPDATE {table} SET checksum = ? WHERE rowid = ?"  # noqa: S608 - names of ours
@@ -324,7 +324,7 @@ def _seal_all(db: sqlite3.Connection) -> None:
 
 
 def _check_header(path: Path) -> None:
-    """Refuse a newer or foreign file from its first 100 bytes, before SQLite could touch it.
+    """Refuse a newer or foreign file from its first 100 bytes, before SQLite can change it.
 
     Source: https://www.sqlite.org/fileformat2.html, "The Database Header".
     """
@@ -337,7 +337,7 @@ def _check_header(path: Path) -> None:
         raise unusable(path, error) from error
     if header:
         if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
-            raise sqlite3.DatabaseError("it is no SQLite file")  # a short one SQLite would overwrite
+            raise sqlite3.DatabaseError("it is no SQLite file")  # SQLite would overwrite a short one
         version = int.from_bytes(header[60:64], "big")
         application = int.from_bytes(header[68:72], "big")
         _check_version(path, version, application)
@@ -356,7 +356,7 @@ def _check_version(path: Path, version: int, application: int) -> None:
 
 
 def _set_aside(path: Path) -> Path:
-    """Rename a damaged store with its journal; an older one that was kept is never overwritten."""
+    """Rename a damaged store with its journal, without overwriting an earlier one."""
     kept = copies.free_name(path, "corrupt")
     try:
         path.rename(kept)
@@ -371,9 +371,9 @@ def _set_aside(path: Path) -> Path:
 
 def _is_damage(error: Exception) -> bool:
     if isinstance(error, UnicodeDecodeError):
-        return True  # SQLite quotes what it found in its message, and that is no text any more
+        return True  # SQLite's message quotes damaged text
     if type(error) is sqlite3.DatabaseError and not hasattr(error, "sqlite_errorname"):
-        return True  # our own: the header, or what quick_check found
+        return True  # raised by this module: an invalid header, or a failed quick_check
     name = getattr(error, "sqlite_errorname", None) or ""
     return name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
@@ -383,7 +383,7 @@ def _words(error: Exception) -> str:
 
 
 def _store_error(path: Path, error: Exception) -> StoreError:
-    """Say in words what SQLite's code means."""
+    """Return the error with a message for SQLite's error code."""
     code = getattr(error, "sqlite_errorname", "") or ""
     if _is_damage(error):
         return StoreError(
@@ -429,7 +429,7 @@ def _no_space(path: Path) -> bool:
 
 
 def unusable(path: Path, error: OSError) -> StoreError:
-    """A file or folder of the store that the system refuses."""
+    """Return the error for a file or folder of the store that cannot be accessed."""
     return StoreError(
         f"`{path}` cannot be used: {error.strerror or error}.",
         hint="Set ORTUNE_HOME to a folder that you may write.",
@@ -437,7 +437,7 @@ def unusable(path: Path, error: OSError) -> StoreError:
 
 
 def restore(source: Path, path: Path) -> Path | None:
-    """Put the store in `source` in the place of the one at `path`; see `core.store.restore`."""
+    """Replace the store at `path` with the one in `source`; see `core.store.restore`."""
     _check_backup(source, path)
     kept = _kept_aside(path) if path.exists() else None
     try:
@@ -448,23 +448,23 @@ def restore(source: Path, path: Path) -> Path | None:
 
 
 def lost_by_restore(source: Path, path: Path) -> int:
-    """Count what `restore` would take from the store; see `core.store.lost_by_restore`."""
+    """Count the trials and searches that `restore` would remove; see `core.store.lost_by_restore`."""
     _check_backup(source, path)
     if not path.exists():
         return 0
     try:
         return copies.lacking(source, path)
     except _ERRORS as error:
-        if _is_damage(error):  # then it holds nothing that can be read
+        if _is_damage(error):  # nothing readable is lost
             return 0
         raise _store_error(path, error) from error
 
 
 def _check_backup(source: Path, path: Path) -> None:
-    """Refuse what is no backup of a store.
+    """Refuse a file that is no valid backup of a store.
 
     Raises:
-        StoreError: it is none, or it is the store at `path` itself.
+        StoreError: it is no valid backup, or it is the store at `path` itself.
     """
     if not source.is_file():
         raise StoreError(f"There is no backup `{source}`.", hint="Give a file that `backup` wrote.")
@@ -482,7 +482,7 @@ def _check_backup(source: Path, path: Path) -> None:
 
 
 def _kept_aside(path: Path) -> Path:
-    """Keep a copy of the present store; one that is damaged is moved out of the way."""
+    """Copy the current store before a restore; rename it if it is damaged."""
     kept = copies.free_name(path, "before-restore")
     try:
         copies.copy(path, kept)

@@ -1,6 +1,6 @@
-"""What was made elsewhere and brought here: a file for each, apart from the trials.
+"""Stores imported profiles and summaries of other tools, one file each, separate from trials.
 
-Nothing here is a trial: no list of measurements, verdict, baseline or search can come upon it.
+Imported data are never trials: no list of measurements, verdict, baseline or search can use them.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from core.store.rows import text
 from core.wire.errors import StoreError
 from core.wire.files import written_whole
 
-MARK = "imported"  # stands wherever a number of it stands
-MOST = 200  # kept; older ones go
+MARK = "imported"  # shown with every imported number
+MOST = 200  # largest number of imports; older ones are deleted
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """One file that was brought here, as its reader understood it."""
+    """One imported file as its reader decoded it."""
 
     id: str
     kind: Literal["profile", "summary"]
     name: str  # of the file
     format: str
     sha256: str  # of the file
-    created_at: float  # when it came, seconds since the epoch; when it was made nobody knows
+    created_at: float  # import time, seconds since the epoch; the time of the measurement is not known
 
     @property
     def label(self) -> str:
-        """How lists and charts call it, always with its mark."""
+        """Name in lists and charts, always with `MARK`."""
         return f"{MARK}: {self.name}"
 
 
 class Shelf:
-    """The folder of what was imported."""
+    """The folder of imported files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def put(self, found: Mapping[str, Any], *, name: str, at: float) -> Imported:
-        """Keep what the job `import` found in a file.
+        """Store the reply of the job `import`; it replaces an earlier import of the same file.
 
         Args:
             found: `wire.ImportReply`.
@@ -87,7 +87,7 @@ class Shelf:
         return one
 
     def all(self, kind: str | None = None) -> list[Imported]:
-        """Return what was imported, newest first; a damaged file is left out."""
+        """Return all imports, newest first, without damaged ones."""
         try:
             paths = list(self.folder.glob("*.json"))
         except OSError:
@@ -97,7 +97,7 @@ class Shelf:
         return sorted(kept, key=lambda one: (-one.created_at, one.id))
 
     def get(self, imported_id: str) -> Imported:
-        """Return one by its id.
+        """Return an import by its id.
 
         Raises:
             StoreError: there is none with that id, or its file is damaged.
@@ -110,10 +110,10 @@ class Shelf:
         return one
 
     def data(self, imported_id: str) -> dict[str, Any]:
-        """Return what one holds: `Profile.to_dict()`, or `wire.Summary`.
+        """Return the data of an import: `Profile.to_dict()`, or `wire.Summary`.
 
         Raises:
-            StoreError: as of `get`.
+            StoreError: see `get`.
         """
         self.get(imported_id)
         try:
@@ -125,7 +125,7 @@ class Shelf:
         return found
 
     def delete(self, imported_id: str) -> None:
-        """Remove one, if it is there."""
+        """Delete an import if it exists."""
         if _ID.fullmatch(imported_id):
             for kind in ("json", "data"):
                 (self.folder / f"{imported_id}.{kind}").unlink(missing_ok=True)

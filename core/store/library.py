@@ -1,8 +1,8 @@
-"""The library of models: which file a name means, what is in it, and how a new one comes in.
+"""Model library: resolves names to files, caches inspections, imports, renames and removes models.
 
-A reference is a path, a name of the library, a sample's name or the first digits of a hash. No model is
-opened here: a worker inspects it, and what it found is kept until one of the model's files changes. Uploaded
-files live in a folder named after their content, so that a duplicate is recognised whatever it is called.
+A reference is a path, a name of the library, a sample's name or the first digits of a hash. This module opens
+no model: a worker inspects it, and the result is cached until one of the model's files changes. Uploaded
+files are in a folder named after their content hash, so duplicates are recognised whatever their name.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from core.wire.errors import ModelError, SpecError, StoreError, nearest
 from core.wire.files import ROOT, IrregularFile, expanded, refuse_irregular
 
 INSPECT_TIMEOUT_S = 600.0  # hashing some gigabytes of weights from a slow disk
-INSPECTION = 1  # raise it when `inspect` learns to say more, so that files are looked at again
-MAX_FOLDER_MODELS = 1000  # a folder of models, not a whole disk
+INSPECTION = 1  # version of the reply of `inspect`; increase it when the reply changes, to clear the cache
+MAX_FOLDER_MODELS = 1000  # limit for a folder that is a whole disk by mistake
 MODEL_SUFFIXES = (".onnx", ".ort")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleModel:
-    """A model that comes with ORTune, or that the `export` job makes on first use."""
+    """A model included in ORTune, or created by the `export` job on first use."""
 
     name: str  # "digits_cnn", "resnet18"
-    path: str  # where it is, or will be
+    path: str  # of the existing or future file
     exists: bool
-    plan: wire.ExportPlan | None  # what makes it; None: a file that comes with ORTune
+    plan: wire.ExportPlan | None  # plan to create it; None: a file included in ORTune
 
 
 # --- inspecting ---------------------------------------------------------------------------------------------
 
 
 def inspect_cached(store: Store, path: Path, *, run: Run = run_job) -> wire.ModelInfo:
-    """Return what is in the model file at `path`; a worker looks only when one of its files has changed.
+    """Return the facts of the model file at `path`; a worker inspects it only if one of its files changed.
 
     Raises:
         ModelError: the file is missing, or is no model that this ONNX Runtime can load.
-        WorkerError: the worker that looked at it crashed or hung.
+        WorkerError: the worker crashed or hung.
     """
     path = path.absolute()
     before = _stamps(path, [])
@@ -59,23 +59,23 @@ def inspect_cached(store: Store, path: Path, *, run: Run = run_job) -> wire.Mode
         return cached[1]
     info = _inspect(path, run)
     after = _stamps(path, _locations(info))
-    if after[str(path)] == before[str(path)]:  # else it was written to meanwhile: look again next time
+    if after[str(path)] == before[str(path)]:  # else it changed meanwhile: inspect it again next time
         _cache(store, path, after, info)
     return info
 
 
 def check_loads(path: Path, *, libraries: Sequence[str] = (), run: Run = run_job) -> str:
-    """Have a worker load the model at `path` and return what that says, in words.
+    """Load the model at `path` in a worker and return the result as a sentence.
 
     Args:
         path: of the model.
-        libraries: that bring operators of it, by their names in the operator's folder.
+        libraries: custom operator libraries of the model, by their names in the operator's folder.
         run: starts a worker.
 
     Raises:
         ModelError: ONNX Runtime refuses it.
         SpecError: a library may not or cannot be loaded.
-        WorkerError: it crashed the worker, hung, or took all memory.
+        WorkerError: the worker crashed, hung or ran out of memory.
     """
     asked = {"path": str(path.absolute()), "custom_op_libraries": list(libraries)}
     reply = run(wire.LOADS, asked, timeout_s=INSPECT_TIMEOUT_S)
@@ -84,11 +84,11 @@ def check_loads(path: Path, *, libraries: Sequence[str] = (), run: Run = run_job
     return f"ONNX Runtime {reply['version']} loads it on the CPU{with_them}; inference was not tested"
 
 
-NOT_CHECKED = "not checked whether it runs"  # what an inspection says: it reads a file, and loads no model
+NOT_CHECKED = "not checked whether it runs"  # result of an inspection, which loads no model
 
 
 def _cache(store: Store, path: Path, stamps: Stamps, info: wire.ModelInfo) -> None:
-    with contextlib.suppress(StoreError):  # a cache that cannot be written costs time, not the answer
+    with contextlib.suppress(StoreError):  # without a cache the next inspection is only slower
         store.put_info(str(path), stamps, info)
 
 
@@ -97,7 +97,7 @@ def _locations(info: wire.ModelInfo) -> list[str]:
 
 
 def _stamps(path: Path, locations: Sequence[str]) -> Stamps:
-    """Size, modification time and inode of the model and of its external data: what tells a changed file."""
+    """Size, modification time and inode of the model and of its external data, to detect changed files."""
     stamps: Stamps = {"": [INSPECTION]}
     for file in (path, *(path.parent / location for location in locations)):
         try:
@@ -105,7 +105,7 @@ def _stamps(path: Path, locations: Sequence[str]) -> Stamps:
         except OSError as error:
             if file == path:
                 raise _no_file(path, error) from error
-            stamps[str(file)] = []  # the inspection will say what it means
+            stamps[str(file)] = []  # the inspection reports the missing file
         else:
             stamps[str(file)] = [facts.st_size, facts.st_mtime_ns, facts.st_ino]
     return stamps
@@ -118,11 +118,11 @@ def _no_file(path: Path, error: OSError) -> ModelError:
     )
 
 
-# --- what a reference means ---------------------------------------------------------------------------------
+# --- resolving references -----------------------------------------------------------------------------------
 
 
 def resolve_model(store: Store, ref: str, *, run: Run = run_job) -> ModelRecord:
-    """Find the model that `ref` names and say what is in it now.
+    """Find the model that `ref` names and return its current facts.
 
     Args:
         store: holds the library.
@@ -131,10 +131,10 @@ def resolve_model(store: Store, ref: str, *, run: Run = run_job) -> ModelRecord:
         run: starts the worker that inspects, called like `run_job`.
 
     Returns:
-        The library's record when it knows this content, else a record that is not kept, with source "file".
+        The library's record if it has this content, else a record with source "file" that is not stored.
 
     Raises:
-        ModelError: nothing has that name, the file is gone, holds another model now, or cannot be loaded.
+        ModelError: no model has that name; its file is missing, has another content or cannot be loaded.
     """
     if (path := _as_path(ref)) is not None:
         return _record_of_file(store, path, run)
@@ -154,7 +154,7 @@ def resolve_model(store: Store, ref: str, *, run: Run = run_job) -> ModelRecord:
             f"`{known.content_sha256[:12]}`.",
             hint="Restore the file, or choose the model by its path.",
         )
-    if record.content_sha256 != known.content_sha256:  # written to since it was added: the library follows
+    if record.content_sha256 != known.content_sha256:  # the file has changed: update the library
         record = replace(record, name=known.name, source=known.source, note=known.note)
         store.put_model(record)
     return record
@@ -163,7 +163,7 @@ def resolve_model(store: Store, ref: str, *, run: Run = run_job) -> ModelRecord:
 def _as_path(ref: str) -> Path | None:
     samples = ROOT / "sample_models"
     for candidate in (expanded(ref), ROOT / ref, samples / f"{ref}.onnx", _made_sample(ref)):
-        with contextlib.suppress(OSError, ValueError):  # a text that can be no path: too long, a zero byte
+        with contextlib.suppress(OSError, ValueError):  # invalid path: too long, or with a zero byte
             if candidate.is_file():
                 return candidate.absolute()
             _refuse_irregular(candidate)
@@ -212,11 +212,11 @@ def _unknown(store: Store, ref: str) -> ModelError:
     )
 
 
-# --- what there is ------------------------------------------------------------------------------------------
+# --- samples and folders ------------------------------------------------------------------------------------
 
 
 def sample_models(root: Path | None = None) -> list[SampleModel]:
-    """List the models that come with ORTune, then those that the `export` job can make.
+    """List the models included in ORTune, then those that the `export` job can create.
 
     Args:
         root: folder of the samples; None: `sample_models/` beside `core/`.
@@ -247,7 +247,7 @@ def _to_make(name: str) -> SampleModel:
 
 
 def folder_models() -> list[Path]:
-    """List the `.onnx` files of the server's own folder of models, $ORTUNE_MODELS; none when it is not set.
+    """List the `.onnx` files of the server's model folder, $ORTUNE_MODELS; none if it is not set.
 
     Raises:
         ModelError: $ORTUNE_MODELS names no folder.
@@ -266,7 +266,7 @@ def folder_models() -> list[Path]:
     ]
 
 
-# --- taking models in ---------------------------------------------------------------------------------------
+# --- importing models ---------------------------------------------------------------------------------------
 
 
 def import_file(
@@ -279,9 +279,9 @@ def import_file(
     details: Mapping[str, Any] | None = None,
     run: Run = run_job,
 ) -> ModelRecord:
-    """Add the model at `path` to the library where it stands (an export, a sample, a file of the server).
+    """Add the model at `path` to the library without a copy (an export, a sample, a file of the server).
 
-    A model of the same content that is already there keeps its name; what `note` and `details` say is kept.
+    A model of the same content in the library keeps its name; `note` and `details` are stored.
     """
     info = inspect_cached(store, path, run=run)
     known = store.model(info["content_sha256"])
@@ -302,18 +302,18 @@ def import_files(
     move: bool = False,
     run: Run = run_job,
 ) -> tuple[ModelRecord, bool]:
-    """Take files into ORTune's own folder: one `.onnx` and the external data that it refers to.
+    """Import files into the data folder: one `.onnx` and the external data that it refers to.
 
     Args:
-        store: holds the library; the files go to `models/<content hash>/` beside it.
-        files: the files, or name in the model's folder -> file where the two differ.
-        name: for the library; a number is added when another model has it.
+        store: holds the library; the files are written to `models/<content hash>/` in its folder.
+        files: the files, or name in the model's folder -> file if the names differ.
+        name: for the library; a number is appended if another model has it.
         source: "upload", "export" or "file".
-        move: whether the given files are moved instead of copied; they are gone also when they are refused.
+        move: move the files instead of copying them, even if they are refused.
         run: starts the worker that inspects.
 
     Returns:
-        The record, and whether it is new; False: the library has this content, and keeps its own record.
+        The record, and whether it is new; False: the library has this content already.
 
     Raises:
         ModelError: not exactly one `.onnx`, a file that the model does not refer to, or no valid model.
@@ -338,19 +338,19 @@ def take_folder(
     details: Mapping[str, Any],
     run: Run = run_job,
 ) -> tuple[ModelRecord, bool]:
-    """Take in a folder that ORTune has written itself, with all that lies in it.
+    """Import a folder that ORTune has written, with all its files.
 
     Args:
         store: holds the library.
-        folder: from `new_folder`; it is gone afterwards.
+        folder: from `new_folder`; moved to the library, or deleted with the `with` of `new_folder`.
         model: name of the model file in it.
-        name: for the library; a number is added when another model has it.
+        name: for the library; a number is appended if another model has it.
         source: for example "variant".
-        details: what its making found.
+        details: facts of its creation.
         run: starts the worker that inspects.
 
     Returns:
-        As `import_files`.
+        See `import_files`.
 
     Raises:
         ModelError: the file is no valid model.
@@ -361,10 +361,10 @@ def take_folder(
 
 @contextlib.contextmanager
 def new_folder(store: Store) -> Iterator[Path]:
-    """Give a folder beside the library's models in which a new one is put together; what is left in it goes.
+    """Create a temporary folder on the disk of the library to build a new model in; deleted at the end.
 
     Raises:
-        StoreError: it cannot be written, now or by what is done with it.
+        StoreError: the folder cannot be created, or the `with` body raised an OSError.
     """
     try:
         with scratch.folder(store.folder / "models", scratch.INCOMING) as folder:
@@ -390,7 +390,7 @@ def _take_in(
     source: str,
     details: Mapping[str, Any],
 ) -> tuple[ModelRecord, bool]:
-    """Give the files in `staging` their final place, unless the library has this content already."""
+    """Move the files in `staging` to their final folder, unless the library has this content already."""
     known = store.model(info["content_sha256"])
     if known is not None and _is_whole(store, known):
         return known, False
@@ -404,7 +404,7 @@ def _take_in(
 
 
 def _is_whole(store: Store, record: ModelRecord) -> bool:
-    """Whether the files of a model have not been touched since they were looked at, and were it then."""
+    """Whether the files of a model are unchanged since an inspection that found this content."""
     cached = store.cached_info(record.path)
     if cached is None or not Path(record.path).is_file():
         return False
@@ -413,11 +413,11 @@ def _is_whole(store: Store, record: ModelRecord) -> bool:
     return same and stamps == _stamps(Path(record.path), _locations(info))
 
 
-# --- taking models out --------------------------------------------------------------------------------------
+# --- removing models ----------------------------------------------------------------------------------------
 
 
 def use_of(store: Store, content_sha256: str) -> list[str]:
-    """Return the trials that wait for a model or run it, each in one line for a person."""
+    """Return a description of each waiting or running trial of a model."""
     record = store.model(content_sha256)
     return [
         f"{trial.kind} of `{trial.model_name}` ({trial.state.lower()}, {trial.id[:8]})"
@@ -429,7 +429,7 @@ def use_of(store: Store, content_sha256: str) -> list[str]:
 
 
 def _is_of(trial: Trial, content_sha256: str, record: ModelRecord | None) -> bool:
-    """Whether a trial runs this model; of one that waits, only what it asks for may be known."""
+    """Whether a trial uses this model; for a waiting trial, only its spec may be known."""
     if trial.model_sha256:
         return trial.model_sha256 == content_sha256
     asked = trial.spec["model"]
@@ -439,7 +439,7 @@ def _is_of(trial: Trial, content_sha256: str, record: ModelRecord | None) -> boo
 
 
 def descendants(store: Store, content_sha256: str) -> list[str]:
-    """Return the names of the variants whose original is this model: they are checked against it."""
+    """Return the names of the variants whose original is this model."""
     return [
         one.name
         for one in store.models()
@@ -448,10 +448,10 @@ def descendants(store: Store, content_sha256: str) -> list[str]:
 
 
 def remove_model(store: Store, content_sha256: str) -> None:
-    """Take a model out of the library; files that were taken in are deleted, others stay where they are.
+    """Remove a model from the library; imported files are deleted, files at other places are kept.
 
     Raises:
-        ModelError: a trial waits for it or runs it, or it is the original that variants are checked against.
+        ModelError: a waiting or running trial uses it, or it is the original of variants.
     """
     record = store.model(content_sha256)
     if record is None:
@@ -476,7 +476,7 @@ def remove_model(store: Store, content_sha256: str) -> None:
 
 
 def _check_names(named: Mapping[str, Path]) -> str:
-    """Return the name of the only model file among files that all stay inside the model's folder."""
+    """Return the name of the only model file, after a check that all paths stay inside the folder."""
     for name in named:
         pure = PurePosixPath(name)
         if pure.is_absolute() or ".." in pure.parts or "\\" in name or not pure.name or "\0" in name:
@@ -512,7 +512,7 @@ def _refuse_strangers(named: Mapping[str, Path], onnx: str, info: wire.ModelInfo
 
 
 def _settle(staging: Path, target: Path) -> Path:
-    """Give the files their final folder; what a vanished model left there makes room."""
+    """Move the files to their final folder; remains of a removed model there are deleted."""
     if target.exists():
         shutil.rmtree(target)
     staging.rename(target)
@@ -535,7 +535,7 @@ MAX_NAME = 100
 
 
 def check_name(name: str) -> str:
-    """Return a name that somebody chose for a model, without spaces around it.
+    """Return a user's name for a model, without spaces around it.
 
     Raises:
         SpecError: empty, too long, or no name: a path, a hidden file, control characters.
@@ -555,10 +555,10 @@ def check_name(name: str) -> str:
 
 
 def holder_of_name(store: Store, name: str) -> ModelRecord | None:
-    """Return the model of the library that is called `name`; None: the name is free.
+    """Return the model of the library with the name `name`; None: the name is free.
 
     Raises:
-        SpecError: a sample model has that name, which the library does not hold yet.
+        SpecError: it is the name of a sample model that is not in the library yet.
     """
     found = next((record for record in store.models() if record.name == name), None)
     if found is None and any(sample.name == name for sample in sample_models()):
@@ -567,10 +567,10 @@ def holder_of_name(store: Store, name: str) -> ModelRecord | None:
 
 
 def rename_model(store: Store, content_sha256: str, name: str) -> ModelRecord:
-    """Give a model of the library another name, and return its record; its results stay under the old one.
+    """Rename a model of the library and return its record; its results keep the old name.
 
     Raises:
-        SpecError: no name for a model, or that of another one.
+        SpecError: an invalid name, or that of another model.
         ModelError: there is no such model.
     """
     wanted = check_name(name)

@@ -1,9 +1,8 @@
-"""Dropping the raw samples of old races, and giving the space back.
+"""Deletes the raw measurements of old comparisons and shrinks the file.
 
-What goes is what only drawings and later estimators need: runs and blocks. The numbers stay, and a mark in
-the result says when the samples went (`rows.PRUNED`). A race loses the samples of all its trials together,
-since one side of a duel shows nothing. Left alone are pinned baselines, races that have not ended, and
-profiles: their table of nodes is their numbers.
+Deleted data are runs and blocks, which only charts and later estimators need. Results remain, with the time
+of the deletion (`rows.PRUNED`). All trials of a comparison are pruned together, because a ratio needs both
+sides. Pinned baselines, unfinished comparisons and profiles (whose result is their table of nodes) are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from core.store import checksums, rows
 from core.store.database import Connection, Database
 from core.wire.errors import StoreError
 
-_AT_ONCE = 100  # trials of one transaction: others wait for it, and its journal takes space
+_AT_ONCE = 100  # trials per transaction, which blocks other writers and needs journal space
 _HELD = (
     "SELECT trials.id AS id, CASE comparison WHEN '' THEN trials.id ELSE comparison END AS comparison,"
     " CAST(coalesce(finished_at, created_at) AS REAL) AS ended_at,"
@@ -37,23 +36,23 @@ _DROP = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What was dropped, or would be."""
+    """Result of pruning, or its prediction in a dry run."""
 
-    trials: tuple[str, ...]  # ids, those of the oldest race first
-    samples_bytes: int  # of their raw samples
-    compressed: int  # trials whose samples an older version wrote as text: packed now, and nothing lost
-    baselines_kept: int  # pinned trials among those that would have been dropped
-    kept_bytes: int  # raw samples that are left
-    freed_bytes: int  # by which the file gets smaller; about, while nothing is done yet
-    file_bytes: int  # size of the file then; about, while nothing is done yet
+    trials: tuple[str, ...]  # ids of pruned trials, those of the oldest comparison first
+    samples_bytes: int  # of their raw measurements
+    compressed: int  # trials whose raw measurements an older version wrote as text, packed without loss
+    baselines_kept: int  # pinned trials that were excluded from pruning
+    kept_bytes: int  # of the remaining raw measurements
+    freed_bytes: int  # decrease of the file size; an estimate in a dry run
+    file_bytes: int  # file size afterwards; an estimate in a dry run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
-    """The samples of one trial."""
+    """Raw measurements of one trial."""
 
     id: str
-    comparison: str  # its id; the trial's own where it has none
+    comparison: str  # its id; that of the trial if it has no comparison
     ended_at: float  # seconds since the epoch
     size: int  # bytes
     is_text: bool
@@ -71,20 +70,21 @@ def prune(
     model_name: str | None,
     dry_run: bool,
 ) -> Pruned:
-    """Drop samples by age, pack what an older version left as text, drop by size, and shrink the file.
+    """Delete raw measurements by age, pack those in text, delete by size, and shrink the file.
 
-    Packing comes before the size counts, so that nothing is lost for being kept in a wasteful form.
+    Packing comes before the limit by size, so that the limit deletes as little as possible.
 
     Args:
         database: the file.
-        before: seconds since the epoch; races that ended earlier lose their samples. None: none by age.
-        keep_bytes: beyond so many bytes of samples the oldest races lose theirs. None: none by size.
-        model_sha256: content of a model: only its trials count; None: all.
-        model_name: only trials under this name count; None: all.
+        before: seconds since the epoch; comparisons that ended earlier are pruned. None: no limit by age.
+        keep_bytes: largest size of all raw measurements; the oldest comparisons are pruned beyond it.
+            None: no limit by size.
+        model_sha256: content of a model; only its trials count. None: all.
+        model_name: only trials under this name count. None: all.
         dry_run: change nothing.
 
     Raises:
-        StoreError: the file cannot be written, or not be made smaller because another process uses it.
+        StoreError: the file cannot be written, or cannot be shrunk because another process uses it.
     """
     file_bytes, free_bytes = database.file_bytes(), database.free_bytes()
     with database.reading() as db:
@@ -112,11 +112,11 @@ def prune(
     )
 
 
-# --- which ones ---------------------------------------------------------------------------------------------
+# --- selection ----------------------------------------------------------------------------------------------
 
 
 def _races(held: Iterable[_Held]) -> list[list[_Held]]:
-    """The races that have ended, the oldest first; their trials in the order in which they ended."""
+    """Finished comparisons, the oldest first; their trials sorted by end time."""
     races: dict[str, list[_Held]] = {}
     for one in sorted(held, key=lambda one: one.ended_at):
         if not one.is_profile:
@@ -126,7 +126,7 @@ def _races(held: Iterable[_Held]) -> list[list[_Held]]:
 
 
 def _beyond(held: Sequence[_Held], keep_bytes: int) -> list[list[_Held]]:
-    """The oldest races, as many as must go for the others to fit."""
+    """The oldest comparisons whose deletion makes the others fit into `keep_bytes`."""
     total = _size(held)
     found = []
     for race in _races(held):
@@ -151,11 +151,11 @@ def _held(row: rows.Row) -> _Held:
     return _Held(**values | {name: bool(value) for name, value in values.items() if name.startswith("is_")})
 
 
-# --- doing it -----------------------------------------------------------------------------------------------
+# --- deletion -----------------------------------------------------------------------------------------------
 
 
 def _drop(database: Database, races: Iterable[Sequence[_Held]], *, dry_run: bool) -> list[_Held]:
-    """Drop the samples of races and mark their trials; return those that lost theirs."""
+    """Delete the raw measurements of comparisons and set `PRUNED` in their results; return the deleted."""
     wanted = [one for one in chain.from_iterable(races) if not one.is_pinned]
     if dry_run:
         return wanted
@@ -168,10 +168,10 @@ def _drop(database: Database, races: Iterable[Sequence[_Held]], *, dry_run: bool
 
 
 def _drop_one(db: Connection, trial_id: str, now: float) -> bool:
-    """False where somebody has pinned or deleted the trial since it was looked at, or it is damaged."""
+    """Return False if the trial was pinned or deleted meanwhile, or is damaged."""
     row = db.execute("SELECT * FROM trials WHERE id = ?", (trial_id,)).fetchone()
     if not rows.sound([row] if row else [], lambda one: rows.trial(one, {})):
-        return False  # what is left of it stays for a person to look at
+        return False  # damaged data are kept for the user
     if db.execute(_DROP, (trial_id,)).rowcount == 0:
         return False
     if row["result"] is not None:
@@ -180,17 +180,17 @@ def _drop_one(db: Connection, trial_id: str, now: float) -> bool:
 
 
 def _pack(database: Database, texts: Iterable[_Held], *, dry_run: bool) -> dict[str, int]:
-    """Pack samples that stand as text, one at a time; return their new sizes in bytes."""
+    """Pack raw measurements in text, one trial at a time; return their new sizes in bytes."""
     sizes: dict[str, int] = {}
     for trial_id, text in _texts(database, [one.id for one in texts]):
         try:
             data = rows.repacked(text)
         except ValueError:
-            continue  # damaged: what is left of it stays for a person to look at
+            continue  # damaged data are kept for the user
         sizes[trial_id] = len(data)
         if not dry_run:
             with database.writing() as db:
-                # unless somebody has written it anew meanwhile
+                # unless another process has changed it meanwhile
                 query = "UPDATE samples SET data = ?, checksum = ? WHERE trial = ? AND data = ?"
                 db.execute(query, (data, rows.samples_seal(trial_id, data), trial_id, text))
     return sizes

@@ -1,7 +1,7 @@
-"""Which trials a list shows: filters, order and pages, all in SQL, so that ten thousand trials stay quick.
+"""Queries of trial lists: filters, order and pages in SQL, fast for ten thousand trials.
 
-A page of rows is read whole and checked, the others are only counted. What is looked for in a text is what
-describes a trial: its ids, model, settings, study, owner, providers, error, labels and note.
+Only the rows of one page are read and verified; the others are counted. The text search covers ids, model,
+settings, study, owner, providers, error, labels and note of a trial.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Order = Literal["newest", "oldest", "p50", "gain", "study"]
 _ORDERS: dict[Order, str] = {
     "newest": "created_at DESC, rowid DESC",
     "oldest": "created_at, rowid",
-    "p50": f"{BY_P50} DESC, rowid DESC",  # of minus p50: what has none comes last
+    "p50": f"{BY_P50} DESC, rowid DESC",  # the expression is minus p50: trials without one come last
     "gain": f"{BY_GAIN} DESC, rowid DESC",
     "study": "study = '', study, rowid DESC",
 }
@@ -34,7 +34,7 @@ _FOUND_IN = _JOIN.join(
         " FROM marks, json_each(iif(json_valid(labels), labels, '[]')) WHERE marks.id = trials.id), '')",
     ]
 )
-_FOUND_IN_RESULT = (  # looked at only where the rest does not hold the word: it takes the longest
+_FOUND_IN_RESULT = (  # the slowest part, evaluated only if the other text does not contain the word
     "iif(json_valid(result), coalesce(json_extract(result, '$.effective_providers'), '') || ' '"
     " || iif(json_extract(result, '$.fallback'), 'fallback', '') || ' '"
     " || coalesce(json_extract(result, '$.busy.words'), '') || ' '"
@@ -42,32 +42,32 @@ _FOUND_IN_RESULT = (  # looked at only where the rest does not hold the word: it
     f" || iif(json_extract(result, '$.guard.breach'), '{MARK}', ''), '')"
 )
 _LOOKED_IN = (_FOUND_IN, _FOUND_IN_RESULT)
-_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # what SQLite's `lower` does, and no more
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # the same as SQLite's `lower`
 _STORED = {
     one.short: one.field for one in KNOBS if one.short not in one.field
-}  # short name -> the setting's, in small letters
+}  # short name -> name of the setting, lower case
 _LABELS = "SELECT value FROM json_each(iif(json_valid(labels), labels, '[]'))"
 _WITH = "id IN (SELECT id FROM marks WHERE {})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What a listed trial must be like; None and empty ask for nothing."""
+    """Filters and order of a list of trials; None and empty values do not filter."""
 
     model_sha256: str | None = None
     model_name: str | None = None
     kind: str | None = None  # None: no "reference", no "screen", see `Trial`
     states: Sequence[str] = ()
-    text: str = ""  # words that all occur in what describes it; A to Z in any case
+    text: str = ""  # words that must all occur in the searched text; A to Z in any case
     starred: bool = False
-    archived: bool = False  # those that are put away, too
-    labels: Sequence[str] = ()  # all of them
+    archived: bool = False  # include archived trials
+    labels: Sequence[str] = ()  # a trial must have all of them
     ids: Sequence[str] | None = None  # only these
     order: Order = "newest"
 
 
 def page(db: Connection, query: Query, *, offset: int, limit: int) -> tuple[list[Any], int]:
-    """Return the rows of one page, and how many trials there are in all."""
+    """Return the rows of one page, and the total number of trials."""
     where, bound = _where(query)
     total: int = db.execute(f"SELECT count(*) FROM trials WHERE {where}", bound).fetchone()[0]  # noqa: S608
     found = db.execute(
@@ -84,7 +84,7 @@ def page(db: Connection, query: Query, *, offset: int, limit: int) -> tuple[list
 
 
 def seals(db: Connection, query: Query) -> list[tuple[str, str]]:
-    """Return id and checksum of every trial, in order: what changes when anything of it changes."""
+    """Return id and checksum of every trial, in order; the checksum changes with any change of the row."""
     where, bound = _where(query)
     found = db.execute(
         f"SELECT id, checksum FROM trials WHERE {where} ORDER BY {_ORDERS[query.order]}",  # noqa: S608
@@ -94,7 +94,7 @@ def seals(db: Connection, query: Query) -> list[tuple[str, str]]:
 
 
 def _where(query: Query) -> tuple[str, dict[str, Any]]:
-    """The condition with what is bound in it."""
+    """The SQL condition and its bound parameters."""
     parts = ["kind NOT IN ('reference', 'screen')" if query.kind is None else "kind = :kind"]
     bound: dict[str, Any] = {} if query.kind is None else {"kind": query.kind}
     for name in ("model_sha256", "model_name"):
@@ -114,7 +114,7 @@ def _where(query: Query) -> tuple[str, dict[str, Any]]:
         bound[f"label{number}"] = label
     for number, word in enumerate(query.text.translate(_LOWER).split()):
         spellings = {f"word{number}": word}
-        if word in _STORED:  # a note, a label or an error may hold the word itself
+        if word in _STORED:  # in addition to the word itself, which notes, labels and errors may contain
             spellings[f"stored{number}"] = _STORED[word]
         found = (f"instr(lower({where}), :{name})" for where in _LOOKED_IN for name in spellings)
         parts.append(f"({' OR '.join(found)})")

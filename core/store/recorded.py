@@ -1,7 +1,7 @@
-"""A folder of results that were recorded elsewhere, to be shown: nothing is measured in it.
+"""Recorded demonstrations: read-only stores with results of another machine.
 
-A file beside the store says so, and on which machine it was; whoever shows a number of such a store says it,
-too.
+A file in the folder of the store names the day and the machine. Every page and report with a number of such
+a store must show these facts.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Recording:
 
     @property
     def words(self) -> str:
-        """Say it in a sentence, as it stands on every page and in every report."""
+        """Return the sentence for pages and reports."""
         cpu = self.environment["cpu"]
         return f"Recorded on {self.on} on {cpu['model']} with {cpu['usable']} CPUs, not measured here."
 
 
 def recording(folder: Path) -> Recording | None:
-    """Return what the mark in the folder of a store says; None: there is none, its results are its own."""
+    """Return the recording of a store's folder; None: the store is not a recorded one."""
     try:
         data: Any = json.loads((folder / MARK_FILE).read_text(encoding="utf-8"))
         return Recording(on=str(data["on"]), environment=data["environment"])
@@ -41,16 +41,16 @@ def recording(folder: Path) -> Recording | None:
 
 
 def words_of(folder: Path) -> str:
-    """Return the words of a recording; empty: the folder holds none."""
+    """Return the sentence of a recording; empty: the store is not a recorded one."""
     found = recording(folder)
     return "" if found is None else found.words
 
 
 def refuse_measuring(folder: Path) -> None:
-    """Refuse to measure among recorded results.
+    """Refuse measurements into a recorded store.
 
     Raises:
-        SpecError: they are.
+        SpecError: the store is a recorded one.
     """
     if (found := recording(folder)) is not None:
         raise SpecError(

@@ -1,9 +1,9 @@
-"""How a trial and a comparison stand in a row: which columns are JSON, which parts of a result stand apart.
+"""Converts trials and comparisons to rows and back, and computes checksums of rows.
 
-Each row carries a checksum of what was written, its *seal*: a disk that changes a digit makes a row that
-reads well and is not true. Samples of older versions have none, and are believed where they can be read.
+Pure: dictionaries and dataclasses, no SQL. `samples.py` packs the raw measurements.
 
-Pure: dictionaries and dataclasses, no SQL. How raw parts become bytes is `samples.py`'s.
+Each row has a checksum of its written content, its *seal*, because a digit changed on the disk gives a
+readable row with wrong numbers. Raw measurements of older versions have none and are accepted if readable.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Table = Literal["trials", "comparisons", "accuracies", "studies", "marks"]
 
 # parts of a result that grow with the number of runs
 RAW_FIELDS = ("latencies_s", "warmup_latencies_s", "unprofiled_latencies_s", "blocks", "profile")
-PRUNED = "samples_pruned_at"  # in a result: when its raw parts were dropped, in seconds since the epoch
+PRUNED = "samples_pruned_at"  # key of a result: deletion time of its raw parts, seconds since the epoch
 
 TRIAL_FIELDS = tuple(one.name for one in fields(Trial))
 COMPARISON_FIELDS = tuple(one.name for one in fields(Comparison))
 _JSON = {"spec", "error", "result", "contestants", "protocol", "warnings"}
 
-# The columns that a seal covers, in its order. Never edit one: a seal that covers others begins with another
-# number. Who owns a row (`process`) is no part of it.
+# Columns that a seal covers, in order. Never edit them: a seal of other columns needs another version number
+# as its prefix. The owner process (`process`) is not covered.
 SEALED: Mapping[Table, tuple[str, ...]] = {
     "trials": (
         *("id", "kind", "state", "spec", "model_name", "model_sha256", "key", "created_at", "study", "owner"),
@@ -51,7 +51,7 @@ SEALED: Mapping[Table, tuple[str, ...]] = {
     "marks": ("id", "starred", "archived", "labels", "note", "changed_at"),
 }
 
-# what each column gives, once JSON is read; text where nothing is said
+# types of the decoded columns; all others are text
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "spec": (dict,),
     "error": (dict, type(None)),
@@ -68,11 +68,11 @@ _One = TypeVar("_One")
 
 
 class Damage(ValueError):
-    """What stands in the file is not what was written there."""
+    """The content of a row differs from what was written."""
 
 
 class Row(Protocol):
-    """What a row of SQLite offers."""
+    """Interface of a row of SQLite."""
 
     def __getitem__(self, name: str, /) -> Any:
         """Return the column `name`."""
@@ -84,7 +84,7 @@ def text(value: object) -> str:
 
 
 def fields_of(one: Trial | Comparison) -> dict[str, Any]:
-    """Return every field as plain data, under its name."""
+    """Return all fields as plain data by name."""
     if isinstance(one, Comparison):
         data = {name: getattr(one, name) for name in COMPARISON_FIELDS}
         return {**data, "contestants": [asdict(each) for each in one.contestants]}
@@ -100,7 +100,7 @@ def columns(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trial_columns(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of a trial as SQLite takes them; raw samples leave the result."""
+    """Return fields of a trial as SQLite takes them; the result has no raw measurements."""
     given = dict(values)
     if given.get("result") is not None:
         given["result"] = {name: part for name, part in given["result"].items() if name not in RAW_FIELDS}
@@ -108,13 +108,13 @@ def trial_columns(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def packed(result: Mapping[str, Any] | None) -> bytes | None:
-    """Return the raw parts of a result as the table of samples takes them; None: it has none."""
+    """Return the raw parts of a result, packed for the table `samples`; None: it has none."""
     raw = {name: result[name] for name in RAW_FIELDS if name in result} if result else {}
     return samples.pack(raw) if raw else None
 
 
 def raw_parts(data: bytes | str) -> dict[str, Any]:
-    """Return the raw parts that stand in the table of samples: packed, or JSON text as before format 4.
+    """Return the raw parts from the data of the table `samples`: packed, or JSON text before format 4.
 
     Raises:
         ValueError: they are damaged.
@@ -128,27 +128,27 @@ def raw_parts(data: bytes | str) -> dict[str, Any]:
 
 
 def raw_of(row: Row) -> dict[str, Any]:
-    """Return the raw parts of a row of the table of samples; raises like `raw_parts`."""
+    """Return the raw parts of a row of the table `samples`; raises like `raw_parts`."""
     if row["checksum"] and row["checksum"] != samples_seal(row["trial"], row["data"]):
         raise Damage("their checksum does not match")
     return raw_parts(row["data"])
 
 
 def repacked(data: str) -> bytes:
-    """Return raw parts that stand as JSON text in their packed form; raises like `raw_parts`."""
+    """Return raw parts in JSON text as packed bytes; raises like `raw_parts`."""
     return samples.pack(raw_parts(data))
 
 
 def without_samples(result: str, at: float) -> str:
-    """Return the result column of a trial whose raw parts are dropped: with the mark that says so."""
+    """Return the result column of a trial with the key `PRUNED` after its raw parts are deleted."""
     return text({**json.loads(result), PRUNED: at})
 
 
 def trial(row: Row, raw: Mapping[str, Any]) -> Trial:
-    """Return the trial of a row, with its raw samples.
+    """Return the trial of a row, with its raw measurements.
 
     Raises:
-        Damage: the row is not what was written.
+        Damage: the row differs from what was written.
     """
     values = verified(row, "trials", TRIAL_FIELDS)
     if values["result"] is not None:
@@ -169,7 +169,7 @@ def comparison(row: Row) -> Comparison:
 
 
 def damaged_trial(row: Row, damage: Damage) -> Trial:
-    """Return what can be said of a row that is not what was written: none of its numbers is among it."""
+    """Return a trial in the state DAMAGED for a damaged row, without any of its numbers."""
     created_at, kind = row["created_at"], row["kind"]
     return Trial(
         id=legible(row["id"]),
@@ -185,7 +185,7 @@ def damaged_trial(row: Row, damage: Damage) -> Trial:
 
 
 def is_text(value: object) -> bool:
-    """Whether a value is text that SQLite takes again."""
+    """Return whether a value is text that SQLite accepts."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
@@ -196,12 +196,12 @@ REMEDY = "Delete it on the page History, or restore a backup with `ortune restor
 
 
 def legible(value: object) -> str:
-    """Text that every terminal and browser takes, whatever stood there."""
+    """Return at most 80 characters of valid text for any value."""
     return str(value).encode("utf-8", "replace").decode()[:80]
 
 
 def sound(found: Iterable[Row], made: Callable[[Row], _One]) -> list[_One]:
-    """Return what `made` makes of the rows that are not damaged."""
+    """Return the results of `made` for all rows that are not damaged."""
     kept = []
     for row in found:
         try:
@@ -215,12 +215,12 @@ def sound(found: Iterable[Row], made: Callable[[Row], _One]) -> list[_One]:
 
 
 def seal(row: Row, table: Table) -> str:
-    """Return the checksum of a row as it stands there."""
+    """Return the checksum of the current content of a row."""
     return _sealed([row[name] for name in SEALED[table]])
 
 
 def samples_seal(trial_id: str, data: bytes | str) -> str:
-    """Return the checksum of the samples of a trial."""
+    """Return the checksum of the raw measurements of a trial."""
     return _sealed([trial_id, data])
 
 
@@ -230,14 +230,14 @@ def _sealed(values: list[Any]) -> str:
 
 
 def verified(row: Row, table: Table, names: Iterable[str]) -> dict[str, Any]:
-    """Return the columns `names` of a row, JSON read.
+    """Return the columns `names` of a row with JSON decoded.
 
     Raises:
-        Damage: its seal does not fit, or it has none and cannot be read.
+        Damage: the seal does not match, or there is none and the row cannot be read.
     """
     try:
         fits = row["checksum"] in ("", seal(row, table))
-    except IndexError:  # the file's own description of its tables is damaged
+    except IndexError:  # the schema of the file is damaged
         raise Damage("a column of it is missing") from None
     if not fits:
         raise Damage("its checksum does not match")
@@ -256,5 +256,5 @@ def verified(row: Row, table: Table, names: Iterable[str]) -> dict[str, Any]:
 def _value(row: Row, name: str) -> Any:
     value = row[name]
     if isinstance(value, str):
-        value.encode()  # what is no UTF-8 came as a surrogate
+        value.encode()  # raises for surrogates, which stand for invalid UTF-8
     return json.loads(value) if name in _JSON and value is not None else value

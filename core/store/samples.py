@@ -1,10 +1,10 @@
-"""Raw samples as bytes: columns of integers, compressed. Pure: no SQL, and nothing but the standard library.
+"""Packs raw measurements as compressed columns of integers. Pure: no SQL, standard library only.
 
-Any JSON data comes back as it was. What makes it small: times are whole nanoseconds, and they are kept as
-such; a list of objects is kept by columns, so that like stands beside like; numbers that come again and again
-stand once in a table, the frequent ones first; and the bytes of numbers are sorted by their place.
+Packing is lossless for any JSON data. It saves space in four ways: times are stored as whole nanoseconds; a
+list of objects is stored by columns, so that similar values are adjacent; repeated numbers are stored once in
+a table, the most frequent first; and the bytes of numbers are grouped by significance (byte shuffling).
 
-A body is a list of byte strings, each after its length, that `_Writer` and `_Reader` pass in the same order.
+A body is a list of byte strings, each after its length, in the order of `_Writer` and `_Reader`.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-FORMAT = 1  # the first byte; a layout that `unpack` below cannot read must have another one
+FORMAT = 1  # the first byte; increase it for a layout that `unpack` below cannot read
 LEVEL = 6  # of zlib; 9 takes twice as long for 1 % less
 
-# how a value is kept; the order is that in which the parts of a mixed column follow each other
+# encodings of values, in the order of the parts of a mixed column
 _WHOLE_NS, _DOUBLE, _INTEGER, _LIST, _OBJECT, _TEXT = range(6)
 
-_MOST_NS = 1 << 53  # beyond, not every whole number of ns has a float of its own
+_MOST_NS = 1 << 53  # beyond it, floats cannot represent every whole number of ns
 _UNSIGNED = {1: "B", 2: "H", 4: "I", 8: "Q"}  # bytes -> code of `array`
-_REPEATS = 4  # a table pays from so many uses of each number
+_REPEATS = 4  # mean uses of each number from which a table saves space
 
 
 def pack(raw: Mapping[str, Any]) -> bytes:
-    """Return raw parts of a result as bytes.
+    """Return the raw parts of a result as bytes.
 
     Args:
-        raw: JSON data; a tuple comes back as a list, as from JSON text.
+        raw: JSON data; tuples become lists, as in JSON text.
 
     Raises:
         TypeError, ValueError: it is no JSON data.
@@ -45,10 +45,10 @@ def pack(raw: Mapping[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Return what `pack` was given; every number is the same number.
+    """Return the argument of `pack` with identical numbers.
 
     Raises:
-        ValueError: `pack` did not write these bytes, or not all of them.
+        ValueError: `pack` did not write these bytes, or they are incomplete.
     """
     if not data or data[0] != FORMAT:
         raise ValueError("these are no packed samples")
@@ -65,13 +65,13 @@ def unpack(data: bytes) -> dict[str, Any]:
 
 
 class _Writer:
-    """Takes columns apart; `body` is what they leave."""
+    """Encodes columns into the byte strings of `body`."""
 
     def __init__(self) -> None:
         self.body: list[bytes] = []
 
     def column(self, values: Sequence[Any]) -> None:
-        """Values of any kind: which kind each is, then the values of each kind together."""
+        """Write values of any kind: the kind of each, then the values grouped by kind."""
         kinds = bytes(map(_kind, values))
         found = sorted(set(kinds))
         self._bytes(kinds if len(found) > 1 else kinds[:1])
@@ -101,7 +101,7 @@ class _Writer:
         self._offsets([places[value] for value in values])
 
     def _offsets(self, values: Sequence[int]) -> None:
-        """Numbers as distances from the smallest, in as few bytes each as hold the largest."""
+        """Write numbers as offsets from the smallest, with the fewest bytes that fit the largest offset."""
         lowest = min(values)
         spread = max(values) - lowest
         width = next(one for one in _UNSIGNED if spread < 1 << 8 * one)
@@ -109,7 +109,7 @@ class _Writer:
         self._numbers(array(_UNSIGNED[width], [one - lowest for one in values]))
 
     def _numbers(self, values: array[Any]) -> None:
-        """All first bytes, then all second ones …: those that hardly change compress to nothing."""
+        """Write all first bytes, then all second bytes, and so on: bytes that rarely change compress well."""
         if sys.byteorder == "big":
             values.byteswap()
         data = values.tobytes()
@@ -122,7 +122,7 @@ class _Writer:
             self.column(inner)
 
     def _objects(self, values: Sequence[Mapping[str, Any]]) -> None:
-        """Which names each object has, then for each name the values of all who have it."""
+        """Write the names of each object, then for each name the values of all objects that have it."""
         shapes: dict[tuple[str, ...], int] = {}
         columns: dict[str, list[Any]] = {}
         which = []
@@ -149,7 +149,7 @@ class _Writer:
 
 
 def _kind(value: object) -> int:
-    """How to keep a value; whatever is not certain to come back from numbers is kept as JSON text."""
+    """Encoding of a value; values without an exact numeric encoding are JSON text."""
     kind = type(value)
     if kind is float:
         return _WHOLE_NS if _is_whole_ns(value) else _DOUBLE  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ def _kind(value: object) -> int:
 
 
 def _is_whole_ns(value: float) -> bool:
-    """Whether `ns / 1e9` gives back exactly `value`; a zero may have a sign that only a float keeps."""
+    """Whether `ns / 1e9` is exactly `value`; False for zero, whose sign only a float preserves."""
     ns = value * 1e9
     return -_MOST_NS < ns < _MOST_NS and ns != 0 and round(ns) / 1e9 == value
 
@@ -172,7 +172,7 @@ def _is_whole_ns(value: float) -> bool:
 
 
 class _Reader:
-    """The way back: a method here for each of `_Writer`."""
+    """Decodes the output of `_Writer`, with a corresponding method for each of its methods."""
 
     def __init__(self, body: bytes) -> None:
         self._body = memoryview(body)
@@ -204,7 +204,7 @@ class _Reader:
         return self._numbers_of(count, list)
 
     def _numbers_of(self, count: int, made: Callable[[Sequence[int]], list[Any]]) -> list[Any]:
-        """Integers, with `made` applied to each number once, however often it stands there."""
+        """Read integers and apply `made` once to each distinct number of a table."""
         if not self._bytes():
             return made(self._offsets())
         table = made(self._offsets())

@@ -1,4 +1,4 @@
-"""A search as it is kept: its question, what it has tried so far, and its answer. Pure: no SQL."""
+"""Stored search: its question, its evaluations so far, and its answer. Pure: no SQL."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _JSON = ("question", "spec", "tried", "answer", "error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyRecord:
-    """One search. Its races and trials stand under its id as their study."""
+    """One search. Its id is the study of its comparisons and trials."""
 
     id: str
     state: TrialState
     question: dict[str, Any]  # `Question` as plain data
-    spec: dict[str, Any]  # what stays fixed, and how sure the answer must be
+    spec: dict[str, Any]  # fixed settings and protocol
     model_name: str
     model_sha256: str  # content of the model
     created_at: float  # seconds since the epoch
     owner: str = ""
     started_at: float | None = None
     finished_at: float | None = None
-    wall_s: float = 0.0  # spent so far, over all times it was resumed
+    wall_s: float = 0.0  # time spent so far, including before interruptions
     tried: list[dict[str, Any]] = field(default_factory=list)  # `Tried` as plain data, in order
     answer: dict[str, Any] | None = None  # `SearchResult`; None: not yet
     error: ErrorRecord | None = None
@@ -46,7 +46,7 @@ def columns(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def study(row: Row) -> StudyRecord:
-    """Return the record of a row; raises `Damage` where it is not what was written."""
+    """Return the record of a row; raises `Damage` if the row differs from what was written."""
     plain = [name for name in FIELDS if name not in _JSON]
     values = verified(row, "studies", plain)
     try:

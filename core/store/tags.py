@@ -2,7 +2,7 @@
 
 Pure: no SQL.
 
-Marks stand in rows of their own, so that no remark of a person ever touches what was measured.
+Tags have rows of their own, so that a user's change never modifies a measurement.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ MOST_LABEL, MOST_NOTE = 40, 2000  # characters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """The marks of one trial; one that nobody marked has none."""
+    """Tags of one trial; the default is no tags."""
 
     starred: bool = False
-    archived: bool = False  # left out of lists unless they ask for it
-    labels: tuple[str, ...] = ()  # in the order of the alphabet
+    archived: bool = False  # hidden in lists by default
+    labels: tuple[str, ...] = ()  # in alphabetical order
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the marks as plain JSON data."""
+        """Return the tags as plain JSON data."""
         return {
             "starred": self.starred,
             "archived": self.archived,
@@ -40,7 +40,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What becomes of the marks of some trials; None leaves a mark as it is."""
+    """A change of tags; None does not change a value."""
 
     starred: bool | None = None
     archived: bool | None = None
@@ -49,7 +49,7 @@ class Change:
     note: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse labels and notes that cannot be kept."""
+        """Refuse invalid labels and notes."""
         for name in ("add", "remove"):
             object.__setattr__(self, name, tuple(checked_label(one) for one in getattr(self, name)))
         if self.note is not None:
@@ -62,7 +62,7 @@ class Change:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it changes nothing."""
+        """Whether the change is empty."""
         return self == Change()
 
     def of(self, marks: Marks) -> Marks:
@@ -89,7 +89,7 @@ def checked_label(label: str) -> str:
     """Return a label without spaces around it.
 
     Raises:
-        SpecError: empty, too long, with a comma (which parts labels), or not printable.
+        SpecError: empty, too long, with a comma (the separator of labels), or not printable.
     """
     found = " ".join(label.split())
     if not 0 < len(found) <= MOST_LABEL or "," in found or not found.isprintable():
@@ -111,7 +111,7 @@ def _checked_note(note: str) -> str:
 
 
 def marks(row: Row) -> Marks:
-    """Return the marks of a row; raises `Damage` where they are not what was written."""
+    """Return the tags of a row; raises `Damage` if the row differs from what was written."""
     values = verified(row, "marks", ("id", "labels", "note"))
     try:
         labels = json.loads(values["labels"])
@@ -128,7 +128,7 @@ def marks(row: Row) -> Marks:
 
 
 def columns(trial_id: str, own: Marks, at: float) -> dict[str, Any]:
-    """Return marks as SQLite takes them; `at`: seconds since the epoch."""
+    """Return tags as SQLite takes them; `at`: seconds since the epoch."""
     return {
         "id": trial_id,
         "starred": int(own.starred),
@@ -140,6 +140,6 @@ def columns(trial_id: str, own: Marks, at: float) -> dict[str, Any]:
 
 
 def split(labels: str | Iterable[str]) -> list[str]:
-    """Return labels that were written with commas between them, each once."""
+    """Return the labels of comma-separated text, without duplicates."""
     given = [labels] if isinstance(labels, str) else labels
     return list(dict.fromkeys(part.strip() for one in given for part in one.split(",") if part.strip()))

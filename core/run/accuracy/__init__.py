@@ -1,8 +1,8 @@
-"""Accuracy on a labelled dataset, from a spec to numbers with intervals: measuring, keeping, and comparing.
+"""Measures, stores and compares accuracy on a labelled dataset, from a spec to numbers with intervals.
 
-A worker feeds the rows and leaves the scores of every class; everything else is computed here from those
-scores (`numbers`), so that another threshold or another class needs no new run. No queue: the scheduler's
-tasks call it.
+A worker runs the rows and writes the scores of every class. All metrics are computed from these scores
+(`numbers`), so another threshold or class needs no new run. This package has no queue; jobs of the scheduler
+call it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 TIMEOUT_S = 6 * 3600.0  # a large dataset takes hours on a CPU, and can be cancelled
-BATCH_ROWS = 32  # fed at once where the spec does not say
+BATCH_ROWS = 32  # default batch size
 QUANTIZED_AS_IT_RUNS = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM")
 BATCH_NOTE = (
     "The model computes its quantization ranges at run time over the whole batch, so outputs may "
@@ -76,20 +76,20 @@ def measure_accuracy(
     environment: Callable[[], wire.Environment] | None = None,
     reuse: bool = True,
 ) -> Accuracy:
-    """Run `spec` over its dataset and keep the scores; the same on the same machine is not run twice.
+    """Run `spec` over its dataset and store the scores; reuse an earlier result of the same machine.
 
     Args:
         store: keeps the result, and holds the library and the caches.
-        spec: the model, the session and, in `dataset`, the data; of the workload the batch and the free
-            dimensions count.
+        spec: the model, the session and, in `dataset`, the data; of the workload only batch size and free
+            dimensions are used.
         run: starts a worker, called like `run_job`.
-        environment: tells the machine; None: a worker is asked.
-        reuse: take an earlier result of the same model, session, data and machine.
+        environment: returns the facts of the machine; None: a worker reads them.
+        reuse: use an earlier result of the same model, session, data and machine.
 
     Raises:
         SpecError: no dataset, or one that cannot be read or does not fit the model.
         ModelError: there is no such model, or it is no classifier.
-        TunerError: what else broke in a worker.
+        TunerError: another error in a worker.
     """
     asked = _asked(spec)
     resolved = resolve_trial(spec, store, run)
@@ -99,9 +99,9 @@ def measure_accuracy(
     known = known_accuracy(store, resolved.spec, model_sha256=model, fingerprint=fingerprint)
     calibrated = _calibrated(resolved)
     if reuse and known is not None and (calibrated is None or "calibration" in known.reply):
-        store.put_accuracy(known)  # it may be asked about another class or threshold now
+        store.put_accuracy(known)  # with the requested class and threshold
         return known
-    key = key_of(resolved.spec, model)  # of the data before they are read
+    key = key_of(resolved.spec, model)  # before the data are read
     plan, notes = _plan(asked, resolved, store, run)
     one = secrets.token_hex(8)
     plan["scores_path"] = str(store.scores_path(one))
@@ -126,15 +126,15 @@ def measure_accuracy(
 
 
 def check_accuracy_before(store: Store, spec: TrialSpec, *, run: Run) -> None:
-    """Refuse before anybody waits in the queue what cannot be measured, as far as it is known by then.
+    """Refuse invalid requests before they are queued, as far as they are recognised by then.
 
     Args:
         store: holds the library.
         spec: as for `measure_accuracy`.
-        run: starts the worker that looks at a model which nobody has looked at.
+        run: starts a worker if the model has not been inspected.
 
     Raises:
-        TunerError: no data, no such model, or a workload that it does not take.
+        TunerError: no data, no such model, or a workload that the model does not accept.
     """
     asked = _asked(spec)
     dataset_plan(asked)
@@ -150,7 +150,7 @@ def known_accuracy(
 ) -> Accuracy | None:
     """Return the newest stored result of `spec` on its data as they are now, or None; starts no worker.
 
-    The result says what `spec` asks now: the positive class and the threshold need no new run.
+    The result has the positive class and the threshold of `spec`, which need no new run.
 
     Args:
         store: keeps the results.
@@ -169,11 +169,11 @@ def known_accuracy(
 
 
 def score_outputs(info: wire.ModelInfo) -> tuple[list[str], str]:
-    """Return the outputs that can hold a score for each class, and why there are none (else empty).
+    """Return the outputs that may contain a score for each class, and the reason if there are none.
 
-    A score output is floating and has numbers, or one number, for each row that is fed: [rows],
-    [rows, classes], or more dimensions of size 1. What its numbers mean no file tells: a sentence embedding
-    looks the same.
+    A score output has a floating-point type and one or more numbers for each row: [rows], [rows, classes], or
+    more dimensions of size 1. The model file does not define what the numbers mean: a sentence embedding
+    has the same shape.
     """
     if not info["batch_axes"] and info["fixed_batch"] is None:
         return [], "No input of the model has a batch dimension, so there is nothing to label."
@@ -210,7 +210,7 @@ def _asked(spec: TrialSpec) -> DatasetSpec:
 
 
 def _calibrated(resolved: Resolved) -> str | None:
-    """Hashes of the rows that the model was calibrated on; None: on no data."""
+    """Hashes of the calibration rows of the model; None: it was not calibrated on data."""
     variant = variant_of(resolved.record) or {}
     return str(variant.get("calibrated_rows", "")) if variant.get("calibration") else None
 
@@ -218,7 +218,7 @@ def _calibrated(resolved: Resolved) -> str | None:
 def _plan(
     asked: DatasetSpec, resolved: Resolved, store: Store, run: Run
 ) -> tuple[wire.AccuracyPlan, list[str]]:
-    """What the worker needs, but for `scores_path`; and notes for the reader of the numbers."""
+    """Plan for the worker, without `scores_path`, and notes on the results."""
     dataset = dataset_plan(asked)  # refuse data that are not there before a copy of the model is made
     info = resolved.record.info
     live = _is_live(info)
@@ -244,12 +244,12 @@ def _plan(
 
 
 def _is_live(info: wire.ModelInfo) -> bool:
-    """Whether the model finds quantization ranges while it runs."""
+    """Whether the model computes quantization ranges at run time."""
     return any(name.rpartition(".")[2] in QUANTIZED_AS_IT_RUNS for name in info["op_counts"])
 
 
 def _fed(workload: WorkloadSpec, info: wire.ModelInfo, *, live: bool) -> WorkloadSpec:
-    """The workload on the rows of a dataset, which brings the sizes left open."""
+    """The workload on the rows of a dataset, which defines the free sizes."""
     changes: dict[str, Any] = {"feeds": "dataset.npz"}
     rows = workload.batch_size or workload.dims.get(info["batch_dim"] or "")
     if rows is None and info["batch_dim"] is not None:
@@ -258,7 +258,7 @@ def _fed(workload: WorkloadSpec, info: wire.ModelInfo, *, live: bool) -> Workloa
 
 
 def key_of(spec: TrialSpec, model_sha256: str) -> str:
-    """Equal where the same scores must come out: model, precision, session, batch, data as they stand."""
+    """Return a hash of all that determines the scores: model, precision, session, batch, current data."""
     dataset = _asked(spec)
     plan = dataset_plan(dataset)
     request = {
@@ -274,7 +274,7 @@ def key_of(spec: TrialSpec, model_sha256: str) -> str:
 
 
 def _stamp(dataset: wire.DatasetPlan) -> str:
-    """A hash of names, sizes and times of all files of the data: another one where any has changed."""
+    """Hash of names, sizes and modification times of all files of the data."""
     digest = hashlib.sha256()
     for file in _files(Path(dataset["path"]), dataset["kind"]):
         try:
@@ -298,6 +298,6 @@ def _files(path: Path, kind: str) -> Iterator[Path]:
                 data = file.read(MOST_LIST_BYTES + 1)
             text = "" if len(data) > MOST_LIST_BYTES else data.decode("utf-8-sig")
         except (OSError, UnicodeDecodeError):
-            return  # the worker says what is wrong with it
+            return  # the worker reports the error
         cells = (cell.strip('" ') for line in text.splitlines() for cell in re.split(r"[,;\t]", line))
         yield from (path.parent / cell for cell in cells if cell and "\0" not in cell)

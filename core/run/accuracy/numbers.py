@@ -1,4 +1,4 @@
-"""Numbers from the scores of labelled data: every metric of one result, and two results on the same rows."""
+"""Computes metrics from the scores of labelled data: of one result, and of two on the same rows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from core.evidence.metrics import Floats, Integers
 from core.store import Accuracy
 from core.wire.errors import SpecError, StoreError, nearest
 
-DELTA = 0.01  # a loss of one row in a hundred is what "not worse" forgives unless another is asked for
+DELTA = 0.01  # default non-inferiority margin: one row in a hundred
 
 
 def scores_of(accuracy: Accuracy) -> tuple[Floats, Integers]:
     """Return the probabilities [rows, classes] and the labels [rows] of a result.
 
-    A row whose scores were not finite is NaN throughout.
+    A row with a score that is not finite is all NaN.
 
     Raises:
-        StoreError: the file of the scores is gone or damaged.
+        StoreError: the file of the scores is missing or damaged.
     """
     try:
         with np.load(accuracy.scores_path, allow_pickle=False) as kept:
@@ -41,17 +41,17 @@ def summary(
 ) -> dict[str, Any]:
     """Return every metric of a result with its 95 % interval, as plain JSON data.
 
-    A share is {"value", "low", "high", "count", "total"}; None in "value" where no row could tell.
+    A share is {"value", "low", "high", "count", "total"}; "value" is None if no row counts.
 
     Args:
         accuracy: from `measure_accuracy`.
-        positive: number or name of the class that `threshold` decides on; None: the dataset's own choice,
-            else the second of two classes.
-        threshold: probability from which a row counts as positive; None: the dataset's own.
+        positive: number or name of the positive class; None: that of the dataset, else the second of two
+            classes.
+        threshold: probability from which a row counts as positive; None: that of the dataset.
 
     Raises:
         SpecError: there is no such class, or the threshold is no probability.
-        StoreError: the scores are gone.
+        StoreError: the scores are missing.
     """
     probabilities, labels = scores_of(accuracy)
     reply = accuracy.reply
@@ -79,11 +79,11 @@ def summary(
 
 
 def calibration_rows(scores_path: str, hashes: str) -> wire.CalibrationRows:
-    """Count the scored rows that calibrated the model.
+    """Count the scored rows that were also used to calibrate the model.
 
     Args:
         scores_path: of the result.
-        hashes: of the rows that calibrated, 16 digits each; empty: not known.
+        hashes: of the calibration rows, 16 digits each; empty: not known.
     """
     seen = {int(hashes[start : start + 16], 16) for start in range(0, len(hashes), 16)}
     with np.load(scores_path, allow_pickle=False) as kept:
@@ -96,7 +96,7 @@ def calibration_rows(scores_path: str, hashes: str) -> wire.CalibrationRows:
 
 
 def calibration_note(reply: wire.AccuracyReply) -> str:
-    """Say that rows were scored which calibrated the model, or that it cannot be told; empty: neither."""
+    """Return a warning if scored rows were also used to calibrate the model, or may have been; else empty."""
     found = reply.get("calibration")
     if found is None or found["shared"] == 0:
         return ""
@@ -118,7 +118,7 @@ def _positive(
     labels: Integers,
     asked: tuple[int | str | None, float | None],
 ) -> dict[str, Any] | None:
-    """The class against all others at the threshold; None where no class is meant."""
+    """Metrics of the positive class against all others at the threshold; None: no positive class."""
     number, threshold = decision(accuracy, *asked)
     if number is None:
         return None
@@ -134,7 +134,7 @@ def _positive(
 def decision(
     accuracy: Accuracy, positive: int | str | None = None, threshold: float | None = None
 ) -> tuple[int | None, float]:
-    """Return the number of the positive class, None where no class is meant, and the threshold that holds.
+    """Return the number of the positive class (None: there is none) and the effective threshold.
 
     Raises:
         SpecError: there is no such class, or the threshold is no probability.
@@ -170,7 +170,7 @@ def class_number(positive: int | str, names: list[str]) -> int:
 
 
 def roc(accuracy: Accuracy, positive: int | str) -> metrics.Roc | None:
-    """Return the ROC curve of one class against the rest; None where only one of the two has rows."""
+    """Return the ROC curve of one class against the rest; None: only one of the two has rows."""
     probabilities, labels = scores_of(accuracy)
     number = class_number(positive, accuracy.reply["class_names"])
     return metrics.roc_curve(probabilities[:, number], labels == number)
@@ -199,18 +199,18 @@ def compare(
 
     "accuracy", and with a positive class "sensitivity" and "specificity" at the threshold, are each
     `Judgement.to_dict()` with a sentence in "text"; "roc_auc" is the paired difference of the areas.
-    "agreement" is the share of rows in which both say the same class.
+    "agreement" is the share of rows for which both predict the same class.
 
     Args:
         a: reference, for example the original model.
         b: candidate, for example a quantized variant.
-        delta: loss that still counts as not worse, a share.
-        positive: as for `summary`; None: what the reference's dataset says.
+        delta: non-inferiority margin, a share.
+        positive: as for `summary`; None: that of the reference's dataset.
         threshold: likewise.
 
     Raises:
         SpecError: the two were not measured on the same rows and classes, or `delta` is no share below 1.
-        StoreError: scores are gone.
+        StoreError: scores are missing.
     """
     if not 0.0 <= delta < 1.0:
         raise SpecError(
@@ -258,7 +258,7 @@ def _judged(what: str, before: metrics.Booleans, after: metrics.Booleans, delta:
 
 
 def _words(what: str, judged: metrics.Judgement) -> str:
-    """The verdict in a sentence, with the difference in percentage points and what it would take to tell."""
+    """The verdict in a sentence, with the difference in percentage points and the rows needed to decide."""
     rows = {"sensitivity": "samples of the class", "specificity": "samples of other classes"}.get(
         what, "samples"
     )

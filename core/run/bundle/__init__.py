@@ -1,8 +1,7 @@
-"""A trial as one zip to take along: the model, the configuration, a sample of inputs and outputs, a script.
+"""Defines bundles: a trial as a zip with its model, configuration, recorded inputs and outputs, and a script.
 
-Here stands what a bundle looks like. `making` puts one together: the sample is recorded once per trial, by a
-worker, and the same input gives the same bytes. `opening` takes one of strangers, and checks it before
-anything of it is used.
+`writing` creates a bundle: a worker records inputs and outputs once per trial, and the same trial gives the
+same bytes. `opening` reads untrusted bundles and checks them before any part is used.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any, TypedDict
 
-FORMAT = 1  # of a bundle
+FORMAT = 1  # version of the bundle format
 MANIFEST, CONFIG, SCRIPT, NEEDS, README = (
     *("bundle.json", "config.yaml", "run.py", "requirements.txt", "README.md"),
 )
 INPUTS, OUTPUTS = "samples/inputs.npz", "samples/outputs.npz"
-PIECE = 1 << 20  # bytes that are copied at once, so that no model lies in memory
+PIECE = 1 << 20  # bytes copied at once, so that no whole model is in memory
 
 
 class BundledFile(TypedDict):
@@ -36,37 +35,37 @@ class BundledModel(TypedDict):
 
 
 class BundledSample(TypedDict):
-    """What was recorded of one run."""
+    """Recorded inputs and outputs of one inference."""
 
     inputs: str  # path in the bundle
     outputs: str
     rows: int
-    precision: str  # by which the outputs are judged, see `guard.TOLERANCES`
-    tolerance: float | None  # of the largest error, that the user allows; null: by the precision
+    precision: str  # determines the tolerances of the output check, see `output_check.TOLERANCES`
+    tolerance: float | None  # the user's tolerance of the largest error; null: by the precision
 
 
 class BundledBaseline(TypedDict):
-    """What the trial raced against beside ONNX Runtime's default."""
+    """Baseline of the trial's comparison, if it was not the ORT default."""
 
     label: str
-    spec: dict[str, Any] | None  # null: it ran another model, which is not in the bundle
+    spec: dict[str, Any] | None  # null: it used another model, which is not in the bundle
 
 
 class Manifest(TypedDict):
-    """`bundle.json`: what is in a bundle."""
+    """`bundle.json`: contents of a bundle."""
 
     bundle: int  # FORMAT
     tool_version: str
     trial: str
     model: BundledModel
     sample: BundledSample | None
-    no_sample: str  # why there is none; empty: there is one
+    no_sample: str  # reason if there is no sample; else empty
     baseline: BundledBaseline | None
-    files: list[BundledFile]  # all but this one
+    files: list[BundledFile]  # all except `bundle.json`
 
 
 def no_place(name: str) -> str:
-    """Why a path of a bundle names no place in its folder; empty: it does."""
+    """Return why a path of a bundle is not a valid path inside its folder; empty: it is valid."""
     path = PurePosixPath(name)
     if not name or len(name) > 500 or any(ord(one) < 32 for one in name):
         return "is not a file name"

@@ -1,7 +1,7 @@
-"""A bundle or a configuration of strangers: every rule is checked before anything of it is used.
+"""Opens untrusted bundles and YAML configurations; checks every rule before any part is used.
 
-No path leaves the bundle's folder, no link is followed, nothing grows beyond bounds, and every file is the
-one that the bundle lists. Files are unpacked piece by piece.
+No path points outside the bundle's folder, no link is followed, sizes are limited, and the SHA-256 of every
+file is the one in the bundle's manifest. Files are unpacked in pieces.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from core.wire.units import size
 
 MOST_FILES = 1_000
 MOST_TEXT_BYTES = 4 * MAX_CHARACTERS
-MOST_RATIO = 200  # unpacked over packed; what this version writes is not packed at all
-ROOM_LEFT_BYTES = 64 << 20  # on the disk, when a bundle is unpacked
+MOST_RATIO = 200  # compression ratio; bundles that this version writes are not compressed
+ROOM_LEFT_BYTES = 64 << 20  # free disk space that must remain after unpacking
 
 _END_BYTES = 22  # of the record that ends a zip without a comment, as bundles are
 
@@ -55,24 +55,24 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A configuration of somebody, with what was recorded of it, ready to be asked here."""
+    """An opened configuration with its recorded data, ready to be measured on this machine."""
 
-    spec: TrialSpec  # its model's path is one here
-    trial: str  # id, where it was measured; empty: not known
-    measured: Mapping[str, Any]  # of strangers: nobody has looked what is in it
+    spec: TrialSpec  # the path of its model exists on this machine
+    trial: str  # id on the machine where it was measured; empty: not known
+    measured: Mapping[str, Any]  # untrusted and not validated
     environment: Any  # likewise
     folder: Path | None  # of the bundle; None: a YAML file alone
-    sample: BundledSample | None  # its paths are files here
-    no_sample: str  # why there is none
+    sample: BundledSample | None  # its paths are files on this machine
+    no_sample: str  # reason if there is no sample
     baseline: BundledBaseline | None
     name: str  # of the model
 
 
 @contextlib.contextmanager
 def opened(path: Path, *, expert: bool = False, within: Path | None = None) -> Iterator[Opened]:
-    """Open a bundle or a YAML file; what was unpacked goes at the end of the `with`.
+    """Open a bundle or a YAML file; unpacked files are deleted at the end of the `with`.
 
-    A YAML file that lies in a bundle's folder, as `unzip` leaves it, has the bundle's sample.
+    A YAML file in the folder of an unpacked bundle has the bundle's recorded inputs and outputs.
 
     Args:
         path: of the zip or of the YAML.
@@ -80,7 +80,7 @@ def opened(path: Path, *, expert: bool = False, within: Path | None = None) -> I
         within: folder to unpack in; None: the one for temporary files.
 
     Raises:
-        SpecError: it cannot be read, is none, was made by a newer version, or holds what no bundle may.
+        SpecError: it cannot be read, is not a bundle, is from a newer version, or breaks a rule of bundles.
     """
     if not is_bundle(path):
         yield _opened_yaml(path, expert=expert)
@@ -100,14 +100,14 @@ def opened(path: Path, *, expert: bool = False, within: Path | None = None) -> I
 
 
 def check(path: Path, *, expert: bool = False) -> None:
-    """Refuse before anybody waits what can be told without unpacking: every file is the one that is meant.
+    """Refuse invalid files before they are queued: check every rule and hash without unpacking.
 
     Args:
-        path: as of `opened`.
-        expert: likewise.
+        path: see `opened`.
+        expert: see `opened`.
 
     Raises:
-        SpecError: as of `opened`; or the model that a YAML file names is another one.
+        SpecError: see `opened`; or the model of a YAML file has another SHA-256.
     """
     if not is_bundle(path):
         _check_model(_opened_yaml(path, expert=expert).spec)
@@ -119,7 +119,7 @@ def check(path: Path, *, expert: bool = False) -> None:
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether a file begins like a zip, or is called one."""
+    """Return whether a file has the signature or the suffix of a zip."""
     try:
         with open_regular(path) as file:
             return file.read(4) == b"PK\x03\x04" or path.suffix.lower() == ".zip"
@@ -192,7 +192,7 @@ def _from_yaml(text: str, folder: Path, manifest: Manifest | None, *, no_sample:
 
 
 def _placed(spec: TrialSpec, manifest: Manifest, folder: Path) -> TrialSpec:
-    """The spec on the bundle's own model and sample; of a file it names no other path than those."""
+    """The spec with the bundle's model and recorded inputs; inputs from other files are refused."""
     model = manifest["model"]
     ref = spec.model.model_copy(update={"path": str(folder / model["path"]), "sha256": model["sha256"]})
     workload = spec.workload
@@ -207,7 +207,7 @@ def _placed(spec: TrialSpec, manifest: Manifest, folder: Path) -> TrialSpec:
 
 
 def _unpacked(path: Path, folder: Path) -> Manifest:
-    """Unpack a zip of strangers into an empty folder, and hold every file against what the bundle says of it.
+    """Unpack an untrusted zip into an empty folder and check the hash of every file.
 
     Raises:
         SpecError: it is damaged, or breaks a rule of bundles.
@@ -222,7 +222,7 @@ def _unpacked(path: Path, folder: Path) -> Manifest:
 def _listed(
     archive: zipfile.ZipFile, packed_bytes: int, folder: Path
 ) -> tuple[Manifest, dict[str, zipfile.ZipInfo]]:
-    """What a zip says of itself, and its files, which agree."""
+    """Manifest and entries of a zip, after a check that they agree."""
     entries = _entries(archive, packed_bytes, folder)
     manifest = _read_manifest(archive.read(entries.pop(MANIFEST)))
     _check_listed(manifest, entries)
@@ -231,10 +231,10 @@ def _listed(
 
 @contextlib.contextmanager
 def _archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, int]]:
-    """An open zip and its size in bytes; what goes wrong with it is told in words.
+    """Open a zip and return it with its size in bytes; turn errors of the `with` body into a SpecError.
 
     Raises:
-        SpecError: it is damaged, or there is no room.
+        SpecError: it is damaged, or the disk is full.
     """
     try:
         with open_regular(path) as file:
@@ -257,7 +257,7 @@ def _archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, int]]:
 
 
 def _check_end(file: BinaryIO, packed_bytes: int) -> None:
-    """Refuse a zip that does not end where one ends: of a truncated one, a zip within it would be found."""
+    """Refuse a zip without its end record: in a truncated one, `zipfile` could find a zip inside it."""
     file.seek(max(0, packed_bytes - _END_BYTES))
     if file.read(4) != b"PK\x05\x06":
         raise zipfile.BadZipFile("its end is missing")
@@ -265,7 +265,7 @@ def _check_end(file: BinaryIO, packed_bytes: int) -> None:
 
 
 def _entries(archive: zipfile.ZipFile, packed_bytes: int, folder: Path) -> dict[str, zipfile.ZipInfo]:
-    """What a zip says that it holds, after every rule that can be checked without unpacking."""
+    """Entries of a zip, after a check of all rules that need no unpacking."""
     infos = archive.infolist()
     if len(infos) > MOST_FILES:
         raise _refused(f"it contains {len(infos):,} files; the limit is {MOST_FILES:,}")
@@ -308,7 +308,7 @@ def _no_file(one: zipfile.ZipInfo) -> str:
 
 def _read_manifest(data: bytes) -> Manifest:
     try:
-        loose = msgspec.json.decode(data)  # unlike `json` it takes neither NaN nor half of a character
+        loose = msgspec.json.decode(data)  # unlike `json` it accepts neither NaN nor lone surrogates
     except (msgspec.DecodeError, ValueError, RecursionError):
         raise _refused(f"its `{MANIFEST}` is not JSON") from None
     version = loose.get("bundle") if isinstance(loose, dict) else None
@@ -364,7 +364,7 @@ def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: Path, one:
 
 
 def _packed(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]:
-    """A file of a zip, piece by piece, and no more of it than it says."""
+    """Yield a file of a zip in pieces; refuse it if it is larger than its entry says."""
     total = 0
     with archive.open(entry) as member:
         while piece := member.read(PIECE):
@@ -375,7 +375,7 @@ def _packed(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]
 
 
 def _digest(pieces: Iterable[bytes], copy: BinaryIO | None = None) -> tuple[str, int]:
-    """The SHA-256 and the bytes of a file, which is copied where that is asked for."""
+    """SHA-256 and size in bytes of a file, which is also written to `copy` if given."""
     digest, total = hashlib.sha256(), 0
     for piece in pieces:
         digest.update(piece)
@@ -386,7 +386,7 @@ def _digest(pieces: Iterable[bytes], copy: BinaryIO | None = None) -> tuple[str,
 
 
 def _check_beside(folder: Path, one: BundledFile) -> None:
-    """Hold a file of an unpacked bundle against what the bundle says of it."""
+    """Check the hash of a file of an unpacked bundle."""
     path = folder / one["path"]
     try:
         if path.is_symlink():
@@ -399,7 +399,7 @@ def _check_beside(folder: Path, one: BundledFile) -> None:
 
 
 def _check_model(spec: TrialSpec) -> None:
-    """Refuse another model in the place of the one that a YAML file means; a name of the library is no file.
+    """Refuse a model file with another SHA-256 than in the YAML file; names of the library are not checked.
 
     Raises:
         SpecError: the file has another SHA-256.

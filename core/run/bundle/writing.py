@@ -1,9 +1,9 @@
-"""A bundle from a trial: what goes in, the sample that is recorded for it, and the zip.
+"""Writes bundles: collects the files of a trial, records inputs and outputs, and writes the zip.
 
-    contents(store, trial, run)    the files, and a sample of what the trial is fed and answers
+    contents(store, trial, run)    the files, and recorded inputs and outputs of the trial
     write(path, held, texts)       the zip: the same contents and texts give the same bytes
 
-A bundle that cannot be written to its end is not there at all.
+A bundle that cannot be written completely is deleted.
 """
 
 from __future__ import annotations
@@ -48,29 +48,29 @@ from core.wire import engines
 from core.wire.errors import ModelError, SpecError, StoreError
 from core.wire.files import open_regular, written_whole
 
-MOST_SAMPLE_BYTES = 32 << 20  # of the inputs of one run, and of its outputs
+MOST_SAMPLE_BYTES = 32 << 20  # of the inputs of one inference, and of its outputs
 
-_KEPT = {INPUTS: "sample-inputs.npz", OUTPUTS: "sample-outputs.npz"}  # in the bundle, among a trial's files
+_KEPT = {INPUTS: "sample-inputs.npz", OUTPUTS: "sample-outputs.npz"}  # path in the bundle -> trial's artifact
 _FACTS = "sample.json"
 
-# --- what goes in -------------------------------------------------------------------------------------------
+# --- contents -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a bundle of a trial holds beside its texts."""
+    """Contents of a bundle without its text files."""
 
-    trial: Trial  # with the spec of the bundle: paths are those in it
+    trial: Trial  # with the spec of the bundle, whose paths are relative to it
     record: ModelRecord
     model: str  # path of the model in the bundle
-    sources: Mapping[str, Path]  # path in the bundle -> file here
+    sources: Mapping[str, Path]  # path in the bundle -> file on this machine
     sample: BundledSample | None
     no_sample: str
     baseline: BundledBaseline | None
 
 
 def contents(store: Store, trial: Trial, *, run: Run) -> Contents:
-    """Find the model of a trial and record a sample of what it is fed and answers, where there is none yet.
+    """Find the model of a trial, and record inputs and outputs of one inference if not done before.
 
     Args:
         store: holds the trial and keeps the sample.
@@ -78,9 +78,9 @@ def contents(store: Store, trial: Trial, *, run: Run) -> Contents:
         run: starts a worker.
 
     Raises:
-        SpecError: the trial has not ended well, or did not run ONNX Runtime.
-        ModelError: its model is gone, or another one stands there now.
-        TunerError: what broke while the sample was recorded.
+        SpecError: the trial is not complete, or did not use ONNX Runtime.
+        ModelError: its model is missing or has changed.
+        TunerError: recording inputs and outputs failed.
     """
     spec = spec_from_dict(trial.spec)
     engines.require(spec.engine, "emit", instead=", or write the trial as YAML")
@@ -119,7 +119,7 @@ def _with_spec(trial: Trial, spec: TrialSpec) -> Trial:
 
 
 def _model_files(record: ModelRecord) -> dict[str, Path]:
-    """The files of a model as they stand in a bundle; the model's own comes first."""
+    """Path in the bundle -> file of a model; the model file comes first, then its external data."""
     path = Path(record.path)
     stem = re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem).strip("._") or "model"
     found = {f"model/{stem}{path.suffix.lower()}": path}
@@ -136,7 +136,7 @@ def _model_files(record: ModelRecord) -> dict[str, Path]:
 
 
 def _bundled(spec: TrialSpec, model: str, *, with_sample: bool) -> TrialSpec:
-    """The spec as it stands in a bundle: on its own model, fed with its sample instead of a file."""
+    """The spec in a bundle: with the path of the bundled model, and recorded inputs instead of a file."""
     ref = spec.model.model_copy(update={"path": model})
     workload = spec.workload
     if with_sample and workload.feeds != "random":
@@ -146,7 +146,7 @@ def _bundled(spec: TrialSpec, model: str, *, with_sample: bool) -> TrialSpec:
 
 
 def _baseline(store: Store, trial: Trial, spec: TrialSpec, model: str) -> BundledBaseline | None:
-    """What it raced against beside ONNX Runtime's default, where that is still known."""
+    """Baseline of the trial's comparison; None: it was the ORT default or is not known any more."""
     try:
         race = store.comparison(trial.comparison)
         found = next(one for one in race.contestants if one.role == "baseline" and one.trial != trial.id)
@@ -165,7 +165,7 @@ def _baseline(store: Store, trial: Trial, spec: TrialSpec, model: str) -> Bundle
 
 
 def _sample(store: Store, trial: Trial, spec: TrialSpec, run: Run) -> tuple[BundledSample | None, str]:
-    """The sample of a trial, recorded the first time; None, and why, where there can be none."""
+    """Inputs and outputs of a trial, recorded at the first call; None and the reason if impossible."""
     kept = {name: store.artifact_path(trial.id, file) for name, file in _KEPT.items()}
     facts = store.artifact_path(trial.id, _FACTS)
     reply = _kept_reply(facts)
@@ -250,13 +250,13 @@ def write(path: Path, held: Contents, texts: Mapping[str, str]) -> int:
     """Write a bundle and return its size in bytes; the same contents and texts give the same bytes.
 
     Args:
-        path: of the zip; replaced if it is there.
-        held: the model and the sample.
+        path: of the zip; an existing file is replaced.
+        held: the model and the recorded inputs and outputs.
         texts: path in the bundle -> text.
 
     Raises:
-        SpecError: it cannot be written there; nothing half-written stays.
-        ModelError: the model's file is gone, or is not the one any more that was measured.
+        SpecError: the file cannot be written; no partial file remains.
+        ModelError: the model's file is missing or has changed since it was measured.
     """
     try:
         with written_whole(path) as part, part.open("xb") as file:
@@ -305,7 +305,7 @@ def _manifest(held: Contents, files: list[BundledFile]) -> Manifest:
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    """A file of no time, no owner and no packing, so that nothing but its content counts."""
+    """Zip entry with a fixed time, no owner and no compression, so that only the content determines bytes."""
     entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
     entry.create_system, entry.external_attr = 3, (stat.S_IFREG | 0o644) << 16
     return entry

@@ -1,9 +1,9 @@
-"""Searches: the best configuration under limits within a time, confirmed in fresh processes.
+"""Searches for the best configuration under constraints within a time budget, confirmed in fresh processes.
 
-`prepare` makes a search of a question, `go_on` of one that is in the store; `job` puts it into the queue.
-`choices` are what may be tried, `plan` says what comes next (pure), `strategies` which configurations are
-looked at, `study` does it, `knowledge` keeps what it told, `accuracies` score labelled rows, `answer` and
-`telling` say what came of it.
+`prepare` creates a search from a question, `go_on` continues a stored one, and `job` queues it.
+`choices` builds the search space, `plan` decides the next step (pure), `strategies` propose configurations,
+`running` executes the steps, `knowledge` holds the state, `accuracy_limits` measures accuracy, and `answer`
+and `progress` compute the result.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from core.store import Store, StudyRecord
 from core.wire.errors import BudgetError, SpecError, StoreError
 
 MOST_HINTS = 4
-EARLIER = 8  # studies that are asked for hints
-BELIEF_HERE, BELIEF_ELSEWHERE = 0.05, 0.15  # how far an earlier ln(gain) may be off: here, on another machine
+EARLIER = 8  # newest searches used for warm start
+BELIEF_HERE, BELIEF_ELSEWHERE = 0.05, 0.15  # standard error of an earlier ln(speed-up): here, elsewhere
 
 __all__ = [
     "Prepared",
@@ -70,19 +70,19 @@ def prepare(
     *,
     owner: str = "",
 ) -> Prepared:
-    """Make a search of a question, and refuse before anybody waits what cannot be searched.
+    """Create a search from a question; refuse impossible requests before they are queued.
 
     Args:
-        spec: what stays fixed, and how sure the answer must be.
-        question: what is to be found.
-        store: holds models and earlier studies.
-        run: starts a worker where the model was not looked at before.
-        machine: where it will run; None: not known, one thread is assumed.
-        owner: who asks.
+        spec: fixed settings and protocol.
+        question: objective, constraints and time budget.
+        store: holds models and earlier searches.
+        run: starts a worker if the model has not been inspected.
+        machine: where the search will run; None: not known, one thread is assumed.
+        owner: user who requests it.
 
     Raises:
         TunerError: the model cannot be run; the question cannot be answered here; nothing varies; or the time
-            holds no confirmation.
+            budget is too short for a confirmation.
     """
     strategy_named(question.strategy)
     _check_answerable(spec, question)
@@ -127,22 +127,22 @@ def go_on(
     question: Mapping[str, Any] | None = None,
     owner: str = "",
 ) -> Prepared:
-    """Go on with a search: one that was interrupted, or a finished one with more time or another question.
+    """Continue an interrupted search, or a finished one with more time or a changed question.
 
     Args:
-        store: holds it.
+        store: holds the search.
         study_id: of the search.
-        run: starts a worker where the model was not looked at before.
+        run: starts a worker if the model has not been inspected.
         machine: this one.
-        budget_s: more time; None: what was left, or as much again where nothing was.
-        question: parts of it that change; then it is a search of its own, which begins with what this one
-            tried, unless only its `extend` does.
-        owner: who asks.
+        budget_s: additional time; None: the remaining time, or the same budget again if none remains.
+        question: changed parts of the question. Any part other than `extend` creates a new search, which
+            begins with the evaluations of this one.
+        owner: user who requests it.
 
     Raises:
-        StoreError: no such search, or it runs now.
+        StoreError: no such search, or it is running.
         SpecError: it was made on another machine, or its model has changed.
-        BudgetError: the time holds no confirmation.
+        BudgetError: the time budget is too short for a confirmation.
     """
     record = store.study(study_id)
     if record.state in ("RUNNING", "WAITING"):
@@ -209,7 +209,7 @@ def job(prepared: Prepared, *, wait_quiet_s: float = 0.0) -> Job:
 
     Args:
         prepared: the search.
-        wait_quiet_s: when it has its turn, it waits at most so long for the machine to be quiet.
+        wait_quiet_s: time limit of the wait for an idle machine before the job starts.
     """
     record = prepared.record
     return Job(
@@ -224,7 +224,7 @@ def job(prepared: Prepared, *, wait_quiet_s: float = 0.0) -> Job:
 
 
 def prediction(prepared: Prepared, store: Store) -> str:
-    """Say what the time can buy, by what earlier races of the model cost here; a guess is said to be none."""
+    """Say how many configurations fit the time budget, by the costs of earlier comparisons of the model."""
     costs = _costs(prepared, store)
     if costs is None:
         return "the number of configurations that fit is unknown: this model was not measured here yet"
@@ -235,7 +235,7 @@ def prediction(prepared: Prepared, store: Store) -> str:
 
 
 def too_short(prepared: Prepared, store: Store) -> BudgetError | None:
-    """Return why the time holds no confirmation, by what earlier measurements cost here; None: it does."""
+    """Return an error if the time budget is too short for a confirmation, by earlier costs; None: it fits."""
     costs = _costs(prepared, store)
     try:
         if costs is not None:
@@ -246,10 +246,10 @@ def too_short(prepared: Prepared, store: Store) -> BudgetError | None:
 
 
 def _in_time(prepared: Prepared, store: Store) -> Prepared:
-    """Return a search whose time holds a confirmation: a longer one where that is allowed.
+    """Return a search whose time budget fits a confirmation, extended if that is allowed.
 
     Raises:
-        BudgetError: it does not, and may not take longer.
+        BudgetError: the time budget is too short and may not be extended.
     """
     short, costs = too_short(prepared, store), _costs(prepared, store)
     if short is None or costs is None:
@@ -266,7 +266,7 @@ def _in_time(prepared: Prepared, store: Store) -> Prepared:
 
 
 def _costs(prepared: Prepared, store: Store) -> SearchCosts | None:
-    """By earlier comparisons of the model on this machine, else by its newest search of the same inputs."""
+    """Costs from earlier comparisons of the model on this machine, else from a search of the same inputs."""
     record, default = prepared.record, reference(prepared.resolved.spec)
     known = past(store, model_sha256=record.model_sha256, fingerprint=record.fingerprint)
     if known is not None:
@@ -279,13 +279,13 @@ def _costs(prepared: Prepared, store: Store) -> SearchCosts | None:
 
 
 def _inputs(spec: Mapping[str, Any]) -> Any:
-    """Batch and sizes of a stored spec."""
+    """Batch size and dimensions of a stored spec."""
     workload = spec.get("workload", {})
     return workload.get("batch_size"), workload.get("dims")
 
 
 def found_by(store: Store, trial: Trial) -> dict[str, Any] | None:
-    """Return how a trial was found, for a file that carries it; None: no search confirmed it."""
+    """Return how a search found a trial, for exported files; None: no search confirmed it."""
     if not trial.study:
         return None
     try:
@@ -309,7 +309,7 @@ def found_by(store: Store, trial: Trial) -> dict[str, Any] | None:
     }
 
 
-# --- what cannot be answered --------------------------------------------------------------------------------
+# --- checks -------------------------------------------------------------------------------------------------
 
 
 def _check_answerable(spec: TrialSpec, question: Question) -> None:
@@ -327,13 +327,13 @@ def _check_batch(question: Question, resolved: Resolved) -> None:
         )
 
 
-# --- earlier studies ----------------------------------------------------------------------------------------
+# --- warm start ---------------------------------------------------------------------------------------------
 
 
 def _earlier(
     store: Store, record: StudyRecord, found: Space, question: Question
 ) -> tuple[Sequence[Choice], Sequence[tuple[Choice, float, float]], Sequence[str]]:
-    """What earlier searches of this model found: the best to look at first, the rest as a vague prior."""
+    """Results of earlier searches of this model: the best as first candidates, all as weak priors, notes."""
     hints: dict[Choice, None] = {}
     priors: dict[Choice, tuple[float, float]] = {}
     notes: list[str] = []

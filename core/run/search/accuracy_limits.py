@@ -1,7 +1,7 @@
-"""How right a configuration answers labelled rows, for the limits of a search.
+"""Measures the accuracy of configurations on labelled rows, for the constraints of a search.
 
-What changes the numbers (the model, the optimization level, the provider) has its accuracy measured once, on
-the same labelled rows; all other settings share it.
+Accuracy is measured once for each combination of settings that change outputs (model, optimization level,
+provider). Configurations that differ only in other settings share the result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from core.spec.question import Question
 from core.spec.settings import KNOBS
 from core.store import ModelRecord, Store
 
-CHANGES_NUMBERS = (  # settings by which the outputs may differ; all others only change who computes when
+CHANGES_NUMBERS = (  # settings that may change outputs; all others change only the execution
     "graph_optimization_level",
     "disabled_optimizers",
     "session.set_denormal_as_zero",
@@ -26,7 +26,7 @@ CHANGES_NUMBERS = (  # settings by which the outputs may differ; all others only
 
 
 def numbers_alone(spec: TrialSpec) -> TrialSpec:
-    """Return the spec without settings that change no output, so that equals are measured once."""
+    """Return the spec without settings that change no output, so that equivalent specs are measured once."""
     idle = {
         one.name: None
         for one in KNOBS
@@ -42,14 +42,14 @@ def right(
     own: tuple[TrialSpec, ModelRecord],
     start: tuple[TrialSpec, ModelRecord],
 ) -> Mapping[Any, Any]:
-    """Return what labelled rows say of a configuration, for `answer.judged`; empty: nothing was asked.
+    """Return the accuracy of a configuration for `answer.judged`; empty: no constraint needs it.
 
     Args:
-        store: keeps scores, so that the same numbers are measured once.
+        store: keeps scores, so that the same outputs are measured once.
         run: starts workers.
-        question: the limits.
+        question: the constraints.
         own: the configuration, with the dataset, and its model.
-        start: the same of the start, against whose accuracy a drop is held.
+        start: spec and model of the start, the reference of an accuracy drop.
 
     Raises:
         TunerError: the rows cannot be scored.

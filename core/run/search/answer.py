@@ -1,6 +1,6 @@
-"""The answer of a search: what was confirmed, the front, what matters, what the controls said. Pure.
+"""Computes the answer of a search: confirmed result, Pareto front, effects of settings, A/A controls.
 
-What is reported of a winner comes from its confirming race alone. Looks before that choose; they never sell.
+Pure. The reported speed-up comes from the confirmation run alone, so selection bias does not inflate it.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from core.spec.question import Question
 from core.spec.space import Space, changes_words
 
 _NORMAL = statistics.NormalDist()
-FRONT_METRICS = ("peak_rss", "cpu_s", "model_size")  # beside the objective
+FRONT_METRICS = ("peak_rss", "cpu_s", "model_size")  # axes of the Pareto front besides the objective
 MOST_ON_FRONT = 30
-LEAST_SIZE = 0.1  # of an effect on ln(gain) that is held possible before anything was seen
-TIE = 0.25  # of the margin, by which estimates of equals may differ: ties add up to what is given away
-SAMPLE = 2000  # configurations over which effects are averaged
+LEAST_SIZE = 0.1  # smallest prior scale of an effect on ln(speed-up)
+TIE = 0.25  # largest difference of tied estimates, as a share of the margin
+SAMPLE = 2000  # number of configurations over which effects are averaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raced:
-    """A configuration of a confirming race, with all that the store holds of it."""
+    """A configuration of a confirmation run, with all its stored data."""
 
     changes: Mapping[str, Any]
     spec: Mapping[str, Any]
     trial: str
     comparison: str
-    result: Mapping[str, Any]  # with raw samples; empty: it has none
+    result: Mapping[str, Any]  # with raw measurements; empty: no result
     look: Look
-    contrast: Any  # ContrastRecord against the default; None: none
+    contrast: Any  # ContrastRecord against the ORT default; None: not measured
     size_bytes: int | None
     arena: bool
     summaries: Mapping[Any, Any]
@@ -61,14 +61,14 @@ class Raced:
 
 
 def confirmed(one: Raced, default: Raced, question: Question, *, margin: float, looks: float) -> Confirmed:
-    """Return what a confirming race says of one of its candidates, or of the default itself.
+    """Return the confirmed numbers of one candidate of a confirmation run, or of the ORT default itself.
 
     Args:
         one: the candidate.
-        default: of the same race.
-        question: the objective and its limits.
-        margin: relative difference that counts as none.
-        looks: by which the race divided its 5 %.
+        default: the ORT default of the same run.
+        question: the objective and its constraints.
+        margin: equivalence margin, relative.
+        looks: number of interim analyses that share the false-alarm rate of 5 %.
     """
     gains: dict[str, GainNumbers] = {}
     for metric in ("latency_p50", "latency_mean", "latency_p95", "latency_p99", "throughput"):
@@ -119,18 +119,18 @@ def _numbers(
 
 
 def of_gain(metric: str, gain: Gain, margin: float) -> GainNumbers:
-    """Return ln(gain) with its standard error as a ratio with a 95 % interval."""
+    """Return an ln ratio with its standard error as a ratio with a 95 % confidence interval."""
     low, high = interval(gain) or (None, None)
     return _numbers(metric, math.exp(gain[0]), low, high, Verdict.of(low, high, margin))
 
 
 def of_told(metric: str, one: Told, margin: float) -> GainNumbers:
-    """Return what is told of a configuration as a gain with its verdict."""
+    """Return the estimate of a configuration as a speed-up with its verdict."""
     return _numbers(metric, one.ratio, one.low, one.high, Verdict.of(one.low, one.high, margin))
 
 
 def dropped_words(one: Dropped, space: Space) -> str:
-    """Return which values were not tried again, and why."""
+    """Return a sentence with the excluded values and the reason."""
     axes = [space.axes[axis] for axis in one.axes]
     values = {axis.name: axis.values[value] for axis, value in zip(axes, one.values, strict=True)}
     times = "once, alone" if one.failures == 1 else f"{one.failures} times"
@@ -158,7 +158,7 @@ def _log(gain: GainNumbers | None) -> Gain | None:
 
 
 def judged(one: Raced, question: Question) -> list[LimitJudged]:
-    """Return every limit with whether the configuration keeps it, by its confirming race."""
+    """Judge every constraint by the confirmation run of the configuration."""
     rows = int(one.result.get("batch_size") or 1)
     found = []
     for target in question.limits:
@@ -191,7 +191,10 @@ def _limit(found: Judged) -> LimitJudged:
 
 
 def _probability(found: Judged) -> float | None:
-    """That the limit is kept, by a normal number with that interval; an open end counts as far away."""
+    """Probability that the constraint is met, from a normal distribution with that confidence interval.
+
+    An open end of the interval counts as far away.
+    """
     if found.value is None:
         return None
     low, high = found.low, found.high
@@ -229,7 +232,7 @@ def _same_latency(gain: GainNumbers, margin: float) -> LimitJudged:
 
 
 def _drop(one: Raced, drop: float) -> LimitJudged:
-    """Non-inferiority of the accuracy: the difference of two shares on the same rows."""
+    """Judge non-inferiority of the accuracy: the difference of two shares on the same rows."""
     name = f"accuracy ≥ the original's − {100 * drop:g} pp"
     pair = one.summaries.get("drop")
     if pair is None:
@@ -252,7 +255,7 @@ def _drop(one: Raced, drop: float) -> LimitJudged:
 
 
 def kept(limits: Sequence[LimitJudged]) -> str:
-    """Return MISSED where one limit is broken, else UNKNOWN where one is not known, else MET."""
+    """Return MISSED if a constraint is missed, else UNKNOWN if one is unknown, else MET."""
     states = {one["state"] for one in limits}
     return "MISSED" if "MISSED" in states else "UNKNOWN" if "UNKNOWN" in states else "MET"
 
@@ -260,16 +263,16 @@ def kept(limits: Sequence[LimitJudged]) -> str:
 def outcome(
     candidates: Sequence[Confirmed], default: Confirmed | None, result: Mapping[str, Any], *, margin: float
 ) -> tuple[SearchOutcome, Confirmed | None]:
-    """Return what a confirming race answers, and the configuration that it answers with.
+    """Return the outcome of a confirmation run and its configuration.
 
-    "Nothing beats the default by more than the margin" asks for one end of each interval alone: whoever may
-    be slower is no better answer.
+    NO_DIFFERENCE depends on the upper end of each interval alone, because a configuration that may be slower
+    is no better answer.
 
     Args:
-        candidates: in the order in which they were hoped to win.
-        default: of the same race; None: it failed.
-        result: of the race.
-        margin: relative difference that counts as none.
+        candidates: in order of preference.
+        default: the ORT default of the same run; None: it failed.
+        result: of the run.
+        margin: equivalence margin, relative.
     """
     able = [one for one in candidates if not one["error"] and kept(one["limits"]) != "MISSED"]
     default_able = default is not None and kept(default["limits"]) != "MISSED"
@@ -289,7 +292,7 @@ def outcome(
 
 
 def _may_beat(one: Confirmed, margin: float) -> bool:
-    """Whether what was measured leaves room for a gain of more than the margin."""
+    """Whether a speed-up larger than the margin is still possible."""
     gain, contrast = one["gain"], one["contrast"]
     if gain["verdict"] != Verdict.UNDECIDED:
         return False
@@ -298,23 +301,23 @@ def _may_beat(one: Confirmed, margin: float) -> bool:
     return gain["ratio_high"] is None or gain["ratio_high"] > 1 + margin
 
 
-# --- what else was learnt -----------------------------------------------------------------------------------
+# --- ranking, Pareto front, effects, controls ---------------------------------------------------------------
 
 
 def ordered(
     tried: Sequence[tuple[Tried, float]], level: frozenset[str], margin: float, *, threads: int = 1
 ) -> list[tuple[Tried, float]]:
-    """Return who is to be confirmed, in order; ties are broken by what a configuration costs, never by noise.
+    """Return the candidates for confirmation in order; cost breaks ties, not noise.
 
-    A tie is who cannot be told from the leader and is within a quarter of the margin of it by its estimate.
-    Of these the one with the least memory comes first (in steps of a tenth above the least, because equal
-    processes differ, too), then fewer threads, then the nearest to the start.
+    A configuration ties with the leader if it is in `level` and its estimate is within a quarter of the
+    margin of the leader's. Among ties, the least memory comes first (in steps of a tenth above the least,
+    because the memory of identical processes differs), then the fewest threads, then the fewest changes.
 
     Args:
-        tried: with ln(gain) of the objective, the best first.
-        level: keys of those that the race could not tell from its leader.
-        margin: relative difference that counts as none.
-        threads: that ONNX Runtime takes where it is not told.
+        tried: configurations with ln(speed-up) of the objective, the best first.
+        level: keys of the configurations that do not differ significantly from the leader.
+        margin: equivalence margin, relative.
+        threads: number of threads that ONNX Runtime uses by default.
     """
     if not tried:
         return []
@@ -342,13 +345,13 @@ def ordered(
 def front(
     tried: Sequence[Tried], question: Question, margin: float, *, confirmed: Sequence[Confirmed] = ()
 ) -> list[FrontPoint]:
-    """Return who is not surely dominated: nobody is as good in every respect and better in one, with 95 %.
+    """Return the Pareto front: configurations that no other one dominates with 95 % confidence.
 
     Args:
-        tried: without controls.
-        question: the objective is one axis, memory, CPU and size are the others where they vary.
+        tried: without A/A controls.
+        question: its objective is one axis; memory, CPU time and model size are the others where they vary.
         margin: see `ordered`.
-        confirmed: what confirmations said; a point has the number and the interval that are told everywhere.
+        confirmed: results of confirmations; points show the same number and interval as all other outputs.
     """
     points = []
     by_trial = {one["trial"]: one["gain"] for one in confirmed}
@@ -393,17 +396,18 @@ def front(
 
 
 def _as_gain(one: Told, rough: Gain | None) -> Gain:
-    """ln(gain) with the standard error of the told interval; where none is told, that of its few launches."""
+    """ln(speed-up) with the standard error of the reported interval, or of the launches if there is none."""
     if not one.low or not one.high:
         return math.log(one.ratio), None if rough is None else rough[1]
     return math.log(one.ratio), math.log(one.high / one.low) / 2 / Z
 
 
 def dominates(one: Mapping[str, Gain], other: Mapping[str, Gain], least: float) -> bool:
-    """Return whether one is surely better than the other in one respect, in none worse than equals are.
+    """Return whether `one` is significantly better than `other` in one metric and equivalent in all others.
 
-    Surely: with 95 % over all respects together. Equals differ by the margin, or by the noise where that is
-    more: to ask for "surely not worse" would keep everybody, because no two measured numbers are equal.
+    Significant: 95 % confidence over all metrics together. Equivalent: worse by at most the margin, or the
+    noise if that is larger. A test for "significantly not worse" would remove no configuration, because no
+    two measured numbers are equal.
     """
     shared = one.keys() & other.keys()
     reach = _NORMAL.inv_cdf(1 - 0.05 / 2 / max(1, len(shared)))
@@ -418,11 +422,11 @@ def dominates(one: Mapping[str, Gain], other: Mapping[str, Gain], least: float) 
 
 
 def effects(known: Known, spread: Prior = ASSUMED) -> tuple[list[EffectRecord], list[PairRecord]]:
-    """Return what each value does to the objective, and the strongest pairs, by the model of all looks.
+    """Return the effect of each value on the objective and significant pairs, fitted to all observations.
 
     Args:
-        known: everything.
-        spread: what two launches of one configuration differ by; it is part of every interval.
+        known: state of the search.
+        spread: variation between launches of one configuration; every interval includes it.
     """
     fitted = model_of(known, spread=spread.sigma_between)
     model = None if fitted is None else fitted.unshrunk(LEAST_SIZE)
@@ -465,15 +469,15 @@ def _ratios(mean: float, reach: float) -> Any:
 
 
 def controls(tried: Sequence[Tried], self_tests: Sequence[Mapping[str, Any]]) -> Controls:
-    """Return what the hidden twins said, and ONNX Runtime's default against its own in every race.
+    """Return the result of the A/A controls: hidden copies of configurations and of the ORT default.
+
+    A pair is apart if it differs by more than chance, with 95 % confidence over all pairs together.
 
     Args:
-        tried: everybody, controls among them.
-        self_tests: A/A tests of the races of the search.
-
-    A pair is apart where it differs by more than chance, with 95 % over all pairs together.
+        tried: all evaluations, including controls.
+        self_tests: A/A tests of the comparisons of the search.
     """
-    ratios: list[tuple[float, float]] = []  # of each pair, and the error of its ln
+    ratios: list[tuple[float, float]] = []  # ratio of each pair, standard error of its ln
     by_key = {one.key: one for one in tried if not one.twin}
     for twin in (one for one in tried if one.twin):
         other = by_key.get(twin.key)
@@ -501,11 +505,11 @@ def controls(tried: Sequence[Tried], self_tests: Sequence[Mapping[str, Any]]) ->
     return {"pairs": len(ratios), "apart": len(apart), "largest": largest}
 
 
-LAUNCH_ERROR = 0.02  # of the ln ratio of two single launches, at least: theirs is not known from themselves
+LAUNCH_ERROR = 0.02  # least standard error of the ln ratio of two single launches, which give no estimate
 
 
 def failed_controls(found: Controls) -> str:
-    """Return what must be said first where equal launches differed; empty: none did."""
+    """Return a warning if the A/A controls failed; empty: they passed."""
     if not found["apart"] or found["largest"] is None:
         return ""
     ratio = max(found["largest"], 1 / found["largest"])
@@ -517,7 +521,7 @@ def failed_controls(found: Controls) -> str:
 
 
 def space_facts(space: Space) -> Any:
-    """Return how many combinations there are and why so few differ."""
+    """Return the numbers of combinations and distinct configurations, and why combinations are equivalent."""
     return {
         "combinations": space.combinations,
         "distinct": len(space.choices),

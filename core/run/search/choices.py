@@ -1,6 +1,6 @@
-"""What a search may choose among: settings with the values worth trying, and the variants of the model.
+"""Builds the search space: settings with the values worth evaluating, and the variants of the model.
 
-Variants that exist take part; others are made first where the question asks for it, within its time.
+Existing variants are included. If the question requests it, others are created first, within its time budget.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ CALIBRATED = "int8_static"
 
 @dataclass(frozen=True, kw_only=True)
 class Models:
-    """The values of the axis of models: name -> which file, and its size; "" is the model of the start."""
+    """Files and sizes (bytes) of the model axis by name; the size under "" is that of the start's model."""
 
     refs: Mapping[str, ModelRef] = field(default_factory=dict)
     sizes: Mapping[str, float] = field(default_factory=dict)
-    left_out: Sequence[str] = ()  # why a variant takes no part, in words
+    left_out: Sequence[str] = ()  # excluded variants with the reason, in words
 
     @property
     def axis(self) -> Axis | None:
-        """None where there is one model."""
+        """Axis of the models; None: there is only one model."""
         return Axis(name=MODEL, values=(None, *self.refs)) if self.refs else None
 
 
@@ -57,11 +57,10 @@ NO_VARIANTS = Models()
 def models_of(store: Store, record: ModelRecord, question: Question) -> Models:
     """Return the variants of a model that may be the answer.
 
-    Left out is what a worker found to compute something else than its original when it was made, and what
-    takes other inputs.
+    Excluded are variants that failed the output check when they were created, and those with other inputs.
 
     Raises:
-        SpecError: the question names a variant that there is not.
+        SpecError: the question names a variant that does not exist.
     """
     sizes = {"": float(record.info["size_bytes"])}
     members = [one for one in family(store, record) if one.content_sha256 != record.content_sha256]
@@ -90,7 +89,7 @@ def models_of(store: Store, record: ModelRecord, question: Question) -> Models:
 
 
 def left_out_words(models: Models, space: Space) -> list[str]:
-    """Return in words which variants take no part, and which settings are not varied."""
+    """Return in words which variants are excluded and which settings are not varied."""
     return [*models.left_out, *unvaried_words(space.unvaried)]
 
 
@@ -106,15 +105,15 @@ def _why_not(one: ModelRecord, record: ModelRecord) -> str:
 
 
 def make_variants(store: Store, record: ModelRecord, base: TrialSpec, service: Service) -> list[str]:
-    """Make the variants of an original that need nothing but the model, and INT8 static where rows are named.
+    """Create the variants that need only the original, and static INT8 if the spec has a dataset.
 
-    One that cannot be made costs a note. What was made before is taken again.
+    Existing variants are reused. A variant that cannot be created gives a note.
 
     Returns:
-        What could not be made, in words.
+        Notes on variants that could not be created.
 
     Raises:
-        Cancelled: by the user; what was complete stays.
+        Cancelled: by the user; complete variants are kept.
     """
     if variant_of(record) is not None or steps_of(record):
         return ["Variants can only be created from an original."]
@@ -142,7 +141,7 @@ def make_variants(store: Store, record: ModelRecord, base: TrialSpec, service: S
 
 
 def place_of(machine: wire.Environment | None, resolved: Resolved, question: Question) -> Place:
-    """Return what a space needs to know of the machine and the model; no machine: one thread, the CPU."""
+    """Return the facts of the machine and the model that a space needs; no machine: one thread, the CPU."""
     loadable = [one["name"] for one in machine["providers"] if one["loadable"]] if machine is not None else []
     chains = [(name, CPU) for name in loadable if name != CPU]
     batch = resolved.record.info["batch_dim"] is not None
@@ -155,7 +154,7 @@ def place_of(machine: wire.Environment | None, resolved: Resolved, question: Que
 
 
 def axes_of(base: TrialSpec, question: Question, place: Place, models: Models) -> list[Axis]:
-    """Return what may change before the user holds or forbids anything.
+    """Return the axes before the user's fixed and excluded settings are removed.
 
     Raises:
         SpecError: an unknown setting or value.

@@ -18,30 +18,30 @@ from core.evidence.effects import Codes
 from core.evidence.evaluations import Tried
 from core.spec.space import Choice
 
-GUILTY, GUILTY_PAIR = 2, 3  # failures, and nothing else, from which a value or a pair is not tried again
+GUILTY, GUILTY_PAIR = 2, 3  # failures without a success after which a value or a pair is excluded
 
 Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 class Outcomes(Protocol):
-    """What of `plan.Known` failures are read from."""
+    """Part of `Known`, the input of `plan`, that this module reads."""
 
     @property
     def tried(self) -> Mapping[Choice, Tried]:
-        """What is known of each configuration that was launched."""
+        """Evaluation of each launched configuration."""
 
     @property
     def default(self) -> Choice | None:
-        """ONNX Runtime's default, where it is in the space."""
+        """The ORT default; None: not in the space."""
 
     @property
     def codes(self) -> Codes:
-        """The space, a row per configuration and a column per axis."""
+        """The space: one row per configuration, one column per axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """Values that are not tried again, because what has them fails."""
+    """Values excluded from the search because configurations with them fail."""
 
     axes: tuple[int, ...]
     values: Choice  # of these axes
@@ -50,10 +50,10 @@ class Dropped:
 
 
 def dropped(known: Outcomes) -> list[Dropped]:
-    """Return the values, alone or two together, with which nothing ever worked.
+    """Return the single values and pairs of values with which every configuration has failed.
 
-    The value that explains most failures of one reason is found guilty first, and these count against
-    nobody else. One failure is enough where nothing but that value differs from a configuration that works.
+    The value that explains most failures of one reason is excluded first, and these failures count for no
+    other value. One failure is enough if only that value differs from a configuration that works.
     """
     failed = {c: one.failed for c, one in known.tried.items() if one.failed and one.looks[-1].trial}
     worked = [choice for choice, one in known.tried.items() if not one.failed]
@@ -72,7 +72,7 @@ def dropped(known: Outcomes) -> list[Dropped]:
 
 
 def failing(known: Outcomes, codes: Codes) -> Mask:
-    """Which configurations are likely to fail: they have values that were dropped."""
+    """Return which configurations have excluded values."""
     found = np.zeros(len(codes), dtype=np.bool_)
     for one in dropped(known):
         found |= (codes[:, one.axes] == one.values).all(axis=1)
@@ -80,7 +80,7 @@ def failing(known: Outcomes, codes: Codes) -> Mask:
 
 
 def sound(known: Outcomes, choices: Sequence[Choice]) -> list[Choice]:
-    """Return those that nothing says will fail."""
+    """Return the configurations without excluded values."""
     guilty = dropped(known)
     return [one for one in choices if not any(_of(one, found.axes) == found.values for found in guilty)]
 
@@ -88,7 +88,7 @@ def sound(known: Outcomes, choices: Sequence[Choice]) -> list[Choice]:
 def _guilty(
     groups: Sequence[tuple[int, ...]], least: int, failed: Mapping[Choice, str], worked: Sequence[Choice]
 ) -> Dropped | None:
-    """Return the values that most of the failed share, for one reason, and none of those that worked."""
+    """Return the values that most failures of one reason share, and no working configuration has."""
     best: Dropped | None = None
     for group in groups:
         innocent = {_of(choice, group) for choice in worked}
@@ -104,7 +104,7 @@ def _guilty(
 
 
 def _is_alone(choice: Choice, group: tuple[int, ...], other: Choice) -> bool:
-    """Whether two configurations differ on the axes of a group and on no other."""
+    """Whether two configurations differ on all axes of a group and on no other axis."""
     return all((a == b) != (axis in group) for axis, (a, b) in enumerate(zip(choice, other, strict=True)))
 
 

@@ -2,7 +2,7 @@
 
 No process and no store.
 
-`Knowledge.known` is what the plan is asked with; what is shown and written down is told in `telling`.
+`Knowledge.known` is the input of `plan`; `progress` turns the state into displayed and stored data.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from core.store import StudyRecord
 from core.wire.errors import TunerError
 
 CONTROL = "control"
-# which of several confirming races tells the answer: the first of these
+# the confirmation run whose outcome comes first here gives the answer of the search
 RANKED: Sequence[SearchOutcome] = ("FOUND", "UNDECIDED", "REJECTED", "NO_DIFFERENCE", "NONE_KEEPS_LIMITS")
-FIXED_S = 1.0  # of a race beside its processes, until one has shown it
-AFTER_CONFIRM_S = 2.5  # costs and profiles of who was confirmed, at most, until one has shown it
-AFTER_ACCURACY_S = 3.0  # scores of labelled rows, until one has shown it
-SCREEN_SLACK = 1.25  # by which a first look may miss a limit and still be worth another
+FIXED_S = 1.0  # assumed fixed time of a comparison, without its processes, until measured
+AFTER_CONFIRM_S = 2.5  # assumed longest time for costs and profiles after a confirmation, until measured
+AFTER_ACCURACY_S = 3.0  # assumed time to score labelled rows, until measured
+SCREEN_SLACK = 1.25  # factor by which a screened value may miss a constraint without exclusion
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A search that can begin: everything is resolved, and the space is known."""
+    """A search that is ready to start: everything is resolved, and the space is known."""
 
     record: StudyRecord
     question: Question
@@ -63,34 +63,34 @@ class Prepared:
     hints: Sequence[Choice] = ()
     priors: Sequence[tuple[Choice, float, float]] = ()
     notes: Sequence[str] = ()
-    threads: int = 1  # that ONNX Runtime takes where it is not told
+    threads: int = 1  # default number of threads of ONNX Runtime
     models: Models = field(default_factory=Models)
 
 
 @dataclass(kw_only=True)
 class Clock:
-    """How long a search has taken, in seconds."""
+    """Elapsed time of a search, in seconds."""
 
     before_s: float  # before it was interrupted
     began: float  # monotonic
-    given_s: float = 0.0  # of the time since, that others had the machine
+    given_s: float = 0.0  # time since then in which other jobs had the machine
 
     @property
     def own_s(self) -> float:
-        """Since it was begun or resumed, without the time in which it gave way."""
+        """Time since it was started or resumed, without the time given to other jobs."""
         return time.monotonic() - self.began - self.given_s
 
     @property
     def spent_s(self) -> float:
-        """Of all of it."""
+        """Time of the whole search, before and after an interruption."""
         return self.before_s + self.own_s
 
 
 class Knowledge:
-    """What one search knows."""
+    """State of one search."""
 
     def __init__(self, prepared: Prepared, clock: Clock) -> None:
-        """Begin with what was tried before the search was interrupted."""
+        """Start with the evaluations from before an interruption."""
         self.prepared, self.clock = prepared, clock
         self.question, self.space = prepared.question, prepared.space
         self.base = prepared.resolved.spec
@@ -101,7 +101,7 @@ class Knowledge:
         self.twins: list[Tried] = []
         self.rivals: list[Choice] = []
         self.confirmed: dict[Choice, Confirmed] = {}
-        self.confirmings: list[Choice] = []  # once for each race
+        self.confirmings: list[Choice] = []  # one entry for each confirmation run
         self.default_said: Confirmed | None = None
         self.last_result: Mapping[str, Any] = {}
         self.last_race = ""
@@ -110,7 +110,7 @@ class Knowledge:
         self.settled = False
         self.refused: TunerError | None = None  # why a confirmation gave no result
         self.self_tests: list[Mapping[str, Any]] = []
-        self.differences: list[float] = []  # ln ratios of two launches of one configuration
+        self.differences: list[float] = []  # ln ratios of two processes of one configuration
         self.notes: list[str] = list(prepared.notes)
         self.each_s, self.fixed_s = 0.0, FIXED_S
         self.costs: SearchCosts | None = None
@@ -126,11 +126,11 @@ class Knowledge:
 
     @property
     def time_s(self) -> float:
-        """Seconds for all of it."""
+        """Time budget of the whole search in seconds."""
         return self.clock.before_s + self.question.budget_s
 
     def known(self) -> Known:
-        """What the plan is told."""
+        """Return the input of `plan`."""
         return Known(
             question=self.question,
             space=self.space,
@@ -153,16 +153,16 @@ class Knowledge:
             costs=self.costs,
         )
 
-    # --- what a race told -----------------------------------------------------------------------------------
+    # --- results of a comparison ----------------------------------------------------------------------------
 
     def learn_costs(self, race: Comparison, took_s: float, default: Trial | None, *, confirms: bool) -> None:
-        """Take what a race of so many seconds says of the price of the next.
+        """Update the estimated costs of the next step from a comparison.
 
         Args:
-            race: what it was.
-            took_s: all of it, what is beside the race itself included.
-            default: ONNX Runtime's default in it.
-            confirms: it tells how long what is found out after its rounds takes, and nothing else.
+            race: the comparison.
+            took_s: its whole duration, including the time outside of its rounds.
+            default: trial of the ORT default in it.
+            confirms: whether it is a confirmation, which updates only the time after the rounds.
         """
         result = race.facts
         if not result:
@@ -201,15 +201,15 @@ class Knowledge:
         *,
         cancelled: bool,
     ) -> None:
-        """Take a look at everybody of a race.
+        """Add an observation of every configuration of a comparison.
 
         Args:
-            step: what was asked for.
-            race: what came of it.
-            trials: of the race, by id.
+            step: the executed step.
+            race: its comparison.
+            trials: of the comparison, by id.
             names: label -> configuration.
-            twin: whom the hidden control is; None: there was none.
-            cancelled: by the user; who has no result then was only cut off.
+            twin: configuration of the hidden A/A control; None: there was none.
+            cancelled: by the user; configurations without a result then have not failed.
         """
         default = trials.get(race.baseline)
         contrasts = {
@@ -247,7 +247,7 @@ class Knowledge:
             self.differences.append(gains[0] - gains[1])
 
     def plain(self, choice: Choice) -> dict[str, Any]:
-        """Return what a configuration changes of the start, as JSON has it."""
+        """Return the changes of a configuration against the start, as JSON values."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in self.space.changes(choice).items()
@@ -262,7 +262,7 @@ class Knowledge:
         found: Mapping[str, Any] | None,
         choice: Choice,
     ) -> Look | None:
-        """What the race told of one; None where it was only cut off."""
+        """Observation of one configuration; None: the comparison ended before it had a result."""
         error = "" if trial.error is None else trial.error["message"]
         if trial.state == "CANCELLED" or (trial.error is not None and trial.error["type"] == "BudgetError"):
             return None
@@ -278,17 +278,17 @@ class Knowledge:
         )
 
     def sizes(self, choice: Choice) -> tuple[float, float] | None:
-        """Return the bytes of its model and of the start's; None: they are not known."""
+        """Return the size of its model and of the start's model in bytes; None: not known."""
         sizes = self.prepared.models.sizes
         own = sizes.get(str(self.space.changes(choice).get(MODEL) or ""))
         return None if own is None or "" not in sizes else (own, sizes[""])
 
     def has_gains(self, choices: Sequence[Choice]) -> bool:
-        """Return whether anything is known of one of these."""
+        """Return whether one of these has an observation."""
         return any(choice in self.tried and self.tried[choice].looks for choice in choices)
 
     def mark_unmeasured(self, step: Step, race: Comparison) -> None:
-        """Mark whom the race told nothing of: it must not be asked for again and again."""
+        """Record a failure for configurations without a result, so that they are not requested again."""
         for choice in step.choices:
             if choice not in self.tried:
                 lost = Look(stage="screen", race=race.id, trial="", error="It was not measured.")
@@ -296,7 +296,7 @@ class Knowledge:
                 self.tried[choice] = Tried(changes=self.plain(choice), key=key, looks=(lost,))
 
     def rank_rivals(self, step: Step, race: Comparison) -> None:
-        """Rank after the heat: its leader, who could not be told from it by what they cost, then the rest."""
+        """Rank after an elimination round: leader and ties by cost, the rest after (`ordered`)."""
         ranked = [(self.tried[c], gain) for c, gain in standing(self.known()) if c in step.choices]
         trial_of = {one.trial: one.label for one in race.contestants}
         keys = {self.space.label(c): self.tried[c].key for c in step.choices if c in self.tried}
@@ -305,7 +305,7 @@ class Knowledge:
         for one in race.facts.get("ranks", ()):
             if leader is not None and keys.get(trial_of.get(one["trial"], "")) == leader.key:
                 level = frozenset(keys.get(trial_of.get(tie, ""), "") for tie in one["ties"])
-        if step.stage == "screen":  # nothing was ranked: equals are who is near
+        if step.stage == "screen":  # it has no ranks: ties depend on the estimates alone
             level = frozenset(one.key for one, _ in ranked)
         by_key = {self.tried[c].key: c for c in step.choices if c in self.tried}
         margin, threads = self.base.protocol.margin, self.prepared.threads
@@ -313,7 +313,7 @@ class Knowledge:
         self.rivals = [by_key[one.key] for one, _ in in_order]
 
     def _breaks_a_limit(self, one: Tried) -> bool:
-        """Whether a look says already that a limit is broken, with room for how rough looks are."""
+        """Whether a configuration certainly misses a constraint, with a tolerance for rough observations."""
         if self.question.same_latency:
             gain = one.gain("latency_p50")
             least = -math.log1p(self.base.protocol.margin)
@@ -326,13 +326,13 @@ class Knowledge:
     def take_confirmed(
         self, step: Step, said: Mapping[Choice, Confirmed], default: Confirmed, race: Comparison
     ) -> None:
-        """Take what a confirming race says of its configurations and of the default.
+        """Update the answer with the results of a confirmation run.
 
         Args:
-            step: what it was.
-            said: of each configuration.
-            default: of ONNX Runtime's default.
-            race: with a result.
+            step: the executed step.
+            said: result of each configuration.
+            default: result of the ORT default.
+            race: the comparison, with a result.
         """
         before = {
             changes_words(self.plain(choice)): gain[0]
@@ -354,7 +354,7 @@ class Knowledge:
             self.notes.append(f"{gone} was better before, but not in fresh processes.")
 
     def left_open(self) -> Choice | None:
-        """Return who answers the question so far, where the answer is open."""
+        """Return the winner so far if the outcome is undecided."""
         if self.outcome != "UNDECIDED" or self.winner is None:
             return None
         return next((choice for choice, one in self.confirmed.items() if one is self.winner), None)
@@ -366,13 +366,13 @@ class Knowledge:
         )
 
     def _promised(self, one: Confirmed, before: Mapping[str, float]) -> bool:
-        """Whether a configuration that was confirmed not to be the answer had looked like one."""
+        """Whether the earlier estimate of a configuration exceeded the margin."""
         return before.get(changes_words(one["changes"]), 0.0) > math.log1p(self.base.protocol.margin)
 
-    # --- what is told of it ---------------------------------------------------------------------------------
+    # --- estimates for display ------------------------------------------------------------------------------
 
     def best(self) -> tuple[Tried, Told] | None:
-        """Return the best so far; its interval holds for whichever of all that were tried would be it."""
+        """Return the best so far; its interval is corrected for the selection among all evaluations."""
         for choice, _ in standing(self.known())[:1]:
             found = self.told(self.tried[choice], among=max(1, len(self.tried)))
             if found is not None:
@@ -380,16 +380,16 @@ class Knowledge:
         return None
 
     def words(self, changes: Mapping[str, Any]) -> str:
-        """Return what a configuration sets otherwise than ONNX Runtime's default, in one line."""
+        """Return the differences of a configuration from the ORT default in one line."""
         return changes_words(from_default(self.base, changes))
 
     def told(self, one: Tried, *, among: int = 1) -> Told | None:
-        """Return what is told of a configuration, see `tried.told`."""
+        """Return the reported estimate of a configuration, see `evaluations.told`."""
         confirmed = {said["trial"]: said["gain"] for said in self.confirmed.values()}
         return told(one, self.question.objective, confirmed, among=among)
 
     def front(self) -> list[FrontPoint]:
-        """Return who is not surely dominated."""
+        """Return the Pareto front."""
         confirmed = list(self.confirmed.values())
         return answers.front(
             list(self.tried.values()), self.question, self.base.protocol.margin, confirmed=confirmed
@@ -397,7 +397,7 @@ class Knowledge:
 
 
 def _default_of(space: Space, default: TrialSpec) -> Choice | None:
-    """ONNX Runtime's default among the configurations, wherever the search starts; None: it is not there."""
+    """The ORT default in the space, whatever the start of the search; None: not in the space."""
     asked = [0 for _ in space.axes]
     for i, axis in enumerate(space.axes):
         if axis.name == MODEL or is_provider_option(axis.name):
@@ -410,13 +410,13 @@ def _default_of(space: Space, default: TrialSpec) -> Choice | None:
 
 
 def _copies(stage: Stage, race: Comparison) -> float | None:
-    """Ln ratio of the two launches of the default in a race of one launch of everybody else."""
+    """Ln ratio of the two processes of the ORT default in a screening; None: no screening, or no control."""
     self_tests = race.facts.get("self_tests") or ()
     return math.log(self_tests[0]["ratio"]) if stage == "screen" and self_tests else None
 
 
 def _surely_beyond(one: Tried, target: TargetSpec) -> bool:
-    """Whether a look is so far beyond a limit that no longer one would bring it back."""
+    """Whether an observation misses a constraint by so much that a longer measurement would miss it, too."""
     if target.metric == "peak_rss":
         value = one.value("peak_rss")
         kept = one.changes.get("enable_cpu_mem_arena", True)

@@ -1,6 +1,6 @@
-"""A search as an Optuna study, for `optuna-dashboard` and Optuna's own plots.
+"""Exports a search as an Optuna study, for `optuna-dashboard` and Optuna's own plots.
 
-Optuna is imported by the function alone: it is an extra, and takes a third of a second.
+Optuna is imported inside of functions, because it is an extra and takes a third of a second to import.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from core.spec.space import MODEL, Axis
 from core.store import StudyRecord
 from core.wire.errors import SpecError
 
-_NAMES = frozenset(one.name for one in KNOBS)  # others, such as options of a provider, start as nothing
+_NAMES = frozenset(one.name for one in KNOBS)  # others, such as provider options, have no default
 ITSELF = "the model itself"  # the default's value of the axis MODEL
 NO_GAIN = "The objective was not measured."
 _EXAMPLE = "Use for example `sqlite:///study.db`."
 
 
 def study_name(record: StudyRecord) -> str:
-    """Return the name under which Optuna knows a search."""
+    """Return the name of a search's Optuna study."""
     return f"{record.model_name} {record.id}"
 
 
 def export(record: StudyRecord, url: str, *, axes: Sequence[Axis] = ()) -> int:
-    """Write a search into a storage of Optuna: a trial for each configuration that was tried.
+    """Write a search into an Optuna storage, one trial for each evaluated configuration.
 
-    A trial has as a parameter every setting that varied, or that the start sets otherwise than ONNX Runtime's
-    default, with the value that it really had; and as its value the gain of the objective over
-    ONNX Runtime's default: a ratio, larger is better. A configuration that failed is a failed trial.
+    The parameters of a trial are all settings that varied, or that the start sets differently from the ORT
+    default, with their effective values. Its value is the speed-up of the objective over the ORT default: a
+    ratio, larger is better. A failed configuration is a failed trial.
 
     Args:
         record: the search.
-        url: `sqlite:///FILE`; the file may be new, or hold other studies of Optuna.
-        axes: what could have been tried; without them parameters have the values that were.
+        url: `sqlite:///FILE`; the file may be new or contain other Optuna studies.
+        axes: the search space; without it, parameters have only the evaluated values.
 
     Returns:
-        How many trials were written.
+        Number of written trials.
 
     Raises:
-        SpecError: Optuna is not installed; no such storage; or it holds this search already.
+        SpecError: Optuna is not installed; no such storage; or it already contains this search.
     """
     if importlib.util.find_spec("optuna") is None:
         raise SpecError(
@@ -84,11 +84,11 @@ def export(record: StudyRecord, url: str, *, axes: Sequence[Axis] = ()) -> int:
     return len(trials)
 
 
-# --- what is written ----------------------------------------------------------------------------------------
+# --- trials -------------------------------------------------------------------------------------------------
 
 
 def _values(default: TrialSpec, tried: Sequence[Tried], axes: Sequence[Axis]) -> dict[str, list[Any]]:
-    """Return every setting that varied or differs from the default with its values, the default's first."""
+    """Return the values of every setting that varied or differs from the default, the default's first."""
     seen = [*((one.name, value) for one in axes for value in one.values)]
     seen += [pair for one in tried for pair in one.changes.items()]
     found: dict[str, list[Any]] = {}
@@ -103,7 +103,7 @@ def _values(default: TrialSpec, tried: Sequence[Tried], axes: Sequence[Axis]) ->
 
 
 def _plain(value: Any) -> Any:
-    """As a categorical parameter takes it."""
+    """The value of a categorical parameter."""
     return "+".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
@@ -162,12 +162,12 @@ def _facts(record: StudyRecord, question: Question) -> dict[str, Any]:
     }
 
 
-# --- where it is written ------------------------------------------------------------------------------------
+# --- storage ------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _storage(url: str) -> Iterator[Any]:
-    """A storage of Optuna in a file, open as long as something is written."""
+    """Open an Optuna storage in a SQLite file and close it at the end of the `with`."""
     import optuna
     import sqlalchemy
 
@@ -194,7 +194,7 @@ def _storage(url: str) -> Iterator[Any]:
 
 
 def _check_file(url: str) -> None:
-    """Refuse a storage that Optuna could not open later, or that is somebody else's."""
+    """Refuse a storage that Optuna could not open later, and files of other programs."""
     import sqlalchemy
 
     try:

@@ -1,12 +1,14 @@
-"""What a search does next: a pure function of what is known and of the time that is left.
+"""Decides the next step of a search, as a pure function of its state and the remaining time.
 
-First looks at configurations (one launch of each, in the same rounds) until their share of the time is used
-or none promises anything; what is left of that share launches those again that may be the best, each time
-fewer; then a heat of the best where more than two are still in doubt, in which whoever is surely slower
-leaves; then the best against ONNX Runtime's default in fresh processes, and the next best where it does not
-hold.
-Which configurations are looked at is the strategy's; the rest is the same for all of them. Shares and batches
-are those that did best on invented machines (`tests/unit/test_search_simulation.py`).
+The stages are:
+
+1. Screening: one launch of each configuration, in the same rounds, until its share of the time is used or no
+   configuration is promising. The strategy chooses the configurations. The rest of the share repeats the
+   launches of possible winners, fewer each time.
+2. Elimination round of the best, if more than two may be the best. Significantly slower ones are stopped.
+3. Confirmation of the best against the ORT default in fresh processes, then of the next best if it fails.
+
+Shares and batch sizes did best on simulated machines (`tests/unit/test_search_simulation.py`).
 """
 
 from __future__ import annotations
@@ -25,89 +27,89 @@ from core.run.search.time_needed import can_confirm
 from core.spec.question import Question
 from core.spec.space import MODEL, Choice, Space
 
-FIRST = 2  # configurations of the first look, which shows what a configuration costs
-BATCH = 6  # of a later look
-BESIDE = 3  # processes of a look beside its configurations: the default, its twin and a hidden one
-MOST_AT_ONCE = 40  # live processes of a look
+FIRST = 2  # configurations of the first screening, which measures the cost of one
+BATCH = 6  # configurations of a later screening
+BESIDE = 3  # additional processes of a screening: the ORT default, its A/A control and a hidden control
+MOST_AT_ONCE = 40  # live processes of a screening
 MOST_RIVALS = 8
 LEAST_HEAT_GENERATIONS = 4
-LOOKS_SHARE, HEAT_SHARE = 0.5, 0.2  # of the time; the rest confirms
-SMALL, SMALL_SHARE = 64, 0.6  # configurations of a space that is looked at as a whole, and longer
-PROMISING = 0.05  # times the margin: a look at less than that is not worth its time
-MOST_CONFIRMED = 2  # that ran: each is another chance to be wrong
-MOST_WITHIN_LIMITS = 4  # where the best may break one; then each has half the chance to be wrong
-SEVERAL = 4  # generations of two candidates that the time must hold, or one is confirmed alone
-LATE = 0.9  # of what a confirmation of one generation takes must be left
-DESIGN = 24  # balanced first looks, or as many as the axes have values beyond their first, and 4
-SINGLES_SHARE = 0.5  # of a look, that change one value of the start alone
-DESIGN_SHARE = 0.5  # of all looks that the time holds, at most
-HALVED = 2  # of those that were launched again, so many times fewer are the next time
-MOST_LAUNCHES, MOST_DOUBTFUL = 4, 12  # of one configuration in screening; configurations of one more launch
-DOUBT_Z = 1.0  # deviations by which two may be off, where it is in doubt which of them is better
-FEW = 2  # in doubt: the time of an elimination round is worth more as launches of the confirmation
-FLAT = 0.5  # of the margin, below which the best is no promise
-SIMPLIFIED = 2  # of the best, whose plainer twins race, too
-SIMPLER_BY = 0.5  # of the margin, that a plainer one may be predicted to lose
-FUTILE = 12  # configurations that fail, and none that works, after which nothing more is tried
+LOOKS_SHARE, HEAT_SHARE = 0.5, 0.2  # of the time for screening, elimination round; the rest confirms
+SMALL, SMALL_SHARE = 64, 0.6  # configurations of a space that is screened completely; its screening share
+PROMISING = 0.05  # smallest expected improvement worth a screening, as a share of the margin
+MOST_CONFIRMED = 2  # confirmations that ran: each adds a false-alarm risk
+MOST_WITHIN_LIMITS = 4  # same with constraints, which the best may miss; the false-alarm rate is divided
+SEVERAL = 4  # launches of two candidates that must fit the time; otherwise one is confirmed alone
+LATE = 0.9  # share of the duration of a one-launch confirmation that must remain
+DESIGN = 24  # least size of the balanced design; at least the number of non-default values + 4
+SINGLES_SHARE = 0.5  # share of a screening for configurations that change one value of the start
+DESIGN_SHARE = 0.5  # largest share of all affordable screened configurations for the design
+HALVED = 2  # factor by which the number of repeated configurations shrinks each time
+MOST_LAUNCHES, MOST_DOUBTFUL = 4, 12  # launches of a configuration in screening; configurations of a repeat
+DOUBT_Z = 1.0  # standard deviations within which two configurations may be equally good
+FEW = 2  # at most so many possible winners skip the elimination round, in favour of confirmation launches
+FLAT = 0.5  # share of the margin below which the best is not promising
+SIMPLIFIED = 2  # best configurations whose simplified versions are compared, too
+SIMPLER_BY = 0.5  # largest predicted loss of a simplified configuration, as a share of the margin
+FUTILE = 12  # evaluations without any success after which screening stops
 RISKY = ("use_io_binding", MODEL)  # settings that some models fail with
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What a search knows, and what is left to it."""
+    """State of a search as the plan sees it, with the remaining time."""
 
     question: Question
     space: Space
     codes: Codes  # the space's choices
-    tried: Mapping[Choice, Tried]  # without controls
-    confirmed: Sequence[Choice]  # who raced in fresh processes, in order; once for each of their races
+    tried: Mapping[Choice, Tried]  # without A/A controls
+    confirmed: Sequence[Choice]  # one entry for each confirmation run, in order
     margin: float
-    time_s: float  # for all of it
+    time_s: float  # of the whole search
     spent_s: float
-    each_s: float  # of one configuration in a look; 0: not known yet
-    fixed_s: float  # of a race, beside its configurations
-    rivals: Sequence[Choice] = ()  # what is left of the heat, the best first; empty: there was none
-    hints: Sequence[Choice] = ()  # what earlier studies found best
-    priors: Sequence[tuple[Choice, float, float]] = ()  # earlier: ln(gain) and how little it is believed
-    infeasible: Callable[[Tried], bool] = field(default=lambda one: False)  # surely breaks a limit
-    undecided: Choice | None = None  # confirmed, and what its race said leaves it open
-    settled: bool = False  # what was confirmed answers the question
-    before_s: float = 0.0  # of the time, that had been spent before this search was resumed
-    default: Choice | None = None  # ONNX Runtime's default, where it is of the space: everybody's reference
-    costs: SearchCosts | None = None  # of a confirmation, by the last screening; None: not known yet
+    each_s: float  # screening time of one configuration; 0: not known yet
+    fixed_s: float  # fixed time of a comparison, without its configurations
+    rivals: Sequence[Choice] = ()  # remaining after the elimination round, the best first; empty: none ran
+    hints: Sequence[Choice] = ()  # best configurations of earlier searches
+    priors: Sequence[tuple[Choice, float, float]] = ()  # from earlier searches: ln(speed-up), standard error
+    infeasible: Callable[[Tried], bool] = field(default=lambda one: False)  # certainly misses a constraint
+    undecided: Choice | None = None  # the winner so far, if its confirmation is undecided
+    settled: bool = False  # the confirmed result answers the question
+    before_s: float = 0.0  # spent before this search was resumed
+    default: Choice | None = None  # the ORT default, the reference of every ratio; None: not in the space
+    costs: SearchCosts | None = None  # of a confirmation, from the last screening; None: not known yet
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left."""
+        """Remaining time in seconds."""
         return self.time_s - self.spent_s
 
     @property
     def own_s(self) -> float:
-        """Seconds that this search was given, without those before it was resumed."""
+        """Time budget in seconds since the search was started or resumed."""
         return self.time_s - self.before_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What to race next, the best first."""
+    """Next comparison of a search, the best configuration first."""
 
     stage: Stage
     choices: Sequence[Choice]
     budget_s: float
     why: str  # in words, for the progress display
-    again: bool = False  # it screens the best a second time, in place of an elimination round
+    again: bool = False  # screens the best a second time instead of an elimination round
 
     @property
     def ranks(self) -> bool:
-        """Whether its result decides which of the best remain."""
+        """Whether its result ranks the candidates for confirmation."""
         return self.stage == "heat" or self.again
 
 
-Strategy = Callable[[Known, int], Sequence[Choice]]  # how many -> which untried ones to look at; none: enough
+Strategy = Callable[[Known, int], Sequence[Choice]]  # count -> new configurations to screen; none: stop
 
 
 def next_step(known: Known, strategy: Strategy) -> Step | None:
-    """Return what to do next; None: nothing more would change the answer, or the time is over."""
+    """Return the next step; None: no step would change the answer, or the time is over."""
     if is_too_short(known):
         return None
     if known.confirmed or known.rivals or known.settled:
@@ -116,27 +118,27 @@ def next_step(known: Known, strategy: Strategy) -> Step | None:
 
 
 def is_too_short(known: Known) -> bool:
-    """Whether nothing was confirmed, and the time that is left holds no confirmation."""
+    """Whether nothing was confirmed and the remaining time is too short for a confirmation."""
     if known.costs is None or known.confirmed or known.settled:
         return False
     return not can_confirm(known.costs, known.left_s)
 
 
-# --- first looks --------------------------------------------------------------------------------------------
+# --- screening ----------------------------------------------------------------------------------------------
 
 
 def looks_end_s(known: Known) -> float:
-    """Until when first looks are made, in seconds since the search began."""
+    """Return when screening ends, in seconds since the search began."""
     return known.before_s + known.own_s * looks_share(known.space)
 
 
 def looks_share(space: Space) -> float:
-    """Which share of its time a search of a space screens."""
+    """Return the share of the time for screening."""
     return SMALL_SHARE if len(space.choices) <= SMALL else LOOKS_SHARE
 
 
 def sought(space: Space) -> int:
-    """How many configurations are worth a look: all of a few, else as many as the design has."""
+    """Return how many configurations are worth screening: all of a small space, else the design's size."""
     levels = sum(len(axis.values) - 1 for axis in space.axes)
     return min(len(space.choices) - 1, max(DESIGN, levels + 4))
 
@@ -165,17 +167,17 @@ def _look(known: Known, strategy: Strategy) -> Step | None:
 
 
 def _look_budget_s(known: Known) -> float:
-    """Beyond which a look is given up; it is meant to take its share of the time, which is less."""
+    """Time limit of a screening; its expected duration, a share of the time, is shorter."""
     return max(1.0, known.left_s - known.own_s * HEAT_SHARE)
 
 
 def _is_futile(known: Known) -> bool:
-    """Whether everything fails: then the next would, too."""
+    """Whether all evaluations have failed, so that further ones would fail, too."""
     return len(known.tried) >= FUTILE and all(one.failed for one in known.tried.values())
 
 
 def designed(known: Known, count: int) -> Sequence[Choice]:
-    """The strategy `race`: hints of earlier studies, a balanced design, then what the model promises."""
+    """Strategy `race`: best of earlier searches, a balanced design, then the model's best predictions."""
     choices, at = known.space.choices, {choice: i for i, choice in enumerate(known.space.choices)}
     reserved = [] if known.default is None else [at[known.default]]
     taken = [at[one] for one in known.tried if one in at]
@@ -192,7 +194,7 @@ def designed(known: Known, count: int) -> Sequence[Choice]:
             count = min(count, max(wanted - len(taken), BATCH))
         risky = () if known.tried else _risky(known, open_)
         near = [i for i in risky if np.count_nonzero(known.codes[i]) == 1][:count]
-        open_ = np.setdiff1d(open_, risky) if near else open_  # the others of this look do without
+        open_ = np.setdiff1d(open_, risky) if near else open_  # no other one here changes a risky setting
         near = near or _single_changes(known, open_, count)
         taken, open_, count = [*taken, *near], np.setdiff1d(open_, near), count - len(near)
         rows = np.concatenate([np.array(taken, dtype=np.intp), open_])
@@ -209,16 +211,16 @@ def designed(known: Known, count: int) -> Sequence[Choice]:
 
 
 def _risky(known: Known, open_: Iterable[int]) -> list[int]:
-    """Return who changes a setting that some models fail with: the first look tries it alone."""
+    """Return the configurations that change a risky setting: the first screening changes it alone."""
     risky = [axis for axis, one in enumerate(known.space.axes) if one.name in RISKY]
     return [i for i in open_ if any(known.codes[i][axis] for axis in risky)]
 
 
 def _single_changes(known: Known, open_: Iterable[int], count: int) -> list[int]:
-    """Return half a look of those that change one value alone, where a look would hold them all.
+    """Return single-change configurations for half a screening, if one screening would fit all of them.
 
-    Few looks at few values learn more from them than from a balance of everything; of twenty values they
-    would leave most unseen.
+    With few values and few evaluations they are more informative than a balanced design. With many values
+    they would leave most values untested.
     """
     single = np.count_nonzero(known.codes, axis=1) == 1
     if single.sum() > max(count, BATCH):
@@ -229,43 +231,43 @@ def _single_changes(known: Known, open_: Iterable[int], count: int) -> list[int]
 
 
 def _later(known: Known, count: int) -> float:
-    """How many configurations the looks hold that follow one at `count`."""
+    """How many configurations fit into later screenings after one of `count`."""
     later_s = looks_end_s(known) - known.spent_s - known.each_s * count - 2 * known.fixed_s
     return math.floor(later_s / known.each_s) if known.each_s else math.inf
 
 
 def _holds_another(known: Known, count: int) -> bool:
-    """Whether a look at `BATCH` configurations leaves time for another, which it can guide."""
+    """Whether a screening of `BATCH` configurations leaves time for another one, which it can guide."""
     return _later(known, min(count, BATCH) + BESIDE) >= BATCH + BESIDE
 
 
 def _affordable(known: Known, count: int) -> int:
-    """How many configurations all first looks together hold, with `count` in the next one."""
+    """How many configurations fit into all screenings together, with `count` in the next one."""
     later = max(0, min(_later(known, count), 10 * DESIGN))
     return int(min(len(known.codes), len(known.tried) + count + later))
 
 
 def in_order(known: Known, count: int) -> Sequence[Choice]:
-    """The strategy `grid`."""
+    """Strategy `grid`: configurations in the order of the space."""
     left = [one for one in known.space.choices if one not in known.tried and one != known.default]
     return sound(known, left)[:count]
 
 
 def at_random(known: Known, count: int) -> Sequence[Choice]:
-    """The strategy `random`: one order for a seed, of which every look takes the next."""
+    """Strategy `random`: the next configurations of an order that the seed determines."""
     order = np.random.default_rng(known.question.seed).permutation(len(known.space.choices))
     drawn = (known.space.choices[int(i)] for i in order)
     return sound(known, [one for one in drawn if one not in known.tried and one != known.default])[:count]
 
 
 def model_of(known: Known, *, spread: float = 0.0) -> Effects | None:
-    """Return the model of what was tried; None: nothing was that has a number.
+    """Return the effects model of all observations; None: no observation has a number.
 
     Args:
-        known: everything.
-        spread: what two launches of one configuration differ by, as a standard deviation of ln; where it is
-            more than the error of a look, it is the error. What is printed counts it; what chooses does
-            not, because the model doubts launches that are far too slow by itself.
+        known: state of the search.
+        spread: standard deviation of ln between launches of one configuration, the least error of an
+            observation. Reported intervals use it. Selection does not, because the model itself
+            down-weights launches that are far too slow.
     """
     rows, gains, errors, races, doubts = [], [], [], [], []
     doubted = reference_doubts(known.tried.values())
@@ -298,24 +300,23 @@ def model_of(known: Known, *, spread: float = 0.0) -> Effects | None:
 
 
 def _gain_of_look(look: Look, question: Question) -> tuple[float, float | None] | None:
-    """The same of one look."""
+    """ln(speed-up) of the objective from one observation."""
     gains = {name: pooled([look.gains[name]]) for name in question.objective if name in look.gains}
     return weighed(gains, question.objective)
 
 
 def gain_of(one: Tried, question: Question) -> tuple[float, float | None] | None:
-    """Return ln(gain) of the objective by all looks at a configuration."""
+    """Return ln(speed-up) of the objective from all observations of a configuration."""
     return weighed({name: one.gain(name) for name in question.objective}, question.objective)
 
 
-# --- more launches of what is in doubt ----------------------------------------------------------------------
+# --- repeated screening of possible winners -----------------------------------------------------------------
 
 
 def _again(known: Known) -> Step | None:
-    """Launch those anew that may be the best, half of them at most each time, until the looks are over.
+    """Launch possible winners again, at most half as many each time, until screening ends.
 
-    Few launches of many first, more of what is in doubt: a launch may be slow for life, and one is not
-    enough to tell two configurations apart.
+    A process may be slow for its whole lifetime, so one launch cannot distinguish two configurations.
     """
     spare_s = looks_end_s(known) - known.spent_s - known.fixed_s
     held = max(0, math.floor(spare_s / known.each_s) - BESIDE) if known.each_s else 0
@@ -330,7 +331,7 @@ def _again(known: Known) -> Step | None:
 
 
 def in_doubt(known: Known) -> list[Choice]:
-    """Return who may be the best by what is known, the best first."""
+    """Return the configurations that may be the best, the best estimate first."""
     ranked = standing(known)
     model = model_of(known)
     if not ranked or model is None:
@@ -348,15 +349,15 @@ def _launches_most(known: Known) -> int:
     return max(map(_launches, known.tried.values()), default=0)
 
 
-# --- the heat -----------------------------------------------------------------------------------------------
+# --- the elimination round ----------------------------------------------------------------------------------
 
 
 def standing(known: Known, *, also_infeasible: bool = False) -> list[tuple[Choice, float]]:
-    """Return who may be the answer, the best first, by the model drawn to what was measured.
+    """Return the possible answers with their predicted ln(speed-up), the best first.
 
     Args:
-        known: everything.
-        also_infeasible: those too that surely break a limit by what was seen.
+        known: state of the search.
+        also_infeasible: include configurations that certainly miss a constraint.
     """
     model = model_of(known)
     if model is None:
@@ -372,7 +373,7 @@ def standing(known: Known, *, also_infeasible: bool = False) -> list[tuple[Choic
 
 def _heat(known: Known) -> Step | None:
     ranked = standing(known)
-    if _launches_most(known) > 1:  # launches have told the others apart
+    if _launches_most(known) > 1:  # repeated launches have excluded the others
         doubtful = in_doubt(known)
         if len(doubtful) <= FEW:
             return None
@@ -390,14 +391,14 @@ def _heat(known: Known) -> Step | None:
     ]
     plain = sound(known, plain)
     choices = list(dict.fromkeys([*best[: max(1, count - len(plain))], *plain, *best]))[:count]
-    if not set(known.question.objective) <= set(FROM_MEDIANS):  # who is slower does not leave: look again
+    if not set(known.question.objective) <= set(FROM_MEDIANS):  # elimination works on medians alone
         why = f"rescreening of the best {count}"
         return Step(stage="screen", choices=choices, budget_s=heat_s, why=why, again=True)
     return Step(stage="heat", choices=choices, budget_s=heat_s, why=f"elimination round of the best {count}")
 
 
 def _is_flat(known: Known, best: Choice) -> bool:
-    """Whether the best promises no more than equals differ by: then all time is for saying so."""
+    """Whether the best is predicted to be equivalent to the ORT default, so all time goes to confirmation."""
     model = model_of(known)
     if known.default is None or model is None or is_bounded(known.question):
         return False
@@ -406,17 +407,17 @@ def _is_flat(known: Known, best: Choice) -> bool:
 
 
 def is_bounded(question: Question) -> bool:
-    """Whether there are limits: then the default itself may be no answer."""
+    """Whether the question has constraints, which the ORT default itself may miss."""
     return bool(question.limits) or question.same_latency or question.accuracy
 
 
 def divided_by(question: Question) -> int:
-    """Return by what the 5 % of a confirming race are divided, because so many more may be confirmed."""
+    """Return the divisor of the 5 % false-alarm rate of a confirmation: constraints allow more of them."""
     return MOST_WITHIN_LIMITS // MOST_CONFIRMED if is_bounded(question) else 1
 
 
 def simplified(known: Known, choice: Choice) -> Choice:
-    """Return a configuration without the changes that do nothing by the model: the plainer of two equals."""
+    """Return a configuration without the changes that have no effect according to the model."""
     model = model_of(known)
     if model is None:
         return choice
@@ -438,18 +439,18 @@ def simplified(known: Known, choice: Choice) -> Choice:
 
 
 def confirm_s(known: Known) -> float:
-    """Return what a confirmation takes at least: four generations of two candidates and two defaults."""
+    """Return the least time of a confirmation: four launches of two candidates and two ORT defaults."""
     return max(0.2 * known.own_s, known.fixed_s + 4 * 4 * known.each_s)
 
 
 def _promises(known: Known, choice: Choice) -> bool:
-    """Whether one that was not confirmed yet looks better than the default by half the margin at least."""
+    """Whether the estimate of a configuration exceeds the ORT default by more than half the margin."""
     gain = gain_of(known.tried[choice], known.question) if choice in known.tried else None
     return gain is not None and gain[0] > math.log1p(known.margin) / 2
 
 
 def _is_ahead(known: Known, one: Choice, others: Sequence[Choice]) -> bool:
-    """Whether all looks at `one` together promise more than the margin, and than any of the others by it."""
+    """Whether the estimate of `one` exceeds the ORT default and all `others` by more than the margin."""
     own = gain_of(known.tried[one], known.question) if one in known.tried else None
     gains = (gain_of(known.tried[other], known.question) for other in others if other in known.tried)
     rest = max((gain[0] for gain in gains if gain is not None), default=0.0)
@@ -457,17 +458,17 @@ def _is_ahead(known: Known, one: Choice, others: Sequence[Choice]) -> bool:
 
 
 def _confirm(known: Known) -> Step | None:
-    """The best that was not confirmed yet; where there are limits, which it may break, the next best, too.
+    """Confirm the best unconfirmed configuration; with constraints, which it may miss, also the next best.
 
-    Who was left open and still promises more than the rest is asked once more: one slow process among few is
-    enough to leave twice the speed open, and then a smaller gain, however sure, is the worse answer.
+    An undecided configuration that still leads is confirmed again. One slow process among few can leave a
+    speed-up of two undecided, and a smaller speed-up would then be the worse answer.
     """
     held = [one for one in known.confirmed if one in known.tried and not known.tried[one].failed]
     most = MOST_WITHIN_LIMITS if is_bounded(known.question) else MOST_CONFIRMED
     if len(held) >= most:
         return None
     order = known.rivals or [choice for choice, _ in standing(known)]
-    if not order and not known.confirmed:  # none keeps the limits: the best of them shows by how much
+    if not order and not known.confirmed:  # all miss a constraint: the best of them shows by how much
         order = [choice for choice, _ in standing(known, also_infeasible=True)][:1]
     left = [one for one in order if one not in known.confirmed]
     if known.confirmed and not known.question.limits and not known.question.same_latency:
@@ -479,6 +480,6 @@ def _confirm(known: Known) -> Step | None:
     left_s = known.left_s - known.fixed_s
     together = is_bounded(known.question) and left_s >= SEVERAL * 4 * known.each_s
     if left_s < 3 * known.each_s * LATE:
-        return None  # the time does not hold one process of each
+        return None  # too short for one process of each
     choices = left[: 2 if together else 1]
     return Step(stage="confirm", choices=choices, budget_s=left_s, why="confirmation in fresh processes")

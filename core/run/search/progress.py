@@ -24,12 +24,12 @@ def so_far(has: Knowledge) -> str:
 
 
 def live(has: Knowledge, *, doing: str, course: Sequence[CoursePoint]) -> dict[str, Any]:
-    """Return what a page shows while it runs.
+    """Return the progress of a running search for its page.
 
     Args:
-        has: what is known.
-        doing: the step that it takes now.
-        course: the best at each moment so far.
+        has: state of the search.
+        doing: the current step.
+        course: the best configuration over time.
     """
     best = has.best()
     objective = "+".join(has.question.objective)
@@ -63,7 +63,7 @@ def live(has: Knowledge, *, doing: str, course: Sequence[CoursePoint]) -> dict[s
 
 
 def course_point(has: Knowledge, step: Step) -> CoursePoint:
-    """Return the best that is known after a step."""
+    """Return the best speed-up after a step."""
     best = has.best()
     return {
         "at_s": has.clock.spent_s,
@@ -74,12 +74,12 @@ def course_point(has: Knowledge, step: Step) -> CoursePoint:
 
 
 def result(has: Knowledge, *, course: Sequence[CoursePoint], raced_s: float) -> SearchResult:
-    """Return the answer with all that it rests on.
+    """Return the answer with its evidence.
 
     Args:
-        has: what is known.
-        course: the best at each moment.
-        raced_s: that its races took, of the time since it was begun or resumed.
+        has: state of the search.
+        course: the best configuration over time.
+        raced_s: duration of its comparisons, since it was started or resumed.
     """
     known = has.known()
     margin = has.base.protocol.margin
@@ -126,7 +126,7 @@ def result(has: Knowledge, *, course: Sequence[CoursePoint], raced_s: float) -> 
 
 
 def _say_why_open(has: Knowledge, known: Known, found: SearchResult) -> None:
-    """Say why nothing was confirmed, and the time that is enough where it was too short."""
+    """Add the reason why nothing was confirmed, and the sufficient time if the time was too short."""
     if has.costs is not None and (is_too_short(known) or isinstance(has.refused, BudgetError)):
         screened_s = known.spent_s - known.before_s
         found["enough_s"] = enough_s(has.costs, share=looks_share(has.space), screened_s=screened_s)

@@ -1,7 +1,7 @@
 """Runs one search: plan, compare, update, store.
 
-All that it knows stands in its row of the store after every race, so that it goes on after a kill where it
-was. It runs within the turn of one job; its races are jobs inside it, with rows of their own.
+The search stores its state after every comparison, so it can be resumed after a crash. It runs within one
+job; its comparisons are nested jobs with rows of their own.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from core.store import Store
 from core.store.library import resolve_model
 from core.wire.errors import BudgetError, Cancelled, StoreError, TunerError, WorkerError
 
-LEAST_WITH_CONTROL = 4  # configurations of a look that has a hidden twin
-LOOK_TIMEOUT_SHARE = 0.3  # of the time: a configuration that takes longer for one step is none to look at
+LEAST_WITH_CONTROL = 4  # configurations of a screening from which on it has a hidden A/A control
+LOOK_TIMEOUT_SHARE = 0.3  # time limit of one step of a screened configuration, as a share of the budget
 LEAST_TIMEOUT_S = 20
-LEAST_RACE_S = 0.5  # of a confirmation; one that needs more says so when its first processes have started
-RECHECKED = 3  # configurations that are looked at again when a search goes on
-MOVED_Z = 4.0  # by which a look may differ from earlier ones before the machine is taken for another
+LEAST_RACE_S = 0.5  # of a confirmation; the comparison reports if it needs more
+RECHECKED = 3  # configurations that are screened again when a search is resumed
+MOVED_Z = 4.0  # standard errors of difference from earlier observations that mean a changed machine
 
 
 class Search:
-    """A search that runs; `run` is its story."""
+    """A running search; `run` executes it."""
 
     def __init__(self, prepared: Prepared, service: Service, began: float) -> None:
-        """Begin a search whose time has run since `began`, monotonic."""
+        """Start a search whose time counts from `began`, monotonic seconds."""
         self.prepared, self.record = prepared, prepared.record
         self.service = service
         self.store: Store = service.store
@@ -68,11 +68,11 @@ class Search:
         self.doing = ""
 
     def run(self) -> SearchResult:
-        """Search until the answer is known or the time is over; the row in the store follows.
+        """Execute steps until the answer is known or the time is over; each step updates the store.
 
         Raises:
-            Cancelled: by the user; what was tried is kept.
-            TunerError: ONNX Runtime's default itself cannot be run.
+            Cancelled: by the user; evaluations are kept.
+            TunerError: the ORT default itself cannot be run.
         """
         if self.recheck:
             self._check_the_machine()
@@ -89,8 +89,8 @@ class Search:
         return next_step(self.has.known(), self.strategy)
 
     def _extend(self) -> None:
-        """Take the time that a confirmation needs beyond what was spent."""
-        assert self.has.costs is not None  # it is what told that the time is too short
+        """Extend the time budget so that a confirmation fits after the time already spent."""
+        assert self.has.costs is not None  # `is_too_short` needs them
         spent_s = self.clock.own_s
         needed_s = confirmation_s(self.has.costs, LAUNCHES) + self.has.after_s
         self._take_time(math.ceil(spent_s + needed_s))
@@ -102,7 +102,7 @@ class Search:
         self.has.notes.append(extended_words(asked_s, longer_s))
 
     def _check_the_machine(self) -> None:
-        """Look again at the best of before: on a machine that has changed earlier looks are worthless."""
+        """Screen the earlier best again; discard earlier observations if the machine has changed."""
         before = dict(self.has.tried)
         best = [choice for choice, _ in standing(self.has.known())[:RECHECKED]]
         if not best:
@@ -141,7 +141,7 @@ class Search:
         return gain_of(Tried(changes={}, key="", looks=(one,)), self.has.question)
 
     def _do(self, step: Step) -> None:
-        """Race one step, and take from it what it tells."""
+        """Run the comparison of a step and update the state with its result."""
         asked = [self._configuration(choice, step.stage) for choice in step.choices]
         names = {one.label: choice for one, choice in zip(asked, step.choices, strict=True)}
         twin = step.choices[0] if step.stage == "screen" and len(asked) >= LEAST_WITH_CONTROL else None
@@ -203,7 +203,7 @@ class Search:
         )
 
     def _timed(self, spec: TrialSpec, stage: str) -> TrialSpec:
-        """A configuration that hangs must not eat the search."""
+        """Limit the timeout, so that a configuration that hangs cannot use up the search's time."""
         if stage == "confirm":
             return spec
         most = max(LEAST_TIMEOUT_S, round(LOOK_TIMEOUT_SHARE * self.has.question.budget_s))
@@ -211,12 +211,12 @@ class Search:
         return spec.model_copy(update={"protocol": protocol})
 
     def _too_slow(self, took_s: float) -> None:
-        """A look was given up, because starting its processes alone would take too long.
+        """Handle a screening that ended because starting its processes would take too long.
 
         Raises:
-            BudgetError: it was the first, so that nothing is known, and the search may not take longer.
+            BudgetError: it was the first screening, and the time budget may not be extended.
         """
-        if self.has.tried:  # what was seen before is confirmed; no look as slow as this one follows
+        if self.has.tried:  # the search confirms earlier evaluations; no screening as slow as this follows
             self.has.each_s = max(self.has.each_s, took_s)
             return
         costs = costs_from_start(took_s, self.has.fixed_s, self.has.after_s)
@@ -226,7 +226,7 @@ class Search:
         self._take_time(math.ceil(self.clock.own_s) + enough_s(costs, share=share))
 
     def _nobody_ran(self, ending: Ending) -> None:
-        """A race that told nothing of anybody: the default cannot run, or nothing at all can."""
+        """Raise the error of a comparison without a result: the ORT default or all configurations failed."""
         if self.service.cancel.is_set():
             return
         if isinstance(ending.error, TunerError):
@@ -238,7 +238,7 @@ class Search:
     # --- the confirmation -----------------------------------------------------------------------------------
 
     def _confirmed(self, step: Step, race: Comparison, trials: Mapping[str, Trial], ending: Ending) -> None:
-        """Take from a confirming race what it says of its configurations and of the default."""
+        """Update the state with the results of a confirmation run."""
         margin, question = self.has.base.protocol.margin, self.has.question
         looks = race.protocol.get("splits") or max(1, len(race.protocol["looks"]))
         default = self._raced(race, trials, race.baseline, {}, None)
@@ -254,7 +254,7 @@ class Search:
             return
         if isinstance(ending.error, TunerError) and not isinstance(ending.error, Cancelled):
             self.has.refused = ending.error
-        self.has.settled = True  # what was confirmed before stands
+        self.has.settled = True  # earlier confirmations remain valid
 
     def _raced(
         self,
@@ -295,7 +295,7 @@ class Search:
         )
 
     def _right(self, stored: Trial, choice: Choice | None) -> Mapping[Any, Any]:
-        """What labelled rows say of a configuration that ran; a failure costs its limits, which stay open."""
+        """Accuracy of a configuration that ran; empty if it cannot be measured: its constraints stay open."""
         if not self.has.question.accuracy or stored.state != "COMPLETE":
             return {}
         spec = spec_from_dict(stored.spec).model_copy(update={"dataset": self.has.base.dataset})
@@ -310,18 +310,18 @@ class Search:
             self.has.notes.append(f"The accuracy is unknown: {error.message}")
             return {}
 
-    # --- for who looks on, and for later --------------------------------------------------------------------
+    # --- progress and storing -------------------------------------------------------------------------------
 
     def _progress(self, stage: str, done: int) -> None:
         self.service.on_progress(Progress(stage=stage, done=0, total=0, text=progress.so_far(self.has)))
         self.service.on_live(self.live())
 
     def live(self) -> dict[str, Any]:
-        """What a page shows while it runs."""
+        """Return the progress of the search for its page."""
         return progress.live(self.has, doing=self.doing, course=self.course)
 
     def _save(self) -> None:
-        """Write down what is known; a full disk costs the way back after a kill, and nothing else."""
+        """Store the state; on a full disk the search continues but cannot be resumed after a crash."""
         kept = [one.to_dict() for one in (*self.has.tried.values(), *self.has.twins)]
         try:
             self.store.update_study(self.record.id, tried=kept, wall_s=self.clock.spent_s)
@@ -336,7 +336,7 @@ def _size(prepared: Prepared) -> int | None:
 
 
 def search_job_work(prepared: Prepared, service: Service) -> Outcome:
-    """Do a search within a job; how it ended is written down with the job's end.
+    """Run a search within a job; the job stores how it ended.
 
     Raises:
         TunerError: as of `Search.run`.
@@ -350,7 +350,7 @@ def search_job_work(prepared: Prepared, service: Service) -> Outcome:
 
 
 def _with_variants(prepared: Prepared, service: Service) -> Prepared:
-    """Make the variants that the question asks for, and take them into the space."""
+    """Create the variants that the question requests, and add them to the space."""
     question, resolved = prepared.question, prepared.resolved
     if question.variants != "make":
         return prepared

@@ -1,7 +1,7 @@
 """Reads a stored search; describes configurations by their difference from the ORT default.
 
-A search keeps what a configuration changes of where it started; its ratios are to ONNX Runtime's default.
-Whoever shows, prints or exports a search reads it here, so that the settings belong to the ratio. Pure.
+Pure. A stored configuration lists its changes against the start of the search, but its ratio is against the
+ORT default. All outputs read searches through this module, so that settings and ratio match.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Tell = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 def answer_of(record: StudyRecord) -> SearchResult | None:
-    """Return the answer with its configurations as differences from the default; None: it has none."""
+    """Return the answer with its configurations as differences from the ORT default; None: no answer."""
     answer: Any = record.answer
     if answer is None:
         return None
@@ -45,23 +45,23 @@ def answer_of(record: StudyRecord) -> SearchResult | None:
 
 
 def tried_of(record: StudyRecord) -> list[Tried]:
-    """Return what a search tried, without its hidden controls, as differences from the default."""
+    """Return the evaluations of a search as differences from the ORT default, without A/A controls."""
     tell = _tell(record)
     found = map(tried_from_dict, record.tried)
     return [replace(one, changes=tell(one.changes)) for one in found if not one.twin]
 
 
 def trials_of(record: StudyRecord) -> list[dict[str, Any]]:
-    """Return what a search tried and its controls as plain data, as differences from the default."""
+    """Return all evaluations and A/A controls as plain data, as differences from the ORT default."""
     tell = _tell(record)
     return [{**one, "changes": tell(one["changes"])} for one in record.tried]
 
 
 def measured_default(record: StudyRecord) -> TrialSpec:
-    """Return ONNX Runtime's default as the search measured it: its ratios are to that.
+    """Return the ORT default as the search measured it, the reference of its ratios.
 
     Raises:
-        SpecError: it was stored by a version whose settings are not known here.
+        SpecError: stored by a version with settings that this version does not know.
     """
     measured: Any = (record.answer or {}).get("default") or {}
     if measured.get("spec"):
@@ -70,7 +70,7 @@ def measured_default(record: StudyRecord) -> TrialSpec:
 
 
 def _tell(record: StudyRecord) -> Tell:
-    """Return what tells a change of the start as a difference from the default that was measured."""
+    """Return a function from changes against the start to differences from the measured ORT default."""
     try:
         start, default = spec_from_dict(record.spec), measured_default(record)
     except SpecError:
@@ -86,10 +86,10 @@ def _tell(record: StudyRecord) -> Tell:
 
 
 def failures(tried: Sequence[Tried]) -> list[FailureGroup]:
-    """Return why configurations failed, the most frequent reason first, with the settings that explain it.
+    """Group failures by reason, the most frequent first, with the settings that explain each.
 
     Args:
-        tried: without controls, as differences from the default.
+        tried: without A/A controls, as differences from the ORT default.
     """
     worked = [one for one in tried if not one.failed]
     groups: dict[str, list[Tried]] = {}
@@ -104,7 +104,7 @@ def failures(tried: Sequence[Tried]) -> list[FailureGroup]:
 
 
 def _shared(group: Sequence[Tried], worked: Sequence[Tried]) -> dict[str, Any]:
-    """The values that all of a group have, and none of those that worked."""
+    """Values that all of a group have, and no working configuration has."""
 
     def has(one: Tried, name: str, value: Any) -> bool:
         return name in one.changes and bool(one.changes[name] == value)

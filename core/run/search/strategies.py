@@ -1,7 +1,7 @@
-"""The strategies of first looks by name: each a pure function from what is known to what is looked at next.
+"""Screening strategies by name: pure functions from the state of a search to the next configurations.
 
-`race`, `grid` and `random` are the plan's own; Optuna's sampler is told everything that is known each time,
-so that it keeps nothing between two looks.
+`race`, `grid` and `random` are defined in `plan`. Optuna's sampler gets all evaluations at each call, so it
+keeps no state between calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from core.run.search.plan import Known, Strategy, at_random, designed, gain_of, 
 from core.spec.space import Choice
 from core.wire.errors import SpecError
 
-ASKS_FOR_ONE = 20  # asks of a sampler for one configuration that was not looked at yet
+ASKS_FOR_ONE = 20  # largest number of proposals drawn for one new configuration
 
 
 def strategy_named(name: str) -> Strategy:
@@ -34,8 +34,8 @@ def strategy_named(name: str) -> Strategy:
 
 
 def by_optuna(known: Known, count: int) -> Sequence[Choice]:
-    """What Optuna's TPE proposes after everything that was looked at; each configuration once."""
-    import optuna  # here: it takes a third of a second, and most searches do without
+    """Return proposals of Optuna's TPE sampler given all evaluations; each configuration once."""
+    import optuna  # here: it takes a third of a second, and most searches do not need it
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     seed = known.question.seed + len(known.tried)
@@ -65,7 +65,7 @@ def by_optuna(known: Known, count: int) -> Sequence[Choice]:
 
 
 def _canonical(known: Known, asked: Choice) -> Choice:
-    """The configuration that a combination really is: settings without effect are as the start has them."""
+    """The distinct configuration of a combination: settings without effect have the start's values."""
     if asked in known.space.known:
         return asked
     return known.space.canonical(asked)

@@ -24,20 +24,20 @@ from core.wire.errors import BudgetError
 from core.wire.units import ms
 
 CONFIRMING = 3  # processes of one launch of a confirmation: the candidate, the default and its A/A control
-BESIDE = 2  # processes of screening beside its configurations: the default and its A/A control
-LEAST_SCREENED = 2  # configurations of the first screening, which shows what one costs
-LAUNCHES = 4  # of the first interim analysis; before it no difference is called sure
-LATE = 1.1  # by which times that were measured once may be exceeded
-_STEPS = ((60, 5), (300, 10), (3600, 60), (math.inf, 600))  # a time up to this -> a multiple of that
+BESIDE = 2  # additional processes of screening: the ORT default and its A/A control
+LEAST_SCREENED = 2  # configurations of the first screening, which measures the cost of one
+LAUNCHES = 4  # of the first interim analysis; no difference is significant before it
+LATE = 1.1  # tolerated ratio of a duration to its only measurement
+_STEPS = ((60, 5), (300, 10), (3600, 60), (math.inf, 600))  # largest time, multiple it is rounded up to
 
 
 def costs_from_past(past: Past, default: TrialSpec, fixed_s: float) -> SearchCosts:
-    """Return what earlier measurements of the model say that a search of it costs.
+    """Estimate the costs of a search from earlier measurements of the model.
 
     Args:
-        past: what they showed.
-        default: ONNX Runtime's default, with the batch and sizes of the search.
-        fixed_s: of a comparison, beside its processes.
+        past: the earlier measurements.
+        default: the ORT default, with the batch size and dimensions of the search.
+        fixed_s: fixed time of a comparison, without its processes.
     """
     run_s = expected_run_s(default, past.seen)
     block = pace(run_s * 1e9)
@@ -56,7 +56,7 @@ def costs_from_past(past: Past, default: TrialSpec, fixed_s: float) -> SearchCos
 
 
 def costs_from_start(start_s: float, fixed_s: float, after_s: float) -> SearchCosts:
-    """Return what a search costs at least of which one process was started, and nothing else is known."""
+    """Return a lower bound of the costs of a search if only the start time of one process is known."""
     return SearchCosts(
         run_s=0.0,
         start_s=start_s,
@@ -69,37 +69,37 @@ def costs_from_start(start_s: float, fixed_s: float, after_s: float) -> SearchCo
 
 
 def costs_from_search(answer: Mapping[str, Any] | None) -> SearchCosts | None:
-    """Return what an earlier search of the model cost; None: it does not tell, or as another version did."""
+    """Return the costs of an earlier search of the model; None: not stored, or by another version."""
     kept: SearchCosts | None = (answer or {}).get("costs")
     return kept if kept is not None and kept.keys() == SearchCosts.__required_keys__ else None
 
 
 def screening_s(costs: SearchCosts, configurations: int) -> float:
-    """Return what screening so many configurations takes."""
+    """Return the duration of screening `configurations` configurations."""
     return costs["fixed_s"] + (configurations + BESIDE) * costs["screen_s"]
 
 
 def confirmation_s(costs: SearchCosts, launches: int = MIN_LAUNCHES) -> float:
-    """Return what the rounds of a confirmation take: so many launches, and enough inferences for a p50.
+    """Return the duration of a confirmation with `launches` launches and enough inferences for a p50.
 
-    Fewer launches than the default give no interval, and so no answer.
+    Fewer launches than the default give no confidence interval, and so no answer.
     """
     rounds = max(launches, math.ceil(schedule.P50_RUNS / max(1, costs["runs"])))
     return costs["fixed_s"] + CONFIRMING * (launches * costs["start_s"] + rounds * costs["block_s"])
 
 
 def can_confirm(costs: SearchCosts, left_s: float) -> bool:
-    """Return whether the time that is left holds the shortest confirmation with a p50 and an interval."""
+    """Return whether the shortest confirmation with a p50 and an interval fits the remaining time."""
     return confirmation_s(costs) <= LATE * left_s + schedule.GRACE_S
 
 
 def fitting(costs: SearchCosts, budget_s: float, *, share: float) -> int:
-    """Return how many configurations can be screened beside a confirmation.
+    """Return how many configurations can be screened if the time budget also holds a confirmation.
 
     Args:
         costs: of the search.
         budget_s: of the whole search.
-        share: of it, that screening takes at most.
+        share: largest share of the time for screening.
     """
     room_s = min(share * budget_s, budget_s - confirmation_s(costs)) - costs["fixed_s"]
     return max(0, math.floor(room_s / max(costs["screen_s"], 1e-6)) - BESIDE)
@@ -108,15 +108,15 @@ def fitting(costs: SearchCosts, budget_s: float, *, share: float) -> int:
 def enough_s(
     costs: SearchCosts, configurations: int = LEAST_SCREENED, *, share: float, screened_s: float = 0.0
 ) -> int:
-    """Return the time that holds screening and a confirmation of four launches.
+    """Return a time budget that is enough for screening and a confirmation of four launches.
 
-    It is rounded up to a time that people give: 35 s, 80 s, 7 min.
+    It is rounded up to a round number: 35 s, 80 s, 7 min.
 
     Args:
         costs: of the search.
         configurations: to screen.
-        share: of the time, that screening takes at most.
-        screened_s: that screening has taken already; it takes at least so long again.
+        share: largest share of the time for screening.
+        screened_s: duration of an earlier screening, a lower bound for the next.
     """
     screening = max(screening_s(costs, configurations), screened_s)
     confirming = confirmation_s(costs, LAUNCHES) + costs["after_s"]
@@ -126,15 +126,15 @@ def enough_s(
 
 
 def check_time(costs: SearchCosts, budget_s: float, *, share: float) -> None:
-    """Refuse a search that could not confirm anything.
+    """Refuse a search whose time budget is too short for a confirmation.
 
     Args:
         costs: of the search.
         budget_s: of the whole search.
-        share: of it, that screening takes at most.
+        share: largest share of the time for screening.
 
     Raises:
-        BudgetError: with the time that would be enough.
+        BudgetError: with the sufficient time.
     """
     if can_confirm(costs, budget_s - screening_s(costs, LEAST_SCREENED)):
         return
@@ -149,12 +149,12 @@ def _give_it(costs: SearchCosts, share: float) -> str:
 
 
 def too_slow(costs: SearchCosts, budget_s: float, *, share: float) -> BudgetError:
-    """Return why a search ended when its first process had been started.
+    """Return the error of a search that ended because its first process started too slowly.
 
     Args:
         costs: of the search, see `costs_from_start`.
         budget_s: of the whole search.
-        share: of it, that screening takes at most.
+        share: largest share of the time for screening.
     """
     return BudgetError(
         f"A search of {budget_s:.0f} s is too short to confirm a result: starting one process took "
@@ -164,7 +164,7 @@ def too_slow(costs: SearchCosts, budget_s: float, *, share: float) -> BudgetErro
 
 
 def short_words(costs: SearchCosts, budget_s: float) -> str:
-    """Return why nothing can be confirmed: how long an inference is, and how long the least takes."""
+    """Return why nothing can be confirmed: durations of an inference and of the shortest search."""
     least_s = screening_s(costs, LEAST_SCREENED) + confirmation_s(costs)
     return (
         f"A search of {budget_s:.0f} s is too short to confirm a result: one inference takes "
@@ -174,7 +174,7 @@ def short_words(costs: SearchCosts, budget_s: float) -> str:
 
 
 def open_words(costs: SearchCosts, left_s: float, budget_s: float) -> str:
-    """Return why nothing was confirmed after screening: what a confirmation takes, and what was left."""
+    """Return why nothing was confirmed after screening: durations of a confirmation and of the rest."""
     return (
         f"Nothing was confirmed: one inference takes {ms(costs['run_s'], 3)}, a confirmation takes "
         f"{math.ceil(confirmation_s(costs)):,} s or more, and {max(0, math.floor(left_s)):,} s of "
@@ -183,20 +183,20 @@ def open_words(costs: SearchCosts, left_s: float, budget_s: float) -> str:
 
 
 def extended_words(asked_s: float, budget_s: float) -> str:
-    """Return that a search takes longer than it was given."""
+    """Return a sentence that the time budget was extended."""
     return (
         f"The budget was extended from {asked_s:.0f} s to {budget_s:.0f} s, the minimum to confirm a result."
     )
 
 
 def fit_words(costs: SearchCosts, budget_s: float, configurations: int, *, share: float) -> str:
-    """Return how many of the configurations can be screened, and the time that would be enough for all.
+    """Return how many of the configurations can be screened, and the sufficient time for all.
 
     Args:
         costs: of the search.
         budget_s: of the whole search.
-        configurations: that are worth screening.
-        share: of the time, that screening takes at most.
+        configurations: number worth screening.
+        share: largest share of the time for screening.
     """
     fit = fitting(costs, budget_s, share=share)
     if fit >= configurations:
@@ -206,13 +206,13 @@ def fit_words(costs: SearchCosts, budget_s: float, configurations: int, *, share
 
 
 def evaluated_words(costs: SearchCosts, evaluated: int, configurations: int, *, share: float) -> str:
-    """Return how many of the configurations worth screening were evaluated, and the time that holds all.
+    """Return how many of the configurations worth screening were evaluated, and the sufficient time for all.
 
     Args:
         costs: of the search.
-        evaluated: configurations.
-        configurations: that are worth screening.
-        share: of the time, that screening takes at most.
+        evaluated: number of configurations.
+        configurations: number worth screening.
+        share: largest share of the time for screening.
     """
     enough = enough_s(costs, configurations, share=share)
     return f"{evaluated:,} of {configurations:,} configurations were evaluated. All need {enough:,} s."

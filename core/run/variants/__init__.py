@@ -1,7 +1,7 @@
-"""Variants: models that steps made of other models. Making them, their families, and what races have shown.
+"""Variants, models created from other models by transform steps: creation, families, comparisons.
 
-A variant is an ordinary model of the library whose `details["variant"]` say how it was made and how far its
-outputs are from those of the original at the root of its chain. Parent side: no model file is opened here.
+A variant is an ordinary model of the library. Its `details["variant"]` describe its creation and the
+differences of its outputs from those of the original. This package runs in the parent, so it opens no model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Races of a family: who runs in them, and what they have shown of each variant against its original."""
+"""Comparisons of a family: their configurations, and the verdicts on each variant versus its original."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from core.spec import ModelRef, TrialSpec, WorkloadSpec, anchor, spec_from_dict
 from core.store import ModelRecord, Store
 from core.wire.errors import SpecError, TunerError
 
-RACES_LOOKED_AT = 30  # newest of each model of a family
+RACES_LOOKED_AT = 30  # newest comparisons of each model of a family that are read
 
 
 def race_of_family(records: Sequence[ModelRecord], base: TrialSpec) -> list[Configuration]:
-    """Return who races: the original on ONNX Runtime's default first, then each variant on its default.
+    """Return the configurations of a comparison: the original first, then each variant, on the ORT default.
 
-    All get the workload and the protocol of `base`. Where a variant has fixed a dimension, everybody is fed
-    that size, because other rows would be other work.
+    All have the workload and the protocol of `base`. If a variant has a fixed dimension, all models get that
+    size, because other sizes would be different work.
 
     Args:
-        records: of one family; the original among them stands first whatever its place.
-        base: workload and protocol, and libraries of operators; its model and other settings do not count.
+        records: of one family; the original comes first whatever its place.
+        base: workload, protocol and operator libraries; its model and other settings are ignored.
 
     Raises:
-        SpecError: nobody to race, or sizes that contradict each other or what `base` asks for.
+        SpecError: no records, or sizes that contradict each other or those of `base`.
     """
     if not records:
         raise SpecError("There is no model to compare.", hint="Choose at least one variant.")
@@ -49,7 +49,7 @@ def race_of_family(records: Sequence[ModelRecord], base: TrialSpec) -> list[Conf
 
 
 def _common_sizes(records: Sequence[ModelRecord], workload: WorkloadSpec) -> dict[str, int]:
-    """Sizes that variants have fixed, which must be those that are asked for."""
+    """Dimensions that variants have fixed; they must agree with each other and with the workload."""
     sizes: dict[str, int] = {}
     for record in records:
         for step in steps_of(record):
@@ -65,7 +65,7 @@ def _common_sizes(records: Sequence[ModelRecord], workload: WorkloadSpec) -> dic
 
 
 def _fitted(workload: WorkloadSpec, info: wire.ModelInfo, sizes: Mapping[str, int]) -> WorkloadSpec:
-    """The workload with `sizes`, as far as this model leaves them free."""
+    """The workload with `sizes` for the free dimensions of this model."""
     dims = {dim: size for dim, size in {**workload.dims, **sizes}.items() if dim in info["free_dims"]}
     batch, dim = workload.batch_size, info["batch_dim"]
     rows = sizes.get(dim or "")
@@ -83,12 +83,12 @@ def _fitted(workload: WorkloadSpec, info: wire.ModelInfo, sizes: Mapping[str, in
 
 
 def verdicts(store: Store, root_sha: str) -> dict[str, dict[str, Any]]:
-    """Return what races have shown of each variant on its default against the original on its default.
+    """Return the verdict on each variant versus the original, both on the ORT default.
 
     Returns:
         Content hash -> {ratio, ratio_low, ratio_high, verdict, grade, generations, busy, comparison, trial},
-        of the newest race that was not graded F, else of the newest one; variants that never raced are
-        missing.
+        from the newest comparison that was not graded F, else from the newest one; variants without a
+        comparison are missing.
     """
     root = store.model(root_sha)
     if root is None:
@@ -127,7 +127,7 @@ def _verdicts_of(store: Store, race: Comparison, root_sha: str) -> dict[str, dic
 
 
 def _is_default(spec: Mapping[str, Any]) -> bool:
-    """Whether a stored spec asks for ONNX Runtime's default; one of another version does not count."""
+    """Whether a stored spec is the ORT default; False for specs that this version cannot read."""
     try:
         found = spec_from_dict(spec)
     except TunerError:

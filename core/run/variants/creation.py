@@ -1,6 +1,6 @@
-"""Making variants: each step one `transform` job of a worker, and what was made before is not made again.
+"""Creates variants: each step is one `transform` job of a worker; existing results are reused.
 
-No queue and no thread; whoever calls `make_chain` brings a `run` that has them.
+This module has no queue and no thread; callers of `make_chain` pass a `run` that has them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from core.store.library import (
 )
 from core.wire.errors import ModelError, SpecError, WorkerError, nearest
 
-CHECK_BATCHES = (1, 2, 4)  # rows of the feeds that outputs are compared on, one seed each
-ASSUMED_DIM = 8  # size of any other free dimension that nobody gave a size, but for image sides
-ASSUMED_SIDES = (32, 64, 224, ASSUMED_DIM)  # of those, in the order in which they are tried
-ASSUMED_LENGTHS = (ASSUMED_DIM, 32, 64)  # where there is no image
+CHECK_BATCHES = (1, 2, 4)  # batch sizes of the inputs of the output check, one seed each
+ASSUMED_DIM = 8  # assumed size of other free dimensions without a given size, except image sides
+ASSUMED_SIDES = (32, 64, 224, ASSUMED_DIM)  # assumed image sides, in the order of attempts
+ASSUMED_LENGTHS = (ASSUMED_DIM, 32, 64)  # assumed sizes of a model without image inputs, likewise
 TRANSFORM_TIMEOUT_S = 7200.0  # a calibration of a large model on many rows
 
 _ORIGINAL_GONE = "The original no longer exists, so outputs were compared with those of this step's input."
@@ -53,11 +53,11 @@ _TOOLS = ("onnx", "onnxslim", "onnxruntime", "onnxruntime-gpu")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What `make_chain` made: a record for each step, the last one the result."""
+    """Result of `make_chain`: a record for each step; the last one is the final model."""
 
     records: list[ModelRecord]
-    reused: int  # of them, how many were there already
-    notes: tuple[str, ...] = ()  # what became of the names
+    reused: int  # number of records that existed before
+    notes: tuple[str, ...] = ()  # remarks on names
 
     @property
     def result(self) -> ModelRecord:
@@ -65,7 +65,7 @@ class Made:
         return self.records[-1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data: content hashes, which the library knows."""
+        """Return plain JSON data with the content hashes of the records."""
         return {
             "records": [one.content_sha256 for one in self.records],
             "reused": self.reused,
@@ -73,7 +73,7 @@ class Made:
         }
 
 
-def make_chain(  # noqa: PLR0913 - what a form has fields for
+def make_chain(  # noqa: PLR0913 - one parameter for each field of the form
     store: Store,
     record: ModelRecord,
     steps: Sequence[Step],
@@ -85,25 +85,25 @@ def make_chain(  # noqa: PLR0913 - what a form has fields for
     workload: WorkloadSpec | None = None,
     libraries: Sequence[str] = (),
 ) -> Made:
-    """Do `steps` one after another, each from the model that the one before made.
+    """Apply `steps` one after another, each to the result of the step before.
 
     Args:
-        store: holds the library; the new models join it.
-        record: where to begin, an original or a variant.
+        store: holds the library; the new models are added to it.
+        record: the model to start from, an original or a variant.
         steps: at least one.
         run: starts a worker, called like `run_job`.
-        dims: sizes of free dimensions for the feeds that outputs are compared on; the batch is 1, 2 and 4 and
-            others are 8 where nothing is given.
-        calibration: rows for steps that calibrate; None: they are fed random values.
-        name: of the result, also where it was made before; empty: made of the original's name and the steps.
-        workload: what else is fed where outputs are compared, see `check_feeds`.
-        libraries: that bring operators of the model, by their names in the operator's folder.
+        dims: sizes of free dimensions for the inputs of the output check. Defaults: batch sizes 1, 2 and 4,
+            other dimensions 8.
+        calibration: data of steps that calibrate; None: they get random values.
+        name: of the result, also if it exists already; empty: derived from the original's name and the steps.
+        workload: other properties of the inputs of the output check, see `check_feeds`.
+        libraries: custom operator libraries of the model, by their names in the operator's folder.
 
     Raises:
-        SpecError: what `check_request` refuses, or no data at the path of `calibration`.
-        ModelError: a tool cannot treat the model, or what it made is not valid: nothing of it stays.
+        SpecError: `check_request` refuses the request, or there is no data at the path of `calibration`.
+        ModelError: a tool cannot process the model, or its result is not valid and is deleted.
         WorkerError: a worker crashed, hung or ran out of memory.
-        Cancelled: variants that were complete before that stay.
+        Cancelled: variants that were complete by then are kept.
     """
     check_request(
         store,
@@ -156,11 +156,11 @@ def check_request(  # noqa: PLR0913 - as `make_chain`
     workload: WorkloadSpec | None = None,
     libraries: Sequence[str] = (),
 ) -> None:
-    """Refuse what `make_chain` could not make, as far as the request alone tells; starts no worker.
+    """Refuse requests that `make_chain` cannot fulfil, without starting a worker.
 
     Raises:
-        SpecError: a chain that cannot be, unknown dimensions or feeds, no name for a model, the name of
-            another one, or a library that may not be loaded.
+        SpecError: an invalid chain, unknown dimensions or inputs, an invalid name, the name of another model,
+            or a library that may not be loaded.
     """
     check_chain(steps, record.info, done=steps_of(record), libraries=libraries)
     libraries = pinned_libraries(libraries)
@@ -193,7 +193,7 @@ def _known_result(
     workload: WorkloadSpec | None,
     libraries: Sequence[str],
 ) -> ModelRecord | None:
-    """What the chain had made before, as the library remembers it; None: nothing."""
+    """Existing result of the chain in the library; None: there is none."""
     found: ModelRecord | None = record
     for step in steps:
         if found is None:
@@ -214,7 +214,7 @@ def _known_result(
 
 
 def _called(store: Store, record: ModelRecord, name: str) -> tuple[ModelRecord, tuple[str, ...]]:
-    """Give the result the name that was asked for, where it had been made before under another one."""
+    """Rename a result that existed under another name; return the record and a note."""
     if not name or record.name == name:
         return record, ()
     if variant_of(record) is None:
@@ -242,18 +242,18 @@ def check_feeds(
     *,
     assumed: Mapping[str, int] | None = None,
 ) -> tuple[list[wire.FeedPlan], str]:
-    """Return feeds to compare outputs on, and a note where sizes were assumed.
+    """Return the inputs of the output check, and a note if sizes were assumed.
 
-    Random ones have several seeds. A file is fed once, at the batch that is asked for, else its first row.
+    Random inputs have several seeds. A file is used once, with the given batch size, else its first row.
 
     Args:
-        info: the model that is fed.
+        info: of the model.
         dims: sizes of its free dimensions; others have those of `assumed`, the batch `CHECK_BATCHES`.
-        workload: batch, source and values of the feeds, and the first seed; None: random ones.
-        assumed: of the dimensions that nobody gave a size; None: the first of `assumed_sizes`.
+        workload: batch size, source and values of the inputs, and the first seed; None: random inputs.
+        assumed: sizes of dimensions without a given size; None: the first of `assumed_sizes`.
 
     Raises:
-        SpecError: a dimension that contradicts the batch, or an input too large for any machine.
+        SpecError: a dimension that contradicts the batch size, or an input too large for any machine.
     """
     asked = workload or WorkloadSpec()
     rows = set(batch_addresses(info).values())
@@ -287,15 +287,15 @@ def check_feeds(
 def assumed_sizes(
     info: wire.ModelInfo, dims: Mapping[str, int], workload: WorkloadSpec | None = None
 ) -> list[dict[str, int]]:
-    """Return sizes for the dimensions that nobody gave one, in the order in which they are worth trying.
+    """Return candidate sizes for the dimensions without a given size, in the order of attempts.
 
-    A model may take some only: one that halves its images five times takes multiples of 32. What the file's
-    metadata name comes first.
+    A model may accept only some sizes: one that halves its images five times needs multiples of 32. Sizes
+    from the file's metadata come first.
 
     Args:
-        info: the model that is fed.
+        info: of the model.
         dims: sizes of its free dimensions.
-        workload: what else is fed.
+        workload: other properties of the inputs.
     """
     asked = workload or WorkloadSpec()
     given = {*dims, *asked.dims, *batch_addresses(info).values(), *brought_dims(asked, info)}
@@ -326,7 +326,7 @@ class _Task:
     libraries: Sequence[str] = ()  # with their hashes
 
     def tried(self) -> list[tuple[list[wire.FeedPlan], str]]:
-        """What outputs are compared on: the first that the model takes, see `check_feeds`."""
+        """Candidate inputs; the check uses the first that the model accepts, see `check_feeds`."""
         fixed = self.step.options["dims"] if self.step.kind == "fix_dims" else {}
         info, dims = self.source.info, {**self.dims, **fixed}
         return [
@@ -335,17 +335,17 @@ class _Task:
         ]
 
     def feeds(self) -> list[wire.FeedPlan]:
-        """What is tried first: it stands for all, because the others follow from it."""
+        """The first candidate inputs; they identify all, because the others follow from them."""
         return self.tried()[0][0]
 
     def known(self) -> Iterator[ModelRecord]:
-        """Yield what this step has made before, whether or not its files are still what they were."""
+        """Yield existing results of this step, without a check that their files are unchanged."""
         data = None if self.calibration is None else dataset_plan(self.calibration)
         key = self._key(self.feeds(), data)
         return (one for one in self.store.models() if (variant_of(one) or {}).get("key") == key)
 
     def perform(self) -> tuple[ModelRecord, bool]:
-        """Return the variant, and whether it was there already."""
+        """Return the variant, and whether it existed already."""
         tried = self.tried()
         data = None if self.calibration is None else dataset_plan(self.calibration)
         key = self._key(tried[0][0], data)
@@ -354,7 +354,7 @@ class _Task:
         return self._make(key, tried, data), False
 
     def _key(self, feeds: Sequence[wire.FeedPlan], data: wire.DatasetPlan | None) -> str:
-        """Equal where the same file would be written: content, step, what is fed, and the tools' versions."""
+        """Hash of all that determines the written file: content, step, inputs, and versions of the tools."""
         facts: dict[str, Any] = {
             "content": self.source.content_sha256,
             "step": self.step.to_dict(),
@@ -374,7 +374,7 @@ class _Task:
         return None
 
     def _is_whole(self, record: ModelRecord) -> bool:
-        """Whether its files are still what the library knows."""
+        """Whether its files still have the content that the library stores."""
         try:
             found = inspect_cached(self.store, Path(record.path), run=self.run)
         except (ModelError, WorkerError):
@@ -431,7 +431,7 @@ class _Task:
             raise type(error)(error.message, hint=hint.strip()) from error
 
     def _told(self, record: ModelRecord, details: dict[str, Any]) -> ModelRecord:
-        """Tell a model that was here already how it is made, unless the chain led back to where it was."""
+        """Add the variant details to an existing model, unless it is an ancestor in its own chain."""
         if variant_of(record) is not None or record.content_sha256 in self._ancestors():
             return record
         record = replace(record, details={**record.details, **details})
@@ -491,10 +491,10 @@ def _version(distribution: str) -> str:
 
 
 def data_digest(path: Path) -> str:
-    """Return what changes when the data at `path` do: of a file its content, of a folder what lies in it.
+    """Return a hash of the data at `path`: of a file's content; of names, sizes and times in a folder.
 
     Raises:
-        SpecError: they cannot be read.
+        SpecError: the data cannot be read.
     """
     digest = hashlib.sha256()
     try:

@@ -1,4 +1,4 @@
-"""What a record says of how its model was made, and the families of originals and variants. It only reads."""
+"""Reads how a model was created from its record, and the families of originals and variants. Read-only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.wire.output_check import OutputCheck, judge, random_operators
 
 
 def variant_of(record: ModelRecord) -> dict[str, Any] | None:
-    """Return how a model was made; None: it is no variant."""
+    """Return how a variant was created; None: the model is no variant."""
     found = record.details.get("variant")
     return found if isinstance(found, dict) else None
 
@@ -29,7 +29,7 @@ def steps_of(record: ModelRecord) -> list[Step]:
 
 
 def original(store: Store, record: ModelRecord) -> ModelRecord | None:
-    """Return the model at the root of a chain, the record itself where it is no variant; None: it is gone."""
+    """Return the original of a variant, or the record itself if it is no variant; None: it is missing."""
     variant = variant_of(record)
     if variant is None:
         return record
@@ -38,12 +38,12 @@ def original(store: Store, record: ModelRecord) -> ModelRecord | None:
 
 
 def root_of(store: Store, record: ModelRecord) -> ModelRecord:
-    """Return the original that outputs are checked against: the model itself when none is there."""
+    """Return the original that outputs are checked against; the model itself if the original is missing."""
     return original(store, record) or record
 
 
 def precision_of_model(record: ModelRecord) -> Precision:
-    """Return what a model computes in: a variant says so, of others the operators and the inputs tell."""
+    """Return the precision of a model: as stored for a variant, else from its operators and inputs."""
     variant = variant_of(record)
     if variant is not None:
         return cast(Precision, variant["precision"])
@@ -57,9 +57,9 @@ def precision_of_model(record: ModelRecord) -> Precision:
 
 
 def judged(record: ModelRecord) -> OutputCheck | None:
-    """Return whether a variant's outputs, as its making found them, are still right; None: it is no variant.
+    """Return the output check of a variant with the errors found at its creation; None: it is no variant.
 
-    The same rule that judges the results of its races.
+    The rule is the same as for the results of comparisons.
     """
     variant = variant_of(record)
     if variant is None:
@@ -69,7 +69,7 @@ def judged(record: ModelRecord) -> OutputCheck | None:
 
 
 def model_facts(record: ModelRecord) -> ModelFacts:
-    """Return what a result says of the model that it is of.
+    """Return the facts of a model that a result contains.
 
     Raises:
         SpecError: the chain was written by a version that knew other steps.
@@ -85,7 +85,7 @@ def model_facts(record: ModelRecord) -> ModelFacts:
 
 
 def lineage(record: ModelRecord) -> str:
-    """Return in one line where a variant comes from; empty: it is an original."""
+    """Return the origin of a variant in one line; empty: it is an original."""
     variant = variant_of(record)
     return "" if variant is None else f"variant of `{variant['root_name']}`: {chain_text(steps_of(record))}"
 
@@ -98,17 +98,17 @@ class Branch:
     """A model in the tree of its family, in the order in which the tree is drawn."""
 
     record: ModelRecord
-    lasts: tuple[bool, ...]  # for each level below the top, whether this line of descent ends with it
-    parent_known: bool  # False: the variant that it was made from is gone
+    lasts: tuple[bool, ...]  # for each level below the root, whether its ancestor there is the last child
+    parent_known: bool  # False: the variant that it was created from was deleted
 
     @property
     def depth(self) -> int:
-        """Steps of the tree above it; 0: it stands at the top."""
+        """Number of ancestors in the tree; 0: a root."""
         return len(self.lasts)
 
     @property
     def prefix(self) -> str:
-        """Lines that draw the tree before the model's name, in characters of one width."""
+        """Box-drawing characters before the model's name, for monospaced text."""
         if not self.lasts:
             return ""
         *above, own = self.lasts
@@ -127,9 +127,9 @@ def family(store: Store, record: ModelRecord) -> list[ModelRecord]:
 
 
 def tree(records: Sequence[ModelRecord]) -> list[Branch]:
-    """Return `records` as a tree, every model below the one that it was made from.
+    """Return `records` as a tree; the parent of a variant is the model that it was created from.
 
-    A variant whose parent is not among them stands below its original, or at the top where that is missing.
+    A variant without its parent in `records` is a child of its original, or a root if that is missing, too.
     """
     by_content = {one.content_sha256: one for one in records}
     children: dict[str, list[ModelRecord]] = {}
@@ -139,7 +139,7 @@ def tree(records: Sequence[ModelRecord]) -> list[Branch]:
 
 
 def _above(record: ModelRecord, known: Mapping[str, ModelRecord]) -> str:
-    """Content hash of the model that it hangs from; empty: it stands at the top."""
+    """Content hash of the parent in the tree; empty: a root."""
     variant = variant_of(record) or {}
     above = (variant.get("parent", ""), variant.get("root", ""))
     return next((one for one in above if one in known and one != record.content_sha256), "")
