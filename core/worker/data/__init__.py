@@ -1,1 +1,1 @@
-"""Labelled data, and scores on it."""
+"""Labelled datasets, and the scores of a model on them."""

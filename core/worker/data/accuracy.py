@@ -1,6 +1,6 @@
-"""The job `accuracy`: a labelled dataset through one session, and the scores of every row into a file.
+"""The job `accuracy`: run a labelled dataset through one session and write the scores of every row to a file.
 
-Worker side. What the scores say about the model is computed by the parent, from that file.
+The parent computes accuracy from that file. This module computes no metric.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ Array = npt.NDArray[Any]
 
 PROGRESS_S = 0.5
 _SCORE_TYPES = ("tensor(float)", "tensor(float16)", "tensor(double)")
-_ROUNDING = 0.02  # what half precision and quantization add to a probability
-_SHOWN = 5  # classes that a note lists
+_ROUNDING = 0.02  # error that half precision and quantization add to a probability
+_SHOWN = 5  # number of classes that a note lists
 
 
 def accuracy(plan: wire.AccuracyPlan, progress: Progress) -> wire.AccuracyReply:
-    """Feed every row of the dataset and keep its scores.
+    """Run every row of the dataset and write its scores.
 
-    A batch that the data do not fill is filled up with rows whose scores are dropped.
+    The last batch is padded with rows whose scores are dropped.
 
     Args:
-        plan: the session, the data, and where the scores go: an `.npz` with `scores` [rows, classes] in the
-            output's own type, one column for a model that gives one number, `labels` int64 [rows], and the
+        plan: the session, the data, and the output file: an `.npz` with `scores` [rows, classes] in the
+            output's type (one column for a model with a single output number), `labels` int64 [rows], and the
             hashes of the `rows`.
-        progress: told the stages "load" and "accuracy".
+        progress: receives the stages "load" and "accuracy".
 
     Raises:
-        SpecError: no labels, labels that the output has no class for, data that do not fit the inputs.
-        ModelError: no output holds one score for each class, or a run fails.
+        SpecError: no labels, labels outside the output's classes, or data that do not fit the inputs.
+        ModelError: no output has one score per class, or a run fails.
         ProviderError: a provider did not load.
         WorkerError: not enough memory, or the scores cannot be written.
     """
@@ -88,7 +88,7 @@ def accuracy(plan: wire.AccuracyPlan, progress: Progress) -> wire.AccuracyReply:
 
 
 def _batch_size(plan: wire.AccuracyPlan) -> int:
-    """Rows that are fed at once: the size along the batch axis, which all inputs share."""
+    """Return the batch size: the size along the batch axis, which all inputs share."""
     for one in plan["inputs"]:
         axis = plan["batch_axes"].get(one["name"])
         if axis is not None and axis < len(one["shape"]):
@@ -104,7 +104,7 @@ def _batch_size(plan: wire.AccuracyPlan) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scores:
-    """What came out."""
+    """The scores and labels collected so far."""
 
     scores: Array  # [rows, classes]
     output: str
@@ -143,7 +143,7 @@ def _run(
 
 
 def _candidates(outputs: Sequence[Any], asked: str) -> list[str]:
-    """Names of the outputs that may hold scores by their types; only the one that is asked for, if any."""
+    """Return the names of outputs whose type can hold scores; only the requested output, if one is named."""
     types = {one.name: one.type for one in outputs}
     if asked and asked not in types:
         raise SpecError(
@@ -158,7 +158,7 @@ def _candidates(outputs: Sequence[Any], asked: str) -> list[str]:
 
 
 def _with_classes(values: dict[str, Array], rows: int) -> tuple[str, Array]:
-    """The one output that has a score for each class of each row."""
+    """Return the one output that has a score for each class of each row."""
     found = {name: table for name, value in values.items() if (table := _as_rows(value, rows)) is not None}
     if not found:
         raise _no_classifier([f"`{name}` {list(value.shape)}" for name, value in values.items()])
@@ -172,7 +172,7 @@ def _with_classes(values: dict[str, Array], rows: int) -> tuple[str, Array]:
 
 
 def _as_rows(value: Array, rows: int) -> Array | None:
-    """[rows] and [rows, classes, 1, 1] as [rows, classes]; None: it holds more, or other rows."""
+    """Reshape [rows, classes, 1, 1] to [rows, classes]; None for other shapes or another number of rows."""
     if value.ndim == 0 or value.shape[0] != rows or not value.size:
         return None
     wide = [size for size in value.shape[1:] if size != 1]
@@ -199,11 +199,11 @@ def _write(path: str, scores: Array, labels: Array, rows: Array) -> None:
         ) from None
 
 
-# --- what the scores are ------------------------------------------------------------------------------------
+# --- score type ---------------------------------------------------------------------------------------------
 
 
 def _kind(scores: Array) -> tuple[Literal["logits", "probabilities"], list[str]]:
-    """Decide from all rows: numbers from 0 to 1 are probabilities; a note where they do not add up to 1."""
+    """Classify the scores: values from 0 to 1 are probabilities; add a note if rows do not sum to 1."""
     finite = scores[np.isfinite(scores).all(axis=1)].astype(np.float64)
     if not len(finite):
         return "logits", []

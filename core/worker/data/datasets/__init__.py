@@ -1,7 +1,7 @@
-"""Data on disk → batches of feeds with labels: `.npz`, a folder for each class, a CSV, or images alone.
+"""Read datasets into batches of inputs with labels: `.npz`, a folder per class, a CSV, or unlabelled images.
 
-Worker side: it reads files of unknown origin. numpy; Pillow is imported where images are decoded or resized.
-`open_dataset` reads labels and chooses rows, `Dataset.batches` makes the arrays, in the order of the file.
+Worker side: the files are untrusted. Needs numpy; imports Pillow only to decode or resize images.
+`open_dataset` reads labels and chooses rows; `Dataset.batches` makes the arrays, in file order.
 """
 
 from __future__ import annotations
@@ -27,76 +27,76 @@ __all__ = ["Batch", "Dataset", "Description", "batches", "describe_dataset", "op
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 
-_PART_SEED = 0  # which rows are those for calibration
+_PART_SEED = 0  # seed that splits calibration rows from the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Feeds of as many rows as the batch has; the last batch is filled up with rows that do not count."""
+    """Inputs for one batch; the last batch is padded with rows that are not counted."""
 
     feeds: dict[str, Array]
-    labels: Integers | None  # of the rows that count
-    rows: int  # that count: the first ones
+    labels: Integers | None  # of the counted rows
+    rows: int  # number of counted rows, which come first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What a dataset holds, after `limit`."""
+    """Contents of a dataset after `limit` is applied."""
 
     rows: int
-    class_names: list[str]  # by number; empty: classes are numbers only
-    sha256: str  # of the rows as they lie on disk, and of their labels
+    class_names: list[str]  # by class number; empty: classes have numbers only
+    sha256: str  # of the stored rows and their labels
     labelled: bool
     notes: list[str]
 
 
 class Source(Protocol):
-    """Rows on disk, of one layout."""
+    """Stored rows in one file layout."""
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
 
     @property
     def labels(self) -> Labels | None:
-        """The label of each; None where the source has none."""
+        """Label of each row; None if the source has none."""
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the numbers must know."""
+        """Notes for the reader of the results."""
 
     def content(self, rows: Integers) -> Iterator[bytes]:
-        """The rows as they lie on disk, to be hashed."""
+        """Yield the stored bytes of the rows, for hashing."""
 
     def holds(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
-        """Whether there is data meant for this input."""
+        """Whether the source has data for this input."""
 
     def row_content(self, rows: Integers) -> Iterator[bytes]:
-        """Each row by itself, so that a row of two files is the same; nothing where rows cannot be told."""
+        """Yield the bytes of each row, equal for equal rows of two files; none if rows have no identity."""
 
     def feeds(
         self, rows: Integers, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int]
     ) -> dict[str, Array]:
-        """An array for each input that holds these rows."""
+        """Return an array for each input that holds these rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """The rows of a source that a plan asks for."""
+    """The rows of a source that a plan selects."""
 
     source: Source
-    chosen: Integers  # numbers of the source's rows, ascending
+    chosen: Integers  # row numbers in the source, ascending
     labels: Integers | None  # of the chosen rows
     class_names: list[str]
     notes: list[str]
 
     @property
     def rows(self) -> int:
-        """How many were chosen; at least one."""
+        """Number of selected rows; at least one."""
         return len(self.chosen)
 
     def sha256(self) -> str:
-        """Hash the chosen rows as they lie on disk, and their labels; files are read for it."""
+        """Hash the selected rows as stored, and their labels; reads the files."""
         digest = hashlib.sha256()
         for part in self.source.content(self.chosen):
             digest.update(part)
@@ -111,19 +111,19 @@ class Dataset:
         values: Mapping[str, Any],
         seed: int,
     ) -> dict[str, Array]:
-        """Return the arrays of inputs that the data do not hold, where they have a value or a range.
+        """Return arrays for inputs outside the dataset that have a fixed value or a range.
 
-        What the data hold comes from the data, and at least one input does.
+        At least one input comes from the dataset.
 
         Raises:
-            SpecError: a value that does not fit its input.
+            SpecError: a value does not fit its input.
         """
         lacking = [one for one in inputs if not self.source.holds(one, batch_axes.get(one["name"]))]
         found = beside_data(lacking, values, seed)
         return found if len(found) < len(inputs) else {}
 
     def row_hashes(self) -> npt.NDArray[np.uint64]:
-        """Hash each chosen row without its label; empty where rows cannot be told apart. Files are read."""
+        """Hash each selected row without its label; empty if rows cannot be told apart. Reads the files."""
         hashes = [
             hashlib.blake2b(one, digest_size=8).digest() for one in self.source.row_content(self.chosen)
         ]
@@ -132,7 +132,7 @@ class Dataset:
     def batches(
         self, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int], batch_size: int
     ) -> Iterator[Batch]:
-        """Yield the chosen rows in order; see `batches`."""
+        """Yield the selected rows in order; see `batches`."""
         for start in range(0, self.rows, batch_size):
             rows = self.chosen[start : start + batch_size]
             yield Batch(
@@ -143,13 +143,13 @@ class Dataset:
 
 
 def open_dataset(plan: wire.DatasetPlan) -> Dataset:
-    """Read what is needed to choose the rows: names, labels, the arrays of an `.npz`.
+    """Read what row selection needs: names, labels, and the arrays of an `.npz`.
 
-    Where `limit` leaves rows out, each class keeps its share; which rows stay depends on the seed alone. The
-    part for calibration and the rest have no row in common, whatever the seed.
+    `limit` selects rows in proportion to class size; which rows depends only on the seed. The calibration
+    part and the rest never share a row, whatever the seed.
 
     Raises:
-        SpecError: no data in that layout, labels that are no classes, or a part without a row.
+        SpecError: no data in that layout, invalid class labels, or a part without rows.
     """
     path, split = Path(plan["path"]), plan["split"]
     source: Source
@@ -180,25 +180,25 @@ def batches(
     batch_axes: Mapping[str, int],
     batch_size: int,
 ) -> Iterator[Batch]:
-    """Yield the rows of `plan` as feeds, `batch_size` at a time.
+    """Yield the rows of `plan` as inputs, `batch_size` at a time.
 
-    Every batch has that many rows, so that a model whose batch is fixed takes them all: the last one repeats
-    some to fill up, and `Batch.rows` says how many count.
+    Every batch has exactly `batch_size` rows, as models with a fixed batch require. The last batch is padded
+    with repeated rows; `Batch.rows` is the number that counts.
 
     Args:
-        plan: where the data are, and which rows of them.
-        inputs: of the model; a size of -1 comes with the data, the one along the batch axis does not count.
-        batch_axes: input to the axis that carries the batch; an input without one is fed the same each time.
-        batch_size: rows at a time, 1 or more.
+        plan: location of the data and selection of rows.
+        inputs: of the model; a size of -1 is taken from the data, the size along the batch axis is ignored.
+        batch_axes: input to its batch axis; an input without one gets the same value in every batch.
+        batch_size: rows per batch, 1 or more.
 
     Raises:
-        SpecError: data that cannot be read, or do not fit an input.
+        SpecError: the data cannot be read or do not fit an input.
     """
     return open_dataset(plan).batches(inputs, batch_axes, batch_size)
 
 
 def describe_dataset(plan: wire.DatasetPlan) -> Description:
-    """Say what the rows of `plan` are; files are read through for the hash.
+    """Describe the rows of `plan`; reads all files for the hash.
 
     Raises:
         SpecError: as for `open_dataset`.
@@ -214,7 +214,7 @@ def describe_dataset(plan: wire.DatasetPlan) -> Description:
 
 
 def _part(rows: int, labels: Integers | None, plan: wire.DatasetPlan) -> Integers:
-    """Numbers of the rows that the plan's part has; a seed of its own, so that both parts always fit."""
+    """Return the row numbers of the plan's part; a fixed seed keeps the two parts disjoint."""
     every, part = np.arange(rows), plan.get("part")
     if part is None:
         return every
@@ -244,7 +244,7 @@ def _chosen(rows: int, labels: Integers | None, limit: int | None, seed: int) ->
 
 
 def _shares(counts: Integers, limit: int) -> Integers:
-    """How many of each class, in proportion; what rounding leaves goes to the largest remainders."""
+    """Return the number of rows per class, in proportion; the largest remainders are rounded up."""
     take, rest = np.divmod(counts * limit, counts.sum())
     late = np.argsort(-rest, kind="stable")[: limit - take.sum()]
     take[late] += 1

@@ -1,4 +1,4 @@
-"""Rows that are image files: a folder for each class, a CSV of paths and labels, or images without labels."""
+"""Datasets of image files: a folder per class, a CSV of paths and labels, or images without labels."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _SPLITS = ("test", "val", "train")
 _PATH_COLUMNS = ("path", "file", "filename", "file_name", "image", "image_path")
 _LABEL_COLUMNS = ("label", "class", "target", "label_name", "class_name")
 _BLOCK_BYTES = 1 << 20
-_FIELD_BYTES = 4096  # longer than any path: a binary file that is no CSV
+_FIELD_BYTES = 4096  # longer than any path: the file is binary, not a CSV
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSource:
-    """Image files in order, one a row."""
+    """Image files in order, one per row."""
 
     files: list[Path]
     labels: Labels | None
@@ -42,11 +42,11 @@ class FileSource:
 
     @property
     def rows(self) -> int:
-        """How many files."""
+        """Number of files."""
         return len(self.files)
 
     def content(self, rows: Integers) -> Iterator[bytes]:
-        """The files' bytes."""
+        """Yield the bytes of the files."""
         for row in rows:
             try:
                 with open_regular(self.files[row]) as file:
@@ -60,16 +60,16 @@ class FileSource:
         return image_input(one, batch_axis) is not None
 
     def row_content(self, rows: Integers) -> Iterator[bytes]:
-        """The files' bytes: a row is a file."""
+        """Yield the bytes of each file; one file is one row."""
         return self.content(rows)
 
     def feeds(
         self, rows: Integers, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int]
     ) -> dict[str, Array]:
-        """The images for the one input that takes them.
+        """Return the images for the one input that takes images.
 
         Raises:
-            SpecError: the model has another input, or an image does not come to its size.
+            SpecError: the model has another input, or an image cannot be brought to its size.
         """
         target = image_input(inputs[0], batch_axes.get(inputs[0]["name"])) if len(inputs) == 1 else None
         if target is None:
@@ -79,7 +79,7 @@ class FileSource:
                 f"width, channels] with 1, 3 or 4 channels, but it has {wanted or 'none'}.",
                 hint="Save the data as an .npz with an array for each input.",
             )
-        unique, places = np.unique(rows, return_inverse=True)  # a filled-up batch repeats rows
+        unique, places = np.unique(rows, return_inverse=True)  # a padded batch repeats rows
         images = [decoded(self.files[row]) for row in unique]
         array = prepared(images, target, self.preprocessing)
         return {target.name: array[places] if len(unique) < len(rows) else array}
@@ -94,7 +94,7 @@ def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> SpecError:
 
 
 def folder_source(path: Path, split: str, preprocessing: wire.Preprocessing) -> FileSource:
-    """One folder of images for each class; above them there may be folders `train`, `val` and `test`.
+    """Read one folder of images per class, optionally below folders `train`, `val` and `test`.
 
     Raises:
         SpecError: no such folder or split, or no image in any class.
@@ -144,7 +144,7 @@ def _images(folder: Path) -> list[Path]:
 
 
 def image_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
-    """One image, or those of a folder, without labels.
+    """Read one image, or the images of a folder, without labels.
 
     Raises:
         SpecError: there are none.
@@ -164,11 +164,11 @@ def image_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
 
 
 def csv_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
-    """A path and a label in each line, paths relative to the CSV; a line of column names may come first.
+    """Read a CSV of paths (relative to the CSV) and labels; a header line is optional.
 
     Raises:
-        SpecError: the file is no such CSV, or images that it names are missing; for a visitor of the
-            dashboard also an image outside of the folder of the CSV.
+        SpecError: the file is not such a CSV, or images in it are missing; for a dashboard visitor also an
+            image outside the folder of the CSV.
     """
     lines = _lines(path)
     if not lines:
@@ -178,13 +178,13 @@ def csv_source(path: Path, preprocessing: wire.Preprocessing) -> FileSource:
         lines = lines[1:]
     at, label_at = columns or (0, 1 if len(lines[0][1]) > 1 else None)
     files = [path.parent / _cell(path, line, at) for line in lines]
-    check_files(files, within=path.parent)  # before it is said whether they are there
+    check_files(files, within=path.parent)  # before the existence of a file is reported
     _check_files(path, lines, files)
     labels = None if label_at is None else from_text([_cell(path, line, label_at) for line in lines])
     return FileSource(files=files, labels=labels, notes=[], preprocessing=preprocessing)
 
 
-_Line = tuple[int, list[str]]  # number of the line, from 1, and its cells
+_Line = tuple[int, list[str]]  # line number, from 1, and cells
 
 
 def _lines(path: Path) -> list[_Line]:
@@ -214,7 +214,7 @@ def _check_size(path: Path, size: int) -> None:
 
 
 def _columns(head: Sequence[str]) -> tuple[int, int | None] | None:
-    """Where path and label stand, by the names of the columns; None: the line is no line of names."""
+    """Return the columns of path and label from a header line; None: the line is not a header."""
     at = next((head.index(name) for name in _PATH_COLUMNS if name in head), None)
     if at is None:
         return None
@@ -248,5 +248,5 @@ def _check_files(path: Path, lines: Sequence[_Line], files: Sequence[Path]) -> N
 def _is_file(file: Path) -> bool:
     try:
         return file.is_file()
-    except OSError:  # longer than any path
+    except OSError:  # longer than the longest allowed path
         return False

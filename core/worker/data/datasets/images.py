@@ -1,6 +1,6 @@
-"""Pixels → the array of an image input, through the declared preprocessing. Pillow only where it is needed.
+"""Convert pixels to the array of an image input by the declared preprocessing; imports Pillow only on demand.
 
-An image is [height, width, channels] of bytes here. The steps come in the order of `Preprocessing`.
+An image here is uint8 [height, width, channels]. The steps follow the order of `Preprocessing`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Pixels = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageInput:
-    """An input that images fit: [rows, channels, height, width] or [rows, height, width, channels]."""
+    """An input that takes images: [rows, channels, height, width] or [rows, height, width, channels]."""
 
     name: str
     dtype: str
     channel_axis: int  # 1 or 3
     channels: int  # 1, 3 or 4
-    height: int  # -1: as the image has
+    height: int  # -1: the height of the image
     width: int
 
 
 def image_input(one: wire.InputPlan, batch_axis: int | None) -> ImageInput | None:
-    """Return how images go into `one`; None where they do not."""
+    """Return the image layout of `one`; None if it does not take images."""
     shape = one["shape"]
     axis = channel_axis(shape)
     if axis is None or batch_axis != 0 or one["dtype"] not in ("uint8", "float16", "float32", "float64"):
@@ -55,10 +55,10 @@ def image_input(one: wire.InputPlan, batch_axis: int | None) -> ImageInput | Non
 
 
 def prepared(images: Sequence[Pixels], target: ImageInput, preprocessing: wire.Preprocessing) -> Array:
-    """Return images as the input takes them.
+    """Return images preprocessed for the input.
 
     Raises:
-        SpecError: the preprocessing does not end at the input's size or channels.
+        SpecError: the preprocessing gives another size or number of channels than the input has.
     """
     _check_channels(target, preprocessing)
     sized = [_sized(one, target, preprocessing) for one in images]
@@ -108,7 +108,7 @@ def _shorter_side(picture: PIL.Image, pixels: int | None) -> PIL.Image:
     if pixels is None:
         return picture
     short = min(picture.size)
-    width, height = (int(pixels * side / short) for side in picture.size)  # rounds as torchvision does
+    width, height = (int(pixels * side / short) for side in picture.size)  # rounds like torchvision
     return picture.resize((width, height), BILINEAR)
 
 
@@ -135,7 +135,7 @@ def _check_size(picture: PIL.Image, target: ImageInput) -> None:
 
 
 def _normalised(pixels: Pixels, target: ImageInput, preprocessing: wire.Preprocessing) -> Array:
-    """Scale, then subtract the mean and divide by the deviation; bytes stay bytes for an input of bytes."""
+    """Scale, subtract the mean, divide by the standard deviation; a uint8 input gets the bytes unchanged."""
     mean, std = preprocessing["mean"], preprocessing["std"]
     if target.dtype == "uint8":
         if mean or std:
@@ -158,10 +158,10 @@ def _normalised(pixels: Pixels, target: ImageInput, preprocessing: wire.Preproce
 
 
 def decoded(file: Path) -> Pixels:
-    """Read an image file, turned upright, as [height, width, 1, 3 or 4].
+    """Read an image file, with its orientation applied, as [height, width, 1, 3 or 4].
 
     Raises:
-        SpecError: it is no image, too large to be one, or has more than 8 bits in a channel.
+        SpecError: the file is not an image, is too large, or has more than 8 bits per channel.
     """
     plain = read_image(file, lambda upright: _plain(file, upright))
     return np.array(plain, np.uint8).reshape(plain.height, plain.width, -1)
@@ -177,7 +177,7 @@ def _plain(file: Path, picture: PIL.Image) -> PIL.Image:
 
 
 def _plain_mode(picture: PIL.Image) -> str:
-    """Black and white becomes gray, everything else colours; transparency stays where there is some."""
+    """Return the Pillow mode to convert to: gray for black and white, else color; alpha is kept."""
     if picture.mode == "1":
         return "L"
     if picture.mode in ("LA", "PA", "RGBa", "La") or "transparency" in picture.info:

@@ -1,4 +1,4 @@
-"""Labels as they are written → numbers of classes. Pure: numpy arrays and text."""
+"""Convert stored labels to class numbers. Pure: numpy arrays and text."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from core.wire.errors import SpecError
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 
-_SHOWN = 4  # classes that a note lists
+_SHOWN = 4  # number of classes that a note lists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """A class for each row, as a number from 0."""
+    """The class of each row, as a number from 0."""
 
     numbers: Integers
-    names: list[str]  # of the classes, by number; empty: they have none
+    names: list[str]  # of the classes, by number; empty: classes have no names
     notes: list[str]
 
 
 def from_text(texts: Sequence[str], known: Sequence[str] | None = None) -> Labels:
-    """Number classes that are written as text.
+    """Number the classes of text labels.
 
-    Whole numbers are the model's own numbers. Other names are numbered in the order of the alphabet, as
-    torchvision's `ImageFolder` does.
+    Whole numbers are used as they are. Other names are numbered alphabetically, like torchvision's
+    `ImageFolder`.
 
     Args:
-        texts: one for each row.
-        known: all classes, where some may have no row; None: those of the rows.
+        texts: one per row.
+        known: all classes, including those without rows; None: the classes of the rows.
     """
     classes = sorted(set(texts) if known is None else set(known))
     if all(_is_number(one) for one in classes):
@@ -55,10 +55,10 @@ def _is_number(text: str) -> bool:
 
 
 def from_array(array: Array, names: Sequence[str] = ()) -> Labels:
-    """Take labels of an `.npz`: whole numbers [rows] or [rows, 1], one-hot rows, or text.
+    """Convert labels of an `.npz`: whole numbers [rows] or [rows, 1], one-hot rows, or text.
 
     Raises:
-        SpecError: several labels in a row, fractions, or something that is no number.
+        SpecError: several labels per row, fractions, or values that are not numbers.
     """
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -98,10 +98,10 @@ def _whole(array: Array) -> Integers:
 
 
 def check_range(labels: Integers, classes: int) -> None:
-    """Refuse labels that a model with so many classes does not have.
+    """Refuse labels outside the model's classes.
 
     Raises:
-        SpecError: one is negative or too large; it says which row.
+        SpecError: a label is negative or too large; the message names its row.
     """
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if not len(wrong):

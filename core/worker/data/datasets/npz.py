@@ -1,4 +1,4 @@
-"""Rows in an `.npz`: MedMNIST's and Keras's layouts with splits, plain pairs, arrays named as the inputs."""
+"""Datasets in an `.npz`: MedMNIST and Keras layouts with splits, pairs, or arrays named like the inputs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from core.worker.session.feeds.archive import opened
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 
-SPLITS = ("test", "val", "train")  # in the order of preference
-_PAIRS = (("{}_images", "{}_labels"), ("x_{}", "y_{}"))  # MedMNIST's names, Keras's names
+SPLITS = ("test", "val", "train")  # by preference
+_PAIRS = (("{}_images", "{}_labels"), ("x_{}", "y_{}"))  # MedMNIST, Keras
 _PLAIN = (("images", "labels"), ("x", "y"), ("X", "Y"), ("X", "y"))
-_LABELS = ("labels", "label", "targets", "target", "y")  # beside arrays that are named as the inputs
+_LABELS = ("labels", "label", "targets", "target", "y")  # next to arrays named like the inputs
 _NAMES = "class_names"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NpzSource:
-    """Arrays of an `.npz` that hold the same rows."""
+    """Arrays of an `.npz` with the same rows."""
 
     arrays: dict[str, Array]
     labels: Labels | None
@@ -37,7 +37,7 @@ class NpzSource:
     preprocessing: wire.Preprocessing
 
     def content(self, rows: Integers) -> Iterator[bytes]:
-        """The arrays' rows, each array after its name, type and shape."""
+        """Yield the rows of each array after its name, type and shape."""
         for name, array in self.arrays.items():
             part = array[rows] if array.ndim and len(array) == self.rows else array
             yield f"{name}\0{part.dtype.str}\0{part.shape}\0".encode()
@@ -48,7 +48,7 @@ class NpzSource:
         return one["name"] in self.arrays
 
     def row_content(self, rows: Integers) -> Iterator[bytes]:
-        """A row of each array; the names count where there are several. Nothing where no array has rows."""
+        """Yield each row over all arrays, with names if there are several; nothing if no array has rows."""
         parts = {
             name: np.ascontiguousarray(array[rows])
             for name, array in sorted(self.arrays.items())
@@ -64,7 +64,7 @@ class NpzSource:
     def feeds(
         self, rows: Integers, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int]
     ) -> dict[str, Array]:
-        """The rows for each input, as they are where they fit it.
+        """Return the rows for each input, unchanged where they fit.
 
         Raises:
             SpecError: no array for an input, or one of another type or shape.
@@ -122,7 +122,7 @@ def _as_input(
 def _fits(array: Array, one: wire.InputPlan, axis: int | None) -> bool:
     shape = one["shape"]
     if not shape:
-        return True  # a scalar, or a rank that is not known: ONNX Runtime checks it
+        return True  # a scalar or an unknown rank: ONNX Runtime checks it
     return array.ndim == len(shape) and all(
         index == axis or want in (-1, have)
         for index, (have, want) in enumerate(zip(array.shape, shape, strict=True))
@@ -130,7 +130,7 @@ def _fits(array: Array, one: wire.InputPlan, axis: int | None) -> bool:
 
 
 def _channels_last(array: Array) -> Array | None:
-    """Bytes as [rows, height, width, channels]; None where no axis can be the channels."""
+    """Return image bytes as [rows, height, width, channels]; None if no axis can be the channels."""
     if array.ndim == 3:
         return array[..., None]
     if array.shape[3] in (1, 3, 4):
@@ -139,7 +139,7 @@ def _channels_last(array: Array) -> Array | None:
 
 
 def _laid_out(array: Array, channel_axis: int) -> Array:
-    """Images of ready values: the channel axis put in, or moved to where the input has it."""
+    """Return float images with the channel axis added or moved to where the input has it."""
     if array.ndim == 3:
         return np.expand_dims(array, channel_axis)
     return np.moveaxis(array, 4 - channel_axis, channel_axis) if array.ndim == 4 else array
@@ -162,7 +162,7 @@ def _cast(array: Array, one: wire.InputPlan) -> Array:
 
 
 def _whole_into(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Whole numbers that the other type of whole numbers holds: token ids saved as uint16, for example."""
+    """Cast whole numbers to another integer type if all values fit, for example token ids saved as uint16."""
     if array.dtype.kind not in "iu" or dtype.kind not in "iu" or not array.size:
         return False
     limits = np.iinfo(dtype)
@@ -178,7 +178,7 @@ def _shape(shape: Sequence[int], axis: int | None) -> str:
 
 
 def npz_source(path: Path, split: str, preprocessing: wire.Preprocessing) -> NpzSource:
-    """Read the arrays that `split` names; empty: test, or what there is.
+    """Read the arrays of `split`; empty: the test split, or the first available one.
 
     Raises:
         SpecError: the file cannot be read, has no such split, or its arrays have different numbers of rows.
@@ -202,7 +202,7 @@ def _rows(arrays: Mapping[str, Array]) -> int:
 
 
 def _layout(names: Sequence[str], split: str) -> tuple[list[str], str, str]:
-    """The arrays with data, the one with labels ("": none), and the split ("": the file has none)."""
+    """Return the data arrays, the label array ("": none), and the split ("": none)."""
     there = [one for one in SPLITS if any(data.format(one) in names for data, _ in _PAIRS)]
     if split and split not in there:
         has = f"splits {', '.join(there)}" if there else f"arrays {_listed(names)} and no splits"
