@@ -1,1 +1,1 @@
-"""What measures in a worker: the contestant of a race, and the passes that find out more. Imports nothing."""
+"""Measurement in a worker: the contestant of a comparison, and separate profiling passes. Imports nothing."""

@@ -1,10 +1,10 @@
-"""The calls of each run, nested, and what is added up for every node of the graph while they stream by.
+"""Nest the calls of each profiled run, and add up the time of every graph node while events are streamed.
 
 ORT writes events in order of their *end*: the nodes of a run come before the `model_run` that encloses them,
-the body of an If, Loop or Scan before the node that holds it. So only the events of one run are held at a
-time, and nesting falls out of a stack without sorting.
+the body of an If, Loop or Scan before the node that holds it. So only the events of one run are in memory at
+a time, and a stack is enough to nest them without sorting.
 
-Pure. Times here are ORT's own microseconds, cut to whole ones; `profile_parser` turns them into seconds.
+Pure. Times here are ORT's microseconds, truncated to integers; `profile_parser` converts them to seconds.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ Call = tuple[Event, "Sequence[Call]"]  # a call of a node, and the calls in its 
 
 
 class Run(NamedTuple):
-    """One `model_run` and what was written before it."""
+    """One `model_run` event and the node events before it."""
 
     start_us: float
     duration_us: float
-    execute_us: float  # in the graph executor
-    nodes: list[Event]  # in order of their end
-    offset: int  # of the batch with the first of `nodes`
+    execute_us: float  # time in the graph executor
+    nodes: list[Event]  # by their end
+    offset: int  # of the batch that contains the first of `nodes`
 
 
 class Trace:
-    """The runs in a profile; what else the file holds is counted here while they are read."""
+    """The runs of a profile; reading them also counts the file's other events."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.events = 0
-        self.ignored_events = 0  # node events that belong to no complete run
+        self.ignored_events = 0  # node events outside any complete run
         self.limit_reached = False
         self.dropped_events = 0
-        self.once_us: Counter[str] = Counter()  # what the session did outside its runs, by name
+        self.once_us: Counter[str] = Counter()  # time of the session outside runs, by event name
 
     def runs(self, start: int = 0) -> Iterator[Run]:
         """Yield the complete runs from offset `start`, in order."""
@@ -68,7 +68,7 @@ class Trace:
         self.ignored_events += len(nodes)
 
     def _run(self, event: Event, execute_us: float, nodes: list[Event], offset: int) -> Run:
-        end_us = event.ts + event.dur + 1  # + 1: ORT cuts to whole µs
+        end_us = event.ts + event.dur + 1  # + 1: ORT truncates to whole µs
         inside = [node for node in nodes if event.ts <= node.ts <= end_us]
         self.ignored_events += len(nodes) - len(inside)
         return Run(event.ts, event.dur, execute_us, inside, offset)
@@ -87,7 +87,7 @@ def node_name(event: Event) -> str:
 
 
 class NodeTotal:
-    """What is added up for one node of the graph, or, at the top, for the graph itself."""
+    """Totals of one graph node, or of the graph itself at the top."""
 
     def __init__(self, event: Event, path: tuple[str, ...], body_path: tuple[str, ...]) -> None:
         self.event = event  # the longest call so far
@@ -96,11 +96,11 @@ class NodeTotal:
         self.body: dict[tuple[int | str, str, str], NodeTotal] = {}
         self.calls = 0
         self.inclusive_us = 0.0
-        self.run = -1  # the run that samples_us[-1] belongs to
+        self.run = -1  # the run of samples_us[-1]
         self.samples_us = array("d")  # self time, one value per run in which the node ran
 
     def child(self, event: Event) -> NodeTotal:
-        """Return the node of this body that `event` is a call of."""
+        """Return the child node in this body that `event` is a call of."""
         key = (event.args.node_index, event.name, event.args.op_name)
         node = self.body.get(key)
         if node is None:
@@ -109,7 +109,7 @@ class NodeTotal:
         return node
 
     def add_call(self, event: Event, own_us: float, run: int) -> None:
-        """Count one call of this node that took `own_us` outside its body."""
+        """Add one call of this node, with `own_us` outside its body."""
         self.calls += 1
         self.inclusive_us += event.dur
         if run == self.run:
@@ -122,15 +122,15 @@ class NodeTotal:
 
 
 class Totals:
-    """The graph with its nodes, and the runs that were kept."""
+    """The graph's nodes with their totals, and the kept runs."""
 
     def __init__(self) -> None:
         self.graph = NodeTotal(Event(), (), ())
         self.start_us = array("d")
         self.run_us = array("d")
-        self.offsets = array("q")  # where to read the run again
+        self.offsets = array("q")  # file positions to read the runs again
         self.execute_us = 0.0
-        self.parallel = False  # the nodes of one run ran on more than one thread
+        self.parallel = False  # nodes of one run ran on more than one thread
 
     def add_run(self, run: Run) -> None:
         """Add one run."""
@@ -150,13 +150,13 @@ class Totals:
                 node = parent.child(event)
                 own_us = event.dur
                 if body:
-                    # cutting to whole µs can make a body longer than what holds it
+                    # truncation to whole µs can make a body longer than its node
                     own_us = max(0.0, own_us - sum(inner.dur for inner, _ in body))
                     waiting.append((node, body))
                 node.add_call(event, own_us, run)
 
     def nodes(self) -> Iterator[NodeTotal]:
-        """Yield every node, those in bodies included."""
+        """Yield every node, including those in bodies."""
         waiting = [self.graph]
         while waiting:
             inner = waiting.pop().body.values()
@@ -167,8 +167,8 @@ class Totals:
 def nest(nodes: list[Event]) -> tuple[list[Call], int]:
     """Return the calls in the main graph, each with the calls in its body, and the number of threads.
 
-    On one thread events come in order of their end, so what started since the start of `event` and is not
-    yet inside another call is its body.
+    On one thread events come in order of their end. So the body of `event` is every call that started after
+        it and is not inside another call yet.
     """
     threads: dict[int, list[Call]] = {}
     for event in nodes:
@@ -183,9 +183,9 @@ def nest(nodes: list[Event]) -> tuple[list[Call], int]:
 
 
 def _take_body(calls: list[Call], event: Event) -> list[Call]:
-    """Move from the end of `calls` what happened inside `event`.
+    """Remove from the end of `calls` those inside `event`, and return them.
 
-    A call of 0 µs that starts with `event` is before it or inside it; only the operator can tell.
+    A call of 0 µs that starts with `event` is before it or inside it; only the operator tells which.
     """
     holds_body = event.args.op_name in _HOLDS_BODY
     first = len(calls)
@@ -200,10 +200,10 @@ def _take_body(calls: list[Call], event: Event) -> list[Call]:
 
 
 def add_up(trace: Trace, skip_runs: int, chosen: Container[int] | None = None) -> Totals:
-    """Add up the runs of `trace` after the first `skip_runs`; of those only the `chosen`, counted from 0.
+    """Add up the runs of `trace` after the first `skip_runs`; of those only the indices in `chosen`, from 0.
 
     Raises:
-        WorkerError: two runs overlap in time, so a node cannot be told to belong to one.
+        WorkerError: two runs overlap in time, so nodes cannot be assigned to a run.
     """
     totals = Totals()
     last_end_us = float("-inf")

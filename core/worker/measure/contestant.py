@@ -1,8 +1,8 @@
-"""A contestant of a race: one configuration that lives in a process of its own and obeys its parent.
+"""A contestant: one configuration of a comparison in its own process, which obeys commands of the parent.
 
-It holds numpy, onnxruntime and the standard library; only a PyTorch engine brings torch. The parent decides
-when it runs and freezes it in between, so nothing here runs unasked: no thread, no collector, no timer.
-Commands and replies are those of `wire`.
+It loads numpy, onnxruntime and the standard library; only a PyTorch engine loads torch. The parent decides
+when it runs and freezes it in between, so nothing here runs without a command: no thread, no garbage
+collection, no timer. Commands and replies are those of `wire`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from core.worker.session.feeds import Array
 
 
 def serve(descriptor: int) -> None:
-    """Obey the commands that come over an inherited stream socket, until it ends."""
+    """Execute the commands from an inherited stream socket until it ends."""
     contestant = Contestant()
     with (
-        contextlib.suppress(OSError),  # the parent is gone
+        contextlib.suppress(OSError),  # the parent has exited
         socket.socket(fileno=descriptor) as channel,
         channel.makefile("rb") as requests,
     ):
@@ -49,11 +49,11 @@ class Contestant:
 
     def __init__(self) -> None:
         self._loaded: _Loaded | None = None
-        self._reference: dict[str, Array] | None = None  # outputs of one run, for all that are compared
+        self._reference: dict[str, Array] | None = None  # outputs of one run, to compare others with
         self._commands: dict[str, Command] = {name: partial(self._do, do) for name, do in _COMMANDS.items()}
 
     def obey(self, request: bytes, send: Callable[[bytes], object]) -> None:
-        """Do what one line asks and send the reply, as `wire.channel.obey`."""
+        """Execute one command line and send the reply, like `wire.channel.obey`."""
         obey(request, self._commands, send, who="contestant")
 
     def _do(self, do: _Do, arguments: Any, _: wire.Progress) -> Mapping[str, Any]:
@@ -61,13 +61,13 @@ class Contestant:
 
     @translated()
     def load(self, plan: wire.LoadPlan) -> wire.LoadReply:
-        """Build the session that `plan` describes, in the layout that it draws, and make its first run.
+        """Build the session of `plan` in the memory layout that the plan draws, and make its first run.
 
         Raises:
-            SpecError: a setting, feed or CPU does not fit; the rows fed are not the batch.
+            SpecError: a setting, input or CPU is invalid, or the inputs do not have the batch's samples.
             ProviderError: a provider did not load.
-            ModelError: ONNX Runtime refuses the model, or the run of it fails.
-            WorkerError: not enough memory; or this contestant has loaded one already.
+            ModelError: ONNX Runtime refuses the model, or its run fails.
+            WorkerError: not enough memory; or this contestant has loaded a session already.
         """
         if self._loaded is not None:
             raise WorkerError(
@@ -88,7 +88,7 @@ class Contestant:
         rows = count_rows(contender, plan["feeds"])
         gc.collect()
         gc.freeze()
-        gc.disable()  # for good: it must never run between two readings of the clock
+        gc.disable()  # for good: it must never run inside the timed loop
         gpu = _gpu(plan, contender)
         self._loaded = _Loaded(
             plan=plan,
@@ -125,7 +125,7 @@ class Contestant:
         """Run until the latency is steady, or as often as the plan says.
 
         Args:
-            known_ns: typical run of processes of this configuration that were warm; None: the first one.
+            known_ns: typical warm latency of this configuration's earlier processes; None: there are none.
             cap_s: longest warm-up; None: 10 s, 60 s on an accelerator.
         """
         loaded = self._need()
@@ -147,13 +147,13 @@ class Contestant:
 
     @translated()
     def block(self, *, block_ns: int, min_runs: int, max_runs: int, refill: bool = True) -> wire.BlockReply:
-        """Run back to back for `block_ns` and at least `min_runs`, but no more than `max_runs` times.
+        """Run one block: back-to-back inferences for `block_ns`, at least `min_runs`, at most `max_runs`.
 
         Args:
-            block_ns: how long at least.
-            min_runs: how often at least.
-            max_runs: how often at most.
-            refill: make a run before that fills the caches and does not count.
+            block_ns: minimum duration.
+            min_runs: minimum number of runs.
+            max_runs: maximum number of runs.
+            refill: make one uncounted run first, which refills the caches.
 
         Raises:
             WorkerError: the clock went backwards.
@@ -177,7 +177,7 @@ class Contestant:
 
     @translated()
     def cost(self, *, seconds: float, window_s: float) -> wire.CostReply:
-        """CPU time of a run over `window_s`, and what is burnt in `seconds` after one with nothing asked."""
+        """Measure CPU time per run over `window_s`, and idle CPU time in the `seconds` after a run."""
         call = self._need().contender.call
         cpu_s_per_run = timing.cpu_s(call, window_s)
         call()
@@ -191,9 +191,9 @@ class Contestant:
 
     @translated()
     def footprint(self, *, runs: int) -> wire.FootprintReply:
-        """Peak memory of `runs` runs, for a contestant that has done nothing but `load`.
+        """Measure peak memory of `runs` runs, for a contestant that has only executed `load`.
 
-        0 runs: of all that it has run since it was loaded.
+        0 runs: the peak of all runs since `load`.
         """
         loaded = self._need()
         exact = footprint.reset_peak() if runs else True
@@ -209,7 +209,7 @@ class Contestant:
 
     @translated()
     def new_shapes(self, *, feeds: list[wire.FeedPlan]) -> wire.NewShapesReply:
-        """Feed the warm session shapes that it has not seen: what the first run of each costs, and the next.
+        """Run the warm session with new input shapes; time the first and second run of each.
 
         Raises:
             TunerError: as for `load`; a shape that fails ends the command, not the contestant.
@@ -225,7 +225,7 @@ class Contestant:
 
     @translated()
     def compare_outputs(self, *, path: str) -> wire.OutputError:
-        """Say how far the outputs in `path` are from those of one run here, which are the reference."""
+        """Return the error of the outputs in `path` against one run here, which is the reference."""
         contender = self._need().contender
         if self._reference is None:
             self._reference = contender.arrays(contender.call())
@@ -239,14 +239,14 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loaded:
-    """What stays from `load`."""
+    """The state that `load` creates."""
 
     plan: wire.ContestantPlan
     contender: Contender
     first_run_ns: int
     baseline_rss_bytes: int
     exact_memory: bool
-    gpu: int | None  # CUDA's number of the one in use
+    gpu: int | None  # CUDA's number of the GPU in use
     meter: Meter
     layout: Draw
 
@@ -268,10 +268,10 @@ _COMMANDS: dict[str, _Do] = {
 
 
 def pin(cpus: list[int]) -> None:
-    """Let this process, and the threads that it starts from now on, run on `cpus` only; empty: as it is.
+    """Restrict this process, and the threads that it starts from now on, to `cpus`; empty: no change.
 
     Raises:
-        SpecError: it may not use all of them, or this system has no such call.
+        SpecError: not all of them are allowed, or this system has no such call.
     """
     if not cpus:
         return
@@ -295,16 +295,16 @@ def _on_cpu_only(plan: wire.ContestantPlan) -> bool:
 
 
 def _engine(plan: wire.ContestantPlan, *, again: bool) -> Callable[[wire.ContestantPlan, Draw], Contender]:
-    """What prepares the contender; its libraries are loaded, so that they do not count as the model's."""
-    module = importlib.import_module(engines.ENGINES[plan["engine"]].module)  # of an engine that runs, only
-    if not again and engines.can(plan["engine"], "fork"):  # a fork inherits few of their pages
+    """Return the engine's factory; its libraries are loaded now, so that they do not count as the model's."""
+    module = importlib.import_module(engines.ENGINES[plan["engine"]].module)  # only of an engine that runs
+    if not again and engines.can(plan["engine"], "fork"):  # a forked process inherits few of their pages
         footprint.load_libraries()
     prepare: Callable[[wire.ContestantPlan, Draw], Contender] = module.contender
     return prepare
 
 
 def _first_run(contender: Contender) -> tuple[int, list[wire.TensorInfo]]:
-    """Time the first run of all; what came out is described and not kept."""
+    """Time the very first run; its outputs are described and then dropped."""
     results: list[object] = []
     (first_run_ns,) = timing.time_each(lambda: results.append(contender.call()), 1)
     return first_run_ns, contender.outputs(results[0])
@@ -318,14 +318,14 @@ def _new_shape(contender: Contender, plan: wire.FeedPlan) -> wire.NewShape:
 
 
 def _gpu(plan: wire.ContestantPlan, contender: Contender) -> int | None:
-    """CUDA's number of the GPU in use, or None."""
+    """Return CUDA's number of the GPU in use, or None."""
     chosen = [one for one in plan["session"]["providers"] if one["name"] in CUDA_PROVIDERS]
     used = [one for one in chosen if one["name"] in contender.built.effective]
     return int(used[0]["options"].get("device_id", "0")) if used else None
 
 
 def _on_cpu_first(loaded: _Loaded) -> bool:
-    """Whether its first provider is the CPU; an engine without providers gives its name, and runs there."""
+    """Whether the first provider is the CPU; an engine without providers, named by itself, runs there."""
     return loaded.contender.built.effective[0] in (CPU, loaded.plan["engine"])
 
 

@@ -1,9 +1,9 @@
-"""What disturbed a block, or may have: counters of the process, the kernel and the GPU before and after it.
+"""Counters of the process, the kernel and the GPU before and after a block, to detect interference.
 
-Pure functions parse the texts; `Meter` keeps the files open, so that a reading costs about a tenth of a
-millisecond, outside the timed runs; the canary before a block takes half a millisecond. What this system
-does not offer is None, never zero. Sources: Linux, Documentation/filesystems/proc.rst,
-scheduler/sched-stats.rst, accounting/psi.rst and admin-guide/pm/cpufreq.rst; NVML's API reference.
+Pure functions parse the texts. `Meter` keeps the files open, so that a reading takes about 0.1 ms, outside
+the timed runs; the canary before a block takes 0.5 ms. A counter that this system does not offer is None,
+never zero. Sources: Linux, Documentation/filesystems/proc.rst, scheduler/sched-stats.rst,
+accounting/psi.rst and admin-guide/pm/cpufreq.rst; NVML's API reference.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CpuTime:
 
 
 def parse_stat(text: str, cpus: Iterable[int]) -> CpuTime | None:
-    """Sum user, nice, system, irq and softirq, and apart from them steal, of `cpus` in `/proc/stat`.
+    """Sum user, nice, system, irq and softirq, and separately steal, of `cpus` in `/proc/stat`.
 
     Returns:
         None where a CPU's line is missing.
@@ -59,42 +59,42 @@ def parse_stat(text: str, cpus: Iterable[int]) -> CpuTime | None:
 
 
 def parse_schedstat(text: str) -> float | None:
-    """Seconds that a thread has waited in run queues, from `schedstat`; None: not counted here."""
+    """Return the seconds that a thread has waited in run queues, from `schedstat`; None: not counted here."""
     fields = text.split()
     return int(fields[1]) / 1e9 if len(fields) == 3 and fields != ["0", "0", "0"] else None
 
 
 def parse_frequencies(texts: Iterable[str]) -> float | None:
-    """Mean in hertz of several `scaling_cur_freq`, which are in kilohertz."""
+    """Return the mean in hertz of several `scaling_cur_freq`, which are in kilohertz."""
     numbers = [int(text) for text in texts if text.strip().isdigit()]
     return 1e3 * sum(numbers) / len(numbers) if numbers else None
 
 
 def waited_s(before: Mapping[int, float], after: Mapping[int, float]) -> float | None:
-    """Sum over the threads of `after`, of which new ones began at zero; None where nothing is counted."""
+    """Sum the waits over the threads of `after`, where new threads began at zero; None if not counted."""
     if not after:
         return None
     return sum(max(0.0, waited - before.get(thread, 0.0)) for thread, waited in after.items())
 
 
 def foreign_processes(users: Iterable[int], own: int, parent: int, parent_of: Callable[[int], int]) -> int:
-    """Count the processes on a GPU that are neither this one nor a contestant of the same race.
+    """Count the processes on a GPU that are neither this one nor a contestant of the same comparison.
 
     Args:
         users: process ids that NVML lists.
         own: this process.
-        parent: whose children the contestants are.
-        parent_of: the parent of a process, 0 where it is unknown.
+        parent: the parent of all contestants.
+        parent_of: returns the parent of a process, 0 if unknown.
     """
     return sum(1 for user in set(users) if user != own and parent_of(user) != parent)
 
 
 def nvml_device(device: int, visible: str | None) -> int | str:
-    """What CUDA calls `device` as NVML names it: an index, or a UUID.
+    """Return NVML's name of CUDA's `device`: an index, or a UUID.
 
     Args:
-        device: CUDA's number, which counts the visible ones.
-        visible: `CUDA_VISIBLE_DEVICES`; None where it is not set.
+        device: CUDA's number, which counts visible devices only.
+        visible: `CUDA_VISIBLE_DEVICES`; None if not set.
     """
     names = [name.strip() for name in visible.split(",")] if visible else []
     if device >= len(names):
@@ -106,7 +106,7 @@ def nvml_device(device: int, visible: str | None) -> int | str:
 
 
 class _File:
-    """A file of `/proc` or `/sys` that stays open: reading it again from the start reads it anew."""
+    """A file of `/proc` or `/sys` kept open; seeking to the start and reading again gives fresh values."""
 
     def __init__(self, path: str | Path) -> None:
         self._descriptor: int | None = None
@@ -114,7 +114,7 @@ class _File:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def text(self) -> str:
-        """The whole text; empty where the file cannot be read, or no longer."""
+        """Return the whole text; empty if the file cannot be read any more."""
         if self._descriptor is None:
             return ""
         parts: list[bytes] = []
@@ -126,7 +126,7 @@ class _File:
         return b"".join(parts).decode("ascii", errors="replace")
 
     def close(self) -> None:
-        """Let go of the file; its text is empty from now on."""
+        """Close the file; its text is empty from now on."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -134,7 +134,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Process:
-    """What the process itself knows; its readings stand nearest to the timed runs."""
+    """Counters of the process itself, read closest to the timed runs."""
 
     wall_s: float
     cpu_s: float
@@ -144,7 +144,7 @@ class _Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _System:
-    """What the kernel tells of this process's threads and of others."""
+    """Counters that the kernel keeps for this process's threads and for the CPUs."""
 
     waits_s: dict[int, float]  # by thread
     cpus: CpuTime | None
@@ -154,13 +154,13 @@ class _System:
 
 
 class Meter:
-    """Counters of this process and of the CPUs that it may use: `start`, the block, `stop`."""
+    """Counters of this process and of its allowed CPUs: `start`, the block, `stop`."""
 
     def __init__(self, *, gpu: int | None = None) -> None:
-        """Open what can be read here.
+        """Open the files that this system offers.
 
         Args:
-            gpu: CUDA's number of the GPU that computes; None: no GPU.
+            gpu: CUDA's number of the GPU in use; None: no GPU.
         """
         self._cpus = limits.allowed_cpus()
         self._stat = _File("/proc/stat")
@@ -176,13 +176,13 @@ class Meter:
         self._process = _read_process()
 
     def start(self) -> None:
-        """Read everything; the counters of the process come last, right before the block."""
+        """Read all counters; those of the process come last, right before the block."""
         self._canary_ns = canary()
         self._system = self._read_system()
         self._process = _read_process()
 
     def stop(self) -> wire.Counters:
-        """Read everything again; the counters of the process come first, right after the block."""
+        """Read all counters again; those of the process come first, right after the block."""
         process = _read_process()
         system = self._read_system()
         was, had = self._process, self._system
@@ -216,7 +216,7 @@ class Meter:
         )
 
     def _waits(self) -> dict[int, float]:
-        """Waiting time of every thread; those that have ended are forgotten."""
+        """Return the waiting time of every living thread."""
         with contextlib.suppress(OSError):
             threads = {int(name) for name in os.listdir(_TASKS)}  # noqa: PTH208 - names, without objects
             for gone in self._threads.keys() - threads:
@@ -256,7 +256,7 @@ def _throttled_between(
 
 
 def canary() -> int:
-    """Nanoseconds that a fixed piece of work takes now: the speed of this core, neighbours included."""
+    """Return the nanoseconds that a fixed amount of work takes now: this core's speed under current load."""
     began = time.perf_counter_ns()
     for _ in range(_CANARY_ROUNDS):
         hashlib.sha256(_CANARY).digest()
@@ -264,10 +264,10 @@ def canary() -> int:
 
 
 def suspended_s() -> float:
-    """Seconds that the machine has slept since it started; 0 where no clock tells.
+    """Return the seconds that the machine has slept since it started; 0 if no clock tells.
 
-    The two clocks are read one after the other. A pause between them would look like sleep, so that the
-    quickest of a few attempts counts.
+    The two clocks are read one after the other, and a pause between them would look like sleep. So the
+    fastest of a few attempts counts.
     """
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     if boot is None:
@@ -280,7 +280,7 @@ def suspended_s() -> float:
 
 
 class _Gpu:
-    """Clocks, temperature and users of one GPU by NVML; None where the driver does not tell."""
+    """Clocks, temperature and processes of one GPU from NVML; None where the driver does not tell."""
 
     def __init__(self, device: int) -> None:
         self._nvml: Any = None
@@ -297,7 +297,7 @@ class _Gpu:
                 self._nvml = pynvml
 
     def read(self) -> dict[str, float] | None:
-        """What `wire.Counters.gpu` says."""
+        """Return the values of `wire.Counters.gpu`."""
         nvml = self._nvml
         if nvml is None:
             return None

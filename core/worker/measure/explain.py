@@ -1,11 +1,11 @@
-"""The job `explain`: two configurations profiled in turns, and what became of each node of their models.
+"""The job `explain`: profile two configurations alternately, and match the nodes of their models.
 
 A pass builds a session, runs it with ONNX Runtime's profiler, turns the profiler off and runs the same
-session again: so both times belong to the same session, and what the profiler costs is seen. The sides
-alternate (A B, B A, A B, …), because a machine drifts; only one session lives at a time, because its idle
-threads would spin beside the other's runs. Which runs count is `parse_profile(typical=True)`'s.
+session again. Both times belong to the same session, so their difference is the profiler's overhead. The
+sides alternate (A B, B A, A B, …), because a machine drifts. Only one session exists at a time, because the
+idle threads of another one would spin meanwhile. `parse_profile(typical=True)` selects the runs that count.
 
-Not a measurement: nothing here becomes a trial's latency.
+This is not a measurement: no result here becomes a trial's latency.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
     from core.wire.profile import NodeTime, Profile
 
-PASSES = 5  # of each side: the fewest whose scatter says something, with the best and the worst left out
-PASS_S = 0.25  # with the profiler, and as long again without it
+PASSES = 5  # per side: the fewest that show scatter after the best and worst are dropped
+PASS_S = 0.25  # with the profiler, and the same again without it
 MIN_RUNS, MAX_RUNS = 5, 100
-WARM_RUNS = 3  # of each session, after the first
-MAX_EVENTS = 900_000  # ONNX Runtime drops what comes after the millionth
+WARM_RUNS = 3  # per session, after the first
+MAX_EVENTS = 900_000  # ONNX Runtime drops events after the millionth
 
-# What only copies or reorders; ONNX Runtime numbers the names of these anew in every session.
+# Operators that only copy or reorder; ONNX Runtime numbers the names of these anew in every session.
 _NUMBERED_ANEW = frozenset({"ReorderInput", "ReorderOutput", "MemcpyToHost", "MemcpyFromHost"})
-_WEIGHTS = {  # keep the weights out of the graph that is saved to be read
+_WEIGHTS = {  # keep the weights out of the saved graph
     "session.optimized_model_external_initializers_file_name": "weights.bin",
     "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
 }
@@ -51,18 +51,18 @@ Key = tuple[tuple[str, ...], str, str, str]  # path, name, operator, provider
 
 
 def explain(plan: wire.ExplainPlan, progress: Progress) -> wire.ExplainReply:
-    """Profile both sides in turns, and leave what was found in `plan["output"]`.
+    """Profile both sides alternately, and write the result to `plan["output"]`.
 
     Args:
-        plan: the two configurations, and where the result goes.
-        progress: told the stages "load", "profile" and "match".
+        plan: the two configurations, and the path of the result.
+        progress: receives the stages "load", "profile" and "match".
 
     Raises:
         TunerError: a side cannot be built or run, or the result cannot be written.
     """
     if all(one["name"] == CPU for side in plan["sides"] for one in side["session"]["providers"]):
         limits.cap_memory()
-    gc.disable()  # this process does nothing else; between the passes it is collected by hand
+    gc.disable()  # this process does nothing else; it collects between passes
     with tempfile.TemporaryDirectory(prefix="ortune-", ignore_cleanup_errors=True) as folder:
         sides = [_Side(side, Path(folder) / str(index)) for index, side in enumerate(plan["sides"])]
         for index, side in enumerate(sides):
@@ -86,7 +86,7 @@ def explain(plan: wire.ExplainPlan, progress: Progress) -> wire.ExplainReply:
 
 
 def _in_turns(sides: Sequence[_Side]) -> Iterator[_Side]:
-    """Every side once a round, in the reverse order of the last round: a drift hits them alike."""
+    """Yield every side once per round, each round in reverse order, so that drift affects both alike."""
     for number in range(PASSES):
         yield from sides if number % 2 == 0 else reversed(sides)
 
@@ -103,7 +103,7 @@ def _write(path: Path, passes: wire.Passes) -> None:
 
 
 class _Side:
-    """One configuration: its model, its passes so far, and the graph that ONNX Runtime made of it."""
+    """One configuration: its model, its passes so far, and the graph that ONNX Runtime made from it."""
 
     def __init__(self, plan: wire.ContestantPlan, folder: Path) -> None:
         folder.mkdir()
@@ -126,9 +126,9 @@ class _Side:
         self.plain_s: list[float] = []
 
     def _named(self) -> ModelProto:
-        """Read the model without its weights; where nodes lack names, a copy is run in which they do not.
+        """Read the model without its weights; if nodes lack names, run a copy in which all have names.
 
-        Names cost nothing at run time, and a node without one cannot be followed through a fusion.
+        Names cost nothing at run time, and a node without a name cannot be followed through a fusion.
         """
         from core.worker.models import read_model
         from core.worker.models.graphs import external_tensors
@@ -152,14 +152,14 @@ class _Side:
     # --- running --------------------------------------------------------------------------------------------
 
     def try_out(self) -> None:
-        """Run twice, to know how long a run is and how many events it makes; keep the optimized graph."""
+        """Run twice to learn the duration and number of events of a run; save the optimized graph."""
         run_ns, events = self._first_runs()
         gc.collect()
         room = MAX_EVENTS // max(1, events) - WARM_RUNS - 1
         self.runs = max(1, min(max(MIN_RUNS, int(PASS_S * 1e9) // run_ns), MAX_RUNS, room))
 
     def _first_runs(self) -> tuple[int, int]:
-        """Return the shortest of two runs in nanoseconds, at least 1, and the events of one."""
+        """Return the shorter of two runs in nanoseconds, at least 1, and the events of one run."""
         inference = self._saving() or self._inference(self.plan["session"])
         with translated():
             latencies = timing.time_each(inference.call, 2)
@@ -172,12 +172,12 @@ class _Side:
         return max(1, min(latencies)), events
 
     def run_pass(self) -> None:
-        """Build a session, run it with the profiler and then without, and add what was seen."""
+        """Build a session, run it with the profiler and then without, and record both."""
         from core.wire.profile import middle_half
         from core.worker.measure.profile_parser import parse_profile
 
         file, plain_ns = self._profiled_and_plain()
-        gc.collect()  # no thread of the session is left from here on
+        gc.collect()  # no thread of the session is left after this
         profile = parse_profile(file, skip_runs=1 + WARM_RUNS, typical=True)
         file.unlink(missing_ok=True)
         typical = middle_half(plain_ns)
@@ -196,7 +196,7 @@ class _Side:
             return file, timing.time_each(inference.call, 1 + self.runs)[1:]
 
     def _inference(self, session: wire.SessionPlan) -> Inference:
-        """A session with the profiler on and its feeds in place."""
+        """Return a session with the profiler on and its inputs in place."""
         if self.allowed is not None:
             os.sched_setaffinity(0, self.allowed)
         pin(self.plan["cpus"])
@@ -205,7 +205,7 @@ class _Side:
         return prepare(built, self.plan)
 
     def _saving(self) -> Inference | None:
-        """The same with its optimized graph saved; None where that does not work."""
+        """Return the same session with its optimized graph saved; None if saving fails."""
         session = self.plan["session"]
         try:
             return self._inference(
@@ -215,11 +215,11 @@ class _Side:
                     "config_entries": {**session["config_entries"], **_WEIGHTS},
                 }
             )
-        except TunerError:  # a graph that a provider has compiled cannot be saved, for example
+        except TunerError:  # for example, a graph that a provider has compiled cannot be saved
             self.optimized = None
             return None
 
-    # --- adding up ------------------------------------------------------------------------------------------
+    # --- totals ---------------------------------------------------------------------------------------------
 
     def _add(self, profile: Profile) -> None:
         if not self.ran:
@@ -236,7 +236,7 @@ class _Side:
             entry["calls_per_run"] += node.calls_per_run
 
     def result(self) -> wire.PassSide:
-        """Tell what was seen, in the form that is stored."""
+        """Return the result in the stored form."""
         from core.worker.models.origins import model_nodes
 
         for entry in self.nodes.values():
@@ -264,7 +264,7 @@ class _Side:
 
         if self.optimized is None or not self.optimized.is_file():
             return None
-        if self.effective_when_saved != self.effective:  # saving has cost a provider: another graph
+        if self.effective_when_saved != self.effective:  # saving has changed the provider: another graph
             return None
         optimized = onnx.load(str(self.optimized), load_external_data=False)
         return origins(self.model, optimized, self.ran)

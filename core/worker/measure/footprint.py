@@ -1,7 +1,7 @@
-"""How much memory this process takes, on the CPU and on GPUs. Standard library; NVML only when asked.
+"""Memory of this process on the CPU and on GPUs. Standard library; NVML is loaded on demand.
 
-`ru_maxrss` is not used where Linux offers better: it survives `exec`, so a small worker of a large parent
-would report the parent's size.
+`ru_maxrss` is only a fallback on Linux: it survives `exec`, so a small worker of a large parent would report
+the parent's size.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _STATUS = Path("/proc/self/status")
 _MAPS = Path("/proc/self/maps")
 _CLEAR = Path("/proc/self/clear_refs")
 _MADV_POPULATE_READ = 22
-_RESET_PEAK = "5"  # to clear_refs: forget the peak of the resident set
+_RESET_PEAK = "5"  # written to clear_refs: reset the peak of the resident set
 
 
 def reset_peak() -> bool:
-    """Make the peak start again from the present size; False where the system does not allow it."""
+    """Reset the peak to the present size; False if the system does not allow it."""
     try:
         _CLEAR.write_text(_RESET_PEAK, encoding="ascii")
     except OSError:
@@ -30,11 +30,11 @@ def reset_peak() -> bool:
 
 
 def load_libraries() -> None:
-    """Make the code of every loaded library resident, so that it counts before the model and not with it.
+    """Make the code of every loaded library resident, so that it does not count as the model's memory.
 
-    Pages of a library count for a process once it has used them. How many a process has used before it loads
-    a model is an accident, and few are inherited by a fork: 10 to 18 MB of onnxruntime would count as the
-    model's. Nothing happens where the kernel is older than 5.14.
+    Pages of a library count for a process after first use. How many pages a process used before it loads a
+    model is arbitrary, and a forked process inherits few: 10 to 18 MB of onnxruntime would count as the
+    model's. This does nothing on kernels older than 5.14.
     """
     with contextlib.suppress(OSError):
         libc = ctypes.CDLL(None)
@@ -43,7 +43,7 @@ def load_libraries() -> None:
 
 
 def parse_library_maps(maps: str) -> list[tuple[int, int]]:
-    """Start and end of what `/proc/self/maps` shows of shared libraries and of the interpreter itself."""
+    """Return start and end of the mappings of shared libraries and the interpreter in `/proc/self/maps`."""
     found = re.findall(
         r"^([0-9a-f]+)-([0-9a-f]+) r[w-][x-]p .*(?:\.so[.\d]*|/python[.\d]*)$", maps, re.MULTILINE
     )
@@ -51,7 +51,7 @@ def parse_library_maps(maps: str) -> list[tuple[int, int]]:
 
 
 def peak_rss_bytes() -> int:
-    """Largest resident set since the start, or since `reset_peak`."""
+    """Return the largest resident set since the start, or since `reset_peak`."""
     try:
         return parse_high_water_mark(_STATUS.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def peak_rss_bytes() -> int:
 
 
 def parse_high_water_mark(status: str) -> int:
-    """Bytes of `VmHWM` in `/proc/self/status`.
+    """Return the bytes of `VmHWM` in `/proc/self/status`.
 
     Raises:
         ValueError: there is no such line.
@@ -74,7 +74,7 @@ def parse_high_water_mark(status: str) -> int:
 
 
 def gpu_memory_bytes() -> tuple[int | None, str]:
-    """Bytes this process holds on all GPUs by NVML; or None and the reason, in words."""
+    """Return the bytes that this process holds on all GPUs by NVML; or None and the reason as text."""
     try:
         import pynvml
     except ImportError:

@@ -1,8 +1,8 @@
-"""The job `import`: a file that was made elsewhere, read without trusting it.
+"""The job `import`: read a result file made by another tool, without trusting it.
 
-Three kinds: a profile as ONNX Runtime writes it; the same events inside a trace that Chrome or Perfetto has
-saved; and what `onnxruntime_perf_test` prints, or appends to the file that it is given. Which of them a file
-is stands in its content, never in its name.
+Three kinds: a profile of ONNX Runtime; the same events inside a trace saved by Chrome or Perfetto; and the
+printed output or result file of `onnxruntime_perf_test`. The kind follows from the content, never from the
+file's name.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from core.wire.files import MOST_IMPORT_BYTES, open_regular
 from core.worker.measure.profile_parser import parse_profile
 
 MOST_SAMPLES = 1_000_000
-LONGEST_S = 86_400.0  # of one run; what is longer was read in the wrong unit
+LONGEST_S = 86_400.0  # of one run; a longer one was read in the wrong unit
 _FORMATS = (
     "Give a profile that ONNX Runtime wrote, a Chrome trace that holds its events, or the output of "
     "onnxruntime_perf_test."
 )
 _NO_LATENCY = "The file holds latencies that are zero, or longer than a day."
 _AS_WRITTEN = "Give the result file as onnxruntime_perf_test wrote it."
-_NODE = b"_kernel_time"  # ends the name of every event of a node
+_NODE = b"_kernel_time"  # end of the name of every node event
 
 
 def read_import(path: str) -> wire.ImportReply:
-    """Read the file at `path`, whichever of the kinds it is.
+    """Read the file at `path` and detect its kind.
 
     Raises:
-        SpecError: it is missing, empty, too large, no text, or none of the kinds; or it holds no run.
+        SpecError: it is missing, empty, too large, not text, of no known kind, or holds no run.
     """
     data = _data(Path(path))
     head = data.lstrip()[:1]
@@ -110,7 +110,7 @@ class _Trace(msgspec.Struct):
 
 
 def _trace_events(data: bytes) -> bytes:
-    """The events of a trace as a list, without those that are not ONNX Runtime's."""
+    """Return the events of a trace as a list, keeping only those of ONNX Runtime."""
     try:
         found = msgspec.json.decode(data, type=_Trace)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
@@ -125,7 +125,7 @@ def _trace_events(data: bytes) -> bytes:
 
 _NUMBER = r"([0-9][0-9.]*(?:e[-+]?[0-9]+)?)"
 _SECONDS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
-_TOLD = {  # what it prints -> the name here; the unit stands behind the number
+_TOLD = {  # printed name -> name here; the unit follows the number
     r"(?:Average|Mean)(?: inference)? time cost": "mean",
     r"Session creation time cost": "creation",
     r"Min Latency": "min",
@@ -158,7 +158,7 @@ def _summary(data: bytes) -> wire.Summary:
 
 
 def _told(text: str) -> dict[str, float]:
-    """What its summary says, in seconds, by name: "mean", "p50", "min", "creation"."""
+    """Parse the printed summary in seconds, by name: "mean", "p50", "min", "creation"."""
     found: dict[str, float] = {}
     for pattern, name in _TOLD.items():
         for match in re.finditer(rf"{pattern}\s*(?::|is)\s*{_NUMBER}\s*(sec|ms|us|s)\b", text, re.I):
@@ -170,7 +170,7 @@ def _told(text: str) -> dict[str, float]:
 
 
 def _samples(text: str) -> tuple[str, list[float], list[str]]:
-    """Model and latency of every run, from the lines `model,latency,memory,CPU,number` of the result file."""
+    """Return model and latency of every run, from lines `model,latency,memory,CPU,number` of the file."""
     rows = _ROW.findall(text)
     if len(rows) > MOST_SAMPLES:
         raise SpecError(f"The file holds more than {MOST_SAMPLES:,} runs.", hint="Give it fewer.")

@@ -1,6 +1,6 @@
-"""A session with its feeds in place: one call is one inference, in one of the two ways users run it.
+"""A session with its inputs in place: one call is one inference, by `session.run` or by I/O binding.
 
-`Contender` is what the timing of a race needs of it, so that an engine other than ONNX Runtime can race too.
+`Contender` is the interface that the timed loop needs; other engines than ONNX Runtime implement it too.
 """
 
 from __future__ import annotations
@@ -44,89 +44,89 @@ _ONNX_TO_NUMPY = {  # TensorProto.DataType -> numpy's name
 
 
 class Built(Protocol):
-    """What was built, and how it differs from what was asked for; `BuiltSession` is one."""
+    """A built engine, and how it differs from the request; `BuiltSession` implements it."""
 
     @property
     def requested(self) -> list[str]:
-        """Execution providers in order of preference; of another engine its one name."""
+        """Requested execution providers in order of preference; for another engine, its name."""
 
     @property
     def effective(self) -> list[str]:
-        """The ones that it really runs on."""
+        """Execution providers that it runs on."""
 
     @property
     def fallback(self) -> bool:
-        """Whether a provider that was asked for is missing."""
+        """Whether a requested provider is missing."""
 
     @property
     def fallback_reason(self) -> str:
-        """Why; empty unless `fallback`."""
+        """Reason of the fallback; empty unless `fallback`."""
 
     @property
     def creation_s(self) -> float:
-        """Seconds that building took, until the first run was possible."""
+        """Seconds from the start of building until the first run is possible."""
 
 
 class Contender(Protocol):
-    """One configuration with its feeds in place, ready to run."""
+    """One configuration with its inputs in place, ready to run."""
 
     @property
     def built(self) -> Built:
-        """What runs."""
+        """The built engine."""
 
     @property
     def call(self) -> timing.Call:
-        """One inference, to its very end: results of a GPU are waited for."""
+        """Run one inference to its end, including the wait for GPU results."""
 
     @property
     def inputs(self) -> list[wire.TensorInfo]:
-        """What each call feeds."""
+        """Description of the inputs of each call."""
 
     @property
     def notes(self) -> list[str]:
-        """Facts that a reader of the numbers must know."""
+        """Notes for the reader of the results."""
 
     @property
     def libraries(self) -> dict[str, str]:
-        """Versions of what computes, by name."""
+        """Versions of the libraries that compute, by name."""
 
     def outputs(self, result: object) -> list[wire.TensorInfo]:
-        """Describe what came out of a call, given what the call returned."""
+        """Describe the outputs of a call from its return value."""
 
     def arrays(self, result: object) -> dict[str, Array]:
-        """What came out of a call as numpy arrays, by output; members of sequences and maps one by one."""
+        """Return a call's outputs as numpy arrays, by name; members of sequences and maps one by one."""
 
     def refed(self, feeds: wire.FeedPlan) -> Contender:
-        """The same with other feeds."""
+        """Return the same session with other inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inference:
-    """A session with its feeds in place: `call` is one inference."""
+    """A session with its inputs in place: `call` is one inference."""
 
     built: BuiltSession
     call: timing.Call
     inputs: list[wire.TensorInfo]
     binding: Any  # ort.IOBinding, or None for plain `run`
     notes: list[str]
-    layout: Draw = AS_IT_COMES  # where the inputs lie
+    layout: Draw = AS_IT_COMES  # placement of the inputs in memory
 
     @property
     def libraries(self) -> dict[str, str]:
-        """Versions of what computes, by name."""
+        """Versions of the libraries that compute, by name."""
         return {"onnxruntime": ort.__version__, "numpy": np.__version__, **self.built.libraries}
 
     def outputs(self, result: object) -> list[wire.TensorInfo]:
-        """Describe what came out of a call, given what the call returned."""
+        """Describe the outputs of a call from its return value."""
         return [_describe(name, value) for name, value in self._values(result)]
 
     def arrays(self, result: object) -> dict[str, Array]:
-        """What came out of a call as numpy arrays, by output; members of sequences and maps one by one."""
+        """Return a call's outputs as numpy arrays, by name; members of sequences and maps one by one."""
         with translated():
             return dict(array for name, value in self._values(result) for array in _flat(name, value))
 
     def refed(self, feeds: wire.FeedPlan) -> Inference:
-        """The same session with other feeds.
+        """Return the same session with other inputs.
 
         Raises:
             TunerError: as for `prepare`.
@@ -141,7 +141,7 @@ class Inference:
 
 
 def contender(plan: wire.ContestantPlan, layout: Draw = AS_IT_COMES) -> Inference:
-    """Build the session of `plan` and put its feeds in place, which `layout` says.
+    """Build the session of `plan` and place its inputs in memory as `layout` says.
 
     Raises:
         TunerError: as for `build_session` and `prepare`.
@@ -152,10 +152,10 @@ def contender(plan: wire.ContestantPlan, layout: Draw = AS_IT_COMES) -> Inferenc
 def prepare(
     built: BuiltSession, plan: wire.ProfilePlan | wire.ContestantPlan, layout: Draw = AS_IT_COMES
 ) -> Inference:
-    """Make the feeds of `plan` and put them in place, which `layout` says.
+    """Make the inputs of `plan` and place them in memory as `layout` says.
 
     Raises:
-        SpecError: a feed does not fit, or I/O binding cannot hold an output.
+        SpecError: an input value does not fit, or I/O binding cannot hold an output.
         ModelError: an input is not a numeric tensor.
     """
     return _in_place(built, plan["feeds"], layout, use_io_binding=plan["use_io_binding"])
@@ -171,10 +171,10 @@ def _in_place(built: BuiltSession, plan: wire.FeedPlan, layout: Draw, *, use_io_
 
 
 def count_rows(contender: Contender, plan: wire.FeedPlan) -> int:
-    """The rows that are really fed, which must be the batch that was asked for.
+    """Return the number of samples in the inputs, which must equal the requested batch.
 
     Raises:
-        SpecError: they are not, or the inputs disagree.
+        SpecError: it does not, or the inputs disagree.
     """
     rows = rows_fed({one["name"]: one["shape"] for one in contender.inputs}, plan["batch_axes"])
     if plan["batch_axes"] and rows != plan["batch_size"]:
@@ -186,7 +186,7 @@ def count_rows(contender: Contender, plan: wire.FeedPlan) -> int:
 
 
 def _plain(built: BuiltSession, feeds: Feeds) -> Inference:
-    """`session.run` as everybody calls it: numpy in, numpy out, copies to a GPU and back included."""
+    """Plain `session.run`: numpy in, numpy out, including copies to a GPU and back."""
     values = {name: _feedable(array, feeds.dtypes[name]) for name, array in feeds.arrays.items()}
     return Inference(
         built=built,
@@ -198,7 +198,7 @@ def _plain(built: BuiltSession, feeds: Feeds) -> Inference:
 
 
 def _bound(built: BuiltSession, feeds: Feeds) -> Inference:
-    """Inputs bound once where the first provider computes; outputs left there and waited for."""
+    """I/O binding: inputs bound once on the first provider's device; outputs stay there; calls wait."""
     device, device_id = _device(built)
     binding = built.session.io_binding()
     for name, array in feeds.arrays.items():
@@ -255,7 +255,7 @@ def _inputs(feeds: Feeds) -> list[wire.TensorInfo]:
 
 
 def _describe(name: str, value: object) -> wire.TensorInfo:
-    """A tensor's type and shape; for a sequence or a map its kind and length."""
+    """Return type and shape of a tensor; kind and length of a sequence or a map."""
     if isinstance(value, np.ndarray):
         dtype = "string" if value.dtype == object else str(value.dtype)
         return {"name": name, "dtype": dtype, "shape": list(value.shape)}
@@ -281,7 +281,7 @@ def _flat(name: str, value: object) -> Iterator[tuple[str, Array]]:
 
 
 def _from_bfloat16(value: Any) -> Array:
-    """What numpy has no type for: its 16 bits are the upper half of a float32."""
+    """Convert bfloat16, which numpy lacks, to float32: its 16 bits are the upper half."""
     if value.device_name().lower() != "cpu":
         raise SpecError("A bfloat16 output on a GPU cannot be read into numpy.", hint="Compare on the CPU.")
     raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
@@ -291,7 +291,7 @@ def _from_bfloat16(value: Any) -> Array:
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """What ONNX Runtime raises from a run, as an error of ours."""
+    """Translate an exception of ONNX Runtime's run into a `TunerError`."""
     try:
         yield
     except TunerError:  # some are also a ValueError

@@ -1,10 +1,10 @@
-"""The memory layout of a process, drawn at random before its session is made.
+"""Randomize the memory layout of a process before its session is created.
 
-Two processes of one configuration differ by where their heap, stack and buffers happen to lie. A process that
-is forked inherits the addresses of its parent, so every contestant would have the same accident, and the
-ratio of two of them the same bias, race after race. Here each draws its own: blocks on the heap and mapped
-pages that stay, C frames on the stack, and the place of every input in its page. What the session allocates
-afterwards, outputs and the stacks of its threads among it, moves with them. Standard library and numpy.
+Two processes of one configuration differ by the addresses of heap, stack and buffers. A forked process
+inherits its parent's addresses, so every contestant would have the same layout, and every comparison the same
+bias. So each process draws its own layout: heap blocks and mapped pages that stay, C frames on the stack, and
+the position of every input in its page. Later allocations of the session, such as outputs and thread stacks,
+move with them. Standard library and numpy.
 
 Source: Mytkowicz et al. (2009), Producing wrong data without doing anything obviously wrong; Curtsinger and
 Berger (2013), Stabilizer.
@@ -26,28 +26,28 @@ import numpy.typing as npt
 from core import wire
 
 PAGE = 4096
-ALIGNMENT = 16  # what malloc promises: every array that users feed has at least this
-MOST_HEAP_BYTES = 100_000  # below malloc's threshold for mapping, so that it really moves the heap
+ALIGNMENT = 16  # malloc guarantees it: every array that users pass has at least this
+MOST_HEAP_BYTES = 100_000  # below malloc's mmap threshold, so that it moves the heap
 MOST_PAGES = 255
-MOST_FRAMES = 63  # C frames of about half a kilobyte: half a megabyte of stack is never near
-MOST_PASSES = 5  # what one pass allocates and frees for its own use may leave another hole
-LARGEST_HOLE = 1 << 27  # bytes between two mappings; the ends of the address space are wider
+MOST_FRAMES = 63  # C frames of about 0.5 kB each: far below the stack's limit
+MOST_PASSES = 5  # a pass's own allocations may leave another hole
+LARGEST_HOLE = 1 << 27  # bytes between two mappings; the gaps at the ends of the address space are wider
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """One layout; it holds what keeps the heap and the mappings where they are."""
+    """One layout; it owns the blocks that keep heap and mappings in place."""
 
     heap_bytes: int = 0
     mapped_pages: int = 0
     stack_frames: int = 0
-    buffer_seed: int | None = None  # of the places of buffers in their pages; None: as malloc has it
+    buffer_seed: int | None = None  # of the position of buffers in their pages; None: malloc decides
     _kept: list[object] = field(default_factory=list)
 
     def facts(self) -> wire.Layout:
-        """Return what was drawn, for the record."""
+        """Return the drawn values, for the record."""
         return {
             "heap_bytes": self.heap_bytes,
             "mapped_pages": self.mapped_pages,
@@ -56,12 +56,12 @@ class Draw:
         }
 
     def place(self, array: npt.NDArray[Any], number: int) -> npt.NDArray[Any]:
-        """Return a copy of `array`, the input `number`, at a place of its own within a page.
+        """Copy `array`, the input `number`, to its own position within a page.
 
-        Without a draw, or where there is nothing to place, `array` itself.
+        Returns `array` itself without a draw, or for arrays that cannot be placed.
         """
         if self.buffer_seed is None or array.nbytes == 0 or array.dtype.hasobject:
-            return array  # texts lie where Python put them
+            return array  # Python places texts
         raw = np.empty(array.nbytes + 2 * PAGE, np.uint8)
         start = -raw.ctypes.data % PAGE + self._offset(number)
         placed = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -78,17 +78,17 @@ AS_IT_COMES = Draw()
 
 
 def draw(seed: int, *, buffers: bool = True) -> Draw:
-    """Draw a layout and make it so in this process.
+    """Draw a layout and apply it to this process.
 
     Args:
-        seed: the same seed draws the same, as far as the system lets it.
+        seed: the same seed draws the same layout, as far as the system allows.
         buffers: inputs will be placed with `Draw.place`.
     """
     rng = random.Random(seed)  # noqa: S311 - addresses, not secrets
     heap, pages = rng.randrange(MOST_HEAP_BYTES), rng.randrange(MOST_PAGES + 1)
     kept: list[object] = [bytearray(heap)]
-    # A mapping goes into the highest hole that holds it, the largest first: then none is left above the draw,
-    # in which every child of one parent would find the same place.
+    # A mapping goes into the highest hole that fits, so the largest are filled first. Otherwise a hole above
+    # the draw would remain, and every child of one parent would use the same place.
     for _ in range(MOST_PASSES):
         if not (holes := _holes()):
             break
@@ -104,18 +104,18 @@ def draw(seed: int, *, buffers: bool = True) -> Draw:
 
 
 def _reserve(size: int) -> mmap.mmap:
-    """Addresses without memory."""
+    """Reserve addresses without memory."""
     if sys.platform == "win32":
         return mmap.mmap(-1, size)
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0)
 
 
 def _holes() -> list[int]:
-    """Sizes in bytes of the gaps between this process's mappings; none where the system does not tell."""
+    """Return the bytes of the gaps between this process's mappings; empty if the system does not tell."""
     gaps: list[int] = []
     end = 0
     try:
-        with Path("/proc/self/maps").open() as lines:  # one by one: the whole text would leave a hole itself
+        with Path("/proc/self/maps").open() as lines:  # by line: the whole text would itself leave a hole
             for line in lines:
                 start, after = (int(bound, 16) for bound in line.split(maxsplit=1)[0].split("-"))
                 if end and 0 < start - end <= LARGEST_HOLE:
@@ -127,7 +127,7 @@ def _holes() -> list[int]:
 
 
 def at_depth(frames: int, call: Callable[[], Result]) -> Result:
-    """Call `call` with `frames` more C frames on the stack than here."""
+    """Call `call` with `frames` more C frames on the stack."""
     if frames <= 0:
         return call()
-    return next(map(lambda _: at_depth(frames - 1, call), (None,)))  # `map` is what puts a C frame there
+    return next(map(lambda _: at_depth(frames - 1, call), (None,)))  # `map` adds a C frame

@@ -1,9 +1,8 @@
-"""Whether two configurations compute the same: outputs of one kept in a file, those of another put beside.
+"""Compare the outputs of two configurations: one side is saved to a file, the other compared with it.
 
-numpy only. Numbers are compared in float64, whatever type they came in, so that an FP16 copy can be held
-against its original, and piece by piece, so that large outputs need no second memory. What is not finite must
-be so on both sides in the same places. `core.wire.output_check` judges
-whether an error is too large.
+numpy only. Numbers are compared in float64 whatever their type, so that an FP16 copy can be compared with its
+original; and in pieces, so that large outputs need no second copy. Non-finite values must be at the same
+positions on both sides. `core.wire.output_check` decides whether an error is too large.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from core.wire.errors import WorkerError
 
 Array = npt.NDArray[Any]
 
-PIECE = 1 << 20  # elements that are widened to FP64 at once
+PIECE = 1 << 20  # elements converted to FP64 at once
 
 
 def save(path: str, arrays: Mapping[str, Array]) -> None:
-    """Write `arrays` to an `.npz`; their names stand in an array of their own, because any text is a name.
+    """Write `arrays` to an `.npz`; a separate array holds their names, because any text can be a name.
 
     Raises:
         WorkerError: the file cannot be written.
@@ -44,7 +43,7 @@ def load(path: str) -> dict[str, Array]:
     """Read what `save` wrote.
 
     Raises:
-        WorkerError: there is no such file, or it is another one.
+        WorkerError: there is no such file, or `save` did not write it.
     """
     try:
         with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -57,7 +56,7 @@ def load(path: str) -> dict[str, Array]:
 
 
 def compare(reference: Mapping[str, Array], arrays: Mapping[str, Array]) -> wire.OutputError:
-    """Return how far `arrays` are from `reference`; of several outputs the worst one counts."""
+    """Return the error of `arrays` against `reference`; of several outputs the worst one counts."""
     difference = _difference(reference, arrays)
     if difference:
         return {
@@ -75,7 +74,7 @@ def compare(reference: Mapping[str, Array], arrays: Mapping[str, Array]) -> wire
         name for name, one in zip(numbers, found, strict=True) if 0 < reference[name].size == one.not_finite
     ]
     if not any(array.size for array in reference.values()):
-        void = list(reference)  # a dimension of 0 left nothing to compare
+        void = list(reference)  # a dimension of 0 leaves nothing to compare
     agreement, rows = _top1(reference, arrays)
     error: wire.OutputError = {
         "max_abs": max((one.max_abs for one in found), default=0.0),
@@ -94,7 +93,7 @@ def compare(reference: Mapping[str, Array], arrays: Mapping[str, Array]) -> wire
 
 
 def _difference(reference: Mapping[str, Array], arrays: Mapping[str, Array]) -> str:
-    """Why the two cannot be compared number by number, or an empty string."""
+    """Return why the two cannot be compared by number, or an empty string."""
     if set(reference) != set(arrays):
         return f"The outputs are {_listed(arrays)} here and {_listed(reference)} in the reference."
     for name, expected in reference.items():
@@ -123,18 +122,18 @@ def _same_where_not_finite(expected: Array, array: Array) -> npt.NDArray[np.bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Distance:
-    """How far one output is from its reference, over the values that are finite."""
+    """The error of one output against its reference, over finite values."""
 
     max_abs: float
     mean_abs: float
-    max_rel: float  # over the largest magnitude that either side computed
-    mean_rel: float  # over the larger of the two mean magnitudes
+    max_rel: float  # relative to the largest magnitude on either side
+    mean_rel: float  # relative to the larger of the two mean magnitudes
     cosine: float | None
     not_finite: int
 
 
 def _distance(expected: Array, array: Array) -> _Distance:
-    """Numbers are taken as shares of the largest one, so that no square of them overflows."""
+    """Compute the error on numbers divided by the largest one, so that no square overflows."""
     largest = max((_largest(side) for pair in _pieces(expected, array) for side in pair), default=0.0)
     furthest, count, sums = 0.0, 0, np.zeros(6)
     for left, right in _pieces(expected, array):
@@ -156,7 +155,7 @@ def _distance(expected: Array, array: Array) -> _Distance:
 
 
 def _pieces(expected: Array, array: Array) -> Iterator[tuple[Array, Array]]:
-    """The finite values of both in FP64, piece by piece; what is not finite is so in the same places."""
+    """Yield the finite values of both in FP64, in pieces; non-finite ones are at the same positions."""
     left, right = expected.reshape(-1), array.reshape(-1)
     for start in range(0, left.size, PIECE):
         piece = slice(start, start + PIECE)
@@ -169,16 +168,16 @@ def _largest(values: Array) -> float:
 
 
 def _sums(apart: Array, left: Array, right: Array) -> list[float]:
-    """Sums of the differences, of the magnitudes of both sides, and their three scalar products."""
+    """Return the sums of differences and of both sides' magnitudes, and their three scalar products."""
     magnitudes = [float(np.sum(np.abs(one))) for one in (apart, left, right)]
     pairs = ((left, right), (left, left), (right, right))
     return [*magnitudes, *(float(np.vdot(one, other).real) for one, other in pairs)]
 
 
 def _top1(reference: Mapping[str, Array], arrays: Mapping[str, Array]) -> tuple[float | None, int]:
-    """Share of rows in which the same class comes first, and how many rows there are.
+    """Return the share of samples with the same top class, and the number of samples.
 
-    It is looked for in the first output that could be one of classes: rows, or rows of positions.
+    It is taken from the first output that can hold class scores: per sample, or per sample and position.
     """
     for name, expected in reference.items():
         if (

@@ -1,7 +1,7 @@
-"""The job `peaks`: how fast this machine multiplies matrices and copies memory, with some numbers of threads.
+"""The job `peaks`: measure matrix-multiplication and memory-copy speed with several numbers of threads.
 
-A product of two float32 matrices by ONNX Runtime's own kernel, the second packed as a constant is; and a copy
-between two buffers that no cache holds. Raw times go back: what they say is the parent's business.
+ONNX Runtime's own kernel multiplies two float32 matrices, the second packed like a constant. The copy goes
+between two buffers larger than any cache. The reply holds raw times; the parent computes the peaks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from core.worker.measure import timing
 from core.worker.session import build_session
 
 LEAST_SIDE, MOST_SIDE = 1024, 4096  # of the square matrices
-OPERATIONS_PER_THREAD = 2 * 1024**3  # a thread needs some tens of milliseconds for as much
+OPERATIONS_PER_THREAD = 2 * 1024**3  # takes a thread some tens of milliseconds
 COPY_BYTES = 256 << 20  # of each buffer, at least four times the largest cache
 CACHES = 4
 STEP_S = 1.0  # of one measurement
@@ -31,14 +31,14 @@ LEAST_RUNS, MOST_RUNS = 20, 60  # fewer give no interval
 
 
 def peaks(plan: wire.PeaksPlan, progress: Progress) -> wire.PeaksReply:
-    """Time a product of matrices and a copy with each number of threads.
+    """Time a matrix product and a memory copy with each number of threads.
 
     Args:
-        plan: numbers of threads.
-        progress: told the stage "peaks".
+        plan: holds the numbers of threads.
+        progress: receives the stage "peaks".
 
     Raises:
-        WorkerError: not enough memory for two buffers that no cache holds.
+        WorkerError: not enough memory for two buffers larger than the caches.
         TunerError: ONNX Runtime cannot run the product.
     """
     steps = 2 * len(plan["threads"])
@@ -48,7 +48,7 @@ def peaks(plan: wire.PeaksPlan, progress: Progress) -> wire.PeaksReply:
         progress("peaks", 2 * number, steps, f"product of matrices, {threads} threads")
         side = _side(threads)
         product_ns = _product(side, threads)
-        gc.collect()  # the idle threads of the session are gone before the copy
+        gc.collect()  # ends the session's idle threads before the copy
         progress("peaks", 2 * number + 1, steps, f"copy, {threads} threads")
         found.append(
             {
@@ -63,7 +63,7 @@ def peaks(plan: wire.PeaksPlan, progress: Progress) -> wire.PeaksReply:
 
 
 def _side(threads: int) -> int:
-    """As large as gives each thread its share, in steps of 256."""
+    """Return a side large enough to give each thread its share, in steps of 256."""
     side: float = (OPERATIONS_PER_THREAD * threads / 2) ** (1 / 3)
     return min(MOST_SIDE, max(LEAST_SIDE, round(side / 256) * 256))
 
@@ -95,7 +95,7 @@ def _model(side: int, random: np.random.Generator) -> bytes:
 
 
 def _copied_bytes() -> tuple[int, int | None]:
-    """How large each buffer is, and the largest cache; None: the system does not tell."""
+    """Return the size of each buffer, and of the largest cache; None: the system does not tell."""
     cache = _largest_cache()
     wanted = max(COPY_BYTES, CACHES * (cache or 0))
     free = limits.available_memory()
@@ -118,7 +118,7 @@ def _largest_cache() -> int | None:
 
 
 def _copy(size: int, threads: int) -> list[int]:
-    source, target = np.ones(size // 8), np.zeros(size // 8)  # written, so that their pages are there
+    source, target = np.ones(size // 8), np.zeros(size // 8)  # written, so that their pages exist
     ends = [len(source) * part // threads for part in range(threads + 1)]
     parts = [slice(ends[part], ends[part + 1]) for part in range(threads)]
     with _crew([partial(np.copyto, target[own], source[own]) for own in parts]) as copy_once:
@@ -127,7 +127,7 @@ def _copy(size: int, threads: int) -> list[int]:
 
 @contextlib.contextmanager
 def _crew(tasks: list[Callable[[], Any]]) -> Iterator[Callable[[], None]]:
-    """Threads that wait between the runs: the first task is done by the caller, numpy lets the others run."""
+    """Keep threads that wait between runs; the caller does the first task, numpy releases the lock."""
     gate, end = threading.Barrier(len(tasks)), threading.Barrier(len(tasks))
     over = threading.Event()
 
@@ -157,7 +157,7 @@ def _crew(tasks: list[Callable[[], Any]]) -> Iterator[Callable[[], None]]:
 
 
 def _repeated(call: Callable[[], object]) -> list[int]:
-    """Two runs to warm up, and then as many as fit."""
+    """Time the runs that fit, after two warm-up runs."""
     timing.time_each(call, 2)
     gc.disable()
     try:

@@ -1,8 +1,8 @@
-"""ORT's profile, read as a stream from the file that `end_profiling()` names.
+"""Parse ORT's profile as a stream from the file that `end_profiling()` names.
 
-`trace.py` reads the file, `calltree.py` nests the calls of each run and adds them up. Adding up the `dur` of
+`trace.py` reads the file; `calltree.py` nests the calls of each run and adds them up. Adding up the `dur` of
 all events, as is often done, counts the bodies of If, Loop and Scan twice; the times here are self times.
-Why two profiles differ is the parent's question: `evidence.profile_difference`.
+The parent compares profiles: `evidence.profile_difference`.
 
 Pure: the standard library and msgspec.
 """
@@ -21,7 +21,7 @@ from core.wire.profile import NodeTime, Profile, Span, Tensor, middle_half
 from core.worker.measure.calltree import Call, NodeTotal, Totals, Trace, add_up, nest, node_name
 from core.worker.measure.trace import Event, Lines, Whole, number, shapes
 
-MAX_SPANS = 20_000  # a timeline with more is neither readable nor quick to draw
+MAX_SPANS = 20_000  # a timeline with more is unreadable and slow to draw
 
 _MICRO = 1_000_000  # ORT counts microseconds
 _LAYOUT_OR_COPY = frozenset({"ReorderInput", "ReorderOutput", "MemcpyToHost", "MemcpyFromHost"})
@@ -30,27 +30,27 @@ _NUMPY_NAMES = {"float": "float32", "double": "float64"}
 
 
 def parse_profile(path: Path, *, skip_runs: int = 0, typical: bool = False) -> Profile:
-    """Read ORT's profile at `path`, leaving out its first `skip_runs` runs (warm-up).
+    """Parse ORT's profile at `path` without its first `skip_runs` runs (warm-up).
 
-    One run's events are held at a time, plus 8 bytes per node and kept run for the medians. A file that ends
-    mid-way or was truncated by ORT gives the runs that are complete, and says so.
+    Memory holds one run's events at a time, plus 8 bytes per node and kept run for the medians. A file that
+        ends mid-way or was truncated by ORT gives its complete runs and a note.
 
     Args:
         path: the file that `end_profiling()` returned.
-        skip_runs: how many runs to leave out from the start, >= 0.
-        typical: keep the middle half of the runs by their duration. A stall of the machine falls out with
-            its run, and the means still add up, which medians of single nodes do not.
+        skip_runs: number of runs to skip at the start, >= 0.
+        typical: keep the middle half of the runs by duration. This drops runs with a machine stall, and
+                the means still add up, which medians of single nodes do not.
 
     Raises:
-        WorkerError: the file is missing, empty, no ORT profile, or holds no complete run after those skipped;
-            or its runs overlap in time, so that a node cannot be told to belong to one.
+        WorkerError: the file is missing, empty, not an ORT profile, or holds no complete run after those
+                skipped; or its runs overlap in time, so that nodes cannot be assigned to a run.
     """
     if skip_runs < 0:
         raise ValueError(f"skip_runs must be >= 0, but is {skip_runs}")
     trace = Trace(Lines(path))
     try:
         totals = add_up(trace, skip_runs)
-    except msgspec.DecodeError:  # not one event per line: some tool has written the file anew
+    except msgspec.DecodeError:  # not one event per line: a tool has rewritten the file
         trace = Trace(Whole(path))
         totals = add_up(trace, skip_runs)
     _check_runs(path, trace, totals, skip_runs)
@@ -141,12 +141,12 @@ def _tensors(raw: msgspec.Raw) -> tuple[Tensor, ...]:
 
 
 def _is_inserted(op_type: str, name: str) -> bool:
-    # Other nodes are named after the Cast whose output they took over, so the name alone does not tell.
+    # Other nodes are named after the Cast whose output they replaced, so the name alone does not tell.
     return op_type in _LAYOUT_OR_COPY or (op_type == "Cast" and name.startswith(_INSERTED_CAST))
 
 
 def _spans(trace: Trace, totals: Totals, index: int) -> list[Span]:
-    """Read the kept run `index` once more and return its calls as spans."""
+    """Read the kept run `index` again and return its calls as spans."""
     start_us = totals.start_us[index]
     again = Trace(trace.source).runs(totals.offsets[index])
     run = next(run for run in again if run.start_us == start_us)

@@ -1,6 +1,6 @@
-"""The job `profile`: one configuration with ONNX Runtime's profiler on, in a pass of its own.
+"""The job `profile`: run one configuration with ONNX Runtime's profiler, in a separate pass.
 
-What is timed without it, in races, stands in `contestant`.
+Timing without the profiler, for comparisons, is in `contestant`.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from core.worker.session import build_session
 if TYPE_CHECKING:
     from core.wire.profile import Constants, Profile
 
-MAX_PROFILE_EVENTS = 900_000  # ONNX Runtime drops what comes after the millionth
+MAX_PROFILE_EVENTS = 900_000  # ONNX Runtime drops events after the millionth
 UNPROFILED_RUNS = 100
 MOST_SAVED_BYTES = (
     1 << 30
-)  # of a model with its weights, wherever they stand: to write a larger one again takes minutes
-_GRAPH = "-graph.onnx"  # ends the name of the file with the graph that ran
+)  # of a model with its weights, inside or external: writing a larger one again takes minutes
+_GRAPH = "-graph.onnx"  # end of the name of the saved graph
 _LOOPS = {"Loop", "Scan"}  # their bodies run more often than they are listed
 
 
 def profile(plan: wire.ProfilePlan, progress: Progress) -> wire.ProfileReply:
-    """Run one configuration with ONNX Runtime's profiler on, and before that without it.
+    """Run one configuration first without and then with ONNX Runtime's profiler.
 
-    The runs are cut where the profiler's limit of a million events would be passed. The first run of the
-    profiled session is left out of the profile.
+    The number of runs is cut where the profiler's limit of a million events would be exceeded. The first
+    run of the profiled session is left out of the profile.
 
     Args:
-        plan: what to set, feed and repeat, and where the trace goes.
-        progress: told the stages "load", "unprofiled", "profile" and "read".
+        plan: settings, inputs, repetitions, and the path of the trace.
+        progress: receives the stages "load", "unprofiled", "profile" and "read".
 
     Raises:
         ProviderError: a provider did not load.
         ModelError: ONNX Runtime refuses the model, or a run of it fails.
-        SpecError: a setting or feed does not fit; the rows fed are not the batch.
+        SpecError: a setting or input is invalid; the inputs have another number of samples than the batch.
         WorkerError: not enough memory.
     """
     progress("load", 0, 1)
     unprofiled = _unprofiled(plan, progress)
-    gc.collect()  # the session is gone before the next: its idle threads would spin beside it
+    gc.collect()  # ends this session before the next: its idle threads would spin meanwhile
     trace = Path(plan["trace_path"])
     trace.parent.mkdir(parents=True, exist_ok=True)
     with _scratch_prefix(trace) as prefix:
@@ -80,7 +80,7 @@ def _unprofiled(plan: wire.ProfilePlan, progress: Progress) -> list[int]:
 
 @translated()
 def _runs(inference: Inference, runs: int, progress: Progress, stage: str) -> list[int]:
-    """One run that is not kept, and then the latencies of `runs`."""
+    """Make one discarded run, then return the latencies of `runs` runs."""
     (first_ns,) = timing.time_each(inference.call, 1)
     progress(stage, 0, runs)
     return timing.time_runs(
@@ -91,7 +91,7 @@ def _runs(inference: Inference, runs: int, progress: Progress, stage: str) -> li
 def _profiled(
     plan: wire.ProfilePlan, progress: Progress, prefix: str
 ) -> tuple[Inference, dict[str, int], str]:
-    """Run with the profiler on; return the inference, the nodes per provider and the trace's file."""
+    """Run with the profiler on; return the inference, the nodes per provider and the trace file."""
     built = build_session(
         plan["model_path"], plan["session"], profile_prefix=f"{prefix}-trace", record_assignment=True
     )
@@ -106,7 +106,7 @@ def _profiled(
 
 
 def _events_of_one_run(plan: wire.ProfilePlan, prefix: str) -> int:
-    """Count them, in a session of its own: how often a loop's body runs stands in no list of nodes."""
+    """Count the events in a session of its own: no list of nodes tells how often a loop's body runs."""
     built = build_session(plan["model_path"], plan["session"], profile_prefix=f"{prefix}-pilot")
     with translated():
         prepare(built, plan).call()
@@ -115,7 +115,7 @@ def _events_of_one_run(plan: wire.ProfilePlan, prefix: str) -> int:
 
 
 def _saving(session: wire.SessionPlan, prefix: str) -> wire.SessionPlan:
-    """The same session, and that it saves its graph beside the trace, weights apart."""
+    """Return the session plan that also saves the graph next to the trace, with external weights."""
     weights = {
         "session.optimized_model_external_initializers_file_name": f"{Path(prefix).name}-weights.bin",
         "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
@@ -128,7 +128,7 @@ def _saving(session: wire.SessionPlan, prefix: str) -> wire.SessionPlan:
 
 
 def _constants(plan: wire.ProfilePlan, prefix: str) -> tuple[Constants, ...]:
-    """What the graph that ran holds; nothing where it cannot be saved: the profile stands without it."""
+    """Return constants of the optimized graph; empty if it cannot be saved: the profile can do without."""
     path = Path(plan["model_path"])
     if path.stat().st_size > MOST_SAVED_BYTES:
         return ()
@@ -144,7 +144,7 @@ def _constants(plan: wire.ProfilePlan, prefix: str) -> tuple[Constants, ...]:
             return ()
         build_session(plan["model_path"], _saving(plan["session"], prefix))
         return tuple(constants_of(onnx.load(f"{prefix}{_GRAPH}", load_external_data=False)))
-    except (TunerError, OSError, DecodeError):  # a graph that a provider has compiled, for example
+    except (TunerError, OSError, DecodeError):  # for example, a graph that a provider has compiled
         return ()
 
 
@@ -166,7 +166,7 @@ def _assignment(session: Any) -> tuple[dict[str, int], set[str]]:
 
 @contextlib.contextmanager
 def _scratch_prefix(trace: Path) -> Iterator[str]:
-    """A prefix for ONNX Runtime's files beside `trace`; it adds the time, which is not unique, to it."""
+    """Return a file prefix for ONNX Runtime next to `trace`; ORT appends a time, which is not unique."""
     prefix = trace.parent.resolve() / f".ortune-{uuid.uuid4().hex}"
     try:
         yield str(prefix)

@@ -1,7 +1,7 @@
-"""A small sample of what a configuration is fed and what it answers: recorded once, asked again elsewhere.
+"""Record a small sample of inputs and outputs of a configuration, and check it on another machine.
 
-numpy and the session only. Files are written the same way every time, so that the same sample has the same
-bytes; what is read comes from strangers, so that sizes are known before memory is taken for them.
+numpy and the session only. Files are written deterministically: the same sample has the same bytes. Files
+that are read are untrusted, so their sizes are checked before memory is allocated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
 
 
 def record(payload: wire.SamplesPlan) -> wire.SamplesReply:
-    """Feed the configuration once and leave its inputs and outputs in two files.
+    """Run the configuration once and write its inputs and outputs to two files.
 
     Raises:
         TunerError: as for `build_session` and `prepare`, and what the run raises.
@@ -55,12 +55,12 @@ def record(payload: wire.SamplesPlan) -> wire.SamplesReply:
 
 
 def answers(payload: wire.AnswersPlan) -> wire.AnswersReply:
-    """Feed the configuration once, and say how far its outputs are from the recorded ones.
+    """Run the configuration once and return the error of its outputs against the recorded ones.
 
-    A sample that is of no use says nothing of the configuration: it is told, and is no error.
+    An unusable sample says nothing about the configuration: it is reported, not raised.
 
     Raises:
-        TunerError: as for `build_session` and `prepare`, and what the run raises.
+        TunerError: as for `build_session` and `prepare`, and any error of the run.
     """
     plan = payload["plan"]
     pin(plan["cpus"])
@@ -93,13 +93,13 @@ def answers(payload: wire.AnswersPlan) -> wire.AnswersReply:
 
 
 def save_inputs(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write an `.npz` whose names are those of the inputs, whatever they are.
+    """Write an `.npz` with one array per input, under any input name.
 
     Raises:
         WorkerError: it cannot be written.
     """
     try:
-        with zipfile.ZipFile(path, "w") as archive:  # not deflated: the same bytes on every machine
+        with zipfile.ZipFile(path, "w") as archive:  # not compressed: the same bytes on every machine
             for name, array in arrays.items():
                 with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
@@ -110,7 +110,7 @@ def save_inputs(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def _recorded(path: Path) -> dict[str, Array]:
-    """What `outputs.save` wrote, of whom nobody knows what it is: bounded, and without objects."""
+    """Read an untrusted file of `outputs.save`: with a size limit, and without pickled objects."""
     with opened(path, f"There are no recorded outputs `{path.name}`.") as archive:
         members = archive.read(archive.names)
         names = members.get("arr_0")
@@ -123,14 +123,14 @@ def _recorded(path: Path) -> dict[str, Array]:
 
 
 def _kept(array: Array, dtype: str) -> Array:
-    """As a file can hold it without objects of Python."""
+    """Return the array in a form that a file can hold without Python objects."""
     if dtype == BFLOAT16:
         return _widened(array)
     return array.astype(np.str_) if dtype == STRING else array
 
 
 def _widened(array: Array) -> Array:
-    """bfloat16, of which numpy knows the bits only, as float32."""
+    """Convert bfloat16, of which numpy knows only the bits, to float32."""
     return (array.astype(np.uint32) << 16).view(np.float32)
 
 

@@ -1,6 +1,6 @@
-"""The timed loop: as little as possible between two readings of the clock.
+"""The timed loop: only the call runs between two readings of the clock.
 
-The inner loop is the one a careful user would write by hand: clock, call, clock. Whoever calls it keeps the
+The inner loop is the one a careful user would write by hand: clock, call, clock. The caller keeps the
 garbage collector off.
 """
 
@@ -17,16 +17,16 @@ from core.wire.errors import WorkerError
 
 Call = Callable[[], object]
 
-CHUNK_NS = 500_000_000  # a report every half second: seldom enough to cost nothing, often enough to watch
+CHUNK_NS = 500_000_000  # a report every 0.5 s: rare enough to cost nothing
 CPU_WINDOW_S = 0.25  # 60 of the kernel's ticks: CPU time to about 2 %
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Runs back to back; the first one, which fills the caches again, is apart."""
+    """Back-to-back runs; the first run, which refills the caches, is separate."""
 
-    refill_ns: int | None  # None: no run was spent on it
-    latencies_ns: list[int]  # run order
+    refill_ns: int | None  # None: there was no such run
+    latencies_ns: list[int]  # in run order
 
 
 def time_block(
@@ -38,17 +38,17 @@ def time_block(
     refill: bool = True,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> Block:
-    """Call `call` once for the caches, then until `block_ns` have passed and `min_runs` are done.
+    """Call `call` once to refill the caches, then until `block_ns` have passed and `min_runs` are done.
 
-    Nothing stands between the two readings of the clock but the call.
+    Only the call runs between the two readings of the clock.
 
     Args:
         call: one inference.
-        block_ns: how long, from the end of the first run.
-        min_runs: how often at least, however long that takes.
-        max_runs: how often at most.
-        refill: False: no first run for the caches, where a run is so long that they fill in no time of it.
-        clock: nanoseconds, for tests.
+        block_ns: duration, from the end of the first run.
+        min_runs: minimum number of runs, however long they take.
+        max_runs: maximum number of runs.
+        refill: False: skip the refill run, for runs so long that refilling is negligible.
+        clock: returns nanoseconds; replaced in tests.
 
     Raises:
         WorkerError: the clock went backwards.
@@ -75,7 +75,7 @@ def time_block(
 
 
 def time_each(call: Call, runs: int) -> list[int]:
-    """Call `call` `runs` times, 1 or more, from cold or warm caches as they are; return every latency."""
+    """Call `call` `runs` times, 1 or more, with the caches as they are; return every latency."""
     return time_block(call, block_ns=0, min_runs=runs, max_runs=runs, refill=False).latencies_ns
 
 
@@ -84,9 +84,9 @@ def time_runs(call: Call, runs: int, *, expected_ns: int, report: Callable[[int]
 
     Args:
         call: one inference.
-        runs: how often, 0 or more.
-        expected_ns: latency to expect, for the length of the first chunk.
-        report: told the runs done so far, about every half second, between two runs.
+        runs: number of runs, 0 or more.
+        expected_ns: expected latency, for the length of the first chunk.
+        report: receives the number of finished runs about every 0.5 s, between two runs.
     """
     latencies: list[int] = []
     with _collector_off():
@@ -99,10 +99,10 @@ def time_runs(call: Call, runs: int, *, expected_ns: int, report: Callable[[int]
 
 
 def cpu_s(call: Call, window_s: float = CPU_WINDOW_S) -> float:
-    """User + system time of the process per run, in seconds, over `window_s` or one run, the longer.
+    """Return the process's user + system CPU seconds per run, over `window_s` or one run, the longer.
 
-    The kernel books the time of threads on other CPUs in ticks of up to 4 ms, so that a loop of a few
-    milliseconds can seem to use more CPU than there is.
+    The kernel counts the time of threads on other CPUs in ticks of up to 4 ms. A loop of a few milliseconds
+    can therefore seem to use more CPU than exists.
     """
     runs, cpu, stop = 0, time.process_time_ns(), time.perf_counter_ns() + int(window_s * 1e9)
     while runs == 0 or time.perf_counter_ns() < stop:
@@ -112,7 +112,7 @@ def cpu_s(call: Call, window_s: float = CPU_WINDOW_S) -> float:
 
 
 def clock_share_ns() -> float:
-    """Nanoseconds that the clock and the loop add to one latency: the median over empty calls."""
+    """Return the nanoseconds that clock and loop add to one latency: the median over empty calls."""
     with _collector_off():
         return statistics.median(time_each(_nothing, 2001))
 

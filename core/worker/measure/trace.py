@@ -1,4 +1,4 @@
-"""ORT's profile file as a stream of typed events; what they mean is `profile_parser`'s business.
+"""Read ORT's profile file as a stream of typed events; `profile_parser` interprets them.
 
 ORT writes a JSON array with one event per line. `Lines` decodes it block by block; `Whole` reads any other
 layout of the same JSON (one long line, pretty-printed) at once, which needs memory for all of it.
@@ -16,7 +16,7 @@ import msgspec
 from core.wire.errors import WorkerError
 
 _BLOCK_BYTES = 1 << 20
-_LONGEST_LINE_BYTES = 16 << 20  # ORT's lines are below 10 kB; a longer one is some other layout
+_LONGEST_LINE_BYTES = 16 << 20  # ORT's lines are below 10 kB; a longer one is another layout
 _HINT = "Profile the model again; ONNX Runtime writes the file when `end_profiling()` is called."
 
 
@@ -35,7 +35,7 @@ class Args(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event, without the fields that nobody reads."""
+    """One event, without unused fields."""
 
     cat: str = ""
     name: str = ""
@@ -45,21 +45,21 @@ class Event(msgspec.Struct, gc=False):
     args: Args = msgspec.field(default_factory=Args)
 
     def detached(self) -> Event:
-        """Return this event, no longer holding the block of the file that it was decoded from."""
+        """Return a copy of this event that does not keep its file block in memory."""
         self.args.input_type_shape = self.args.input_type_shape.copy()
         self.args.output_type_shape = self.args.output_type_shape.copy()
         return self
 
 
-Batch = tuple[int, list[Event]]  # where in the file it starts, and its events
+Batch = tuple[int, list[Event]]  # start position in the file, and its events
 _decode_events = msgspec.json.Decoder(list[Event]).decode
 _decode_shapes = msgspec.json.Decoder(list[dict[str, list[int]]]).decode
 
 
 class Source(Protocol):
-    """A profile to read from, more than once."""
+    """A profile that can be read more than once."""
 
-    cut_off: bool  # the file ends mid-way; known once it was read to the end
+    cut_off: bool  # the file ends mid-way; known after reading to the end
 
     def batches(self, start: int = 0) -> Iterator[Batch]:
         """Yield the events from `start`, which must be 0 or the start of an earlier batch."""
@@ -93,7 +93,7 @@ class Lines:
         yield start, self._last(rest, alone=start == 0)
 
     def _last(self, rest: bytes, *, alone: bool) -> list[Event]:
-        """Decode what follows the last line break, which is incomplete when the writer died."""
+        """Decode the bytes after the last line break, which are incomplete if the writer died."""
         self.cut_off = not rest.rstrip().endswith(b"]")
         try:
             return _decode(_array(rest))
@@ -122,10 +122,10 @@ class Whole:
 
 
 def check_file(path: Path) -> None:
-    """Refuse a missing and an empty file.
+    """Refuse a missing or empty file.
 
     Raises:
-        WorkerError: there is no file, or it has no bytes.
+        WorkerError: the file is missing or empty.
     """
     if not path.is_file():
         raise WorkerError(f"There is no profile at {path}.", hint=_HINT)
@@ -137,13 +137,13 @@ def shapes(raw: msgspec.Raw) -> list[tuple[str, tuple[int, ...]]]:
     """Return ORT's type name and the shape of each value; empty when ORT wrote something else."""
     try:
         values = _decode_shapes(raw)
-    except msgspec.DecodeError:  # no tensors
+    except msgspec.DecodeError:  # not tensors
         return []
     return [(dtype, tuple(shape)) for value in values for dtype, shape in value.items()]
 
 
 def number(value: int | str) -> int:
-    """Return a number that ORT may have written as text; -1 when it is none."""
+    """Return a number that ORT may have written as text; -1 if it is not a number."""
     try:
         return int(value)
     except ValueError:
@@ -158,7 +158,7 @@ def _decode(data: bytes) -> list[Event]:
     try:
         return _decode_events(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        repaired = data.decode("utf-8", "replace").encode()  # a model's names need not be UTF-8
+        repaired = data.decode("utf-8", "replace").encode()  # names in a model need not be UTF-8
         if repaired == data:
             raise
         return _decode_events(repaired)

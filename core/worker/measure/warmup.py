@@ -1,8 +1,8 @@
-"""When a session is warm: the rule that ends warm-up as pure functions of latencies, and the loop over them.
+"""Decide when a session is warm: pure functions of latencies, and the loop that uses them.
 
 A fixed number of warm-up runs is too few for one model and a waste for the next. Here warm-up ends when the
-latency stands still: the medians of two successive windows of runs are as near to each other as their spread
-lets one tell, or within 2 %.
+latency is steady: the medians of two successive windows of runs differ by no more than their spread, or by no
+more than 2 %.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ TOLERANCE = 0.02
 _MEDIAN_ERROR = 1.2533  # standard error of a median, in standard errors of a mean: sqrt(pi / 2)
 
 CAP_NS = 10_000_000_000
-ACCELERATOR_CAP_NS = 60_000_000_000  # kernels are chosen and compiled at the first runs
-LONG_RUN_NS = 50_000_000  # such runs show in two what shorter ones show in five
+ACCELERATOR_CAP_NS = 60_000_000_000  # the first runs choose and compile kernels
+LONG_RUN_NS = 50_000_000  # two such runs show as much as five shorter ones
 LONG_WINDOW_RUNS = 2
-KNOWN_NS = 10_000_000  # a process that others of its kind went before is looked at after as long
-KNOWN_TOLERANCE = 0.05  # two processes may differ by that for good
+KNOWN_NS = 10_000_000  # first check of a process with earlier warm processes of its configuration
+KNOWN_TOLERANCE = 0.05  # two processes may differ permanently by that
 CAP_RUNS = 300
-CAP_RUNS_NS = 500_000_000  # as many short runs are over too soon to say anything
+CAP_RUNS_NS = 500_000_000  # this many short runs end too soon to be informative
 
 
 def window_runs(latencies_ns: Sequence[int]) -> int:
-    """Runs of one window: about 20 ms, at least 5 (2 of 50 ms and more) and at most 30."""
+    """Return the runs per window: about 20 ms, at least 5 (2 of 50 ms and more) and at most 30."""
     low, high = WINDOW_RUNS
     median = statistics.median(latencies_ns[-high:]) if latencies_ns else WINDOW_NS
     if median >= LONG_RUN_NS:
@@ -40,9 +40,9 @@ def window_runs(latencies_ns: Sequence[int]) -> int:
 
 
 def is_steady(latencies_ns: Sequence[int]) -> bool:
-    """Whether the latency has come to rest at the end of `latencies_ns`, which are in run order.
+    """Whether the latency is steady at the end of `latencies_ns`, which are in run order.
 
-    All of: 3 runs; 50 ms; the medians of the last two windows differ by no more than 2 %, or than
+    Requires 3 runs, 50 ms, and medians of the last two windows that differ by no more than 2 %, or than
     2 · 1.2533 · MAD · √(2/m) with windows of m runs and MAD the median absolute deviation of both windows
     from their own medians.
     """
@@ -58,11 +58,11 @@ def is_steady(latencies_ns: Sequence[int]) -> bool:
 
 
 def is_back(latencies_ns: Sequence[int], known_ns: int) -> bool:
-    """Whether a fresh process runs as processes of its configuration did before it: a short last window does.
+    """Whether the last, short window of a fresh process matches earlier processes of its configuration.
 
     Args:
         latencies_ns: in run order.
-        known_ns: their typical run once they were warm.
+        known_ns: typical latency of those processes when warm.
     """
     runs = max(1, min(WINDOW_RUNS[1], KNOWN_NS // max(1, known_ns)))
     if len(latencies_ns) < runs or sum(latencies_ns) < KNOWN_NS:
@@ -71,12 +71,12 @@ def is_back(latencies_ns: Sequence[int], known_ns: int) -> bool:
 
 
 def is_over(runs: int, elapsed_ns: int, cap_ns: int = CAP_NS) -> bool:
-    """Whether warm-up must end although the latency has not come to rest."""
+    """Whether warm-up must end although the latency is not steady."""
     return elapsed_ns >= cap_ns or (runs >= CAP_RUNS and elapsed_ns >= CAP_RUNS_NS)
 
 
 def expected_ns(latencies_ns: Sequence[int], first_run_ns: int) -> int:
-    """What to expect from a run: the median of the last window; without one the first run of all."""
+    """Return the expected latency: the median of the last window; before that, the first run."""
     last = latencies_ns[-window_runs(latencies_ns) :]
     return max(1, round(statistics.median(last))) if last else first_run_ns
 
@@ -87,9 +87,9 @@ def run_until_steady(
     """Run window after window until the latency is steady or the cap is reached; return all latencies.
 
     Args:
-        run: makes that many runs and returns their latencies.
+        run: makes this many runs and returns their latencies.
         cap_ns: longest warm-up.
-        known_ns: typical run of warm processes of this configuration: one that runs like them is warm, too.
+        known_ns: typical latency of warm processes of this configuration; a process that matches it is warm.
     """
     latencies: list[int] = []
     began = time.perf_counter_ns()
@@ -102,7 +102,7 @@ def run_until_steady(
         one = expected_ns(latencies, cap_ns if known_ns is None else known_ns)
         wanted = max(1 if known_ns is not None else window_runs(latencies), (least_ns - elapsed) // one)
         if known_ns is not None and not latencies:
-            wanted = min(wanted, WINDOW_RUNS[1])  # this process may be far slower than it was
+            wanted = min(wanted, WINDOW_RUNS[1])  # this process may be far slower than the earlier ones
         latencies += run(max(1, min(wanted, (cap_ns - elapsed) // one)))
     return latencies
 
