@@ -1,4 +1,4 @@
-"""What runs in child processes: everything that opens a model.
+"""Worker processes: every module that opens a model.
 
-Imports `core.wire` and nothing else of `core`; the parent never imports it.
+It imports `core.wire` and nothing else of `core`. The parent never imports it.
 """

@@ -1,7 +1,7 @@
-"""The worker process: one request on stdin (`wire.channel`), its reply on what was stdout, then exit.
+"""The worker process: reads one request from stdin (`wire.channel`), writes its reply to stdout, and exits.
 
-Run as `python -m core.worker`. The request names a job; stdin then stays open, and its end means that the
-parent is gone. File descriptor 1 is moved away at the start and replaced by stderr, so that a library that
+Run as `python -m core.worker`. The request names a job. Stdin then stays open; its end means that the
+parent has exited. File descriptor 1 is moved at the start and replaced by stderr, so that a library that
 prints cannot break the protocol. Each job imports its own modules when it starts: a measuring worker loads
 numpy and onnxruntime and nothing else.
 """
@@ -49,7 +49,7 @@ def _profile(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _export(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    if payload["source"] == "tensorflow":  # never in one process with torch
+    if payload["source"] == "tensorflow":  # never in the same process as torch
         from core.worker.make.tensorflow_export import export_tensorflow
 
         return export_tensorflow(payload, progress)
@@ -147,7 +147,7 @@ def _layout(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _cap_memory(plan: Any) -> None:
-    """On the CPU a runaway allocation becomes an error; a GPU driver needs address space without limit."""
+    """Limit memory so that a runaway allocation raises; GPU drivers need unlimited address space."""
     if all(provider["name"] == "CPUExecutionProvider" for provider in plan["session"]["providers"]):
         limits.cap_memory()
 
@@ -175,15 +175,15 @@ JOBS: dict[str, Command] = {
 
 
 def main() -> None:
-    """Do the one job that stands on stdin and leave."""
+    """Read the request from stdin, do its job, write the reply, and exit."""
     protocol = _claim_stdout()
-    faulthandler.enable(file=os.dup(2))  # a crash leaves its Python stack in the parent's hands
+    faulthandler.enable(file=os.dup(2))  # the parent reads the Python stack of a crash here
     lifeline.die_with_parent()
     request = sys.stdin.buffer.readline()
-    with contextlib.suppress(BrokenPipeError):  # nobody is left to hear it
+    with contextlib.suppress(BrokenPipeError):  # the parent has exited
         jobs = {name: partial(_do, job) for name, job in JOBS.items()}
         obey(request, jobs, partial(_send, protocol), who="worker")
-    os._exit(0)  # the answer is out: no destructor of a native library may turn it into a crash
+    os._exit(0)  # the reply is sent: a destructor of a native library must not crash now
 
 
 def _claim_stdout() -> BinaryIO:
@@ -198,7 +198,7 @@ def _send(protocol: BinaryIO, line: bytes) -> None:
 
 
 def _do(job: Command, payload: Any, progress: Progress) -> Mapping[str, Any]:
-    if job is not _forkserver:  # that one must have one thread only, and watches stdin itself
+    if job is not _forkserver:  # the fork server must have a single thread and watches stdin itself
         lifeline.offer_to_oom_killer()
         lifeline.exit_when_stdin_closes()
     return job(payload, progress)

@@ -1,13 +1,13 @@
-"""The worker's job `forkserver`: a process that has everything loaded and forks contestants from itself.
+"""The job `forkserver`: a process that preloads all libraries and forks contestants.
 
-A contestant that is forked starts in milliseconds, because numpy and onnxruntime are in memory already. The
+A forked contestant starts in milliseconds, because numpy and onnxruntime are in memory already. The
 server never creates a session: native threads and locks would not survive the fork. It has a single thread,
-which waits for requests on an inherited socket; when that socket or stdin ends, the parent is gone, and every
-contestant is killed and reaped. It obeys `wire.FORK`, with which come two descriptors, the contestant's
-channel and its log, and `wire.REAP`; that it is ready it says unasked.
+which waits for requests on an inherited socket. When that socket or stdin ends, the parent has exited, and
+the server kills and reaps every contestant. It obeys `wire.FORK`, which carries two descriptors (the
+contestant's channel and its log), and `wire.REAP`. It reports that it is ready without a request.
 
-A fork is answered when the child is tied to the server: whoever is told of a child may freeze it, and one
-that was frozen before it had asked to die with its parent would stay for ever.
+The server replies to a fork only after the child is tied to it (`die_with_parent`). The parent may freeze a
+child as soon as it knows it, and a child frozen before that call would outlive the server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 def serve(descriptor: int) -> None:
-    """Load what contestants need, say so, and obey until the parent leaves.
+    """Preload the libraries, report ready, and obey requests until the parent exits.
 
     Args:
         descriptor: an inherited Unix stream socket.
@@ -44,15 +44,15 @@ def serve(descriptor: int) -> None:
         try:
             channel.sendall(line({"ok": {}}))
             server.obey()
-        except OSError:  # nobody is left to read the reply
+        except OSError:  # the parent has exited
             pass
         finally:
             server.end_all()
 
 
 def _preload() -> None:
-    """Import all that a contestant uses, and keep the collector from touching, and so copying, its pages."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else numpy starts threads, which no fork carries over
+    """Import all that a contestant uses; freeze the objects so that the collector copies no page of them."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else numpy starts threads, which a fork does not copy
     gc.disable()
     from core.worker.measure import contestant  # noqa: F401 - brings numpy, onnxruntime, sessions and feeds
 
@@ -62,18 +62,18 @@ def _preload() -> None:
 
 
 class _Server:
-    """The requests of one parent, and the contestants that it has not reaped yet."""
+    """The requests of one parent, and the contestants not reaped yet."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._pid = os.getpid()
         self._channel = channel
         self._requests = Lines()
-        self._descriptors: list[int] = []  # received and not used yet
+        self._descriptors: list[int] = []  # received, not used yet
         self._children: dict[int, int | None] = {}  # pid -> wait status; None while it lives
         self._commands: dict[str, Command] = {wire.FORK: self._fork, wire.REAP: self._reap}
 
     def obey(self) -> None:
-        """Answer requests until the socket or stdin ends."""
+        """Handle requests until the socket or stdin ends."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
             selector.register(0, selectors.EVENT_READ)
@@ -85,7 +85,7 @@ class _Server:
                     return
 
     def end_all(self) -> None:
-        """Kill and reap every contestant that lives, stopped or not."""
+        """Kill and reap every living contestant, stopped or not."""
         living = [pid for pid, status in self._children.items() if status is None]
         for pid in living:
             with contextlib.suppress(ProcessLookupError):
@@ -95,13 +95,13 @@ class _Server:
                 os.waitpid(pid, 0)
 
     def leave(self, *_: object) -> None:
-        """End everything at once; a handler of signals, which a fork inherits for a moment."""
+        """Exit at once; a signal handler, which a forked child briefly inherits."""
         if os.getpid() == self._pid:
             self.end_all()
         os._exit(128 + signal.SIGTERM)
 
     def _receive(self) -> bool:
-        """Read what has come and answer every whole line; False at the end of the socket."""
+        """Read the available bytes and answer every complete line; False at the end of the socket."""
         data, descriptors, _, _ = socket.recv_fds(self._channel, _CHUNK_BYTES, 8)
         self._descriptors += descriptors
         for request in self._requests.cut(data):
@@ -125,7 +125,7 @@ class _Server:
             finally:
                 os.close(tie)
                 with open(tied, "rb", buffering=0) as wait:  # noqa: PTH123 - a descriptor
-                    wait.read(1)  # until it is tied, or gone
+                    wait.read(1)  # until the child is tied to the server, or has exited
             return {"pid": pid}
         finally:
             for descriptor in given:
@@ -145,7 +145,7 @@ class _Server:
 
 
 def _become_contestant(channel: int, log: int, *, server: int, tie: int) -> NoReturn:
-    """What the forked process does, to its end: nothing of the server's may run in it."""
+    """Run the contestant in the forked process, to its end; no code of the server may run in it."""
     status = 1
     try:
         os.setpgid(0, 0)
@@ -166,13 +166,13 @@ def _become_contestant(channel: int, log: int, *, server: int, tie: int) -> NoRe
 
 
 def _keep_only(channel: int, log: int) -> None:
-    """Close every descriptor of the server; the log takes the place of standard output and error."""
+    """Close every descriptor of the server; the log replaces standard output and standard error."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor, source in ((0, nothing), (1, log), (2, log)):
         os.dup2(source, descriptor)
     for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):  # noqa: PTH208 - names
         if int(name) > 2 and int(name) != channel:
-            with contextlib.suppress(OSError):  # the one that lists them is closed already
+            with contextlib.suppress(OSError):  # the descriptor that listed them is closed already
                 os.close(int(name))
 
 
@@ -181,5 +181,5 @@ def _serve_contestant(channel: int) -> None:
 
     from core.worker.measure.contestant import serve
 
-    np.random.seed()  # the state that libraries share: forked twins must not draw the same
+    np.random.seed()  # libraries share this state: two forked contestants must not draw the same
     serve(channel)

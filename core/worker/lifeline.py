@@ -1,7 +1,8 @@
-"""A worker never outlives its parent, and is the first to go when memory runs out.
+"""End a worker with its parent, and make it the first victim when memory runs out.
 
-Called by processes that ORTune starts, on themselves, before any work. Standard library only; what the
-operating system does not offer is left out silently, because the parent also kills the process group.
+Processes that ORTune starts call these functions on themselves before any work. Standard library only.
+Calls that the operating system does not offer are skipped silently, because the parent also kills the
+process group.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import threading
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
-_ORPHANED = 70  # exit status when the parent is gone; nobody is left to read it
+_ORPHANED = 70  # exit status after the parent has exited; no process reads it
 
 
 def die_with_parent(parent: int | None = None) -> None:
     """Ask Linux to kill this process, stopped or not, when the thread that started it ends.
 
     Args:
-        parent: process id of the parent, where it is known: one that is gone already ends this process now.
+        parent: process id of the parent, if known; if it has exited already, this process exits now.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -31,16 +32,16 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def offer_to_oom_killer() -> None:
-    """Make this process the first victim when memory runs out, so that the dashboard is not."""
+    """Make the out-of-memory killer choose this process before the dashboard."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def exit_when_stdin_closes() -> None:
-    """Watch file descriptor 0 from a daemon thread; its end means that the parent is gone.
+    """Watch file descriptor 0 from a daemon thread, and exit at its end: the parent has exited.
 
-    The thread sleeps in `read`, so it costs the measurement nothing. It reads the descriptor itself: a
-    thread that waits inside Python's buffered reader would hold its lock at exit.
+    The thread sleeps in `read`, so it costs the measurement nothing. It reads the descriptor directly: a
+    thread waiting inside Python's buffered reader would hold its lock at exit.
     """
     threading.Thread(target=_watch, name="lifeline", daemon=True).start()
 

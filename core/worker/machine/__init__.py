@@ -1,1 +1,1 @@
-"""What this machine is and which providers load on it."""
+"""Facts about this machine, and the execution providers that load on it."""

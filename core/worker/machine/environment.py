@@ -1,6 +1,6 @@
-"""The machine and its libraries: what a result depends on besides its settings.
+"""Describe the machine and its libraries, on which results depend besides the settings.
 
-`describe` is a worker's job. Nothing heavy is imported: versions come from package metadata, GPUs from NVML.
+`describe` is a worker job. It imports no heavy module: versions come from package metadata, GPUs from NVML.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from core.wire.provenance import fingerprint
 from core.worker.machine.provider_probe import probe
 
 PACKAGES = ("onnxruntime", "onnxruntime-gpu", "numpy", "onnx", "torch", "torchvision", "tensorrt")
-_PACKAGE_PREFIXES = ("nvidia-", "onnxruntime-", "tensorrt")  # the libraries that providers load
+_PACKAGE_PREFIXES = ("nvidia-", "onnxruntime-", "tensorrt")  # libraries that providers load
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX", "LD_PRELOAD")
-# What oneDNN's, MLAS's and XNNPACK's kernels are chosen by, as the kernel writes it (x86, then ARM).
+# Instruction sets by which oneDNN, MLAS and XNNPACK choose kernels, in the kernel's spelling (x86, then ARM).
 _INSTRUCTIONS = (
     *("avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16"),
     *("amx_tile", "amx_int8", "amx_bf16"),
@@ -32,10 +32,10 @@ _INSTRUCTIONS = (
 
 
 def describe(progress: Progress) -> wire.Environment:
-    """Describe this machine as this process may use it.
+    """Describe this machine as far as this process may use it.
 
     Args:
-        progress: told the stages "machine" and "providers"; trying the providers takes a second or more.
+        progress: receives the stages "machine" and "providers"; probing providers takes a second or more.
     """
     progress("machine", 0, 2)
     cpuinfo = read_text("/proc/cpuinfo")
@@ -63,7 +63,7 @@ def describe(progress: Progress) -> wire.Environment:
 
 
 def cpu_facts(cpuinfo: str) -> wire.CpuFacts:
-    """What the machine has and what this process may use."""
+    """CPUs and memory of the machine, and the share that this process may use."""
     cores = limits.physical_cores()
     allowed = limits.allowed_cpus()
     logical = os.cpu_count() or 1
@@ -81,7 +81,7 @@ def cpu_facts(cpuinfo: str) -> wire.CpuFacts:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """Name of the CPU: `model name` on x86, else implementer and part (ARM), else the architecture."""
+    """Return the CPU's name: `model name` on x86, else implementer and part (ARM), else the architecture."""
     match = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     if match:
         return match[1].strip()
@@ -93,7 +93,7 @@ def cpu_model(cpuinfo: str) -> str:
 
 
 def physical_from_cpuinfo(cpuinfo: str) -> int:
-    """Count the distinct (physical id, core id) pairs; 0 where the file does not give them."""
+    """Count the distinct (physical id, core id) pairs; 0 if the file has none."""
     pairs = set()
     for block in cpuinfo.split("\n\n"):
         package = re.search(r"^physical id\s*:\s*(\d+)", block, re.MULTILINE)
@@ -104,7 +104,7 @@ def physical_from_cpuinfo(cpuinfo: str) -> int:
 
 
 def host_facts(root: Path = Path("/")) -> wire.HostFacts:
-    """What else decides how fast this machine computes, from the files below `root`; nothing is guessed."""
+    """Other facts that affect speed, from files below `root`; missing facts stay missing."""
     cpuinfo = read_text(root / "proc/cpuinfo")
     groups = limits.parse_cgroups(read_text(root / "proc/self/cgroup"))
     cpus = root / "sys/devices/system/cpu"
@@ -131,19 +131,19 @@ def host_facts(root: Path = Path("/")) -> wire.HostFacts:
 
 
 def instructions(cpuinfo: str) -> list[str]:
-    """Those instruction sets of the CPU that kernels of neural networks are chosen by."""
+    """Return the CPU's instruction sets that affect the choice of neural-network kernels."""
     known = (_field(cpuinfo, "flags") or _field(cpuinfo, "Features") or "").split()
     return [name for name in _INSTRUCTIONS if name in known]
 
 
 def turbo(cpus: Path) -> bool | None:
-    """Whether the clock may rise above its nominal rate; None where the driver does not say."""
+    """Whether the clock may exceed its nominal rate; None if the driver does not tell."""
     no_turbo = _switch(cpus / "intel_pstate/no_turbo")
     return not no_turbo if no_turbo is not None else _switch(cpus / "cpufreq/boost")
 
 
 def hypervisor(cpuinfo: str, root: Path) -> str | None:
-    """Who runs this virtual machine, as its firmware says; "none" on x86 without the CPU's flag for it."""
+    """Return the hypervisor named by the firmware; "none" on x86 without the CPU's hypervisor flag."""
     flags, xen = _field(cpuinfo, "flags"), read_line(root / "sys/hypervisor/type")
     if flags is None:
         return xen
@@ -154,7 +154,7 @@ def hypervisor(cpuinfo: str, root: Path) -> str | None:
 
 
 def container_id(cgroups: str, mounts: str) -> str | None:
-    """The 64 digits by which Docker, containerd and Podman name a container, where one shows through."""
+    """Return the 64-digit container id of Docker, containerd or Podman, if visible."""
     for text, pattern in (
         (cgroups, r"\b([0-9a-f]{64})\b"),
         (mounts, r"/\S*containers?/(?:\S*/)?([0-9a-f]{64})/"),
@@ -165,7 +165,7 @@ def container_id(cgroups: str, mounts: str) -> str | None:
 
 
 def _cpuset(root: Path, groups: Mapping[str, str]) -> str | None:
-    """CPUs of this process's cgroup; inside a container its own group is often mounted as the root."""
+    """Return the CPUs of this process's cgroup; containers often mount their own group as the root."""
     for folder in (groups.get("", ""), "", f"cpuset{groups.get('cpuset', '')}", "cpuset"):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
             if found := read_line(root / folder.lstrip("/") / name):
@@ -183,13 +183,13 @@ def _switch(path: Path) -> bool | None:
 
 
 def ort_default_threads(environ: Mapping[str, str], physical: int) -> int:
-    """Threads that `intra_op_num_threads = 0` means: `ORT_INTRA_OP_NUM_THREADS`, else physical cores."""
+    """Return the threads of `intra_op_num_threads = 0`: `ORT_INTRA_OP_NUM_THREADS`, else physical cores."""
     text = environ.get("ORT_INTRA_OP_NUM_THREADS", "")
     return int(text) if text.isdigit() and int(text) > 0 else physical
 
 
 def library_versions(distributions: Iterable[Any] | None = None) -> dict[str, str]:
-    """Versions of the packages that compute or make models, by name, from their metadata."""
+    """Return the versions of packages that run or make models, by name, from their metadata."""
     found = {}
     for distribution in importlib.metadata.distributions() if distributions is None else distributions:
         name = (distribution.metadata["Name"] or "").lower()
@@ -199,7 +199,7 @@ def library_versions(distributions: Iterable[Any] | None = None) -> dict[str, st
 
 
 def build_info(libraries: Mapping[str, str]) -> str:
-    """ORT's own words about its build, and a warning where two wheels have overwritten each other."""
+    """Return ORT's build info, and a warning if two wheels have overwritten each other."""
     text = str(ort.get_build_info())
     if "onnxruntime" in libraries and "onnxruntime-gpu" in libraries:
         text += (
@@ -210,7 +210,7 @@ def build_info(libraries: Mapping[str, str]) -> str:
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables that change what ORT does. `OMP_NUM_THREADS` is not among them: no effect."""
+    """Environment variables that change ORT's behavior; `OMP_NUM_THREADS` has no effect and is left out."""
     return {k: v for k, v in sorted(environ.items()) if k.startswith("ORT_") or k in _VARIABLES}
 
 
@@ -221,7 +221,7 @@ def os_name(os_release: str) -> str:
 
 
 def gpus() -> list[dict[str, Any]]:
-    """Name, memory, driver and newest CUDA of every NVIDIA GPU; empty without a driver."""
+    """Return name, memory, driver and newest CUDA version of every NVIDIA GPU; empty without a driver."""
     try:
         import pynvml
     except ImportError:
@@ -244,7 +244,7 @@ def gpus() -> list[dict[str, Any]]:
 
 
 def read_text(path: str | Path) -> str:
-    """The file's text, or nothing where there is no such file."""
+    """Return the file's text; empty if there is no such file."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -252,5 +252,5 @@ def read_text(path: str | Path) -> str:
 
 
 def read_line(path: Path) -> str | None:
-    """The one line of a file, or None where there is none."""
+    """Return the one line of a file, or None if there is none."""
     return read_text(path).strip() or None

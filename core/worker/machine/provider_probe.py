@@ -1,7 +1,7 @@
-"""Whether an execution provider really loads here, found out by loading it.
+"""Test whether an execution provider loads on this machine, by loading it.
 
-`onnxruntime.get_available_providers()` only says what was compiled in. Loading a provider runs native code
-of drivers and can crash, so each one is tried in a process of its own:
+`onnxruntime.get_available_providers()` lists only what was compiled in. Loading a provider runs native
+driver code and can crash, so each provider is tried in its own process:
 `python -m core.worker.machine.provider_probe NAME`.
 """
 
@@ -22,7 +22,7 @@ from core.worker import lifeline
 CPU = "CPUExecutionProvider"
 TIMEOUT_S = 120.0  # TensorRT's first load on a cold machine takes tens of seconds
 
-# One Identity node, float32 [1], opset 13, IR 8: the smallest model every provider can be asked to load.
+# One Identity node, float32 [1], opset 13, IR 8: the smallest model that every provider can load.
 IDENTITY_MODEL = bytes.fromhex(
     "080812003a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a020801"
     "620f0a0179120a0a08080112040a02080142040a00100d"
@@ -30,7 +30,7 @@ IDENTITY_MODEL = bytes.fromhex(
 
 
 def probe(names: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> list[wire.ProviderFact]:
-    """Try every provider of `names`, all at once, each in its own process; the CPU provider always loads."""
+    """Try all providers of `names` in parallel, each in its own process; the CPU provider always loads."""
     children = {name: _start(name) for name in names if name != CPU}
     try:
         return [_fact(name, children.get(name), timeout_s) for name in names]
@@ -63,7 +63,7 @@ def _fact(name: str, child: subprocess.Popen[bytes] | None, timeout_s: float) ->
 
 
 def fact_from_output(name: str, output: bytes, code: int) -> wire.ProviderFact:
-    """Read a child's answer: its last line; or from its exit code that it crashed."""
+    """Build the result from a child's last output line, or report a crash from its exit code."""
     lines = output.splitlines()
     try:
         answer = json.loads(lines[-1]) if code == 0 and lines else None
@@ -87,7 +87,7 @@ def fact_from_output(name: str, output: bytes, code: int) -> wire.ProviderFact:
 
 
 def main() -> None:
-    """Try the provider named on the command line; answer with one line of JSON."""
+    """Try the provider named on the command line; print one line of JSON."""
     from core.worker.session import build_session
 
     lifeline.die_with_parent()
@@ -99,7 +99,7 @@ def main() -> None:
         answer = {"reason": error.message, "remedy": error.hint}
     sys.stdout.write("\n" + json.dumps(answer) + "\n")
     sys.stdout.flush()
-    os._exit(0)  # the answer is out: a driver that crashes while it is unloaded is not the question
+    os._exit(0)  # the result is printed: a driver that crashes while unloading does not matter
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Which settings the installed ONNX Runtime knows: it takes unknown config entries and names without a word.
+"""Find settings that the installed ONNX Runtime does not know: it accepts unknown config entries silently.
 
-An attribute is there or not. A config entry or an optimizer is known where its name is a literal of the
-installed libraries; that is how `spec.knobs.config_entries` was made, and what a version dropped or does not
-have yet is told apart by it.
+An attribute exists or not. A config entry or an optimizer is known if its name is a literal of the
+installed libraries. `spec.settings.config_entries` was made the same way; the check finds entries that a
+version has dropped or does not have yet.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ENUMS = {
 
 
 def unknown_settings(plan: wire.SettingsPlan) -> wire.SettingsReply:
-    """Say which of the names in `plan` this ONNX Runtime does not know."""
+    """Return the names in `plan` that this ONNX Runtime does not know."""
     files = libraries()
     unknown = [name for name in plan["attributes"] if not hasattr(ort.SessionOptions, name)]
     unknown += [
@@ -39,7 +39,7 @@ def unknown_settings(plan: wire.SettingsPlan) -> wire.SettingsReply:
 
 
 def _longest_part(name: str) -> str:
-    """What of an optimizer's name is a literal: `Level1_RuleBasedTransformer` is put together as it runs."""
+    """Return the longest part of a name, a literal: `Level1_RuleBasedTransformer` is composed at run time."""
     return max(name.split("_"), key=len)
 
 
@@ -48,7 +48,7 @@ def _has_member(enum: str, member: str) -> bool:
 
 
 def libraries() -> list[Path]:
-    """Return ONNX Runtime's own shared libraries; those of providers are among them."""
+    """Return ONNX Runtime's own shared libraries, including those of providers."""
     folder = Path(ort.__file__).parent / "capi"
     suffixes = (".so", ".pyd", ".dll", ".dylib")
     return sorted(
@@ -57,7 +57,7 @@ def libraries() -> list[Path]:
 
 
 def missing_literals(names: Sequence[str], files: Sequence[Path]) -> list[str]:
-    """Return those of `names` that stand in none of `files` as text."""
+    """Return the `names` that occur in none of `files`."""
     left = list(names)
     for file in files:
         if not left:
@@ -69,9 +69,9 @@ def missing_literals(names: Sequence[str], files: Sequence[Path]) -> list[str]:
 
 @contextlib.contextmanager
 def _mapped(path: Path) -> Iterator[mmap.mmap | None]:
-    """The file's bytes without reading it whole; None for one that cannot be mapped."""
+    """Map the file's bytes without reading all of it; None if that fails."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             yield data
-    except (OSError, ValueError):  # not readable, or empty
+    except (OSError, ValueError):  # unreadable or empty
         yield None
