@@ -39,7 +39,7 @@ def unknown_settings(plan: wire.SettingsPlan) -> wire.SettingsReply:
 
 
 def _longest_part(name: str) -> str:
-    """Return the literal part of an optimizer's name; `Level1_RuleBasedTransformer` is composed at run time."""
+    """Return the longest part of a name, a literal: `Level1_RuleBasedTransformer` is composed at run time."""
     return max(name.split("_"), key=len)
 
 

@@ -1,1 +1,1 @@
-"""Models from models: exports and transforms."""
+"""Create model variants: export from a framework, and transform steps."""

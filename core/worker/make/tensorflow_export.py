@@ -1,8 +1,8 @@
-"""From a Keras or TensorFlow model to a checked `.onnx` file: `export_tensorflow`, a kind of job `export`.
+"""The job `export` for TensorFlow: convert a Keras or TensorFlow model to a checked `.onnx` file.
 
-Worker side. Needs the extra `tensorflow`, and says so where it is missing. A Keras file becomes a SavedModel
-first, so that there is one way through tf2onnx, which runs in a process of its own: it changes TensorFlow's
-global state. A SavedModel is a program: loading one runs code of whoever made it. Keras's safe mode is on.
+Worker side. Needs the extra `tensorflow`, and reports if it is missing. A Keras file becomes a SavedModel
+first, so that a single path leads through tf2onnx, which runs in its own process: it changes TensorFlow's
+global state. A SavedModel is a program: loading one can run code of its author. Keras's safe mode is on.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from core.worker.models import inspect_model
 from core.worker.models.checking import draft_folder, first_line, move_into_place, open_checked
 
 PACKAGES = ("tensorflow", "tf2onnx")
-NEWEST_OPSET = 18  # that tf2onnx writes
+NEWEST_OPSET = 18  # newest that tf2onnx writes
 _SIGNATURE = "serving_default"
 _STAGES = 5
 _PREFIX = ".export-"
-_ROWS = 2  # of the inputs that are compared
+_ROWS = 2  # batch of the compared inputs
 
 
 def export_tensorflow(plan: ExportPlan, progress: Progress) -> ExportReply:
-    """Convert, check, compare with TensorFlow, and put the file where the plan asks for it.
+    """Convert, check, compare with TensorFlow, and move the file to the plan's target.
 
     Args:
         plan: `path` is a `.keras` or `.h5` file, or the folder of a SavedModel.
-        progress: told of each stage.
+        progress: receives each stage.
 
     Raises:
-        SpecError: the extra is not installed, or the path names no such model.
+        SpecError: the extra is not installed, or there is no such model at the path.
         ModelError: TensorFlow cannot load the model, tf2onnx cannot convert it, or the result is not valid.
     """
     started = time.perf_counter()
@@ -82,7 +82,7 @@ def export_tensorflow(plan: ExportPlan, progress: Progress) -> ExportReply:
 
 
 def require_packages() -> None:
-    """Raise where TensorFlow's extra is not installed.
+    """Raise if TensorFlow's extra is not installed.
 
     Raises:
         SpecError: a package is missing.
@@ -96,19 +96,19 @@ def require_packages() -> None:
 
 
 def _tensorflow() -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow tells of each missing GPU library
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # what is compared is computed on the CPU
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow logs each missing GPU library
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # the comparison runs on the CPU
     import tensorflow
 
     return tensorflow
 
 
 def _saved_model(file: Path, folder: Path) -> Path:
-    """Write a Keras file as a SavedModel, without the parts that only training needs."""
+    """Write a Keras file as a SavedModel, without the parts needed only for training."""
     tf = _tensorflow()
     try:
         tf.keras.models.load_model(file, compile=False, safe_mode=True).export(str(folder), verbose=False)
-    except Exception as error:  # layers of the file may raise anything
+    except Exception as error:  # custom layers may raise anything
         raise ModelError(
             f"Keras cannot load `{file.name}`: {first_line(error)}",
             hint="Save it as a SavedModel if it has layers of its own, or Lambda layers.",
@@ -128,7 +128,7 @@ def _convert(saved: Path, draft: Path, opset: int, name: str) -> None:
 
 
 def _complaint(log: str) -> str:
-    """What tf2onnx could not do: operators it does not know, else the last line that says something."""
+    """Return the reason of a tf2onnx failure: unknown operators, else the last non-empty line."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     unknown = [line for line in lines if "not supported" in line or "Unsupported ops" in line]
     return (unknown or lines or ["it gave no reason"])[-1][:300]
@@ -143,11 +143,11 @@ def _mark(draft: Path, source: Path) -> None:
     onnx.save_model(model, str(draft))
 
 
-# --- how far it is from TensorFlow --------------------------------------------------------------------------
+# --- comparison with TensorFlow -----------------------------------------------------------------------------
 
 
 def _compare(saved: Path, session: Any, info: ModelInfo, seed: int) -> tuple[list[Difference], list[str]]:
-    """Run both on seeded inputs at the batches 1 and 2, or the one that is fixed."""
+    """Run both on seeded inputs at batch 1 and 2, or at the fixed batch."""
     tf = _tensorflow()
     loaded = tf.saved_model.load(str(saved))
     run = loaded.signatures[_SIGNATURE]

@@ -168,7 +168,7 @@ def nest(nodes: list[Event]) -> tuple[list[Call], int]:
     """Return the calls in the main graph, each with the calls in its body, and the number of threads.
 
     On one thread events come in order of their end. So the body of `event` is every call that started after
-        it and is not inside another call yet.
+    it and is not inside another call yet.
     """
     threads: dict[int, list[Call]] = {}
     for event in nodes:

@@ -33,17 +33,17 @@ def parse_profile(path: Path, *, skip_runs: int = 0, typical: bool = False) -> P
     """Parse ORT's profile at `path` without its first `skip_runs` runs (warm-up).
 
     Memory holds one run's events at a time, plus 8 bytes per node and kept run for the medians. A file that
-        ends mid-way or was truncated by ORT gives its complete runs and a note.
+    ends mid-way or was truncated by ORT gives its complete runs and a note.
 
     Args:
         path: the file that `end_profiling()` returned.
         skip_runs: number of runs to skip at the start, >= 0.
         typical: keep the middle half of the runs by duration. This drops runs with a machine stall, and
-                the means still add up, which medians of single nodes do not.
+            the means still add up, which medians of single nodes do not.
 
     Raises:
         WorkerError: the file is missing, empty, not an ORT profile, or holds no complete run after those
-                skipped; or its runs overlap in time, so that nodes cannot be assigned to a run.
+            skipped; or its runs overlap in time, so that nodes cannot be assigned to a run.
     """
     if skip_runs < 0:
         raise ValueError(f"skip_runs must be >= 0, but is {skip_runs}")

@@ -61,7 +61,6 @@ def answers(payload: wire.AnswersPlan) -> wire.AnswersReply:
 
     Raises:
         TunerError: as for `build_session` and `prepare`, and any error of the run.
-        WorkerError: the files cannot be written.
     """
     plan = payload["plan"]
     pin(plan["cpus"])

@@ -42,7 +42,7 @@ def window_runs(latencies_ns: Sequence[int]) -> int:
 def is_steady(latencies_ns: Sequence[int]) -> bool:
     """Whether the latency is steady at the end of `latencies_ns`, which are in run order.
 
-    Requires 3 runs and 50 ms, and that the medians of the last two windows differ by no more than 2 %, or
+    Requires 3 runs, 50 ms, and medians of the last two windows that differ by no more than 2 %, or than
     2 · 1.2533 · MAD · √(2/m) with windows of m runs and MAD the median absolute deviation of both windows
     from their own medians.
     """

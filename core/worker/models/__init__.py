@@ -1,8 +1,8 @@
-"""What is in a model file: `inspect_model`; `read_model` refuses what this ONNX Runtime cannot load.
+"""Inspect model files: `inspect_model` describes one; `read_model` refuses what ONNX Runtime cannot load.
 
-Runs in a worker: it parses files of unknown origin. Weights in external data are checked for place and length
-and hashed, but never loaded. What the free dimensions are called and which one is the batch is decided in
-`dimensions`, which random values an input can take in `ranges`.
+Runs in a worker, because model files are untrusted. The files of external weights are checked for location
+and length and hashed, but never loaded. `dimensions` names the free dimensions and finds the batch; `ranges`
+finds the random values that an input can take.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from core.worker.models.ranges import RangeFinder
 
 MAX_IR_VERSION = 13  # of ONNX Runtime 1.31; the limits are tested against the installed one
 MAX_OPSET = 26
-MOST_NODES = 10_000_000  # once local functions are unfolded; the largest models in use have under a million
+MOST_NODES = 10_000_000  # with local functions expanded; the largest models in use have under a million
 
-# What reading a message raises whose bytes parse but make no sense: text that is not UTF-8, unknown types.
+# Exceptions for messages whose bytes parse but make no sense: text that is not UTF-8, unknown types.
 _DAMAGE = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RuntimeError)
 _LARGEST_PROTOBUF = 2**31 - 1
-# What other files begin with: (offset, bytes, what it is, what to do)
+# First bytes of other file formats: (offset, bytes, format, remedy).
 _OTHER_FORMATS = (
     (
         4,
@@ -81,7 +81,7 @@ def inspect_model(path: str) -> ModelInfo:
     model = read_model(file)
     try:
         info = _described(model, file)
-        json.dumps(info)  # text that is not UTF-8 would be bytes here, and could not cross the pipe
+        json.dumps(info)  # text that is not UTF-8 would be bytes here, which the pipe cannot carry
         return info
     except _DAMAGE:
         raise ModelError(
@@ -187,7 +187,7 @@ def _cannot_read(file: Path, error: OSError) -> ModelError:
 
 
 def _unreadable(file: Path) -> ModelError:
-    """A cut ONNX file still begins as one: with the IR version, field 1 of the protobuf message."""
+    """A truncated ONNX file still begins with the IR version, field 1 of the protobuf message."""
     with file.open("rb") as stream:
         head = stream.read(2)
     if head[:1] == b"\x08" and 0 < head[-1] < 64:
@@ -225,7 +225,7 @@ def _is_weight(tensor: TensorProto) -> bool:
 
 
 def _inputs(model: ModelProto) -> list[InputInfo]:
-    """Inputs that must be fed; older files list their initializers too, which have a value already."""
+    """Return the inputs without a value; older files list initializers among the inputs."""
     stored = {one.name for one in model.graph.initializer}
     stored |= {one.values.name for one in model.graph.sparse_initializer}
     finder = RangeFinder(model)
@@ -259,7 +259,7 @@ def _raw(dim: onnx.TensorShapeProto.Dimension) -> RawDim:
 
 
 def _external_files(model: ModelProto, file: Path) -> list[ExternalFile]:
-    """Check and hash the files that hold weights, each once, in order of appearance."""
+    """Check and hash each file of external weights once, in order of appearance."""
     needed: dict[str, int] = {}
     for tensor in tensors_of(model):
         if tensor.data_location == TensorProto.EXTERNAL:
@@ -296,7 +296,7 @@ def _external_extent(tensor: TensorProto) -> tuple[str, int]:
 
 
 def _external_path(file: Path, location: str) -> Path:
-    """Return where `location` lies, refusing what leaves the model's folder (ONNX Runtime refuses it too)."""
+    """Return the path of `location`; refuse one outside the model's folder, as ONNX Runtime does."""
     folder = file.parent
     target = folder / location
     windows = PureWindowsPath(location)
@@ -331,7 +331,7 @@ def file_sha256(file: Path) -> str:
 
 
 def _content_sha256(digest: str, external: list[ExternalFile]) -> str:
-    """The identity of the model: its own hash, and with external data a hash over all of them."""
+    """Return the identity of the model: its own hash, or with external data a hash over all files."""
     if not external:
         return digest
     lines = [digest, *(f"{one['sha256']} {one['location']}" for one in external)]

@@ -1,6 +1,6 @@
-"""A model file that ORTune writes: drafted beside its target, proven valid, then moved there. Worker side.
+"""Write model files safely: draft next to the target, check, then move into place. Worker side.
 
-`draft_folder` and `move_into_place` see to it that a failure leaves nothing; `open_checked` is the proof.
+After a failure, `draft_folder` and `move_into_place` leave no file; `open_checked` does the check.
 """
 
 from __future__ import annotations
@@ -21,25 +21,23 @@ from core.wire.errors import ModelError
 from core.worker.session import ORT_ERRORS, held_operators, own_options
 from core.worker.session.ort_errors import clean, unregistered
 
-ONE_FILE_BYTES = (
-    1_900_000_000  # weights that one file holds: protobuf's 2 GiB, less room for the graph itself
-)
+ONE_FILE_BYTES = 1_900_000_000  # weights in one file: protobuf's 2 GiB, less room for the graph
 _STALE_AFTER_S = 24 * 3600
 
 
-# --- where it is written ------------------------------------------------------------------------------------
+# --- draft and target ---------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def draft_folder(target: Path, prefix: str) -> Iterator[Path]:
-    """A folder beside `target`, on the same file system, removed at the end unless this process is killed.
+    """Yield a folder next to `target` on the same file system, and remove it at the end.
 
     Args:
-        target: the file to write in the end; its folder is made where there is none.
-        prefix: the folder's name begins with it; what a killed process left under it a day ago is removed.
+        target: the final file; its folder is created if missing.
+        prefix: start of the folder's name; folders with this prefix older than a day are removed.
 
     Raises:
-        ModelError: whatever the system refuses while the folder is in use.
+        ModelError: the system refuses an operation while the folder is in use.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +52,7 @@ def draft_folder(target: Path, prefix: str) -> Iterator[Path]:
 
 
 def _remove_stale(folder: Path, prefix: str) -> None:
-    """Remove what a killed process left; one that may still run is younger than a day."""
+    """Remove folders of killed processes; those of running ones are younger than a day."""
     for left in folder.glob(f"{prefix}*"):
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > _STALE_AFTER_S:
@@ -62,25 +60,25 @@ def _remove_stale(folder: Path, prefix: str) -> None:
 
 
 def move_into_place(draft: Path, target: Path, companions: Sequence[str] = ()) -> None:
-    """Move `draft` to `target`, the files beside it first, so that the model is never there without them.
+    """Move `draft` to `target`, companion files first, so that the model never exists without them.
 
     Args:
         draft: the model.
         target: its final place, on the same file system.
-        companions: names of files beside the draft that belong to it; each keeps its name.
+        companions: names of files next to the draft that belong to it; each keeps its name.
     """
     for name in companions:
         (draft.parent / name).replace(target.parent / name)
     draft.replace(target)
 
 
-# --- proof --------------------------------------------------------------------------------------------------
+# --- check --------------------------------------------------------------------------------------------------
 
 
 def checker_complaint(file: Path) -> str:
-    """Return what ONNX's checker has against `file`; empty when it has nothing.
+    """Return the complaint of ONNX's checker about `file`; empty if there is none.
 
-    It is stricter than ONNX Runtime, which runs inputs of unknown rank, for example.
+    The checker is stricter than ONNX Runtime, which runs inputs of unknown rank, for example.
     """
     try:
         # By path: a model above 2 GiB cannot be checked in memory.
@@ -96,10 +94,10 @@ def open_checked(
     """Check `file` with ONNX's checker and load it in ONNX Runtime on the CPU.
 
     Args:
-        file: the model; external data is found beside it.
-        what: how it came about, for the message ("the exported model").
-        use_checker: False where the checker refused already what `file` was made from.
-        level: how far to optimize, by ONNX Runtime's name.
+        file: the model; external data lies next to it.
+        what: name of the model in the message ("the exported model").
+        use_checker: False if the checker refused the source of `file` already.
+        level: optimization level, by ONNX Runtime's name.
 
     Raises:
         ModelError: the checker or ONNX Runtime refuses it.
@@ -121,9 +119,9 @@ def open_checked(
 
 
 def crashes_by_default(file: Path) -> bool:
-    """True when ONNX Runtime's default optimizations kill the process that loads `file` on the CPU.
+    """Whether ONNX Runtime's default optimizations crash the process that loads `file` on the CPU.
 
-    Tried in a process of its own.
+    The test runs in its own process.
     """
     code = (
         "import sys, onnxruntime as ort; options = ort.SessionOptions(); options.log_severity_level = 4; "
@@ -142,5 +140,5 @@ def crashes_by_default(file: Path) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's text that says something, at most 300 characters."""
+    """Return the first non-empty line of an error's text, at most 300 characters."""
     return (clean(str(error)) or type(error).__name__)[:300]

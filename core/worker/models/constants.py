@@ -1,6 +1,6 @@
-"""What the graph that ran holds for its heavy nodes: shapes of weights, and windows of poolings.
+"""Constants of compute-heavy nodes in the optimized graph: shapes of weights, and windows of poolings.
 
-Reads protobuf messages that are already in memory; opens no file.
+Reads protobuf messages in memory; opens no file.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _HEAVY = COMPUTE | {
     "QLinearConv",
     "QLinearMatMul",
 }
-MOST = 20_000  # nodes; more would make a result that no page shows
+MOST = 20_000  # nodes; a page cannot show a larger result
 
 
 def constants_of(model: ModelProto) -> list[Constants]:
-    """List what every heavy node of `model` that has a name holds, bodies of If, Loop and Scan included."""
+    """List the constants of every named heavy node of `model`, including bodies of If, Loop and Scan."""
     return [one for _, one in zip(range(MOST), _found(model.graph, (), {}), strict=False)]
 
 

@@ -1,13 +1,13 @@
-"""Naming a model's free dimensions, and finding the one that carries the batch.
+"""Name a model's free dimensions, and find the one that carries the batch.
 
 Pure functions on shapes as the ONNX file writes them. Three kinds of free dimension:
 
-- A *name* ("batch", "past_length + 1"): the same name is the same size wherever it stands, even twice in
-  one input (an attention mask `[batch, seq, seq]`). Its address is the name.
-- A *placeholder* ("?", "-1", "None", nothing at all): says only that the size is free. Two of them need not
-  be equal, so the address is `<input>:<axis>`.
+- A *name* ("batch", "past_length + 1"): equal names are equal sizes everywhere, even twice in one input (an
+  attention mask `[batch, seq, seq]`). Its address is the name.
+- A *placeholder* ("?", "-1", "None", nothing at all): only says that the size is free. Two placeholders need
+  not be equal, so the address is `<input>:<axis>`.
 - A *generated name* ("unk__6", "input_dynamic_axes_1"): some exporters number each free axis. It keeps its
-  name, but as it says nothing about what the axis means, it takes part in the batch like a placeholder.
+  name, but says nothing about the axis, so the batch search treats it like a placeholder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from core.wire import InputInfo
 
-RawDim = int | str | None  # a size; what the file calls the dimension; None where it says nothing
+RawDim = int | str | None  # a size; the file's name of the dimension; None if it has neither
 
 _PLACEHOLDER = re.compile(r"[\W\d_]*|none|nan|unk|unknown|dyn|dynamic|undefined", re.IGNORECASE)
 _GENERATED = re.compile(r"unk_+\d+|unknown_+\d+|DynamicDimension\.\d+|.+_dynamic_axes_\d+|dyn_?\d+")
@@ -32,7 +32,7 @@ _SHORT_NOT_ROWS = {"t", "l", "s", "h", "w", "c", "d", "k"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Which dimension carries the rows of a run; see the same fields of `wire.ModelInfo`."""
+    """The dimension that carries the samples of an inference; see the same fields of `wire.ModelInfo`."""
 
     dim: str | None
     axes: dict[str, int]
@@ -58,11 +58,11 @@ def free_dims(inputs: Sequence[InputInfo]) -> list[str]:
 
 
 def find_batch(inputs: Sequence[InputInfo]) -> Batch:
-    """Find the dimension that counts the rows of a run.
+    """Find the dimension that counts the samples of an inference.
 
-    In this order: a name that holds "batch", on any axis; a short name such as N or B on axis 0; any other
-    free axis 0 whose name does not speak of a sequence, an image side or the like; N or B on another axis;
-    then the fixed size of axis 0. A placeholder on axis 0 takes every other input along whose axis 0 is one.
+    In this order: a name that contains "batch", on any axis; a short name such as N or B on axis 0; any other
+    free axis 0 whose name does not denote a sequence, an image side or the like; N or B on another axis;
+    then the fixed size of axis 0. A placeholder on axis 0 includes every other input whose axis 0 is one.
     """
     names = [dim for dim in free_dims(inputs) if not _is_anonymous(dim, inputs)]
     firsts = [dim for one in inputs for dim in (one["shape"] or [])[:1] if isinstance(dim, str)]
@@ -112,9 +112,9 @@ def _anonymous_first_axes(inputs: Sequence[InputInfo]) -> dict[str, int]:
 
 
 def _fixed_batch(inputs: Sequence[InputInfo]) -> Batch:
-    """Axis 0 of the inputs, where they agree; matrices and images count before vectors.
+    """Return axis 0 of the inputs if they agree; matrices and images take precedence over vectors.
 
-    Where they disagree, nobody can tell rows from other things: one run counts as one row.
+    If they disagree, the batch is unknown and one inference counts as one sample.
     """
     shapes = {one["name"]: one["shape"] for one in inputs if one["shape"]}
     voters = [shape for shape in shapes.values() if len(shape) >= 2] or list(shapes.values())

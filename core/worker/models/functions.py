@@ -1,4 +1,4 @@
-"""Model-local functions: which calls which, and how many nodes there are once bodies replace all calls.
+"""Expand model-local functions: their call order, and the number of nodes once bodies replace all calls.
 
 Reads a model in memory; opens no file and changes nothing.
 """
@@ -54,7 +54,7 @@ def _callees_first(called: dict[_Key, Counter[_Key]]) -> Iterator[_Key]:
 
 
 def _nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Yield nodes and those of the graphs that they hold."""
+    """Yield nodes and those of the graphs nested in them."""
     pending = [nodes]
     while pending:
         for node in pending.pop():

@@ -1,8 +1,7 @@
-"""The job `graph`: a model's nodes and tensors without its weights, and the graph ONNX Runtime makes of it.
+"""The job `graph`: nodes and tensors of a model, without weights, and of the graph ONNX Runtime makes of it.
 
-Shapes and types are those that the file declares and ONNX's shape inference finds; where neither says
-anything, neither does this. What is left behind is bounded: no weights, texts clipped, and a model of more
-nodes than anybody can look at is refused.
+Shapes and types come from the file and from ONNX's shape inference; others stay unknown. The output is
+bounded: no weights, clipped texts, and an error for a model with too many nodes to display.
 """
 
 from __future__ import annotations
@@ -42,30 +41,30 @@ from core.worker.models.origins import Matched, matched_graphs
 if TYPE_CHECKING:
     from core.worker.session import BuiltSession
 
-MOST_NODES = 50_000  # bodies included; the reply of such a model has some tens of megabytes
-MOST_NAMES = 200  # inputs or outputs of one node that are told
+MOST_NODES = 50_000  # bodies included; the reply for such a model has some tens of megabytes
+MOST_NAMES = 200  # listed inputs or outputs of one node
 NAME, TEXT = 300, 160  # characters
 ATTRIBUTES = 40
 SCOPES = 12
-SMALL = 1024  # elements of a weight whose values shape inference may need
-_WEIGHTS = {  # keep the weights out of the graph that is saved to be read
+SMALL = 1024  # elements of a weight that shape inference may need
+_WEIGHTS = {  # keep the weights out of the saved graph
     "session.optimized_model_external_initializers_file_name": "weights.bin",
     "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
 }
 _INFERENCE_ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueError, TypeError, MemoryError)
 
-_TORCH_SCOPES = "pkg.torch.onnx.name_scopes"  # of a node: the modules around it, as text of a Python list
+_TORCH_SCOPES = "pkg.torch.onnx.name_scopes"  # of a node: its enclosing modules, as text of a Python list
 
 _Did = dict[int, tuple[GraphProto, GraphProto, list[Matched]]]  # by the id of an optimized graph
-_Known = ChainMap[str, wire.GraphTensor]  # by name; a body knows what is around it
+_Known = ChainMap[str, wire.GraphTensor]  # by name; a body also sees the names around it
 
 
 def draw_graphs(plan: wire.GraphPlan, progress: Progress) -> wire.GraphReply:
-    """Leave the graph of a model, and the one that ONNX Runtime runs, in `plan["output"]`.
+    """Write a model's graph, and the one that ONNX Runtime runs, to `plan["output"]`.
 
     Args:
-        plan: which model, which session, and where the result goes.
-        progress: told the stages "read" and "optimize".
+        plan: the model, the session, and the path of the result.
+        progress: receives the stages "read" and "optimize".
 
     Raises:
         ModelError: the file cannot be read or loaded, or has more than `MOST_NODES` nodes.
@@ -117,9 +116,9 @@ def _check_size(model: ModelProto, file: Path) -> None:
 
 
 def name_as_profiled(model: ModelProto) -> bool:
-    """Name every node without a name as ONNX Runtime's profile does, and say whether there was one.
+    """Name every unnamed node as ONNX Runtime's profile does; return whether there was one.
 
-    That is its operator and its index in its graph, where a Constant, which becomes a weight, has no index.
+    The name is the operator and the index in the graph; a Constant becomes a weight and has no index.
     """
     found = False
     for graph in graphs_of(model):
@@ -140,11 +139,11 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-# --- what ONNX Runtime makes of it --------------------------------------------------------------------------
+# --- optimized graph ----------------------------------------------------------------------------------------
 
 
 def _named_copy(model: ModelProto, file: Path, folder: Path, notes: list[str]) -> Path:
-    """A copy in which every node has its name, so that it can be followed through a fusion."""
+    """Return a copy in which every node has its name, so that it can be followed through a fusion."""
     if external_tensors(model):
         notes.append(
             "Nodes of this model have no names and its weights are in another file, so fused nodes "
@@ -178,15 +177,15 @@ def _saved(path: Path, session: wire.SessionPlan, folder: Path) -> tuple[BuiltSe
 
 
 def _matched(model: ModelProto, optimized: ModelProto) -> _Did:
-    """What each optimized graph was, and what its nodes do the work of; it is kept, so that its id stays."""
+    """Return the origin of each optimized graph and its nodes; it holds the graph to keep its id valid."""
     return {id(graph): (graph, own, nodes) for _, own, graph, nodes in matched_graphs(model, optimized)}
 
 
-# --- as it is drawn -----------------------------------------------------------------------------------------
+# --- description of a graph ---------------------------------------------------------------------------------
 
 
 def _drop_weights(model: ModelProto) -> None:
-    """Forget values that no shape depends on, so that inference needs little memory."""
+    """Drop values that no shape depends on, so that inference needs little memory."""
     for graph in graphs_of(model):
         for tensor in graph.initializer:
             if tensor_elements(tensor) > SMALL:
@@ -195,12 +194,12 @@ def _drop_weights(model: ModelProto) -> None:
 
 
 def _side(model: ModelProto, matched: _Did, *, notes_of: Path | None = None) -> wire.DrawnSide:
-    """One graph with its bodies, shapes as far as they are known.
+    """Describe one graph with its bodies, and shapes as far as they are known.
 
     Args:
-        model: the graph; its large weights have no values any more.
-        matched: what its nodes do the work of; empty: it is the model's own.
-        notes_of: the file, named where its shapes cannot be inferred.
+        model: the graph, without the values of its large weights.
+        matched: the origins of its nodes; empty for the model's own graph.
+        notes_of: name of the file in the note that its shapes cannot be inferred.
     """
     notes = []
     try:
@@ -226,9 +225,9 @@ def _does(one: Matched, own: GraphProto) -> tuple[list[str], bool]:
 
 
 def _levels(graph: GraphProto) -> Iterator[tuple[tuple[str, ...], str, int | None, GraphProto]]:
-    """Yield `graph` and every body in a node of it, outermost first: path, role, who holds it, graph.
+    """Yield `graph` and every body in a node of it, outermost first: path, role, owner, graph.
 
-    Who holds a body is told by its number in this order: both branches of an If have the same path.
+    The owner is identified by its number in this order: both branches of an If have the same path.
     """
     waiting = deque[tuple[tuple[str, ...], str, int | None, GraphProto]]([((), "", None, graph)])
     for number in count():
@@ -287,7 +286,7 @@ def _node(node: NodeProto, index: int, does: list[str], *, inserted: bool) -> wi
 
 
 def _scope(node: NodeProto) -> list[str]:
-    """The modules around a node, outermost first: as PyTorch's exporter says, else as its name does."""
+    """Return the modules around a node, outermost first, from PyTorch's exporter or else from its name."""
     told = next((one.value for one in node.metadata_props if one.key == _TORCH_SCOPES), "")
     parts = [part for part in node.name.split("/") if part][:-1]
     if told:
@@ -298,7 +297,7 @@ def _scope(node: NodeProto) -> list[str]:
 
 
 def _captured(node: NodeProto) -> list[str]:
-    """Tensors that the bodies of `node` take from around them."""
+    """Return the tensors that the bodies of `node` read from outer graphs."""
     found: dict[str, None] = {}
     for body in bodies_of(node):
         own = {one.name for one in (*body.input, *body.initializer)}
@@ -310,7 +309,7 @@ def _captured(node: NodeProto) -> list[str]:
 
 
 def _attribute(one: AttributeProto) -> str:
-    """The value of an attribute in few words; tensors and graphs by what they are."""
+    """Format an attribute's value in a few words; tensors and graphs by type and shape."""
     match one.type:
         case AttributeProto.TENSOR:
             dims = ",".join(map(str, one.t.dims))
@@ -333,7 +332,7 @@ def _attribute(one: AttributeProto) -> str:
 
 
 def _values(tensor: TensorProto) -> str:
-    """The values of a tensor of a few elements; empty: of a larger one."""
+    """Return the values of a small tensor; empty for a larger one."""
     if tensor_elements(tensor) > 8 or tensor.data_location == TensorProto.EXTERNAL:
         return ""
     try:
@@ -343,7 +342,7 @@ def _values(tensor: TensorProto) -> str:
 
 
 def _tensors(graph: GraphProto) -> dict[str, wire.GraphTensor]:
-    """Every tensor of one graph of which something is known, by its name as it is told."""
+    """Return every tensor of one graph about which something is known, by clipped name."""
     found = [_tensor(one) for one in (*graph.value_info, *graph.input, *graph.output) if one.name]
     found += [_weight(one) for one in graph.initializer]
     found += [{**_weight(one.values), "shape": list(one.dims)} for one in graph.sparse_initializer]
@@ -368,7 +367,7 @@ def _tensor(value: ValueInfoProto) -> wire.GraphTensor:
 def _weight(tensor: TensorProto) -> wire.GraphTensor:
     try:
         size = tensor_bytes(tensor)
-    except KeyError:  # texts
+    except KeyError:  # strings
         size = sum(map(len, tensor.string_data))
     return {
         "name": _clip(tensor.name, NAME),

@@ -1,7 +1,7 @@
-"""The job `layout`: places for the items of a graph, by igraph's Sugiyama layout.
+"""The job `layout`: positions for the items of a graph, by igraph's Sugiyama layout.
 
-In a worker because it is native code on a graph of unknown origin: placing recurses once per place, which
-overflows the stack of an ordinary thread on a wide graph, and a crash must not take the dashboard with it.
+It runs in a worker because it is native code on an untrusted graph. The layout recurses once per position,
+which overflows an ordinary thread's stack on a wide graph, and a crash must not end the dashboard.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import igraph
 
 from core import wire
 
-STACK_BYTES = 512 << 20  # only touched as far as it is needed
+STACK_BYTES = 512 << 20  # virtual; memory is used only as needed
 
 
 def lay_out(plan: wire.LayoutPlan) -> wire.LayoutReply:
-    """Place every item on its level, and let edges pass between the others."""
+    """Place every item on its level, and route edges between the items."""
     found: list[wire.LayoutReply] = []
     before = threading.stack_size(STACK_BYTES)
     try:
@@ -30,9 +30,9 @@ def lay_out(plan: wire.LayoutPlan) -> wire.LayoutReply:
 
 
 def _placed(plan: wire.LayoutPlan) -> wire.LayoutReply:
-    """Lay out with a place of our own on every level that an edge passes.
+    """Compute the layout with a dummy item of our own on every level that an edge crosses.
 
-    igraph would put them in itself, but of a graph of several parts it mixes up which edge they belong to.
+    igraph can insert dummy items itself, but assigns them to the wrong edges in graphs of several components.
     """
     levels, count = list(plan["levels"]), len(plan["levels"])
     edges: list[tuple[int, int]] = []
@@ -42,7 +42,7 @@ def _placed(plan: wire.LayoutPlan) -> wire.LayoutReply:
         levels += range(levels[source] + 1, levels[target])
         passing.append(range(first, len(levels)))
         way = [source, *passing[-1], target]
-        if levels[source] < levels[target]:  # else it closes a circle, and is drawn straight
+        if levels[source] < levels[target]:  # else the edge closes a cycle and is drawn straight
             edges += itertools.pairwise(way)
     graph = igraph.Graph(n=len(levels), edges=edges, directed=True)
     placed = graph.layout_sugiyama(layers=levels, hgap=1, vgap=1, maxiter=plan["rounds"])

@@ -1,6 +1,6 @@
-"""Walking an ONNX graph: every node and tensor, bodies of If, Loop and Scan included.
+"""Traverse ONNX graphs: every node and tensor, including bodies of If, Loop and Scan.
 
-Reads protobuf messages that are already in memory; opens no file and changes nothing.
+Reads protobuf messages in memory; opens no file and changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def graphs_of(model: ModelProto) -> Iterator[GraphProto]:
 
 
 def bodies_of(node: NodeProto) -> Iterator[GraphProto]:
-    """Yield the graphs that `node` holds: the branches of an If, the body of a Loop or Scan."""
+    """Yield the graphs nested in `node`: the branches of an If, the body of a Loop or Scan."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH:
             yield attribute.g
@@ -35,7 +35,7 @@ def nodes_of(model: ModelProto) -> Iterator[NodeProto]:
 
 
 def op_name(node: NodeProto) -> str:
-    """The operator's name, with its domain unless that is ai.onnx: `Conv`, `com.microsoft.Gelu`."""
+    """Return the operator's name, with its domain unless that is ai.onnx: `Conv`, `com.microsoft.Gelu`."""
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
 
 
@@ -54,7 +54,7 @@ def tensors_of(model: ModelProto) -> Iterator[TensorProto]:
 
 
 def external_tensors(model: ModelProto) -> list[TensorProto]:
-    """Return the tensors whose values stand in another file, those of bodies and attributes too."""
+    """Return the tensors whose values are in another file, including those of bodies and attributes."""
     return [one for one in tensors_of(model) if one.data_location == TensorProto.EXTERNAL]
 
 

@@ -1,13 +1,13 @@
-"""Which nodes of a model each node of its optimized graph does the work of.
+"""Map each node of an optimized graph to the model's nodes whose work it does.
 
 ONNX Runtime fuses, renames, folds and inserts nodes while it loads a model. `origins` takes the model and the
-graph that ONNX Runtime saved, and finds for every node that ran the nodes that the model's author wrote. It
-reads no names where it can read the graph: a fused node keeps the name of the tensor that it computes, so the
-nodes it replaced are those between that tensor and the tensors it takes in. In a changed layout (NCHWc, NHWC)
-tensors have new names; there the node's name tells which tensor or node it began as. Where neither tells,
-neighbours share one set of nodes: coarser, never wrong.
+graph that ONNX Runtime saved, and finds the original nodes of every node that ran. It uses the graph before
+names: a fused node keeps the name of the tensor that it computes, so it replaced the nodes between that
+tensor and its input tensors. In a changed layout (NCHWc, NHWC) tensors have new names; there the node's name
+tells from which tensor or node it came. Where neither works, adjacent nodes share one set of original
+nodes: coarser, never wrong.
 
-Reads protobuf messages that are already in memory; opens no file.
+Reads protobuf messages in memory; opens no file.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from core.worker.models.graphs import bodies_of
 
 Path = tuple[str, ...]  # names of the nodes whose bodies enclose a node, outermost first
 
-# What only moves or converts a tensor. Where the model has no such node, ONNX Runtime has inserted it.
+# Operators that only move or convert a tensor. Without such a node in the model, ONNX Runtime inserted it.
 _LAYOUT_OR_COPY = frozenset({"ReorderInput", "ReorderOutput", "MemcpyToHost", "MemcpyFromHost"})
 _CONVERSION = frozenset({"Cast", "Transpose", "QuantizeLinear", "DequantizeLinear"})
-# What a convolution or product in a changed layout takes in behind it; a sum only with an input for it.
+# Operators that a convolution or product in a changed layout absorbs; a sum only with an input for it.
 _EPILOGUE = frozenset(
     {"Add", "Clip", "Elu", "HardSigmoid", "HardSwish", "LeakyRelu", "QuantizeLinear", "Relu"}
     | {"Sigmoid", "Sum", "Tanh"}
@@ -35,13 +35,13 @@ _EPILOGUE = frozenset(
 _INSERTED_CAST = ("InsertedPrecisionFreeCast_", "InsertedCast_")
 _SUM_INPUT = 3  # of ONNX Runtime's own NCHWc Conv
 _NCHWC = "_nchwc"
-_COUNTED = re.compile(r"_token_\d+$")  # what makes a name unique
+_COUNTED = re.compile(r"_token_\d+$")  # suffix that makes a name unique
 
 
 def name_nodes(model: ModelProto) -> bool:
-    """Name every node of `model` that has no name, and say whether there was one.
+    """Name every unnamed node of `model`; return whether there was one.
 
-    ONNX Runtime's profile calls such a node after its operator and index, and forgets it when it is fused.
+    ONNX Runtime's profile names such a node by operator and index, and loses the name in a fusion.
     """
     unnamed = [graph for _, graph in _graphs(model.graph, ()) if any(not node.name for node in graph.node)]
     for graph in unnamed:
@@ -60,7 +60,7 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def model_nodes(model: ModelProto) -> list[ModelNode]:
-    """List the nodes of `model`, those in bodies of If, Loop and Scan included."""
+    """List the nodes of `model`, including those in bodies of If, Loop and Scan."""
     return [
         {"path": list(path), "name": node.name, "op_type": node.op_type}
         for path, graph in _graphs(model.graph, ())
@@ -78,18 +78,19 @@ def _graphs(graph: GraphProto, path: Path) -> Iterator[tuple[Path, GraphProto]]:
 
 
 def origins(model: ModelProto, optimized: ModelProto, ran: Sequence[RanNode]) -> list[Origin]:
-    """Find what each node of `optimized` does the work of.
+    """Find the original nodes of each node of `optimized`.
 
     Args:
         model: the graph that was loaded; its nodes have names (see `name_nodes`).
-        optimized: the graph that ONNX Runtime made of it and saved.
-        ran: what the profile calls the nodes of such a graph. A node that came out of a function's body has
-            no name in the file; the profile calls it after its operator and index.
+        optimized: the graph that ONNX Runtime optimized it to and saved.
+        ran: the profile's names of that graph's nodes. A node from a function's body has no name in the file;
+            the profile names it by operator and index.
 
     Returns:
         One entry per node of `optimized` that has a name in the profile; `nodes` names nodes of `model` at
-        the same `path`, in the model's order, and is empty where none is found. Nodes that the profile cannot
-        tell apart, such as those of one name in both branches of an If, are one entry.
+        the same `path`, in the model's order, and is empty if none is
+        found. Nodes that the profile cannot tell apart, such as equal names in both branches of an If, are
+        one entry.
     """
     found: dict[tuple[Path, str], Origin] = {}
     for path, original, _, matched in matched_graphs(model, optimized):
@@ -105,21 +106,21 @@ def origins(model: ModelProto, optimized: ModelProto, ran: Sequence[RanNode]) ->
 
 
 class Matched(NamedTuple):
-    """A node of an optimized graph, and what it does the work of."""
+    """A node of an optimized graph, and the original nodes whose work it does."""
 
     node: NodeProto
-    covered: list[int]  # indices of the model's nodes whose work it does
+    covered: list[int]  # indices of the original nodes
     inserted: bool
 
 
 def matched_graphs(
     model: ModelProto, optimized: ModelProto
 ) -> Iterator[tuple[Path, GraphProto, GraphProto, list[Matched]]]:
-    """Yield each graph of `model` with what became of it, and that graph's nodes in their order.
+    """Yield each graph of `model` with its optimized graph, and that graph's nodes in order.
 
     Args:
         model: the graph that was loaded; its nodes have names (see `name_nodes`).
-        optimized: the graph that ONNX Runtime made of it and saved.
+        optimized: the graph that ONNX Runtime optimized it to and saved.
     """
     waiting: list[tuple[Path, GraphProto, GraphProto]] = [((), model.graph, optimized.graph)]
     while waiting:
@@ -129,10 +130,10 @@ def matched_graphs(
 
 
 def _names(matched: Sequence[Matched], ran: Sequence[RanNode]) -> list[str]:
-    """Return what the profile calls each node of one graph; empty: it cannot be told.
+    """Return the profile's name of each node of one graph; empty if unknown.
 
-    ONNX Runtime puts the bodies of functions into the graph in the order of the nodes that call them, and
-    counts on from the last index. So the nameless nodes of one operator have the order of what they cover.
+    ONNX Runtime inlines the bodies of functions in the order of their calls, and continues from the last
+    index. So unnamed nodes of one operator have the order of their original nodes.
     """
     names = [one.node.name for one in matched]
     nameless: dict[str, list[int]] = defaultdict(list)
@@ -154,7 +155,7 @@ def _names(matched: Sequence[Matched], ran: Sequence[RanNode]) -> list[str]:
 def _shared_bodies(
     path: Path, original: GraphProto, graph: GraphProto
 ) -> Iterator[tuple[Path, GraphProto, GraphProto]]:
-    """Pair the bodies of those nodes that are the same node in both graphs."""
+    """Pair the bodies of nodes that are the same in both graphs."""
     holders = {(node.name, node.op_type): _bodies(node) for node in original.node}
     for node in graph.node:
         own = holders.get((node.name, node.op_type), {})
@@ -164,12 +165,12 @@ def _shared_bodies(
 
 
 def _bodies(node: NodeProto) -> dict[str, GraphProto]:
-    """The graphs that `node` holds, by what it uses them for: "then_branch", "body"."""
+    """Return the graphs nested in `node` by attribute name: "then_branch", "body"."""
     return {one.name: one.g for one in node.attribute if one.type == AttributeProto.GRAPH}
 
 
 class _Original:
-    """The model's own graph, to be walked against the flow of data."""
+    """The model's own graph, traversed against the flow of data."""
 
     def __init__(self, graph: GraphProto) -> None:
         self.nodes = graph.node
@@ -200,7 +201,7 @@ class _Original:
 
 
 def _inputs(node: NodeProto) -> list[str]:
-    """Names that `node` reads, those that its bodies take from around them included."""
+    """Return the names that `node` reads, including those that its bodies read from outer graphs."""
     names = [name for name in node.input if name]
     bodies = list(bodies_of(node))
     while bodies:
@@ -213,13 +214,13 @@ def _inputs(node: NodeProto) -> list[str]:
 
 
 class _Sets:
-    """Disjoint sets of names."""
+    """Disjoint sets of names (union-find)."""
 
     def __init__(self) -> None:
         self._parent: dict[str, str] = {}
 
     def find(self, name: str) -> str:
-        """Return the name that stands for the set of `name`."""
+        """Return the representative of the set of `name`."""
         parent = self._parent
         while (above := parent.setdefault(name, name)) != name:
             parent[name] = parent[above]
@@ -227,15 +228,15 @@ class _Sets:
         return name
 
     def join(self, one: str, other: str) -> None:
-        """Make one set of two; that of `other` keeps its name."""
+        """Merge two sets; the representative of `other` remains."""
         self._parent[self.find(one)] = self.find(other)
 
 
 class _Match:
-    """One graph of the model against what became of it.
+    """Match one graph of the model with its optimized graph.
 
-    `tensors` joins the tensors that inserted nodes only move or convert; `known` says which tensor of the
-    model such a set is.
+    `tensors` joins the tensors that inserted nodes only move or convert; `known` maps such a set to the
+    model's tensor.
     """
 
     def __init__(self, original: GraphProto, graph: GraphProto) -> None:
@@ -245,7 +246,7 @@ class _Match:
         self.named = [self._named_after(node.name) for node in self.nodes]
         self.claimed = {index for index in self.named if index is not None}
         self.computed = {name for node in self.nodes for name in node.output if name}
-        given = {name for names in self.inputs for name in names} - self.computed  # inputs, weights
+        given = {name for names in self.inputs for name in names} - self.computed  # inputs and weights
         self.stops = {name for name in given if name in self.original.producer}  # folded into a constant
         kept = {name: tensor for name in self.computed if (tensor := self._model_tensor(name)) is not None}
         self.kept = set(kept.values())
@@ -256,15 +257,15 @@ class _Match:
             self._know_by_name(position)
 
     def result(self) -> Iterator[Matched]:
-        """Yield every node of the graph, in its order."""
+        """Yield every node of the graph, in order."""
         covered = self._covered()
         for position, node in enumerate(self.nodes):
             yield Matched(node, covered.get(position, []), self.inserted[position])
 
-    # --- which tensor of the model a tensor is ------------------------------------------------------------
+    # --- original tensor of a tensor ----------------------------------------------------------------------
 
     def _named_after(self, name: str) -> int | None:
-        """Return the model's node that `name` is made of: `conv1`, `conv1_token_3`, `conv1/SomeFusion/`."""
+        """Return the model's node that `name` derives from: `conv1`, `conv1_token_3`, `conv1/SomeFusion/`."""
         index = self.original.index
         while name:
             for candidate in (name, _COUNTED.sub("", name)):
@@ -274,7 +275,7 @@ class _Match:
         return None
 
     def _model_tensor(self, name: str) -> str | None:
-        """Return the model's tensor that a tensor is by its name, Casts that cancelled out left aside."""
+        """Return the model's tensor with the same name, ignoring Casts that cancel out."""
         while name not in self.original.producer:
             prefix = next((one for one in _INSERTED_CAST if name.startswith(one)), None)
             if prefix is None:
@@ -289,7 +290,7 @@ class _Match:
             return False
         taken, given = self.tensors.find(node.input[0]), self.tensors.find(node.output[0])
         ends = {self.known[one] for one in (taken, given) if one in self.known}
-        if len(ends) > 1:  # the model has something between the two: this node does its work
+        if len(ends) > 1:  # the model has nodes between the two: this node does their work
             return False
         self.tensors.join(given, taken)
         if ends:
@@ -308,7 +309,7 @@ class _Match:
         return self.known.get(self.tensors.find(name))
 
     def _know_by_name(self, position: int) -> None:
-        """Where a node computes a tensor of a new name, tell by the node's name which one that is."""
+        """If a node computes a tensor with a new name, identify the tensor by the node's name."""
         node = self.nodes[position]
         if self.inserted[position] or len(node.output) != 1 or self._tensor(node.output[0]) is not None:
             return
@@ -326,7 +327,7 @@ class _Match:
         return str(self.original.nodes[index].output[0])
 
     def _with_epilogue(self, tensor: str, node: NodeProto) -> str:
-        """Follow `tensor` through what `node` has taken in behind it, such as a sum or an activation."""
+        """Follow `tensor` through operators that `node` has absorbed, such as a sum or an activation."""
         original = self.original
         sums = len(node.input) > _SUM_INPUT and bool(node.input[_SUM_INPUT])
         while len(original.users[tensor]) == 1 and tensor not in original.outputs:
@@ -338,12 +339,12 @@ class _Match:
             tensor = user.output[0]
         return tensor
 
-    # --- which nodes lie between ----------------------------------------------------------------------------
+    # --- original nodes of a node ---------------------------------------------------------------------------
 
     def _covered(self) -> dict[int, list[int]]:
-        """Return for each node that was not inserted the model's nodes whose work it does.
+        """Return the original nodes of each node that was not inserted.
 
-        What two of them need and none computes for itself, such as a constant, goes to the first.
+        If two nodes need a node that neither computes itself, such as a constant, the first one gets it.
         """
         stops = self.stops | {
             self.known[self.tensors.find(name)] for name in self.computed if not self._is_new(name)
@@ -359,7 +360,7 @@ class _Match:
         return covered
 
     def _neighbours(self) -> list[list[int]]:
-        """Group the nodes that are joined by tensors of which nothing is known, in the order of the graph."""
+        """Group the nodes that are joined by unknown tensors, in the order of the graph."""
         groups = _Sets()
         for position, node in enumerate(self.nodes):
             if self.inserted[position]:
@@ -375,5 +376,5 @@ class _Match:
         return list(members.values())
 
     def _is_new(self, name: str) -> bool:
-        """True for a tensor that a node of this graph computes and of which nothing is known."""
+        """Whether a node of this graph computes the tensor and its origin is unknown."""
         return name in self.computed and self._tensor(name) is None

@@ -1,7 +1,7 @@
-"""What is in a file of ORT format (`.ort`): `describe`, the same facts as of an `.onnx`. Worker side.
+"""Inspect a file in ORT format (`.ort`): `describe` returns the same facts as for an `.onnx`. Worker side.
 
-Read with the classes that ONNX Runtime generates from its flatbuffers schema and ships. A flatbuffer says
-where things lie by offsets that nothing checks, so a damaged or hostile file shows as an error of unpacking.
+It uses the classes that ONNX Runtime generates from its flatbuffers schema and ships. The offsets in a
+flatbuffer are not validated, so a damaged or hostile file shows as an error while reading.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _TENSOR, _SEQUENCE, _MAP = 1, 2, 3  # fbs.TypeInfoValue
 _VALUE, _NAME = 1, 2  # fbs.DimensionValueType
 _GRAPH, _GRAPHS = 5, 10  # fbs.AttributeType, the numbers of ONNX
 _NOT_WEIGHTS = (7, 8, 9)  # int64, string, bool: shapes, indices and tables
-_DEEPEST = 64  # bodies within bodies; a hostile file could refer to itself
+_DEEPEST = 64  # nesting of bodies; a hostile file could refer to itself
 
 
-_LARGEST_FLATBUFFER = 2**31  # bytes: its offsets reach no further; what lies behind is not read
+_LARGEST_FLATBUFFER = 2**31  # bytes: offsets reach no further, and later bytes are not read
 
 
 def is_ort_format(file: Path) -> bool:
-    """Whether `file` begins like one in ORT format; False where it cannot be read."""
+    """Whether `file` begins like one in ORT format; False if it cannot be read."""
     try:
-        if not file.is_file():  # a pipe would never answer
+        if not file.is_file():  # reading a pipe would block
             return False
         with file.open("rb") as stream:
             return stream.read(8)[4:] == IDENTIFIER
@@ -46,7 +46,7 @@ def is_ort_format(file: Path) -> bool:
 
 
 def describe(file: Path, sha256: str) -> ModelInfo:
-    """Say what is in `file`, which begins like one in ORT format.
+    """Describe `file`, which begins like one in ORT format.
 
     Args:
         file: the model; it has no external data.
@@ -98,7 +98,7 @@ def _described(file: Path, sha256: str) -> ModelInfo:
 
 
 def _classes() -> Any:
-    """The generated classes, which import each other by absolute names: their folder is on the path."""
+    """Import the generated classes with their folder on the path: they use absolute imports."""
     folder = str(Path(onnxruntime.__file__).parent / "tools" / "ort_format_model")
     if folder not in sys.path:
         sys.path.append(folder)
@@ -109,7 +109,7 @@ def _classes() -> Any:
 
 
 def _each(owner: Any, name: str) -> Iterator[Any]:
-    """The members of a vector, or of a vector that is not there."""
+    """Return the members of a vector; none if the vector is absent."""
     for index in range(getattr(owner, f"{name}Length")()):
         yield getattr(owner, name)(index)
 
@@ -123,7 +123,7 @@ def _text(value: bytes | None) -> str:
 
 
 def _graphs(graph: Any, depth: int) -> Iterator[Any]:
-    """The graph, and the bodies of its If, Loop and Scan."""
+    """Yield the graph, and the bodies of its If, Loop and Scan."""
     if depth > _DEEPEST:
         raise ValueError("graphs refer to themselves")
     yield graph
@@ -185,6 +185,6 @@ def _raw(value: Any) -> RawDim:
 
 
 def _kind_text(kind: Any) -> str:
-    """What cannot be fed, in one word: what is in a sequence or a map does not matter then."""
+    """Return the kind of an input that is not a tensor; the contents of a sequence or map do not matter."""
     number = 0 if kind is None else kind.ValueType()
     return {_SEQUENCE: "seq", _MAP: "map"}.get(number, "unknown")

@@ -1,8 +1,8 @@
-"""Which random values an integer input can take without breaking the model: `input_range`.
+"""Find random values that an integer input can take without breaking the model: `input_range`.
 
-A token number must stay below the rows of the embedding table it looks up, a size must be small, a mask must
-let the model see its input. Found by following the input forward through nodes that move values without
-changing them. Reads a model in memory; opens no file.
+A token id must be below the number of rows of its embedding table, a size must be small, and a mask must
+let the model see its input. The search follows the input through nodes that move values without changing
+them. Reads a model in memory; opens no file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from core.worker.models.graphs import graphs_of, op_name
 
 
 class Range(NamedTuple):
-    """Random integers of an input: low <= value < high, and why, in words for the screen."""
+    """Random integers of an input: low <= value < high, and the reason, as displayed."""
 
     low: int
     high: int
@@ -26,14 +26,14 @@ class Range(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """A place where an input's values, plus `offset`, are consumed."""
+    """A node input that consumes an input's values, plus `offset`."""
 
     node: NodeProto
-    position: int  # which input of the node
+    position: int  # index of the node's input
     offset: int
 
 
-# Operators whose first output holds values of these inputs, moved or repeated.
+# Operators whose first output holds the values of these inputs, moved or repeated.
 _MOVES: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(
         ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Expand", "Tile", "Slice"),
@@ -63,12 +63,12 @@ _INTEGERS = {
     TensorProto.UINT32,
     TensorProto.UINT64,
 }
-_MOST_NODES = 1_000_000  # after inlining: functions that call each other twice can make any number
+_MOST_NODES = 1_000_000  # after inlining: functions that call each other twice can expand without limit
 _LOOP_TRIPS = 10  # enough for the body to count, few enough to end
 
 
 class RangeFinder:
-    """Looks up the consumers of a model's inputs; made once per model, asked once per input."""
+    """Finds the ranges of a model's inputs from their consumers; one instance per model."""
 
     def __init__(self, model: ModelProto) -> None:
         self._uses: dict[str, list[tuple[NodeProto, int]]] = {}
@@ -123,7 +123,7 @@ class RangeFinder:
             self._scalars[name] = int(numpy_helper.to_array(tensor).item())
 
     def _reached(self, name: str) -> Iterator[_Use]:
-        """Yield where the values of `name` end up, through nodes that only move them or add a constant."""
+        """Yield the uses of the values of `name`, also behind nodes that only move them or add a constant."""
         pending, seen = [(name, 0)], {(name, 0)}
         while pending:
             current, offset = pending.pop()
@@ -147,7 +147,7 @@ class RangeFinder:
         return []
 
     def _bound(self, use: _Use) -> Range | None:
-        """Return the range that one use asks for, or None."""
+        """Return the range that one use requires, or None."""
         node, position, op = use.node, use.position, op_name(use.node)
         if position in _SIZE_USES.get(op, ()):
             return Range(1, 2, f"is a size or count for {op}: set it with a fixed value")
@@ -165,7 +165,7 @@ class RangeFinder:
         return Range(low, high, f"chooses among the {size} entries of `{node.input[0] or node.name}` ({op})")
 
     def _looked_up(self, node: NodeProto, position: int) -> int | None:
-        """Return how many entries the values choose among, None where they are not an index."""
+        """Return the number of entries that the values index; None if they are not an index."""
         op = op_name(node)
         if op == "com.microsoft.EmbedLayerNormalization":
             table = {0: 2, 1: 4}.get(position)  # input_ids: word_embedding, segment_ids: segment_embedding
@@ -187,7 +187,7 @@ class RangeFinder:
         return shape[axis] or None
 
     def _nd_size(self, node: NodeProto) -> int | None:
-        """The smallest of the axes that an index vector of GatherND or ScatterND addresses."""
+        """Return the smallest axis that an index vector of GatherND or ScatterND addresses."""
         data, indices = self._shape(node.input[0]), self._shape(node.input[1])
         if not data or not indices or indices[-1] is None:
             return None
@@ -197,8 +197,8 @@ class RangeFinder:
         return min(known) if known and len(known) == len(sizes) else None
 
     def _shape(self, name: str) -> list[int | None] | None:
-        """Shape of a stored or declared tensor, seen through nodes that keep the shape."""
-        for _ in range(8):  # a chain of casts and dequantizations is short
+        """Return the shape of a stored or declared tensor, through nodes that keep the shape."""
+        for _ in range(8):  # chains of casts and dequantizations are short
             if name in self._shapes:
                 return self._shapes[name]
             node = self._producers.get(name)
@@ -209,7 +209,7 @@ class RangeFinder:
 
 
 def _inlined(model: ModelProto) -> ModelProto:
-    """Model-local functions replaced by their bodies; a model too large to copy stays as it is."""
+    """Replace model-local functions by their bodies; return a model too large to copy unchanged."""
     if not model.functions or model.ByteSize() > 2**30 or expanded_nodes(model) > _MOST_NODES:
         return model
     inlined: ModelProto = onnx.inliner.inline_local_functions(model)

@@ -1,8 +1,8 @@
-"""`SessionPlan` → `InferenceSession`, exactly as planned, and what it really got.
+"""Build an `InferenceSession` exactly as its `SessionPlan` says, and report the providers it uses.
 
-Nothing that the plan does not name is set. ONNX Runtime falls back to the CPU in several silent ways; here a
-provider of the plan that did not load is an error, or with `allow_fallback` a marked fallback. Its reasons
-stand only in log lines that native code writes to file descriptor 2, so those are read here.
+Only settings of the plan are set. ONNX Runtime falls back to the CPU silently in several ways; here a
+provider of the plan that did not load is an error, or with `allow_fallback` a reported fallback. Only log
+lines that native code writes to file descriptor 2 hold the reasons, so this module reads them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from core.worker.session.ort_errors import (
 CPU = "CPUExecutionProvider"
 CUDA_PROVIDERS = wire.CUDA_PROVIDERS
 
-# Every exception class that ONNX Runtime raises on purpose; they share no base but Exception.
+# Every exception class that ONNX Runtime raises on purpose; their only common base is Exception.
 ORT_ERRORS: tuple[type[Exception], ...] = (
     *(value for value in vars(_state).values() if isinstance(value, type) and issubclass(value, Exception)),
     RuntimeError,
@@ -47,15 +47,15 @@ _ENUMS = {
     "execution_order": ort.ExecutionOrder,
 }
 _AFFINITIES = "session.intra_op_thread_affinities"
-_PIN_REPORT_S = 0.02  # a pool thread reports a failed pinning from its own thread, a moment after creation
+_PIN_REPORT_S = 0.02  # a pool thread reports failed pinning from its own thread, shortly after creation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltSession:
-    """A session, and how it differs from what was asked for."""
+    """A session, and how it differs from the request."""
 
     session: ort.InferenceSession
-    run_options: ort.RunOptions | None  # of every run; None: nothing is asked for
+    run_options: ort.RunOptions | None  # of every run; None: no options
     requested: list[str]
     effective: list[str]
     fallback: bool
@@ -78,7 +78,7 @@ def build_session(
 
     Args:
         model: path of the .onnx file, or its bytes.
-        plan: what to set; nothing else is set.
+        plan: the settings; nothing else is set.
         profile_prefix: turns ONNX Runtime's profiler on, writing to a file that begins with this path.
         record_assignment: keep which provider each node went to.
 
@@ -86,7 +86,7 @@ def build_session(
         ProviderError: a provider of the chain is not in this build or does not load, and
             `allow_fallback` is off.
         ModelError: ONNX Runtime refuses the model.
-        SpecError: ONNX Runtime refuses a setting, or a library that is named may not or cannot be loaded.
+        SpecError: ONNX Runtime refuses a setting, or a named library is not allowed or cannot be loaded.
         WorkerError: there is not enough memory.
     """
     plugged, loaded = _register_providers(plan)
@@ -146,23 +146,23 @@ _PRELOADED = (
 
 
 def _preload(chain: list[wire.ProviderPlan]) -> list[str]:
-    """Load the NVIDIA libraries that come as Python packages; the loader does not look there by itself."""
+    """Load the NVIDIA libraries of Python packages; the dynamic loader does not search there."""
     if not any(provider["name"] in CUDA_PROVIDERS for provider in chain):
         return []
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does not find
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints missing libraries
         ort.preload_dlls()
     return [_PRELOADED]
 
 
 # --- libraries of native code -------------------------------------------------------------------------------
 
-_Plugged = dict[str, list[Any]]  # execution provider that a library brings -> its devices here
-_held: list[tuple[str, Library]] = []  # libraries of operators that every session of this process gets
-_registered: dict[str, str] = {}  # libraries of providers that this process holds: name -> text of the plan
+_Plugged = dict[str, list[Any]]  # execution provider of a library -> its devices here
+_held: list[tuple[str, Library]] = []  # operator libraries for every session of this process
+_registered: dict[str, str] = {}  # provider libraries of this process: name -> text of the plan
 
 
 def _library(text: str) -> tuple[str, Library]:
-    path, found = found_library(text)  # the door of this process, and the content once more
+    path, found = found_library(text)  # checks this process's access rights and the content again
     return str(path), found
 
 
@@ -171,46 +171,46 @@ def _found(texts: Sequence[str]) -> list[tuple[str, Library]]:
 
 
 def hold_operators(texts: Sequence[str]) -> dict[str, str]:
-    """Give every session that is built here from now on these libraries of operators, and no earlier ones.
+    """Register these operator libraries for every session built here from now on; earlier ones are dropped.
 
-    For jobs that open many sessions on the way; tools that open sessions of their own know nothing of them.
+    For jobs that open many sessions. Tools that open their own sessions do not use them.
 
     Args:
-        texts: as `doors.found_library` reads them.
+        texts: in the form of `access.found_library`.
 
     Returns:
         The hash of each, by its name.
 
     Raises:
-        SpecError: a library may not be loaded.
+        SpecError: a library is not allowed.
     """
     _held[:] = _found(texts)
     return {one.name: f"sha256:{one.sha256}" for _, one in _held}
 
 
 def held_operators() -> list[str]:
-    """Paths of the libraries that `hold_operators` gave to the sessions of this process."""
+    """Return the paths of the libraries set by `hold_operators`."""
     return [path for path, _ in _held]
 
 
 def own_options(level: str) -> ort.SessionOptions:
-    """Options of a session that a job opens for itself: held operators, no log, and this level.
+    """Return options for a job's own session: the held operators, no log, and this level.
 
     Args:
-        level: how far to optimize, by ONNX Runtime's name.
+        level: optimization level, by ONNX Runtime's name.
 
     Raises:
         SpecError: ONNX Runtime cannot load a library.
     """
     options = ort.SessionOptions()
     _register_operators(options, _held)
-    options.log_severity_level = 4  # what it would log is raised as an error
+    options.log_severity_level = 4  # errors are raised, so no log is needed
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     return options
 
 
 def _register_providers(plan: wire.SessionPlan) -> tuple[_Plugged, list[Library]]:
-    """Load libraries of providers, once in a process; find the devices of those asked for."""
+    """Load libraries of providers, once per process; return the devices of the requested ones."""
     loaded, texts = list[Library](), plan.get("provider_libraries", [])
     for text in texts:
         path, found = _library(text)
@@ -247,12 +247,12 @@ def _not_loaded(found: Library, what: str, error: Exception) -> SpecError:
 
 
 def _plug_in(options: ort.SessionOptions, chain: list[wire.ProviderPlan], plugged: _Plugged) -> None:
-    """Name the whole chain in the options: with devices among it ONNX Runtime takes no list of providers."""
+    """Set the whole chain in the options: with devices in it ONNX Runtime takes no list of providers."""
     for provider in chain:
         name = provider["name"]
         if name in plugged:
             options.add_provider_for_devices(plugged[name][:1], provider["options"])
-        elif name != CPU:  # which comes last in every session
+        elif name != CPU:  # the CPU comes last in every session
             options.add_provider(name, provider["options"])
 
 
@@ -288,10 +288,10 @@ def _run_options(plan: wire.SessionPlan) -> ort.RunOptions | None:
 
 
 def _share_pools(plan: wire.SessionPlan) -> None:
-    """Give the process the pools that its sessions share; they are made once and for all.
+    """Create the global thread pools of the process, once; its sessions share them.
 
     Raises:
-        SpecError: a session with threads of its own was there before.
+        SpecError: a session with its own threads was created before.
     """
     sizes = [
         int(plan["attributes"].get(name, 0)) for name in ("intra_op_num_threads", "inter_op_num_threads")
@@ -308,7 +308,7 @@ def _share_pools(plan: wire.SessionPlan) -> None:
     _pools.append(sizes)
 
 
-_pools: list[list[int]] = []  # sizes of this process's pools, once they are made
+_pools: list[list[int]] = []  # sizes of this process's pools, once created
 
 
 def _set_attribute(options: ort.SessionOptions, name: str, value: bool | int | str) -> None:
@@ -339,7 +339,7 @@ def _create_with_fallback(
     refused: dict[str, ProviderError],
     plugged: _Plugged,
 ) -> tuple[ort.InferenceSession, float, str]:
-    """Create the session; a provider that breaks creation leaves the chain and is added to `refused`."""
+    """Create the session; a provider that breaks creation moves from the chain to `refused`."""
     while True:
         log: list[str] = []
         made = options()
@@ -366,7 +366,7 @@ def _create(
     chain: list[wire.ProviderPlan],
     plugged: _Plugged,
 ) -> tuple[ort.InferenceSession, float]:
-    keywords: dict[str, Any] = {"enable_fallback": 0}  # else a failure prints to stdout and becomes the CPU
+    keywords: dict[str, Any] = {"enable_fallback": 0}  # else a failure is printed and falls back to the CPU
     if plan["disabled_optimizers"]:
         keywords["disabled_optimizers"] = plan["disabled_optimizers"]
     if plugged:
@@ -376,7 +376,7 @@ def _create(
     began = time.perf_counter()
     session = ort.InferenceSession(model, options, **keywords)
     creation_s = time.perf_counter() - began
-    session.disable_fallback()  # a run that fails must fail, not go on with the CPU
+    session.disable_fallback()  # a run that fails must fail, not continue on the CPU
     return session, creation_s
 
 
@@ -403,7 +403,7 @@ def _collect_missing(
 
 
 def _pinning(log: str, plan: wire.SessionPlan) -> list[str]:
-    """A pool thread that could not be pinned: an error where pinning was asked for, else a note."""
+    """Raise if a pool thread could not be pinned as requested; return a note if nothing was requested."""
     if "pthread_setaffinity_np failed" not in log:
         return []
     if _AFFINITIES in plan["config_entries"]:
@@ -420,7 +420,7 @@ def _pinning(log: str, plan: wire.SessionPlan) -> list[str]:
 
 @contextlib.contextmanager
 def _native_log(lines: list[str], *, wait_s: float = 0.0) -> Iterator[None]:
-    """Add to `lines` what native code writes to file descriptor 2, and pass it on to the real one after."""
+    """Add to `lines` what native code writes to file descriptor 2, then pass it on to the original."""
     real, capture = os.dup(2), os.memfd_create("ort-log") if hasattr(os, "memfd_create") else _temporary()
     os.dup2(capture, 2)
     try:

@@ -1,4 +1,4 @@
-"""The job `load`: does ONNX Runtime load a model at all? On the CPU, with its own defaults."""
+"""The job `load`: check that ONNX Runtime loads a model, on the CPU with its own defaults."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from core.worker.session import build_session
 
 
 def loads(path: str, libraries: Sequence[str] = ()) -> wire.LoadsReply:
-    """Load the model at `path` and say which version of ONNX Runtime did.
+    """Load the model at `path` and return the version of ONNX Runtime.
 
     Args:
         path: of the model.
-        libraries: that bring operators, as `doors.found_library` reads them.
+        libraries: operator libraries, in the form of `access.found_library`.
 
     Raises:
         ModelError: ONNX Runtime refuses the model.
-        SpecError: a library may not or cannot be loaded.
+        SpecError: a library is not allowed or cannot be loaded.
         WorkerError: there is not enough memory.
     """
     built = build_session(path, {**wire.nothing_asked(), "custom_op_libraries": list(libraries)})

@@ -1,4 +1,4 @@
-"""What ONNX Runtime says when it refuses, put into words a user can act on.
+"""Translate ONNX Runtime's error messages into errors with a remedy.
 
 Pure functions of text; nothing here imports onnxruntime. The patterns are the messages of ONNX Runtime 1.31.
 """
@@ -32,7 +32,7 @@ Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], TunerError]]
 
 
 def missing_libraries(log: str) -> dict[str, str]:
-    """Return {provider: shared library that the loader did not find} from ORT's log lines."""
+    """Return {provider: shared library that the dynamic loader did not find} from ORT's log lines."""
     found: dict[str, str] = {}
     for line in log.splitlines():
         provider, library = _PROVIDER_LIBRARY.search(line), _MISSING_LIBRARY.search(line)
@@ -44,7 +44,7 @@ def missing_libraries(log: str) -> dict[str, str]:
 
 
 def load_failure(provider: str, log: str) -> str:
-    """Say in one sentence why `provider` did not load, from ORT's log lines or its exception."""
+    """Return one sentence on why `provider` did not load, from ORT's log lines or its exception."""
     library = missing_libraries(log).get(provider)
     if library:
         return f"{provider} could not load: {library} is missing."
@@ -53,7 +53,7 @@ def load_failure(provider: str, log: str) -> str:
 
 
 def remedy(provider: str, reason: str) -> str:
-    """Return one imperative sentence that gets `provider` going, given `load_failure`'s sentence."""
+    """Return one imperative sentence that makes `provider` load, given `load_failure`'s sentence."""
     if "libcuda.so" in reason or "no CUDA-capable device" in reason or "driver version" in reason:
         return _INSTALL_DRIVER
     if "libnvinfer" in reason or "libnvonnxparser" in reason:
@@ -69,17 +69,17 @@ WITHOUT_IT = "Or switch `allow_fallback` on, or leave the provider out: then the
 
 
 def provider_error(provider: str, reason: str) -> ProviderError:
-    """The error for a provider that does not load here."""
+    """Return the error for a provider that does not load here."""
     return ProviderError(reason, hint=f"{remedy(provider, reason)} {WITHOUT_IT}")
 
 
 def blamed_provider(message: str, chain: list[str]) -> str | None:
-    """Return the provider of `chain` that an exception of session creation is about, if it is about one."""
+    """Return the provider of `chain` that caused an exception of session creation, if any."""
     if _first(_SETTINGS, message):
-        return None  # a setting that this model does not take
-    message = clean(message)  # the source position in front names C++ classes such as ProviderOptions
+        return None  # a setting that this model does not accept
+    message = clean(message)  # the source position at the start names C++ classes such as ProviderOptions
     if re.search(r"(?:provider|EP) option", message, re.IGNORECASE):
-        return None  # an option that is wrong, not a provider that is missing
+        return None  # a wrong option, not a missing provider
     words = {
         "TensorrtExecutionProvider": ("TensorRT", "nvinfer"),
         "CUDAExecutionProvider": ("CUDA", "cuda", "cuDNN", "cublas"),
@@ -111,12 +111,12 @@ def _clean_line(line: str) -> str:
 def creation_error(
     kind: str, message: str, *, model: str, config_entries: Mapping[str, str] | None = None
 ) -> TunerError:
-    """Turn an exception of session creation into an error in words.
+    """Translate an exception of session creation into an error with a remedy.
 
     Args:
         kind: name of the exception's class; "RuntimeError" and "ValueError" come from settings, ONNX
             Runtime's own classes from the model.
-        message: what it says.
+        message: its text.
         model: the model's path, to name it.
         config_entries: the session config entries that were set.
     """
@@ -139,12 +139,12 @@ def creation_error(
 
 
 def unregistered(message: str) -> TunerError | None:
-    """Return the error of a model with an operator that no library which is named brings; None: another."""
+    """Return the error for an operator that none of the named libraries provides; None for another error."""
     return _first((_UNREGISTERED,), message)
 
 
 def run_error(message: str) -> TunerError:
-    """Turn an exception of a run into an error in words."""
+    """Translate an exception of a run into an error with a remedy."""
     known = _first(_MEMORY + _RUN, message)
     return known or ModelError(
         f"The run failed: {clean(message)}", hint="Check the input data against the inputs of the model."

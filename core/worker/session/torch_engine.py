@@ -1,8 +1,8 @@
-"""PyTorch as a contestant: the program behind an exported model, eager or compiled. Worker side, with torch.
+"""PyTorch as an engine: the program behind an exported model, eager or compiled. Worker side, imports torch.
 
-It gets the same arrays as ONNX Runtime's contestants, runs on the CPU with PyTorch's own defaults, and gives
-its outputs the names that the exported file gives them, so that the two can be compared. A compiler starts
-from nothing: what it makes is never taken from an earlier process, and its time is part of the first run.
+It gets the same arrays as ONNX Runtime's contestants and runs on the CPU with PyTorch's own defaults. Its
+outputs have the names of the exported file, so that the two can be compared. Compilation starts without a
+cache from earlier processes, and its time is part of the first run.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ _ORT_NAMES = {"float32": "float", "float64": "double"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltProgram:
-    """A program ready to run, described as a session is: the engine stands for the provider."""
+    """A program ready to run, described like a session; the engine takes the place of the provider."""
 
     engine: str
     program: Program
-    run: Callable[..., Any]  # the program, or what the compiler made of it
+    run: Callable[..., Any]  # the program, or its compiled form
     outputs: list[str]
     creation_s: float
     requested: list[str]  # the engine's name
-    effective: list[str]  # likewise: PyTorch has no fallback
+    effective: list[str]  # the same: PyTorch has no fallback
     fallback: bool = False
     fallback_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchInference:
-    """A program with its feeds in place: `call` is one inference."""
+    """A program with its inputs in place: `call` is one inference."""
 
     built: BuiltProgram
     call: Callable[[], object]
@@ -60,25 +60,25 @@ class TorchInference:
 
     @property
     def libraries(self) -> dict[str, str]:
-        """Versions of what computes, by name."""
+        """Versions of the libraries that compute, by name."""
         return {"torch": torch.__version__, "numpy": np.__version__}
 
     def outputs(self, result: object) -> list[wire.TensorInfo]:
-        """Describe what came out of a call, given what the call returned."""
+        """Describe the outputs of a call from its return value."""
         return [
             {"name": name, "dtype": str(one.dtype).removeprefix("torch."), "shape": list(one.shape)}
             for name, one in self._named(result).items()
         ]
 
     def arrays(self, result: object) -> dict[str, Array]:
-        """What came out of a call as numpy arrays, by the exported file's names; bfloat16 widened."""
+        """Return a call's outputs as numpy arrays, by the exported file's names; bfloat16 becomes float32."""
         return {
             name: (one.float() if one.dtype == torch.bfloat16 else one).numpy(force=True)
             for name, one in self._named(result).items()
         }
 
     def refed(self, feeds: wire.FeedPlan) -> TorchInference:
-        """The same program with other feeds.
+        """Return the same program with other inputs.
 
         Raises:
             TunerError: as for `contender`.
@@ -88,21 +88,21 @@ class TorchInference:
     def _named(self, result: object) -> dict[str, torch.Tensor]:
         tensors = [one for one in pytree.tree_leaves(result) if isinstance(one, torch.Tensor)]
         names = self.built.outputs
-        if len(names) != len(tensors):  # the exporter dropped or added one: only positions are left
+        if len(names) != len(tensors):  # the exporter dropped or added one: only positions are left as names
             names = [f"output {number}" for number in range(len(tensors))]
         return dict(zip(names, tensors, strict=True))
 
 
 def contender(plan: wire.ContestantPlan, layout: object = None) -> TorchInference:
-    """Make the program of `plan` again and put its feeds in place. Nothing is compiled before the first call.
+    """Rebuild the program of `plan` and put its inputs in place. Compilation happens in the first call.
 
     Args:
         plan: what to run.
-        layout: obeyed already, but for the inputs: PyTorch makes its tensors itself.
+        layout: applied already, except to the inputs: PyTorch allocates its own tensors.
 
     Raises:
-        SpecError: a setting of ONNX Runtime's session, or a feed that does not fit.
-        ModelError: the program cannot be had again; see `torch_programs.rebuild`.
+        SpecError: a setting of ONNX Runtime's session, or an input value that does not fit.
+        ModelError: the program cannot be rebuilt; see `torch_programs.rebuild`.
     """
     source = plan["torch"]
     if source is None:
@@ -130,7 +130,7 @@ def contender(plan: wire.ContestantPlan, layout: object = None) -> TorchInferenc
 
 
 def _refuse_settings(plan: wire.ContestantPlan) -> None:
-    """The parent's spec refuses them already; a plan that has them would be measured as something else."""
+    """Refuse ONNX Runtime settings, which PyTorch would ignore; the parent refuses them already."""
     session = plan["session"]
     asked = [*session["attributes"], *session["config_entries"], *session["run_config_entries"]]
     asked += [*session["free_dimension_overrides"], *session["disabled_optimizers"]]
@@ -142,9 +142,9 @@ def _refuse_settings(plan: wire.ContestantPlan) -> None:
 
 
 def _fresh_cache() -> None:
-    """Give the compiler an empty folder: kernels of an earlier process would make its cold start look warm.
+    """Give the compiler an empty cache: kernels of an earlier process would make its cold start look warm.
 
-    A contestant is killed at its end and cannot tidy up, so the next one removes what is older than a day.
+    A contestant is killed at its end and cannot clean up, so the next one removes folders older than a day.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_CACHE_PREFIX}*"):
         with contextlib.suppress(OSError):
@@ -153,12 +153,12 @@ def _fresh_cache() -> None:
     os.environ[_CACHE_VARIABLE] = tempfile.mkdtemp(prefix=_CACHE_PREFIX)
 
 
-# --- feeds and the call -------------------------------------------------------------------------------------
+# --- inputs and the call ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Declared:
-    """An input as `make_feeds` asks a session for it."""
+    """An input in the form that `make_feeds` expects of a session."""
 
     name: str
     type: str
@@ -189,7 +189,7 @@ def _tensor(array: Array, dtype: str) -> torch.Tensor:
 
 
 def _call(built: BuiltProgram, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], object]:
-    """One inference as a careful user writes it; an error handler costs nothing until there is an error."""
+    """Return one inference as a careful user writes it; an error handler is free until an error occurs."""
     run = built.run
 
     def call() -> object:

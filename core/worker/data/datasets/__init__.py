@@ -72,7 +72,7 @@ class Source(Protocol):
         """Whether the source has data for this input."""
 
     def row_content(self, rows: Integers) -> Iterator[bytes]:
-        """Yield the bytes of each row, equal for equal rows of two files; empty if there are no rows."""
+        """Yield the bytes of each row, equal for equal rows of two files; none if rows have no identity."""
 
     def feeds(
         self, rows: Integers, inputs: Sequence[wire.InputPlan], batch_axes: Mapping[str, int]

@@ -1,8 +1,8 @@
-"""From a PyTorch model to a checked `.onnx` file: `export`, the job of that name. Worker side.
+"""The job `export`: convert a PyTorch model to a checked `.onnx` file. Worker side.
 
-The file is written into a folder of its own beside the target and moved only when it is valid, loads in ONNX
-Runtime and was compared with PyTorch; a failed export leaves nothing. Where the weights come from is decided
-in `torch_programs`. A `.pt2` file can hold pickled objects: loading one runs code of whoever made it.
+The file is written to its own folder next to the target. It is moved only after it is valid, loads in ONNX
+Runtime and was compared with PyTorch; a failed export leaves no file. `torch_programs` provides the weights.
+A `.pt2` file can hold pickled objects: loading one can run code of its author.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from core.worker.models.checking import (
 from core.worker.session.torch_programs import TORCH_ERRORS, file_sha256, load_pt2
 from core.worker.session.torch_programs.classifiers import build
 
-_TRACED_BATCH = 2  # torch treats a size of 1 as a constant it may build on
-_LOWEST_NATIVE_OPSET = 18  # torch's exporter translates to 18 and newer; what is older must be converted
+_TRACED_BATCH = 2  # torch may specialize on a size of 1
+_LOWEST_NATIVE_OPSET = 18  # torch's exporter writes opset 18 and newer; older ones need a conversion
 _STAGES = 5
 _FOLDER_PREFIX = ".export-"
 
-_STACK_TRACE = "pkg.torch.onnx.stack_trace"  # paths of the machine that exported: nobody else's business
+_STACK_TRACE = "pkg.torch.onnx.stack_trace"  # paths of the exporting machine, which are private
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """A PyTorch program that can be exported and, for comparison, run."""
+    """A PyTorch program to export and, for the comparison, to run."""
 
     program: Any  # nn.Module or torch.export.ExportedProgram
-    run: Callable[..., Any] | None  # the same in PyTorch; None: there are no inputs to run it on
+    run: Callable[..., Any] | None  # the same in PyTorch; None: no inputs to run it with
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     batched: bool  # export axis 0 of the only input as "batch"
@@ -55,7 +55,7 @@ class _Source:
 
 
 def export(plan: ExportPlan, progress: Progress) -> ExportReply:
-    """Export, check, compare with PyTorch, and put the file where the plan asks for it.
+    """Export, check, compare with PyTorch, and move the file to the plan's target.
 
     Raises:
         SpecError: the plan asks for something that does not exist or cannot be done.
@@ -64,7 +64,7 @@ def export(plan: ExportPlan, progress: Progress) -> ExportReply:
     started = time.perf_counter()
     output = Path(plan["output"])
     with warnings.catch_warnings(), draft_folder(output, _FOLDER_PREFIX) as folder:
-        warnings.simplefilter("ignore")  # the exporter's notes about its own internals
+        warnings.simplefilter("ignore")  # about the exporter's internals
         progress("model", 0, _STAGES, plan["name"] or Path(plan["path"]).name)
         source = _torchvision(plan, progress) if plan["source"] == "torchvision" else _pt2(plan)
         progress("export", 1, _STAGES, f"opset {plan['opset']}")
@@ -204,7 +204,7 @@ def _write(program: torch.onnx.ONNXProgram, draft: Path, plan: ExportPlan) -> No
 def _converted(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     """Convert to an opset that torch does not write itself.
 
-    The converter keeps `noop_with_empty_axes`, which reductions gained in opset 18; 0 says nothing new there.
+    The converter keeps `noop_with_empty_axes`, which reductions gained in opset 18; 0 has no effect.
     """
     for node in model.graph.node:
         kept = [one for one in node.attribute if one.name != "noop_with_empty_axes" or one.i]
@@ -222,7 +222,7 @@ def _converted(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
 def _checked_info(draft: Path, opset: int) -> ModelInfo:
     info = inspect_model(str(draft))
     written = info["opset"].get("", 0)
-    if written != opset:  # torch keeps the opset it translated to when a conversion fails, and only logs it
+    if written != opset:  # if a conversion fails, torch keeps its own opset and only logs the error
         raise ModelError(
             f"PyTorch wrote opset {written} where {opset} was asked for: its conversion failed.",
             hint=f"Use opset {written}.",
@@ -233,6 +233,6 @@ def _checked_info(draft: Path, opset: int) -> ModelInfo:
 def _differences(
     source: _Source, session: Any, info: ModelInfo, seed: int
 ) -> tuple[list[Difference], list[str]]:
-    if source.run is None:  # a note of the source says why
+    if source.run is None:  # a note of the source gives the reason
         return [], []
     return compare(source.run, source.args, source.kwargs, session=session, info=info, seed=seed)

@@ -1,4 +1,4 @@
-"""How far an exported model is from the PyTorch program it came from: `compare`. Worker side."""
+"""Compare an exported model with its PyTorch program: `compare`. Worker side."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def compare(
 
     Args:
         run: the PyTorch program.
-        args: the sample inputs it was exported with.
+        args: the sample inputs of the export.
         kwargs: the same, by name.
         session: ONNX Runtime's session of the exported model.
-        info: what `inspect` found in the exported model.
-        seed: of the values fed in place of the sample's floating ones.
+        info: facts from `inspect` on the exported model.
+        seed: of the values that replace the sample's floating-point ones.
 
     Returns:
         One difference per batch that both could run, and notes on what could not be compared.
@@ -74,7 +74,7 @@ def compare(
 
 
 def _batches(sample: Sequence[Any], axes: Sequence[int | None], info: ModelInfo) -> list[int | None]:
-    """Batch 1 and one that was not traced; None, the sample as it is, where the batch is fixed."""
+    """Return batch 1 and an untraced one; None, the sample as it is, if the batch is fixed."""
     sizes = [one.shape[axis] for one, axis in zip(sample, axes, strict=True) if axis is not None]
     if info["batch_dim"] is None or not sizes:
         return [None]
@@ -82,7 +82,7 @@ def _batches(sample: Sequence[Any], axes: Sequence[int | None], info: ModelInfo)
 
 
 def _with_rows(tensor: torch.Tensor, axis: int, rows: int) -> torch.Tensor:
-    """Rows for a batch: fresh values for a floating type, the sample's own, repeated, for any other."""
+    """Resize to a batch: fresh values for a floating-point type, repeated sample values for others."""
     picked = tensor.index_select(axis, torch.arange(rows) % tensor.shape[axis])
     return torch.rand_like(picked) if picked.is_floating_point() else picked
 
@@ -110,7 +110,7 @@ def _run_ort(session: Any, feeds: dict[str, Array]) -> list[Array]:
 
 
 def _difference(batch: int | None, expected: Sequence[Array], got: Sequence[Array]) -> Difference:
-    """The largest absolute difference, and the largest relative to an output's own largest magnitude."""
+    """Return the largest absolute difference, and the largest relative to an output's largest magnitude."""
     if [one.shape for one in expected] != [one.shape for one in got]:
         raise ModelError(
             "The exported model's outputs do not have the shapes of PyTorch's.",

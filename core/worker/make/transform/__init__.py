@@ -1,8 +1,9 @@
-"""One step of a chain, from a model file to a checked one: `transform`, the job of that name. Worker side.
+"""The job `transform`: run one step of a chain, from a model file to a checked one. Worker side.
 
-Each step is a module with a function `apply` of the same shape (`applied`). What holds for all is done here:
-the result is drafted in a folder beside its target, proven valid, held against the model that it was
-made from and against the original of the chain, and moved only then; after a failure nothing is there.
+Each step is a module with a function `apply` of the same signature (`step_result`). This module does what
+all steps share: it writes a draft in a folder next to the target, checks that the draft is valid, compares
+it with its source and with the chain's original model, and only then moves it. After a failure no file
+remains.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from core.worker.models.checking import (
 )
 from core.worker.session import hold_operators
 
-_MODULES = {  # step -> module of this package that does it
+_MODULES = {  # step -> module of this package
     "simplify": "simplify",
     "fix_dims": "dimensions",
     "fp16": "fp16",
@@ -46,11 +47,11 @@ _MODULES = {  # step -> module of this package that does it
     "ort_format": "optimized_graph",
     "metadata": "metadata",
 }
-# Steps that must not change what is computed, held to what any configuration of the model is held to
-# (`guard`): sums in another order, folded constants and fused kernels pass, a wrong rewrite does not.
+# Steps that must not change the outputs. Their tolerance is that of any configuration (`output_check`):
+# it accepts other summation orders, folded constants and fused kernels, but no wrong rewrite.
 _EXACT = ("simplify", "fix_dims", "fuse", "optimize", "ort_format", "metadata")
-_TOLD = 1e-4  # where precision is reduced, a larger difference that is within its tolerance is told
-_INTEGER_SIGNS = ("Integer", "uantizeLinear", "QLinear", "QGemm", "NBits")  # in names of operators
+_TOLD = 1e-4  # for reduced precision: larger differences are reported even within the tolerance
+_INTEGER_SIGNS = ("Integer", "uantizeLinear", "QLinear", "QGemm", "NBits")  # parts of operator names
 _STAGES = 4
 _PREFIX = ".transform-"
 _OWN_DOMAIN = "com.microsoft."
@@ -61,13 +62,13 @@ _CRASH_NOTE = (
 
 
 def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
-    """Do one step, check its result, and put it where the plan asks for it.
+    """Run one step, check its result, and move it to the plan's target.
 
     Raises:
         SpecError: there is no such step, an option does not fit the model, the target's name is wrong, or
-            a library may not be loaded.
-        ModelError: the model cannot be read, transformed, written or loaded, or a step that must not change
-            the outputs has changed them.
+            a library is not allowed.
+        ModelError: the model cannot be read, transformed, written or loaded, or a step that must not
+            change the outputs has changed them.
     """
     started = time.perf_counter()
     source, target = Path(plan["path"]), Path(plan["output"])
@@ -116,7 +117,7 @@ def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
 
 
 def _taken(source: Path, plan: TransformPlan) -> int:
-    """Which of the feeds the model takes: the first that it can run on; 0 where there is none."""
+    """Return the index of the first inputs that the model can run on; 0 if there are none."""
     others = plan.get("other_feeds", [])
     for number, feeds in enumerate([plan["feeds"], *others] if others else []):
         with contextlib.suppress(ModelError, SpecError):
@@ -145,17 +146,17 @@ def _check_target(kind: str, target: Path) -> None:
 
 
 def _version(tool: str) -> str:
-    """The version of the package whose name `tool` begins with."""
+    """Return the version of the package whose name `tool` begins with."""
     if tool.startswith("onnxruntime"):  # its distribution may be called onnxruntime-gpu
         return str(ort.__version__)
     return importlib.metadata.version(tool.partition(".")[0])
 
 
-# --- proof that it is valid ---------------------------------------------------------------------------------
+# --- validity -----------------------------------------------------------------------------------------------
 
 
 def _keep_metadata(draft: Path, before: ModelInfo) -> None:
-    """Put back what a tool dropped: where weights come from must be known of every variant, too."""
+    """Restore metadata that a tool dropped: every variant must record the source of its weights."""
     if draft.suffix.lower() == ".ort":
         return  # ONNX Runtime keeps it
     model = onnx.load_model(str(draft), load_external_data=False)
@@ -167,10 +168,10 @@ def _keep_metadata(draft: Path, before: ModelInfo) -> None:
 
 
 def _proven(source: Path, draft: Path) -> list[str]:
-    """Prove that the draft loads; ONNX's checker is asked where it had nothing against the source.
+    """Check that the draft loads; run ONNX's checker if it accepted the source.
 
-    Loaded without layout optimizations, in which ONNX Runtime 1.31 can crash on float16 (a Transpose before a
-    MatMul, as in ViT); whether the defaults crash is tried apart, and noted.
+    The draft is loaded without layout optimizations, in which ONNX Runtime 1.31 can crash on float16 (a
+    Transpose before a MatMul, as in ViT). A separate test checks whether the defaults crash, for a note.
     """
     is_onnx = draft.suffix.lower() == ".onnx"
     use_checker = is_onnx and not checker_complaint(source)
@@ -179,7 +180,7 @@ def _proven(source: Path, draft: Path) -> list[str]:
 
 
 def _own_operators(before: ModelInfo, after: ModelInfo) -> list[str]:
-    """Say that other runtimes do not know the new file's operators."""
+    """Report operators of the new file that other runtimes do not know."""
     own = sorted(
         name.removeprefix(_OWN_DOMAIN)
         for name in after["op_counts"]
@@ -188,12 +189,12 @@ def _own_operators(before: ModelInfo, after: ModelInfo) -> list[str]:
     return [f"uses operators that only ONNX Runtime has: {', '.join(own)}"] if own else []
 
 
-# --- proof that it computes the same ------------------------------------------------------------------------
+# --- output comparison --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Agreement:
-    """What the comparison of outputs found."""
+    """Result of the comparison of outputs."""
 
     error: OutputError  # against the original of the chain
     checks: list[StepCheck]
@@ -201,7 +202,7 @@ class _Agreement:
 
 
 def _compared(plan: TransformPlan, draft: Path, applied: Applied) -> _Agreement:
-    """Hold the draft against the original, and where the step may change nothing against its own source."""
+    """Compare the draft with the original; for exact steps also with its own source."""
     feeds = fitted(plan["feeds"], draft)
     reference = outputs_of(Path(plan["reference"]), feeds, "the original model")
     got = outputs_of(draft, feeds, "the transformed model")
@@ -217,18 +218,18 @@ def _compared(plan: TransformPlan, draft: Path, applied: Applied) -> _Agreement:
 
 
 def _unchanged(step: str, source: Path, own: OutputError) -> list[StepCheck]:
-    """Hold a step that must change nothing to what the model's precision allows; tell what rounding does.
+    """Check an exact step against the tolerance of the model's precision; report differences from rounding.
 
-    Integer kernels replace their emulation in float when a graph is optimized, and round where that does not:
-    that is told and never refused.
+    Integer kernels replace their float emulation when a graph is optimized, and then round at other places.
+    Such differences are reported and never refused.
 
     Args:
         step: its kind.
-        source: the model that it was given.
+        source: the input model of the step.
         own: the error against the outputs of `source`.
 
     Raises:
-        ModelError: the step has changed what the model computes.
+        ModelError: the step has changed the model's outputs.
     """
     info = inspect_model(str(source))
     precision = _precision(source, info)
@@ -253,7 +254,7 @@ def _unchanged(step: str, source: Path, own: OutputError) -> list[StepCheck]:
 
 
 def _precision(source: Path, info: ModelInfo) -> str:
-    """What a model computes in, a key of the guard's tolerances."""
+    """Return the precision in which a model computes, a key of the tolerances in `output_check`."""
     if any(sign in name for name in info["op_counts"] for sign in _INTEGER_SIGNS):
         return "int4" if any("NBits" in name for name in info["op_counts"]) else "int8"
     model = onnx.load_model(str(source), load_external_data=False)
@@ -266,7 +267,7 @@ def _precision(source: Path, info: ModelInfo) -> str:
 
 
 def _different(error: OutputError) -> list[StepCheck]:
-    """Outputs that cannot be held against the original's: infinities, other shapes."""
+    """Report outputs that cannot be compared with the original's: infinities or other shapes."""
     if not error["difference"]:
         return []
     return [{"name": "outputs_differ", "level": "warning", "text": error["difference"], "remedy": {}}]

@@ -1,7 +1,7 @@
-"""How far a model is from another on the same feeds: `outputs_of` runs one, `error_between` compares.
+"""Compare two models on the same inputs: `outputs_of` runs one, `error_between` compares the outputs.
 
-Both run on the CPU without optimizations, so that the numbers are those of the graph as it is written. One
-session lives at a time. Worker side.
+Both run on the CPU without optimizations, so that the numbers belong to the graph as written. Only one
+session exists at a time. Worker side.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from core.worker.models import inspect_model
 from core.worker.session import build_session
 from core.worker.session.feeds import Array
 
-Outputs = list[dict[str, Array]]  # one mapping for each of the feeds
+Outputs = list[dict[str, Array]]  # one mapping per set of inputs
 
 _AS_WRITTEN: wire.SessionPlan = {
     **wire.nothing_asked(),
@@ -30,15 +30,15 @@ _AS_WRITTEN: wire.SessionPlan = {
 
 
 def outputs_of(file: Path, feeds: Sequence[wire.FeedPlan], what: str) -> Outputs:
-    """Return what the model in `file` computes from each of `feeds`.
+    """Return the outputs of the model in `file` for each of `feeds`.
 
     Args:
         file: the model.
-        feeds: as planned; the types are the model's own, so that a float16 copy is fed what it takes.
-        what: which model it is, for the message ("the original model").
+        feeds: sets of inputs; types follow the model, so a float16 copy gets float16.
+        what: name of the model in the message ("the original model").
 
     Raises:
-        TunerError: it cannot be loaded or run, or an input is no numeric tensor.
+        TunerError: it cannot be loaded or run, or an input is not a numeric tensor.
     """
     built = build_session(str(file), _AS_WRITTEN)
     found: Outputs = []
@@ -54,15 +54,15 @@ def outputs_of(file: Path, feeds: Sequence[wire.FeedPlan], what: str) -> Outputs
 
 
 def error_between(reference: Outputs, outputs: Outputs) -> wire.OutputError:
-    """Return the error over all feeds: the largest of the extremes, the mean of the means."""
+    """Return the error over all sets of inputs: the maximum of the extremes, the mean of the means."""
     return merged([compare(one, other) for one, other in zip(reference, outputs, strict=True)])
 
 
 def merged(errors: Sequence[wire.OutputError]) -> wire.OutputError:
-    """Return one error for several feeds; where one cannot be compared, all cannot.
+    """Merge the errors of several sets of inputs; if one cannot be compared, the result cannot either.
 
     Args:
-        errors: one for each of the feeds, at least one.
+        errors: one per set of inputs, at least one.
     """
     for one in errors:
         if one["difference"]:
@@ -87,20 +87,20 @@ def merged(errors: Sequence[wire.OutputError]) -> wire.OutputError:
 
 
 def _share_of_all(shares: Sequence[tuple[float | None, int]]) -> float | None:
-    """The share of all rows, by the share and the number of rows of each feed; None: none has classes."""
+    """Return the share over all samples from each set's share and samples; None: no output has classes."""
     known = [(share, rows) for share, rows in shares if share is not None]
     return sum(share * rows for share, rows in known) / sum(rows for _, rows in known) if known else None
 
 
 def all_zero(outputs: Outputs) -> bool:
-    """Whether nothing but zeros came out: two models that agree on that have not shown much."""
+    """Whether all outputs are zero: then agreement of two models shows little."""
     return not any(
         np.any(array) for arrays in outputs for array in arrays.values() if array.dtype.kind in "biufc"
     )
 
 
 def fitted(feeds: Sequence[wire.FeedPlan], file: Path) -> list[wire.FeedPlan]:
-    """Return the feeds with the sizes that the model in `file` has fixed: a step may have fixed more."""
+    """Return the inputs with the sizes that the model in `file` has fixed: a step may have fixed more."""
     info = inspect_model(str(file))
     shapes = {one["name"]: one["shape"] or [] for one in info["inputs"]}
     return [_fitted(plan, shapes) for plan in feeds]
@@ -115,7 +115,7 @@ def _fitted(plan: wire.FeedPlan, shapes: dict[str, list[int | str]]) -> wire.Fee
             size if isinstance(size, int) else planned
             for planned, size in zip(one["shape"], declared, strict=False)
         ]
-        if len(shape) != len(one["shape"]):  # rank unknown, or an input that is gone
+        if len(shape) != len(one["shape"]):  # rank unknown, or a removed input
             shape = one["shape"]
         axis = plan["batch_axes"].get(one["name"])
         if axis is not None and axis < len(shape):

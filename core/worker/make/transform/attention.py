@@ -1,8 +1,9 @@
-"""Attention as exporters of today write it, replaced by ONNX Runtime's MultiHeadAttention: `fuse_attention`.
+"""Replace attention subgraphs of current exporters by ONNX Runtime's MultiHeadAttention: `fuse_attention`.
 
-ONNX Runtime's optimizer knows how older exporters spelled it, down to the path of the mask. Here only what
-attention is counts: `Softmax(scale * Q @ transpose(K) + bias) @ V` of values [batch, heads, sequence, size],
-wherever the bias comes from. Worker side; changes a model in memory, opens no file.
+ONNX Runtime's optimizer matches the exact subgraphs of older exporters, including the path of the mask. This
+module matches only the computation: `Softmax(scale * Q @ transpose(K) + bias) @ V` of values
+[batch, heads, sequence, size], from whatever source the bias comes. Worker side; changes a model in memory,
+opens no file.
 """
 
 from __future__ import annotations
@@ -32,36 +33,36 @@ class _Side:
     heads_first: bool  # [batch, heads, sequence, size]; else [batch, sequence, heads, size]
 
     def heads(self, shape: Sequence[int | None]) -> int | None:
-        """How many heads, given its shape; None where that is not known."""
+        """Return the number of heads from its shape; None if unknown."""
         return shape[1 if self.heads_first else 2] if len(shape) == 4 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """One attention."""
+    """One attention subgraph."""
 
     query: _Side
     key: _Side
     value: _Side
-    bias: str  # what is added before the softmax, [batch, heads, rows, columns]; empty: nothing
+    bias: str  # added before the softmax, [batch, heads, rows, columns]; empty: none
     scale: float
     heads: int
     size: int  # of one head of the value
     output: str  # [batch, heads, sequence, size]
-    joined: str  # the same [batch, sequence, heads * size], where that alone is read; else empty
+    joined: str  # its merged form [batch, sequence, heads * size], if nothing else is read; else empty
 
 
 def fuse_attention(model: ModelProto) -> int:
-    """Replace every attention of the main graph, in place, and return how many there were.
+    """Replace every attention of the main graph, in place; return the number of replacements.
 
-    What nobody reads afterwards is removed.
+    Nodes that are unused afterwards are removed.
     """
     view = _View(model)
     found = [one for node in model.graph.node if node.op_type == "Softmax" and (one := view.attention(node))]
     if not found:
         return 0
     replaced = {one.output: _replacement(view, one, index) for index, one in enumerate(found)}
-    joined = {one.joined for one in found}  # made by the operator itself now
+    joined = {one.joined for one in found}  # the new operator computes it
     nodes: list[NodeProto] = []
     for node in model.graph.node:
         name = node.output[0] if node.output else ""
@@ -73,7 +74,7 @@ def fuse_attention(model: ModelProto) -> int:
 
 
 class _View:
-    """Who makes and who reads each value of the main graph, and the shapes that could be inferred."""
+    """Producers, consumers and inferred shapes of the values in the main graph."""
 
     def __init__(self, model: ModelProto) -> None:
         graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
@@ -93,7 +94,7 @@ class _View:
         self._outputs = {one.name for one in model.graph.output}
 
     def attention(self, softmax: NodeProto) -> _Found | None:
-        """The attention that `softmax` is the middle of; None where it is none, or shapes are not known."""
+        """Return the attention around `softmax`; None if there is none, or shapes are unknown."""
         after = self._only_reader(softmax.output[0])
         if after is None or after.op_type != "MatMul" or after.input[0] != softmax.output[0]:
             return None
@@ -115,7 +116,7 @@ class _View:
     def _found(
         self, sides: tuple[_Side, _Side, _Side], bias: str, scale: float, output: str
     ) -> _Found | None:
-        """Put together what belongs together; None where sizes are not known or do not fit."""
+        """Combine the parts of an attention; None if sizes are unknown or do not fit."""
         query, key, value = sides
         heads = {one.heads(self.shape(one.name)) for one in sides}
         size = (self.shape(value.name) or [None])[-1]
@@ -135,7 +136,7 @@ class _View:
         )
 
     def _joined(self, name: str, width: int) -> str:
-        """What the heads are put together to, where nothing else is done with them; empty: something is."""
+        """Return the merged heads if nothing else reads the output; otherwise empty."""
         turned = self._only_reader(name)
         if turned is None or turned.op_type != "Transpose" or _order(turned) != _TO_HEADS:
             return ""
@@ -146,13 +147,13 @@ class _View:
         return reshaped.output[0] if len(shape) == 3 and shape[2] == width else ""
 
     def shape(self, name: str) -> list[int | None]:
-        """Sizes of a value, None for a free one; empty: not known."""
+        """Return the sizes of a value, None for a free one; empty: unknown."""
         if name in self._stored:
             return list(self._stored[name].dims)
         return self._shapes.get(name, [])
 
     def maker(self, name: str, op_type: str) -> NodeProto | None:
-        """The node that makes `name`, if it is one of that type."""
+        """Return the node that computes `name`, if it has that type."""
         node = self._makers.get(name)
         return node if node is not None and node.op_type == op_type else None
 
@@ -172,7 +173,7 @@ class _View:
         return name, ""
 
     def _without_scale(self, name: str) -> tuple[str, float]:
-        """Split a value times, or through, a constant number into the value and the factor."""
+        """Split a value multiplied or divided by a constant into the value and the factor."""
         if (node := self.maker(name, "Div")) is not None:
             number = self._number(node.input[1])
             return (node.input[0], 1.0 / number) if number else (name, 1.0)
@@ -191,7 +192,7 @@ class _View:
         return float(numpy_helper.to_array(tensor).reshape(-1)[0])
 
     def _unswapped(self, name: str) -> _Side | None:
-        """The key, whose last two axes were swapped for the product; None where that cannot be seen."""
+        """Return the key before its last two axes were swapped for the product; None if no swap is found."""
         node = self.maker(name, "Transpose")
         if node is None:
             return self._swapped_flat(name)
@@ -200,7 +201,7 @@ class _View:
         return self._side(node.input[0]) if _order(node) == _SWAP_LAST else None
 
     def _swapped_flat(self, name: str) -> _Side | None:
-        """The same where batch and heads are one axis during the swap, as torch writes it."""
+        """Do the same if batch and heads are one axis during the swap, as torch writes it."""
         apart = self.maker(name, "Reshape")
         node = None if apart is None else self.maker(apart.input[0], "Transpose")
         together = (
@@ -215,14 +216,14 @@ class _View:
         return self._side(together.input[0]) if same else None
 
     def _side(self, name: str) -> _Side:
-        """A value [batch, heads, sequence, size], or what it was transposed from."""
+        """Return a value [batch, heads, sequence, size], or the source of its transposition."""
         node = self.maker(name, "Transpose")
         if node is not None and _order(node) == _TO_HEADS:
             return _Side(name=node.input[0], heads_first=False)
         return _Side(name=name, heads_first=True)
 
     def unsplit(self, name: str) -> str | None:
-        """The value [batch, sequence, heads * size] that `name` was split from by a Reshape, if any."""
+        """Return the value [batch, sequence, heads * size] that a Reshape split into `name`, if any."""
         node = self.maker(name, "Reshape")
         if node is None:
             return None
@@ -233,7 +234,7 @@ class _View:
 
 
 def _replacement(view: _View, one: _Found, index: int) -> list[NodeProto]:
-    """The nodes that take the place of the last one of an attention."""
+    """Return the nodes that replace the last one of an attention."""
     stem = f"{_PREFIX}_{index}"
     nodes: list[NodeProto] = []
     roles = {"query": one.query, "key": one.key, "value": one.value}
@@ -264,7 +265,7 @@ def _replacement(view: _View, one: _Found, index: int) -> list[NodeProto]:
 
 
 def _flattened(view: _View, side: _Side, stem: str, nodes: list[NodeProto]) -> str:
-    """A side as the operator takes it: [batch, sequence, heads * size]."""
+    """Return a side in the operator's form: [batch, sequence, heads * size]."""
     name = side.name
     if side.heads_first:
         nodes.append(
@@ -279,7 +280,7 @@ def _flattened(view: _View, side: _Side, stem: str, nodes: list[NodeProto]) -> s
 
 
 def _stretched(bias: str, query: str, stem: str, nodes: list[NodeProto]) -> str:
-    """The bias with a row for each query: the operator takes none that stands for all of them."""
+    """Expand the bias to one row per query: the operator does not broadcast a single row."""
     nodes += _constant(f"{stem}_one", [1])
     nodes.append(
         helper.make_node("Shape", [query], [f"{stem}_length"], f"{stem}_length", start=1, end=2),
@@ -311,7 +312,7 @@ def _int(node: NodeProto, name: str, default: int) -> int:
 
 
 def _put(model: ModelProto, nodes: Sequence[NodeProto]) -> None:
-    """Give the graph its new nodes, without those whose values nobody reads any more, nor their weights."""
+    """Set the graph's new nodes, without unused nodes and their weights."""
     wanted = {one.name for one in model.graph.output}
     kept: list[NodeProto] = []
     stored: list[TensorProto] = []
@@ -332,7 +333,7 @@ def _put(model: ModelProto, nodes: Sequence[NodeProto]) -> None:
 
 
 def _reads(node: NodeProto) -> set[str]:
-    """Names that a node reads, those that its bodies take from outside included."""
+    """Return the names that a node reads, including those that its bodies read from outer graphs."""
     names = set(node.input)
     for attribute in node.attribute:
         for body in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):

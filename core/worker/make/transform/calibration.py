@@ -1,8 +1,8 @@
-"""The ranges that static INT8 needs: rows of a dataset, or random feeds, run through the float model.
+"""Find activation ranges for static INT8: run the float model on dataset rows or random inputs.
 
-`calibrate` leaves them in a table that ONNX Runtime's quantizer reads, so that one calibration serves any
-number of quantizations. Rows go through in small batches and nothing of a batch is kept but its ranges or
-histograms: memory does not grow with the number of rows. Worker side.
+`calibrate` writes a table that ONNX Runtime's quantizer reads, so that one calibration serves any number of
+quantizations. Rows run in small batches, and only ranges or histograms are kept, so memory does not grow
+with the number of rows. Worker side.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from core.worker.session.feeds import make_feeds, rows_fed
 
 Method = Literal["MinMax", "Entropy", "Percentile"]
 
-# Histograms need every value of a batch at once, MinMax only two numbers of each tensor.
+# Histograms need every value of a batch at once; MinMax needs only two numbers per tensor.
 _ROWS_AT_ONCE: dict[Method, int] = {"MinMax": 16, "Entropy": 4, "Percentile": 4}
-_FEW_ROWS = 32  # fewer than this seldom show how large values get
+_FEW_ROWS = 32  # fewer rarely show the full range of values
 _RANDOM = (
     "The ranges come from random inputs. They fit noise, not your data: on real inputs the "
     "outputs may be far worse than the error shown here. Calibrate on a dataset, or on an "
@@ -42,31 +42,31 @@ _RANDOM = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """What to calibrate on."""
+    """Rows for calibration."""
 
     dataset: DatasetPlan | None
-    feeds: Sequence[FeedPlan]  # used where there is no dataset; random ones go on with further seeds
+    feeds: Sequence[FeedPlan]  # used without a dataset; random inputs continue with further seeds
     wanted: int
 
     @property
     def random(self) -> bool:
-        """Whether nothing but random numbers calibrates."""
+        """Whether calibration uses only random numbers."""
         return self.dataset is None and self.feeds[0]["source"] == "random"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How ranges are found from values."""
+    """Method for finding ranges from values."""
 
     method: Method
-    percentile: float  # of the magnitudes that a range holds; Percentile only
-    symmetric: bool  # ranges reach as far below zero as above
-    op_types: Sequence[str]  # the inputs and outputs of these operators get ranges
+    percentile: float  # share of magnitudes within a range; Percentile only
+    symmetric: bool  # ranges are symmetric around zero
+    op_types: Sequence[str]  # inputs and outputs of these operators get ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated:
-    """What a calibration found out besides the table it wrote."""
+    """Facts about a calibration, besides the table."""
 
     rows: int
     checks: list[StepCheck]
@@ -74,31 +74,31 @@ class Calibrated:
 
 
 class _OneBatch:
-    """What a calibrator reads from (a `CalibrationDataReader`, which is told by its method): one batch."""
+    """A `CalibrationDataReader` with a single batch; calibrators recognise it by its method."""
 
     def __init__(self, feeds: Mapping[str, Array]) -> None:
         self._pending: list[Mapping[str, Array]] = [feeds]
 
     def get_next(self) -> Mapping[str, Array] | None:
-        """The batch, once."""
+        """Return the batch, once."""
         return self._pending.pop() if self._pending else None
 
 
 def calibrate(
     model: Path, table: Path, settings: Settings, rows: Rows, *, large: bool, progress: Progress
 ) -> Calibrated:
-    """Find the range of every tensor that will be quantized, and write them to `table`.
+    """Find the range of every tensor to be quantized, and write the ranges to `table`.
 
     Args:
-        model: the float model; a file beside it is written and stays.
+        model: the float model; writes a file next to it, which stays.
         table: the file to write, in ONNX Runtime's format of a calibration cache.
-        settings: how ranges are found.
-        rows: on what.
+        settings: method for finding ranges.
+        rows: the calibration rows.
         large: the model does not fit into one file.
-        progress: told of each batch.
+        progress: receives each batch.
 
     Raises:
-        SpecError: the data do not fit the model, or hold no row.
+        SpecError: the data do not fit the model, or have no row.
         ModelError: the model computes values that are not finite.
     """
     options: dict[str, Any] = {"symmetric": True} if settings.symmetric else {}
@@ -130,7 +130,7 @@ def calibrate(
 def _batches(
     model: Path, rows: Rows, at_once: int, session_inputs: Sequence[Any]
 ) -> Iterator[tuple[Mapping[str, Array], int]]:
-    """Yield feeds and how many rows they hold, until `rows.wanted` are reached or nothing is left."""
+    """Yield inputs and their number of rows, until `rows.wanted` rows or the end of the data."""
     done = 0
     for feeds, count in _all_batches(model, rows, at_once, session_inputs):
         if done >= rows.wanted:
@@ -165,12 +165,12 @@ def _dataset_batches(
 
 
 def _opened(dataset: DatasetPlan, rows: Rows) -> Dataset:
-    """The rows of a dataset that calibrate."""
+    """Open the calibration rows of a dataset."""
     return open_dataset({**dataset, "limit": min(rows.wanted, dataset["limit"] or rows.wanted)})
 
 
 def _resized(one: InputPlan, axes: Mapping[str, int], size: int) -> InputPlan:
-    """The same input with `size` rows."""
+    """Return the same input with `size` rows."""
     if one["name"] not in axes:
         return one
     shape = list(one["shape"])
@@ -179,7 +179,7 @@ def _resized(one: InputPlan, axes: Mapping[str, int], size: int) -> InputPlan:
 
 
 def _seeded(feeds: Sequence[FeedPlan]) -> Iterator[FeedPlan]:
-    """The random feeds, then the first of them with one new seed after another, without end."""
+    """Yield the random inputs, then the first of them with new seeds, without end."""
     yield from feeds
     seed = max(plan["seed"] for plan in feeds)
     while True:
@@ -192,7 +192,7 @@ def _count(arrays: Mapping[str, Array], axes: Mapping[str, int]) -> int:
 
 
 def _save(found: TensorsData, table: Path) -> None:
-    """Write the ranges alone: the histograms behind them are many times as long."""
+    """Save only the ranges: the histograms are many times as large."""
     ranges = {name: one.range_value for name, one in found.items()}
     odd = sorted(name for name, pair in ranges.items() if not all(np.isfinite(end).all() for end in pair))
     if odd:

@@ -1,6 +1,6 @@
-"""The step `fix_dims`: free dimensions of the inputs get a size, and every shape that follows. Worker side.
+"""The step `fix_dims`: set free dimensions of the inputs, and infer all dependent shapes. Worker side.
 
-Dimensions are named by their addresses, as `inspect` lists them; `batch` is the one that carries the rows.
+Dimensions are named by their addresses, as listed by `inspect`; `batch` is the one that counts samples.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def apply(
     calibration: DatasetPlan | None,
     progress: Progress,
 ) -> Applied:
-    """Write the model with fixed dimensions; see `applied.Step`.
+    """Write the model with fixed dimensions; see `step_result.Step`.
 
     Options: `dims` {address: size}.
     """
@@ -60,7 +60,7 @@ def apply(
 
 
 def _checked(given: Mapping[str, Any], info: ModelInfo) -> dict[str, int]:
-    """The sizes by address, `batch` replaced by the address of the batch."""
+    """Return the sizes by address, with `batch` replaced by the address of the batch."""
     free = info["free_dims"]
     if not free:
         raise SpecError("The model has no free dimension to fix.", hint="Leave this step out of the chain.")
@@ -90,10 +90,10 @@ def _listed(dims: Mapping[str, int]) -> str:
 
 
 def fix(model: ModelProto, dims: Mapping[str, int]) -> None:
-    """Give the dimensions of `dims` their sizes, in place: at the inputs, and wherever a name stands.
+    """Set the dimensions in `dims`, in place: at the inputs, and wherever their names occur.
 
     Args:
-        model: what to change.
+        model: changed in place.
         dims: address -> size.
     """
     for graph in graphs_of(model):
@@ -114,9 +114,9 @@ def _fix_names(graph: GraphProto, dims: Mapping[str, int]) -> None:
 
 
 def _inferred(model: ModelProto) -> ModelProto:
-    """Shapes that follow from the sizes now known, those of the outputs included.
+    """Infer the shapes that follow from the known sizes, including those of the outputs.
 
-    What was inferred with free dimensions is dropped first: a product such as "2*batch" would stay.
+    Shapes inferred earlier with free dimensions are dropped first: a product such as "2*batch" would stay.
     """
     stripped = ModelProto()
     stripped.CopyFrom(model)
@@ -132,7 +132,7 @@ def _inferred(model: ModelProto) -> ModelProto:
 
 
 def _keep_names(inferred: ValueInfoProto, declared: ValueInfoProto) -> None:
-    """A dimension that could not be inferred keeps the name it had."""
+    """Restore the name of a dimension that could not be inferred."""
     new, old = inferred.type.tensor_type.shape.dim, declared.type.tensor_type.shape.dim
     if len(new) != len(old):
         return

@@ -1,6 +1,6 @@
-"""Running models on the same feeds, and how far their outputs are apart as vectors. Worker side.
+"""Run models on the same inputs, and measure the distance of their outputs as vectors. Worker side.
 
-Models of a chain only: the CPU provider, and no setting that a step's own check does not ask for.
+For models of a chain only: CPU provider, and only the settings that a step's own check needs.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 
 PLAIN = "ORT_DISABLE_ALL"
-AS_RUN = "ORT_ENABLE_ALL"  # what a session does by default
+AS_RUN = "ORT_ENABLE_ALL"  # ORT's default level
 
 
 @dataclass(slots=True)
 class Distance:
     """The relative L2 distance of outputs from a reference's: |outputs - reference| / |reference|.
 
-    Gathered over any number of feeds. Only floating outputs count. A value that is finite in the reference
-    alone counts as zero, so that outputs of which nothing is left are 1 away.
+    Accumulates over any number of inputs. Only floating-point outputs count. A value that is finite
+    only in the reference counts as zero, so completely lost outputs have distance 1.
     """
 
     _gap: float = 0.0
     _size: float = 0.0
 
     def add(self, reference: Arrays, outputs: Arrays) -> None:
-        """Take in one run of both.
+        """Add one run of both.
 
         Raises:
-            ModelError: the two give outputs of other shapes.
+            ModelError: the two have outputs of different shapes.
         """
         for name, expected in reference.items():
             if expected.dtype.kind != "f":
@@ -64,7 +64,7 @@ class Distance:
 
     @property
     def value(self) -> float:
-        """The distance; 1 where the reference is zero everywhere and the outputs are not."""
+        """Return the distance; 1 if the reference is zero everywhere and the outputs are not."""
         if self._size == 0:
             return 1.0 if self._gap else 0.0
         return math.sqrt(self._gap / self._size)
@@ -76,10 +76,10 @@ def open_session(
     """Load `model` on the CPU.
 
     Args:
-        model: the `.onnx` file; external data is found beside it.
-        level: how far to optimize, by ONNX Runtime's name.
+        model: the `.onnx` file; external data lies next to it.
+        level: optimization level, by ONNX Runtime's name.
         entries: session config entries.
-        save_to: where to leave the optimized graph, if anywhere.
+        save_to: path for the optimized graph, if any.
 
     Raises:
         ModelError: ONNX Runtime refuses it.
@@ -99,14 +99,14 @@ def open_session(
 
 
 def arrays_of(feeds: Sequence[FeedPlan], session: ort.InferenceSession) -> list[dict[str, Array]]:
-    """Make the arrays of every plan, for the inputs of `session`."""
+    """Create the arrays of every plan, for the inputs of `session`."""
     return [make_feeds(plan, session.get_inputs()).arrays for plan in feeds]
 
 
 def run(
     session: ort.InferenceSession, arrays: Arrays, names: Sequence[str] | None = None
 ) -> dict[str, Array]:
-    """Return the outputs that are tensors, by name; `names` chooses some.
+    """Return the tensor outputs by name; `names` selects some of them.
 
     Raises:
         ModelError: the run fails.
@@ -123,13 +123,13 @@ def run(
 
 
 def runs(session: ort.InferenceSession, feeds: Sequence[Arrays]) -> Iterator[dict[str, Array]]:
-    """Yield the outputs on each of `feeds`."""
+    """Yield the outputs for each of `feeds`."""
     for arrays in feeds:
         yield run(session, arrays)
 
 
 def distance(session: ort.InferenceSession, feeds: Sequence[Arrays], reference: Sequence[Arrays]) -> float:
-    """Return how far the outputs of `session` are from those in `reference`, over all feeds."""
+    """Return the distance of `session`'s outputs from those in `reference`, over all inputs."""
     found = Distance()
     for expected, got in zip(reference, runs(session, feeds), strict=True):
         found.add(expected, got)

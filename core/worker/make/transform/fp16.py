@@ -1,6 +1,6 @@
-"""The step `fp16`: float16 where a model computes in float32, by ONNX Runtime's converter, its faults mended.
+"""The step `fp16`: convert float32 to float16 with ONNX Runtime's converter, and correct its faults.
 
-`to_half` is the conversion itself, which `mixed` repeats with other nodes left in float32. Worker side.
+`to_half` is the conversion itself; `mixed` repeats it with other nodes left in float32. Worker side.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def apply(
     calibration: DatasetPlan | None,
     progress: Progress,
 ) -> Applied:
-    """Write the float16 copy; see `applied.Step`.
+    """Write the float16 copy; see `step_result.Step`.
 
     Options: `keep_io_types` (True: inputs and outputs stay float32, with a Cast at each border; or the names
-    of those that do), `block_ops` (operators that stay in float32, beside those that the converter leaves),
-    `block_nodes` (names of such nodes).
+    of those that stay), `block_ops` (operators that stay in float32, besides the converter's own list),
+    `block_nodes` (names of nodes that stay in float32).
     """
     model = load_whole(source, typed=True)
     name_nodes(model)
@@ -69,7 +69,7 @@ def apply(
 def _emulated_error(
     source: Path, draft: Path, feeds: Sequence[FeedPlan], emulated: ModelProto
 ) -> OutputError:
-    """The error of the copy where there are float16 kernels; this CPU has none and would show less."""
+    """Return the copy's error on float16 kernels; this CPU has none and would show a smaller error."""
     with tempfile.TemporaryDirectory(prefix="half-", dir=draft.parent) as folder:
         file = Path(folder) / "emulated.onnx"
         write_whole(emulated, file)
@@ -79,7 +79,7 @@ def _emulated_error(
 
 
 def _float16_check(error: OutputError) -> list[StepCheck]:
-    """Say what float16 kernels would make of the copy, which a CPU without them does not show."""
+    """Report the copy's error on float16 kernels, which a CPU without them does not show."""
     if error["difference"]:
         text = (
             f"Where kernels compute in float16, the copy breaks: {error['difference']} An x86 CPU computes "
@@ -111,7 +111,7 @@ def _check_known(what: str, named: Sequence[str], there: set[str]) -> None:
 
 
 def about_values(model: ModelProto, half: ModelProto) -> list[str]:
-    """Say what a reader of `half`, the float16 copy of `model`, must know of its stored values."""
+    """Return notes on the stored values of `half`, the float16 copy of `model`."""
     kinds = {one.data_type for one in tensors_of(model)}
     kinds |= {one.type.tensor_type.elem_type for one in (*model.graph.input, *model.graph.output)}
     if TensorProto.FLOAT in kinds:
@@ -124,7 +124,7 @@ def about_values(model: ModelProto, half: ModelProto) -> list[str]:
 
 
 def _stored(model: ModelProto) -> Iterator[tuple[str, TensorProto]]:
-    """Every stored tensor with the name of the value that it is; the converter keeps these names."""
+    """Return every stored tensor with the name of its value; the converter keeps these names."""
     for graph in graphs_of(model):
         for one in graph.initializer:
             yield one.name, one
@@ -146,7 +146,7 @@ def _beyond_float16(tensor: TensorProto) -> int:
 
 
 def name_nodes(model: ModelProto) -> None:
-    """Give every node a name of its own, in place: nodes are left in float32 by name."""
+    """Give every node a unique name, in place: nodes are left in float32 by name."""
     seen: set[str] = set()
     for index, node in enumerate(nodes_of(model)):
         if not node.name or node.name in seen:
@@ -155,12 +155,12 @@ def name_nodes(model: ModelProto) -> None:
 
 
 def blocked_nodes(model: ModelProto, ops: Sequence[str] = (), nodes: Collection[str] = ()) -> list[str]:
-    """Return the names of the nodes that stay in float32, those of the converter's own list too."""
+    """Return the names of the nodes that stay in float32, including those of the converter's own list."""
     types = {*DEFAULT_OP_BLOCK_LIST, *ops}
     return [one.name for one in nodes_of(model) if one.op_type in types or one.name in nodes]
 
 
-# --- the conversion -----------------------------------------------------------------------------------------
+# --- conversion ---------------------------------------------------------------------------------------------
 
 
 def to_half(
@@ -170,18 +170,18 @@ def to_half(
     block_ops: Sequence[str] = (),
     block_nodes: Collection[str] = (),
 ) -> ModelProto:
-    """Return a float16 copy of `model`, which has value types and names at all its nodes.
+    """Return a float16 copy of `model`, whose values have types and whose nodes all have names.
 
-    Values beyond float16's range are clamped by the converter, small ones become its smallest.
+    The converter clamps values beyond float16's range, and replaces tiny values by float16's smallest.
 
     Args:
-        model: what to convert; it stays as it is.
-        keep_io_types: which inputs and outputs stay float32: all, none, or those named.
-        block_ops: operators that stay in float32, beside those of the converter's own list.
+        model: left unchanged.
+        keep_io_types: which inputs and outputs stay float32: all, none, or the named ones.
+        block_ops: operators that stay in float32, besides the converter's own list.
         block_nodes: names of nodes that stay in float32.
 
     Raises:
-        ModelError: the converter cannot treat the model.
+        ModelError: the converter cannot handle the model.
     """
     copy = ModelProto()
     copy.CopyFrom(model)
@@ -209,7 +209,7 @@ def to_half(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The converter warns once for each weight that it clamps."""
+    """Silence the converter, which warns once for each clamped weight."""
     logger = logging.getLogger("onnxruntime.transformers.float16")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -222,7 +222,7 @@ def _quiet() -> Iterator[None]:
 
 
 def sharing_check(model: ModelProto, ops: Sequence[str], nodes: Collection[str]) -> list[StepCheck]:
-    """Tell how many stored values nodes of both precisions read: each of them is kept twice."""
+    """Report how many stored values nodes of both precisions read: each of them is stored twice."""
     blocked = set(blocked_nodes(model, ops, nodes))
     count = sum(len(_shared(graph, blocked)) for graph in graphs_of(model))
     if not count:
@@ -235,9 +235,9 @@ def sharing_check(model: ModelProto, ops: Sequence[str], nodes: Collection[str])
 
 
 def _unshare(model: ModelProto, blocked: set[str]) -> None:
-    """Give blocked nodes a float32 weight of their own where others need the same one in float16.
+    """Give blocked nodes their own float32 copy of a weight that others need in float16.
 
-    The converter would round it for both, and give each blocked reader the same Cast again.
+    Otherwise the converter rounds it for both, and gives each blocked reader the same Cast again.
     """
     for graph in graphs_of(model):
         weights = {one.name: one for one in graph.initializer}
@@ -252,9 +252,9 @@ def _unshare(model: ModelProto, blocked: set[str]) -> None:
 
 
 def _shared(graph: GraphProto, blocked: set[str]) -> dict[str, list[NodeProto]]:
-    """Float32 weights of `graph` that nodes on both sides read directly -> the blocked readers."""
+    """Return float32 weights of `graph` that nodes of both precisions read -> the blocked readers."""
     stored = {one.name for one in graph.initializer if one.data_type == TensorProto.FLOAT}
-    stored -= {one.name for one in (*graph.input, *graph.output)}  # an older file's, which may be fed instead
+    stored -= {one.name for one in (*graph.input, *graph.output)}  # older files: may be inputs
     readers: dict[str, list[NodeProto]] = {}
     for node in graph.node:
         for name in dict.fromkeys(node.input):
@@ -265,7 +265,7 @@ def _shared(graph: GraphProto, blocked: set[str]) -> dict[str, list[NodeProto]]:
 
 
 def _drop_repeated_casts(graph: GraphProto) -> None:
-    """Mend a fault of the converter: a value that two float32 nodes share gets the same Cast twice."""
+    """Correct a fault of the converter: a value shared by two float32 nodes gets the same Cast twice."""
     seen: set[tuple[str, str]] = set()
     kept: list[NodeProto] = []
     for node in graph.node:
@@ -279,18 +279,18 @@ def _drop_repeated_casts(graph: GraphProto) -> None:
 
 
 def _join_float32(graph: GraphProto, own: Collection[str]) -> None:
-    """Mend another fault: a value that goes from one float32 node to the next was rounded to float16 between.
+    """Correct a fault of the converter: it rounds a value between two float32 nodes to float16.
 
     Args:
         graph: of the converted model.
-        own: names of the nodes that the model had: a Cast of its author stays.
+        own: names of the original model's nodes: a Cast of the model itself stays.
     """
     casts = {
         node.output[0]: (node.input[0], next(one.i for one in node.attribute if one.name == "to"))
         for node in graph.node
         if node.op_type == "Cast" and node.name not in own
     }
-    direct = {  # float32 again -> the float32 that it was made of
+    direct = {  # restored float32 value -> its float32 source
         name: casts[read][0]
         for name, (read, kind) in casts.items()
         if kind == TensorProto.FLOAT and read in casts and casts[read][1] == TensorProto.FLOAT16
@@ -315,9 +315,9 @@ def _join_float32(graph: GraphProto, own: Collection[str]) -> None:
 
 
 def _sort(graph: GraphProto) -> None:
-    """Put every node after those it needs, and keep the order otherwise: the converter appends its Casts.
+    """Sort the nodes topologically and otherwise keep their order: the converter appends its Casts.
 
-    ONNX Runtime does not mind the order, ONNX's checker does.
+    ONNX Runtime accepts any order, ONNX's checker does not.
     """
     nodes = list(graph.node)
     maker = {name: index for index, node in enumerate(nodes) for name in node.output if name}
@@ -339,7 +339,7 @@ def _sort(graph: GraphProto) -> None:
 
 
 def _needs(node: NodeProto) -> set[str]:
-    """Names a node reads, those that its bodies take from outside included."""
+    """Return the names that a node reads, including those that its bodies read from outer graphs."""
     names = set(node.input)
     for body in bodies_of(node):
         for inner in body.node:

@@ -1,8 +1,8 @@
-"""The step `fuse`: attention, normalization and GELU of a transformer as ONNX Runtime's fused operators.
+"""The step `fuse`: fuse a transformer's attention, normalization and GELU into ONNX Runtime's operators.
 
-By ONNX Runtime's optimizer for transformers, which looks for the patterns of one exporter at a time; `auto`
-tries the likely ones and keeps what fuses most and still computes the same. Attention that it does not know
-is found by `attention`, before the optimizer does the rest. Worker side.
+ONNX Runtime's transformer optimizer looks for the patterns of one model type at a time. `auto` tries the
+likely types, and keeps the one that fuses most with equal outputs. Attention that the optimizer does not
+know is fused by `attention` before the optimizer runs. Worker side.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from core.worker.models.graphs import nodes_of
 
 TOOL = "onnxruntime.transformers"
 AGREEMENT = 1e-3  # largest relative difference of a fused model: kernels sum in another order
-_LIKELY = ("bert", "vit", "gpt2", "clip", "bart", "t5")  # `auto` tries these; the others are one model each
+_LIKELY = ("bert", "vit", "gpt2", "clip", "bart", "t5")  # `auto` tries these; the others fit one model each
 _ATTENTION = ("Attention", "MultiHeadAttention", "GroupQueryAttention", "PackedAttention")
 _FUSED = (
     *_ATTENTION,
@@ -56,17 +56,17 @@ _FUSED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fused:
-    """What one model type made of the graph."""
+    """Result of the optimizer for one model type."""
 
     model_type: str
-    own: bool  # the attention was found by `attention`, not by the optimizer
+    own: bool  # `attention` found the attention, not the optimizer
     model: ModelProto
-    operators: dict[str, int]  # fused operators that the source does not have
+    operators: dict[str, int]  # fused operators that are not in the source
     nodes: int
 
     @property
     def worth(self) -> tuple[int, int, int]:
-        """What is better: attention first, then fused operators, then fewer nodes."""
+        """Return the sort key: attention first, then fused operators, then fewer nodes."""
         attention = sum(self.operators.get(one, 0) for one in _ATTENTION)
         return attention, sum(self.operators.values()), -self.nodes
 
@@ -80,7 +80,7 @@ def apply(
     calibration: DatasetPlan | None,
     progress: Progress,
 ) -> Applied:
-    """Write the fused model; see `applied.Step`.
+    """Write the fused model; see `step_result.Step`.
 
     Options: `model_type` (one of the optimizer's, or "auto"), `num_heads` and `hidden_size` (0: from the
     graph).
@@ -91,7 +91,7 @@ def apply(
     types = _LIKELY if wanted == "auto" else (_known(wanted),)
     with tempfile.TemporaryDirectory(prefix="fuse-", dir=draft.parent) as folder:
         basic = Path(folder) / "basic.onnx"
-        # Constants folded but not shared, a bias still an Add: what the patterns were written for.
+        # Fold constants without sharing them and keep a bias as an Add: the form that the patterns expect.
         save_optimized(
             source, basic, level="ORT_ENABLE_BASIC", disabled=("ConstantSharing", "MatMulAddFusion")
         )
@@ -134,7 +134,7 @@ def _known(model_type: str) -> str:
 def _all_fused(
     source: Path, basic: Path, types: Sequence[str], heads: int, width: int, progress: Progress
 ) -> tuple[list[_Fused], list[str]]:
-    """What each type fuses, the best first, and the words of those that could not treat the model."""
+    """Return the result of each type, best first, and the errors of types that failed."""
     before = _operators(onnx.load_model(str(source), load_external_data=False))
     found: list[_Fused] = []
     refused: list[str] = []
@@ -164,7 +164,7 @@ def _fused(basic: Path, model_type: str, heads: int, width: int, *, own: bool) -
 
     options = FusionOptions(model_type)
     if options.attention_mask_format == AttentionMaskFormat.MaskIndexEnd:
-        options.use_raw_attention_mask()  # the other form is right for padding at the end only
+        options.use_raw_attention_mask()  # the other form is correct only for padding at the end
     model = onnx.load_model(str(basic))
     if own:
         fuse_attention(model)
@@ -177,7 +177,7 @@ def _fused(basic: Path, model_type: str, heads: int, width: int, *, own: bool) -
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The optimizer logs each pattern that it does not find, from a dozen loggers."""
+    """Silence the optimizer, which logs each pattern that it does not find, from a dozen loggers."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -189,7 +189,7 @@ def _quiet() -> Iterator[None]:
 def _first_that_agrees(
     found: Sequence[_Fused], source: Path, draft: Path, feeds: Sequence[FeedPlan]
 ) -> tuple[_Fused, list[str]]:
-    """Write the best one that computes what the source computes; the words of better ones that do not."""
+    """Write the best result whose outputs equal the source's; also return the errors of better ones."""
     reference: Outputs = outputs_of(source, feeds, "the model before the fusion")
     wrong: list[str] = []
     for one in found:
@@ -205,7 +205,7 @@ def _first_that_agrees(
 
 
 def _with_padding(feeds: Sequence[FeedPlan]) -> list[FeedPlan]:
-    """The feeds with gaps in their masks: a fusion that lost the mask agrees while it is all ones."""
+    """Return the inputs with gaps in their masks: an all-ones mask hides a fusion that dropped the mask."""
 
     def is_mask(one: InputPlan) -> bool:
         return one["low"] == 1 and one["high"] == 2 and not one["dtype"].startswith("float")

@@ -1,7 +1,7 @@
-"""What of a quantized model really runs as integers: read from the graph that ONNX Runtime made of it here.
+"""Count operators of a quantized model that run as integers in the graph that ONNX Runtime optimizes here.
 
-A quantized file says little about that: pairs of QuantizeLinear and DequantizeLinear become integer kernels
-only where the optimizer finds a pattern it knows. Worker side.
+A quantized file alone does not tell: pairs of QuantizeLinear and DequantizeLinear become integer kernels
+only if the optimizer finds a pattern that it knows. Worker side.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from core.worker.models.graphs import graphs_of, nodes_of
 
 CONVERSIONS = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 
-# ONNX Runtime's integer operator -> the float operator whose work it does
+# ONNX Runtime's integer operator -> the float operator that it replaces
 _INTEGER = {
     "ConvInteger": "Conv",
     "QLinearConv": "Conv",
@@ -44,9 +44,9 @@ _INTEGER = {
         )
     },
 }
-_FUSED = {"FusedConv": "Conv", "FusedMatMul": "MatMul", "FusedGemm": "Gemm"}  # float ones that do more
-_SCAFFOLD = ("_scales_mul", "_output_scale_mul", "_bias_add", "_cast")  # what a dynamic quantizer adds around
-# Operators that compute nothing: that one of them moves floats says nothing about the variant.
+_FUSED = {"FusedConv": "Conv", "FusedMatMul": "MatMul", "FusedGemm": "Gemm"}  # float operators that do more
+_SCAFFOLD = ("_scales_mul", "_output_scale_mul", "_bias_add", "_cast")  # a dynamic quantizer adds these
+# Operators that compute nothing: a float one among them says nothing about the variant.
 _MOVES = ("Shape", "Cast", "Expand", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose", "Identity")
 _HEAVY = ("Conv", "ConvTranspose", "MatMul", "Gemm", "Attention", "LSTM", "GRU", "RNN")
 _BYTES = (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4)
@@ -62,26 +62,26 @@ _STAYED = (
 
 
 class IntegerFacts(NamedTuple):
-    """What runs how."""
+    """Counts of integer and float operators."""
 
     # op type of the float model -> {"nodes": in that model, "integer", "float": in the graph that runs}
     operators: dict[str, dict[str, int]]
-    conversions: int  # nodes of the running graph that only turn floats into integers or back
-    conv_integer: int  # slow convolutions among the integer ones
+    conversions: int  # nodes of the optimized graph that only convert between floats and integers
+    conv_integer: int  # slow convolutions among the integer nodes
 
     @property
     def sums_products(self) -> bool:
-        """Whether anything that multiplies and adds runs as integers."""
+        """Whether any operator that multiplies and adds runs as integers."""
         return any(counts["integer"] for name, counts in self.operators.items() if name in _HEAVY)
 
 
 def integer_facts(source: ModelProto, draft: Path, *, large: bool) -> IntegerFacts:
-    """Count per operator type what runs as integers once ONNX Runtime has optimized `draft` for this CPU.
+    """Count the integer nodes per operator type after ONNX Runtime has optimized `draft` for this CPU.
 
     Args:
         source: the float model; weights are not needed.
         draft: the quantized model.
-        large: one file would not hold its weights.
+        large: its weights do not fit in one file.
 
     Raises:
         ModelError: ONNX Runtime cannot load `draft`.
@@ -100,7 +100,7 @@ def _optimized(draft: Path, *, large: bool) -> ModelProto:
 
 
 def counted(source: ModelProto, optimized: ModelProto) -> IntegerFacts:
-    """Count in graphs that are in memory; see `integer_facts`."""
+    """Count in graphs in memory; see `integer_facts`."""
     before = Counter(node.op_type for node in nodes_of(source))
     made_by_gemm = {name for node in nodes_of(source) if node.op_type == "Gemm" for name in node.output}
     integer: Counter[str] = Counter()
@@ -126,7 +126,7 @@ def counted(source: ModelProto, optimized: ModelProto) -> IntegerFacts:
 
 
 def _original(node: NodeProto, made_by_gemm: set[str]) -> str:
-    """The float operator whose work `node` does; a dynamic quantizer makes a MatMul of a Gemm."""
+    """Return the float operator that `node` replaces; a dynamic quantizer makes a MatMul of a Gemm."""
     op_type = _INTEGER.get(node.op_type) or _FUSED.get(node.op_type, node.op_type)
     if op_type == "MatMul" and any(name.removesuffix("_MatMul") in made_by_gemm for name in node.output):
         return "Gemm"
@@ -134,7 +134,7 @@ def _original(node: NodeProto, made_by_gemm: set[str]) -> str:
 
 
 def _typed_nodes(model: ModelProto) -> Iterator[tuple[NodeProto, set[int]]]:
-    """Yield every node with the element types of what it reads and writes."""
+    """Yield every node with the element types of its inputs and outputs."""
     for graph in graphs_of(model):
         types = _types(graph)
         for node in graph.node:
@@ -150,12 +150,12 @@ def _types(graph: GraphProto) -> dict[str, int]:
 def facts_checks(
     facts: IntegerFacts, selected: Mapping[str, int], op_types: Sequence[str]
 ) -> list[StepCheck]:
-    """Return what the user should see in `facts`.
+    """Return the checks to display for `facts`.
 
     Args:
         facts: of the variant.
-        selected: op type -> nodes that were to be quantized.
-        op_types: that the variant was made with, for the remedy.
+        selected: op type -> nodes selected for quantization.
+        op_types: of the variant, for the remedy.
     """
     checks: list[StepCheck] = []
     if facts.conv_integer:

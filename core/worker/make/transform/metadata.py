@@ -1,4 +1,4 @@
-"""The step `metadata`: who made a model, its version, and notes, written into the file. Worker side."""
+"""The step `metadata`: write author, version and notes into the model file. Worker side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.wire.errors import SpecError
 from core.worker.make.transform.model_io import load_whole, write_whole
 from core.worker.make.transform.step_result import Applied
 
-KEYS = ("author", "version", "notes")  # of metadata_props; what else stands there is kept
+KEYS = ("author", "version", "notes")  # of metadata_props; other keys are kept
 _LARGEST_VERSION = 2**63 - 1
 
 
@@ -26,10 +26,11 @@ def apply(
     calibration: DatasetPlan | None,
     progress: Progress,
 ) -> Applied:
-    """Write the model with the metadata of `options`; see `applied.Step`.
+    """Write the model with the metadata of `options`; see `step_result.Step`.
 
-    Options: `author`, `version`, `notes`, text; an empty one leaves what is there. A version that is a whole
-    number becomes the model's `model_version` too, and notes its `doc_string`, where other tools show them.
+    Options: `author`, `version`, `notes`, text; an empty one keeps the present value. A version that is a
+    whole number also becomes the model's `model_version`, and notes its `doc_string`, where other tools show
+    them.
     """
     given = {key: str(options.get(key) or "").strip() for key in KEYS}
     written = {key: text for key, text in given.items() if text}

@@ -1,9 +1,9 @@
-"""The step `mixed`: float16 except for as few nodes as a tolerance needs. Worker side.
+"""The step `mixed`: float16 except for the few nodes that a tolerance requires in float32. Worker side.
 
-Each node's own part in the error is estimated from one run of both models with every value in sight: how much
-larger the relative error of what it makes is than that of what it reads. Nodes are left in float32 in that
-order, and bisection finds how many it takes; then parts of the set are given back to float16 where the
-tolerance still holds. Every set that counts was tried on all feeds, as float16 kernels would compute it.
+One run of both models with all inner values as outputs estimates each node's contribution to the error: the
+relative error of its outputs minus that of its inputs. Nodes are left in float32 by decreasing contribution,
+and bisection finds how many are needed. Then parts of the set return to float16 while the tolerance is met.
+Every accepted set was run on all inputs, with float16 kernels emulated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from core.worker.models.graphs import nodes_of
 from core.worker.session.feeds import Array
 
 _GIVE_BACK_TRIES = 24  # after the bisection; each costs a run
-_INNER_BYTES = 2_000_000_000  # of the values that one run shows at once
+_INNER_BYTES = 2_000_000_000  # of the inner values in one run
 
 Measure = Callable[[Collection[str]], float]
 
@@ -43,7 +43,7 @@ def apply(
     calibration: DatasetPlan | None,
     progress: Progress,
 ) -> Applied:
-    """Write the mixed model; see `applied.Step`.
+    """Write the mixed model; see `step_result.Step`.
 
     Options: `max_rel` (the largest difference over the largest magnitude of an output, against `source`),
     `keep_io_types` as for fp16.
@@ -81,7 +81,7 @@ def _about_nodes(found: Found) -> list[str]:
 
 
 def _plain(error: float) -> float | None:
-    """JSON knows no infinity."""
+    """Replace infinity, which JSON lacks."""
     return error if math.isfinite(error) else None
 
 
@@ -90,15 +90,15 @@ def _candidates(model: ModelProto) -> list[str]:
     return [node.name for node in nodes_of(model) if node.name not in left and node.op_type != "Constant"]
 
 
-# --- the search ---------------------------------------------------------------------------------------------
+# --- search -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The nodes to leave in float32, and how they were found."""
+    """The nodes to leave in float32, and statistics of the search."""
 
     blocked: set[str]
-    error: float  # with those; inf: not comparable
+    error: float  # with those nodes; inf: not comparable
     error_of_none: float  # with everything in float16
     candidates: int
     tries: int
@@ -112,17 +112,17 @@ def search(
     tolerance: float,
     progress: Progress,
 ) -> Found:
-    """Find few nodes whose staying in float32 keeps the error within `tolerance`.
+    """Find a small set of nodes that, left in float32, keeps the error within `tolerance`.
 
     Args:
-        candidates: names of the nodes that could go to float16.
+        candidates: names of the nodes that can be converted to float16.
         measure: the error with a set of nodes in float32.
-        parts: each node's own part in the error; asked only where float16 alone does not hold.
-        tolerance: what `measure` may return at most.
-        progress: told of each try.
+        parts: each node's contribution to the error; called only if float16 alone exceeds the tolerance.
+        tolerance: largest error of `measure` that is accepted.
+        progress: receives each try.
 
     Raises:
-        ModelError: not even with all of them in float32 the tolerance holds.
+        ModelError: the error exceeds the tolerance even with all of them in float32.
     """
     log: list[float] = []
     expected = 2 + max(1, len(candidates)).bit_length() + _GIVE_BACK_TRIES
@@ -163,7 +163,7 @@ def _out_of_reach(error: float, tolerance: float) -> ModelError:
 def _fewest(
     order: Sequence[str], error_with: Measure, tolerance: float, error_of_all: float
 ) -> tuple[int, float]:
-    """Bisect: how many of `order`, from its front, must be blocked. What is returned was tried and holds."""
+    """Bisect how many leading nodes of `order` to block; the returned set was run and meets the tolerance."""
     fails, holds, error = 0, len(order), error_of_all
     while holds - fails > 1:
         middle = (fails + holds) // 2
@@ -178,7 +178,7 @@ def _fewest(
 def _give_back(
     blocked: list[str], error_with: Measure, tolerance: float, error: float
 ) -> tuple[list[str], float]:
-    """Give parts back to float16, large ones first, the least harmful first, while the tolerance holds."""
+    """Return parts to float16 while the tolerance is met, large parts first, the least harmful first."""
     tries, size = 0, len(blocked) // 2
     while size >= 1 and tries < _GIVE_BACK_TRIES:
         end = len(blocked)
@@ -194,11 +194,11 @@ def _give_back(
     return blocked, error
 
 
-# --- what it is measured with -------------------------------------------------------------------------------
+# --- error of a set -----------------------------------------------------------------------------------------
 
 
 class _Trial:
-    """Emulates one set of blocked nodes after another, and runs it on the feeds."""
+    """Emulates sets of blocked nodes one after another, and runs them on the inputs."""
 
     def __init__(
         self,
@@ -213,13 +213,13 @@ class _Trial:
         self._reference = outputs_of(source, feeds, "the model")
 
     def error(self, blocked: Collection[str]) -> float:
-        """The largest relative error on all feeds; inf where outputs cannot be compared."""
+        """Return the largest relative error on all inputs; inf if outputs cannot be compared."""
         self._write(self._rounded(blocked))
         error = error_between(self._reference, outputs_of(self._file, self._feeds, "the emulated model"))
         return math.inf if error["max_rel"] is None else error["max_rel"]
 
     def parts(self) -> dict[str, float]:
-        """Each node's own part in the error of the float16 copy, on the first of the feeds."""
+        """Return each node's contribution to the error of the float16 copy, on the first inputs."""
         half = self._rounded(())
         errors: dict[str, float] = {}
         for some in _in_portions(_inner_values(self._model), self._model):
@@ -249,14 +249,14 @@ class _Trial:
 
 
 def _growth(made: float, read: float) -> float:
-    """What a node adds to the error; one that makes infinities of finite values counts most."""
+    """Return the error that a node adds; making infinities of finite values counts most."""
     if math.isinf(made):
         return 0.0 if math.isinf(read) else math.inf
     return max(0.0, made - read)
 
 
 def _relative(exact: Array | None, rounded: Array | None) -> float:
-    """Relative L2 error of one value; inf where one side only is not finite."""
+    """Return the relative L2 error of one value; inf if only one side is finite."""
     if exact is None or rounded is None or exact.shape != rounded.shape:
         return 0.0
     left, right = exact.astype(np.float64), rounded.astype(np.float64)
@@ -268,7 +268,7 @@ def _relative(exact: Array | None, rounded: Array | None) -> float:
 
 
 def _inner_values(model: ModelProto) -> list[str]:
-    """Float32 values that nodes of the main graph make; bodies of If, Loop and Scan show nothing."""
+    """Return the float32 values of main-graph nodes; bodies of If, Loop and Scan are excluded."""
     known = _values(model)
     made = (name for node in model.graph.node for name in node.output if name in known)
     return [name for name in made if known[name].type.tensor_type.elem_type == TensorProto.FLOAT]
@@ -279,7 +279,7 @@ def _values(model: ModelProto) -> dict[str, ValueInfoProto]:
 
 
 def _in_portions(names: Sequence[str], model: ModelProto) -> list[list[str]]:
-    """Split so that a run shows no more than memory holds; free dimensions count as 64."""
+    """Split so that the values of one run fit in memory; free dimensions count as 64."""
     sizes = {name: _bytes(one.type.tensor_type.shape.dim) for name, one in _values(model).items()}
     portions: list[list[str]] = [[]]
     room = _INNER_BYTES
@@ -298,7 +298,7 @@ def _bytes(dims: Any) -> int:
 
 
 def _showing(model: ModelProto, names: Sequence[str]) -> ModelProto:
-    """A copy whose outputs are the values `names`, each in the type that it has there."""
+    """Return a copy whose outputs are the values `names`, each in its own type."""
     copy = ModelProto()
     copy.CopyFrom(model)
     known = _values(model)

@@ -1,6 +1,6 @@
-"""Whole models in memory: read with types and weights, written in one file or two.
+"""Read whole models with types and weights, and write them to one file or two.
 
-Worker side. A model of any size passes: nothing here serializes the weights in one piece.
+Worker side. Models of any size work: nothing here serializes all weights in one piece.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from core.worker.models import read_model
 from core.worker.models.checking import ONE_FILE_BYTES, first_line
 from core.worker.models.graphs import nodes_of, tensors_of
 
-# What ONNX's and ONNX Runtime's tools raise for a model that they cannot treat: they validate little.
+# Exceptions of ONNX's and ONNX Runtime's tools for models that they cannot handle: they validate little.
 TOOL_ERRORS: tuple[type[Exception], ...] = (
     onnx.shape_inference.InferenceError,
     onnx.checker.ValidationError,
@@ -38,11 +38,11 @@ def load_whole(source: Path, *, typed: bool = False) -> ModelProto:
     """Read a model with its weights.
 
     Args:
-        source: the model; its external data was found to be in order.
-        typed: calls of local functions are replaced by their nodes, and the types of all values inferred.
+        source: the model; its external data must be checked already.
+        typed: inline local functions, and infer the types of all values.
 
     Raises:
-        ModelError: the file is no model, or its parts contradict each other.
+        ModelError: the file is not a model, or its parts contradict each other.
     """
     model = read_model(source)
     try:
@@ -60,25 +60,25 @@ def load_whole(source: Path, *, typed: bool = False) -> ModelProto:
 def with_types(model: ModelProto) -> ModelProto:
     """Return the model with local functions inlined and value types inferred.
 
-    To be called before external weights are loaded: inference copies the model through a buffer of 2 GiB.
+    Call it before external weights are loaded: inference copies the model through a buffer of 2 GiB.
     """
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     inferred = onnx.shape_inference.infer_shapes(model)
     if all(node.domain in _EMPTY_DOMAINS for node in nodes_of(inferred)):
         return inferred
-    # ONNX knows nothing of ONNX Runtime's own operators, and so of nothing that comes after them.
+    # ONNX does not know ONNX Runtime's own operators, so it infers no type after them.
     from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference  # loads torch and sympy
 
     try:
         with TemporaryDirectory(prefix="ortune-shapes-") as folder, contextlib.chdir(folder):
             return SymbolicShapeInference.infer_shapes(inferred, auto_merge=True) or inferred  # leaves files
-    except Exception:  # a help that is no rule: it raises anything where it knows no way on
+    except Exception:  # optional: it raises anything if it fails
         return inferred
 
 
 def write_whole(model: ModelProto, draft: Path) -> None:
-    """Write `model` to `draft`; weights beyond what one file holds go into `<draft>.data` beside it."""
+    """Write `model` to `draft`; weights beyond one file's limit go to `<draft>.data` next to it."""
     stored = sum(map(_stored_bytes, tensors_of(model)))
     onnx.save_model(
         model, str(draft), save_as_external_data=stored > ONE_FILE_BYTES, location=f"{draft.name}.data"

@@ -1,10 +1,10 @@
-"""Where a quantized variant loses accuracy: `node_errors`, the job of that name. Worker side.
+"""The job `node_errors`: find where a quantized variant loses accuracy. Worker side.
 
-Two numbers for each operator. Alone: the variant is made again with that operator quantized and nothing else,
-with the same ranges, and its outputs are held against the float model's. Accumulated: the operator's own
-output inside the whole variant against the same value of the float model; everything before it has lost a
-little by then. Alone is run as sessions run by default, so that a kernel of this CPU that clips counts;
-accumulated without optimizations, because those would remove the values to look at.
+Two numbers for each operator. Alone: the variant is made again with only that operator quantized, with the
+same ranges, and its outputs are compared with the float model's. Accumulated: the operator's own output in
+the whole variant is compared with that value of the float model; it includes errors of earlier operators.
+Alone runs with the default optimizations, so that a kernel of this CPU that clips counts. Accumulated runs
+without optimizations, because those would remove the inner values.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from core.worker.models import read_model
 from core.worker.models.graphs import graphs_of, nodes_of
 from core.worker.session import hold_operators
 
-_AT_ONCE = 16  # values of a run that are kept in memory together
-_ABSORBED = ("Relu", "Clip")  # a quantizer puts these into the rounding of the operator before them
-_DEQUANTIZED = "_DequantizeLinear_Output"  # what the static quantizer appends to a value's name
+_AT_ONCE = 16  # values of a run that are in memory together
+_ABSORBED = ("Relu", "Clip")  # a quantizer merges these into the rounding of the operator before them
+_DEQUANTIZED = "_DequantizeLinear_Output"  # suffix that the static quantizer appends to a value's name
 
 Feeds = Sequence[Mapping[str, Array]]
 
 
 def node_errors(plan: NodeErrorsPlan, progress: Progress) -> NodeErrorsReply:
-    """Find what quantizing each operator does to the outputs.
+    """Measure the effect of quantizing each operator on the outputs.
 
     Args:
-        plan: the float model, the variant, and how it was made.
-        progress: told of the stages "prepare", "calibrate" and "nodes".
+        plan: the float model, the variant, and the variant's options.
+        progress: receives the stages "prepare", "calibrate" and "nodes".
 
     Raises:
         SpecError: the variant comes from a step that does not quantize, an option does not fit, or a library
-            may not be loaded.
+            is not allowed.
         ModelError: a model cannot be read or run, or the two do not belong together.
         WorkerError: there is not enough memory.
     """
@@ -90,9 +90,9 @@ def node_errors(plan: NodeErrorsPlan, progress: Progress) -> NodeErrorsReply:
 
 
 def _quantized_nodes(quantizer: Quantizer, variant: ModelProto) -> list[NodeProto]:
-    """Return the nodes that the variant may have quantized, as the float model has them.
+    """Return the nodes that the variant may have quantized, named as in the float model.
 
-    In static INT8 those that read a dequantized value there; elsewhere those with weights of their own.
+    In static INT8 those are the readers of dequantized values; otherwise the nodes with weights of their own.
     """
     model = read_model(quantizer.model)
     candidates = set(quantizer.nodes)
@@ -115,7 +115,7 @@ def _quantized_nodes(quantizer: Quantizer, variant: ModelProto) -> list[NodeProt
 def _alone(
     quantizer: Quantizer, nodes: Sequence[NodeProto], feeds: Feeds, reference: Feeds, progress: Progress
 ) -> dict[str, float]:
-    """Return {node: error of the outputs when it alone is quantized}; without those that alone stay float."""
+    """Return {node: error of the outputs when only it is quantized}; without those that stay float then."""
     found: dict[str, float] = {}
     for index, node in enumerate(nodes):
         progress("nodes", index, len(nodes), node.name)
@@ -135,7 +135,7 @@ def _described(
     alone: Mapping[str, float],
     accumulated: Mapping[str, float],
 ) -> list[NodeError]:
-    """The reply's rows, by the names of the model that the user knows."""
+    """Return the rows of the reply, with the node names of the user's model."""
     author = read_model(source)
     name_nodes(author)
     names = {node.name for node in nodes_of(author)}
@@ -171,7 +171,7 @@ def _notes(quantizer: Quantizer, quiet_nodes: int) -> list[str]:
     return notes
 
 
-# -- values inside the models ------------------------------------------------------------------------------
+# inner values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,7 @@ class _Pair:
 
 
 def _accumulated(model: Path, variant: Path, nodes: Sequence[NodeProto], feeds: Feeds) -> dict[str, float]:
-    """Return {node: error of its own output inside the variant}; without those whose value is not there."""
+    """Return {node: error of its own output inside the variant}; without those whose value is missing."""
     pairs = list(_pairs(read_model(model), read_model(variant), nodes))
     distances = {pair.node: Distance() for pair in pairs}
     float_model = model.with_name("float_values.onnx")
@@ -210,7 +210,7 @@ def _pairs(model: ModelProto, variant: ModelProto, nodes: Sequence[NodeProto]) -
         for name in node.input:
             readers.setdefault(name, []).append(node)
     for node in nodes:
-        value = next(name for name in node.output if name)  # an LSTM may give its last state alone
+        value = next(name for name in node.output if name)  # an LSTM may have only its last state
         followers = readers.get(value, [])
         if value not in made and len(followers) == 1 and followers[0].op_type in _ABSORBED:
             value = followers[0].output[0]
@@ -220,7 +220,7 @@ def _pairs(model: ModelProto, variant: ModelProto, nodes: Sequence[NodeProto]) -
 
 
 def _expose(model: Path, target: Path, names: set[str]) -> None:
-    """Write a copy of `model` to `target` that has these values among its outputs."""
+    """Write a copy of `model` to `target` that has these values as additional outputs."""
     whole = load_whole(model)
     known = {one.name for one in whole.graph.output}
     whole.graph.output.extend(ValueInfoProto(name=name) for name in sorted(names - known))

@@ -1,7 +1,7 @@
-"""Graphs as ONNX Runtime saves them: the steps `optimize` (an `.onnx`) and `ort_format` (an `.ort`).
+"""Save graphs optimized by ONNX Runtime: the steps `optimize` (an `.onnx`) and `ort_format` (an `.ort`).
 
-Up to ORT_ENABLE_EXTENDED a saved graph runs on any machine with this ONNX Runtime; the levels above lay
-weights and values out for the processor that saved them. What was optimized for the CPU stays so: operators
+Up to ORT_ENABLE_EXTENDED a saved graph runs on any machine with this ONNX Runtime; higher levels arrange
+weights and values for the processor that saved them. A graph optimized for the CPU is tied to it: operators
 are fused for that provider. Worker side.
 """
 
@@ -43,7 +43,7 @@ def apply(
     calibration: DatasetPlan | None,
     progress: Progress,
 ) -> Applied:
-    """Save the optimized graph; see `applied.Step`.
+    """Save the optimized graph; see `step_result.Step`.
 
     Options: `level`, by ONNX Runtime's name; of `ort_format` also `type_reduction` (the list of operators
     names the types that each needs).
@@ -58,20 +58,20 @@ def apply(
 def save_optimized(
     source: Path, draft: Path, *, level: str, disabled: Sequence[str] = (), ort_format: bool = False
 ) -> None:
-    """Save what ONNX Runtime makes of `source` on the CPU.
+    """Save the graph that ONNX Runtime optimizes from `source` on the CPU.
 
     Args:
         source: the model.
-        draft: the file to write; weights go beside it, into `<draft>.data`, where the source has them beside
-            it too (the saved graph would point to the source's file) or one file cannot hold them.
-        level: how far to optimize, by ONNX Runtime's name.
+        draft: the file to write; weights go to `<draft>.data` next to it if the source has external weights
+            (the saved graph would refer to the source's file) or if one file cannot hold them.
+        level: optimization level, by ONNX Runtime's name.
         disabled: optimizers to leave out.
         ort_format: True: in ORT format, all in one file.
 
     Raises:
         ModelError: ONNX Runtime cannot load or save the model.
     """
-    options = own_options(level)  # which logs nothing: the warning of levels above EXTENDED is on the screen
+    options = own_options(level)  # without logs: the page already warns of levels above EXTENDED
     options.optimized_model_filepath = str(draft)
     if ort_format:
         options.add_session_config_entry(_FORMAT, "ORT")
@@ -94,7 +94,7 @@ def _needs_external(source: Path) -> bool:
 
 
 def _bound(level: str) -> str:
-    """Why a file saved at `level` belongs to this kind of machine; empty where it does not."""
+    """Return why a file saved at `level` is bound to this kind of machine; empty if it is not."""
     if level in PORTABLE:
         return ""
     cpuinfo = read_text("/proc/cpuinfo")
@@ -130,7 +130,7 @@ def _ort_format(source: Path, draft: Path, level: str, *, type_reduction: bool) 
 
 
 def _write_operators(model: Path, config: Path, *, type_reduction: bool) -> None:
-    """Write what `--include_ops_by_config` of ONNX Runtime's build takes."""
+    """Write the file for `--include_ops_by_config` of ONNX Runtime's build."""
     from onnxruntime.tools.ort_format_model import create_config_from_models  # loads torch
 
     with warnings.catch_warnings():
@@ -141,10 +141,10 @@ def _write_operators(model: Path, config: Path, *, type_reduction: bool) -> None
 
 
 def _mobile(source: Path) -> dict[str, Any]:
-    """How the accelerators of phones would take the model, by ONNX Runtime's own lists of their operators.
+    """Return the mobile accelerators' coverage of the model, by ONNX Runtime's own operator lists.
 
-    Provider -> nodes it would run, of how many, in how many pieces, and ONNX Runtime's verdict ("yes" from
-    three quarters of the nodes in one piece). Empty where that could not be found out.
+    Provider -> nodes it would run, of how many, in how many partitions, and ONNX Runtime's verdict ("yes"
+    from three quarters of the nodes in one partition). Empty if the coverage could not be determined.
     """
     import onnx
     from onnxruntime.tools.mobile_helpers import usability_checker as usability

@@ -1,7 +1,7 @@
-"""The steps `int8_dynamic`, `int8_static` and `int4`: quantize, then find out what came of it here.
+"""The steps `int8_dynamic`, `int8_static` and `int4`: quantize, then check the result on this machine.
 
-Dynamic INT8 measures the range of activations anew in each run, static INT8 has fixed ones from a calibration
-(pairs of QuantizeLinear and DequantizeLinear), and int4 packs the weights of MatMuls into blocks of 4 bits.
+Dynamic INT8 computes the range of activations in each run. Static INT8 has fixed ranges from a calibration
+(pairs of QuantizeLinear and DequantizeLinear). INT4 packs the weights of MatMuls into blocks of 4 bits.
 Worker side.
 """
 
@@ -38,16 +38,16 @@ def apply(
     calibration: DatasetPlan | None,
     progress: Progress,
 ) -> Applied:
-    """Write the quantized model that `source` makes to `draft`; see `applied.Step`.
+    """Quantize `source` and write it to `draft`; see `step_result.Step`.
 
     Args:
         step: "int8_dynamic", "int8_static" or "int4".
         source: the float model.
         draft: the file to write, in an empty folder.
-        options: of the step; those left out have the defaults of `quantizer`.
-        feeds: for the saturation check, and for calibration where there is no `calibration`.
-        calibration: the rows that static INT8 takes its ranges from; None: random feeds, with a warning.
-        progress: told of the stages "prepare", "calibrate", "quantize" and "look".
+        options: of the step; missing ones have the defaults of `quantizer`.
+        feeds: for the saturation check, and for calibration without `calibration`.
+        calibration: rows for the ranges of static INT8; None: random inputs, with a warning.
+        progress: receives the stages "prepare", "calibrate", "quantize" and "look".
 
     Raises:
         SpecError: an option or the calibration data do not fit this model.
@@ -70,7 +70,7 @@ def apply(
 
 
 def is_quantized(file: Path) -> bool:
-    """Whether the model in `file` computes anything with integers that a quantizer made."""
+    """Whether the model in `file` has integer operators of a quantizer."""
     return any(node.op_type in QUANTIZED_OPERATORS for node in nodes_of(read_model(file)))
 
 

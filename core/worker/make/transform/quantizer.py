@@ -1,8 +1,8 @@
-"""ONNX Runtime's quantizers: `prepare` reads a model once, `Quantizer.write` quantizes any part of it.
+"""Wrap ONNX Runtime's quantizers: `prepare` reads a model once, `Quantizer.write` quantizes any part of it.
 
-What they leave to their callers is done here: every node gets a name, nodes that they rename are found again
-under the name the model's author gave, calibration is made once, and what they print, log and raise becomes
-silence or plain words. Worker side.
+This module adds what the quantizers lack. Every node gets a name; renamed nodes are mapped back to the names
+of the original model; calibration runs once; printed and logged text is suppressed, and exceptions become
+clear errors. Worker side.
 """
 
 from __future__ import annotations
@@ -64,26 +64,24 @@ _DEFAULT_TYPES: dict[str, Collection[str]] = {
     "int4": ("MatMul",),
 }
 _CONTRIB = "com.microsoft"
-_CONTRIB_TYPES = ("Attention", "EmbedLayerNormalization")  # ai.onnx has an Attention too, a different one
-_BLOCK_GATHER_OPSET = 21  # the first with 4-bit tensors, which a Gather of blocks needs
-_OWN_INITIALIZERS_IR = 4  # the first version whose initializers need not be inputs too
-_SPLIT_GEMM = "_MatMul"  # how a dynamic or 4-bit quantizer calls the MatMul that a Gemm becomes
-_JOINED_GEMM = "/MatMulAddFusion"  # how ONNX Runtime calls the Gemm that a MatMul and an Add become
+_CONTRIB_TYPES = ("Attention", "EmbedLayerNormalization")  # ai.onnx has a different operator named Attention
+_BLOCK_GATHER_OPSET = 21  # the first with 4-bit tensors, which a block-quantized Gather needs
+_OWN_INITIALIZERS_IR = 4  # the first version whose initializers need not be inputs as well
+_SPLIT_GEMM = "_MatMul"  # suffix of the MatMul that a dynamic or 4-bit quantizer makes of a Gemm
+_JOINED_GEMM = "/MatMulAddFusion"  # suffix of the Gemm that ONNX Runtime makes of a MatMul and an Add
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantizer:
-    """A model ready to be quantized, whole or in part."""
+    """A model ready to be quantized, as a whole or in part."""
 
     step: str
-    model: Path  # the float model as it is quantized: named nodes, and preprocessed where that was asked for
+    model: Path  # the float model to quantize: all nodes named, and preprocessed if requested
     options: Mapping[str, Any]
     op_types: Sequence[str]
-    nodes: Sequence[
-        str
-    ]  # of the operators asked for and not excluded; some may turn out to have no integer form
-    large: bool  # one file does not hold the float model
-    inner: frozenset[str] = frozenset()  # nodes that stand in bodies of If, Loop and Scan
+    nodes: Sequence[str]  # of the requested operators, without excluded ones; some may have no integer form
+    large: bool  # the float model does not fit in one file
+    inner: frozenset[str] = frozenset()  # nodes in bodies of If, Loop and Scan
     table: Path | None = None  # ranges; static only
     calibrated: Calibrated | None = None
     notes: list[str] = field(default_factory=list)
@@ -92,14 +90,14 @@ class Quantizer:
         """Write the model to `draft` with `nodes`, some of `self.nodes`, quantized.
 
         Raises:
-            ModelError: ONNX Runtime's quantizer cannot treat the model.
+            ModelError: ONNX Runtime's quantizer cannot handle the model.
         """
         write = {"int8_dynamic": self._dynamic, "int8_static": self._static, "int4": self._blocks}[self.step]
         with tool_errors("quantize the model"), quiet():
             write(draft, list(nodes))
 
     def _dynamic(self, draft: Path, nodes: list[str]) -> None:
-        split = [f"{name}{_SPLIT_GEMM}" for name in nodes]  # of those that are a Gemm
+        split = [f"{name}{_SPLIT_GEMM}" for name in nodes]  # for nodes that are a Gemm
         types = {"MatMul" if one == "Gemm" else one for one in self.op_types}
         quantize_dynamic(
             self.model,
@@ -131,7 +129,7 @@ class Quantizer:
         )
 
     def _weights(self) -> dict[str, Any]:
-        """What both kinds of INT8 say of weights."""
+        """Return the weight options that both kinds of INT8 share."""
         return {
             "per_channel": bool(option(self.options, "per_channel", False)),
             "reduce_range": bool(option(self.options, "reduce_range", False)),
@@ -163,16 +161,16 @@ def prepare(
     calibration: DatasetPlan | None,
     progress: Progress,
 ) -> Quantizer:
-    """Read the model in `source` and find out what is to be quantized, and for static INT8 the ranges.
+    """Read the model in `source`, select the nodes to quantize, and for static INT8 find the ranges.
 
     Args:
         step: one of `STEPS`.
-        source: the float model; nothing is written beside it.
-        folder: where this and the quantizer may leave files.
+        source: the float model; nothing is written next to it.
+        folder: folder for files of this module and the quantizer.
         options: of the step.
-        feeds: random calibration goes by them where there is no `calibration`.
-        calibration: rows to calibrate on.
-        progress: told of the stages "prepare" and "calibrate".
+        feeds: used for random calibration without `calibration`.
+        calibration: calibration rows.
+        progress: receives the stages "prepare" and "calibrate".
 
     Raises:
         SpecError: an option or the calibration data do not fit this model.
@@ -185,7 +183,7 @@ def prepare(
     _refuse_quantized(model, source.name)
     name_nodes(model)
     op_types = _op_types(step, options)
-    deep = step != "int8_static"  # that quantizer does not look into bodies of If, Loop and Scan
+    deep = step != "int8_static"  # that quantizer skips bodies of If, Loop and Scan
     if store_weights(model.graph, lambda node: _has_integer_form(node, op_types), deep=deep):
         model.ir_version = max(model.ir_version, _OWN_INITIALIZERS_IR)
     _forget_weight_types(model)
@@ -272,7 +270,7 @@ def _refuse_quantized(model: ModelProto, name: str) -> None:
 
 
 def name_nodes(model: ModelProto) -> None:
-    """Give every node a name of its own, because quantizers choose by name; names that are unique stay."""
+    """Give every node a unique name, because quantizers select by name; unique names stay."""
     taken = {node.name for node in nodes_of(model)}
     seen: set[str] = set()
     for index, node in enumerate(nodes_of(model)):
@@ -282,9 +280,9 @@ def name_nodes(model: ModelProto) -> None:
 
 
 def _forget_weight_types(model: ModelProto) -> None:
-    """Drop the types stated besides weights: quantizers turn some weights round, and do not look for them.
+    """Drop the stated types of weights: quantizers transpose some weights without updating these types.
 
-    And names without a type, which onnxslim leaves behind an operator that it does not know.
+    Also drop names without a type, which onnxslim leaves after an operator that it does not know.
     """
     for graph in graphs_of(model):
         stored = {one.name for one in graph.initializer}
@@ -294,7 +292,7 @@ def _forget_weight_types(model: ModelProto) -> None:
 
 
 def _unshare(model: ModelProto) -> None:
-    """Give each Gemm that reads shared weights transposed a copy: they will be turned round in place."""
+    """Give each Gemm that reads shared weights transposed its own copy: they will be transposed in place."""
     readers = Counter(name for node in nodes_of(model) for name in set(node.input))
     for graph in graphs_of(model):
         stored = {one.name: one for one in graph.initializer}
@@ -329,11 +327,11 @@ def _excluded(model: ModelProto, options: Mapping[str, Any]) -> set[str]:
 
 
 def source_name(name: str, names: Collection[str]) -> str:
-    """Return what the model's author called the node that a tool renamed to `name`.
+    """Return the original name of the node that a tool renamed to `name`.
 
     Args:
-        name: of a node in the model that is quantized.
-        names: of the nodes in the model that the user gave.
+        name: of a node in the quantized model.
+        names: of the nodes in the user's model.
     """
     for stem in (name.removesuffix(_SPLIT_GEMM), name.partition(_JOINED_GEMM)[0]):
         if name not in names and stem in names:
@@ -361,12 +359,12 @@ def _has_integer_form(node: NodeProto, op_types: Sequence[str]) -> bool:
 def nothing(
     op_types: Sequence[str], excluded: Collection[str], left: Mapping[str, int] | None = None
 ) -> ModelError:
-    """Return the error of a model that none of `op_types` can be quantized in.
+    """Return the error for a model in which none of `op_types` can be quantized.
 
     Args:
-        op_types: that were asked for.
-        excluded: names of the nodes that were to stay.
-        left: op type -> nodes of these types that the quantizer left in float, if there are any.
+        op_types: the requested operators.
+        excluded: names of the nodes excluded by the user.
+        left: op type -> nodes of these types that the quantizer left in float, if any.
     """
     apart = f", apart from the {len(excluded)} that are excluded" if excluded else ""
     if left:
@@ -383,7 +381,7 @@ def nothing(
 
 
 def _for_blocks(model: ModelProto, op_types: Sequence[str]) -> ModelProto:
-    """What a quantizer of MatMul and Gather can take: a Gemm as MatMul and Add, and an opset with 4 bits."""
+    """Adapt a model to the MatMul and Gather quantizer: Gemm as MatMul and Add, an opset with 4 bits."""
     if "Gather" in op_types:
         opset = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 0)
         if opset < _BLOCK_GATHER_OPSET:
@@ -396,12 +394,12 @@ def _for_blocks(model: ModelProto, op_types: Sequence[str]) -> ModelProto:
 
 
 def _preprocessed(model: Path, *, large: bool) -> Path:
-    """Fold what ONNX Runtime folds anyway (constants, batch normalization), which leaves less to quantize."""
+    """Fold what ONNX Runtime folds anyway (constants, batch normalization), to quantize fewer nodes."""
     target = model.with_name("preprocessed.onnx")
     quant_pre_process(
         str(model),
         str(target),
-        skip_symbolic_shape=True,  # done when the model was read
+        skip_symbolic_shape=True,  # done while reading the model
         save_as_external_data=large,
         all_tensors_to_one_file=large,
         external_data_location=f"{target.name}.data" if large else None,
@@ -410,10 +408,10 @@ def _preprocessed(model: Path, *, large: bool) -> Path:
 
 
 def _renamed(file: Path) -> ModelProto:
-    """Name the nodes that preprocessing left without one, in the file too; weights are not read."""
+    """Name the nodes that preprocessing left unnamed, also in the file; weights are not read."""
     model = read_model(file)
     before = [node.name for node in nodes_of(model)]
     name_nodes(model)
     if before != [node.name for node in nodes_of(model)]:
-        file.write_bytes(model.SerializeToString())  # below 2 GiB: larger weights lie beside it
+        file.write_bytes(model.SerializeToString())  # below 2 GiB: larger weights are external
     return model

@@ -1,8 +1,8 @@
-"""What float16 kernels would compute, emulated in float32: `rounded`. Worker side.
+"""Emulate in float32 the results of float16 kernels: `rounded`. Worker side.
 
-ONNX Runtime's CPU provider computes a float16 graph in float32 from end to end and rounds nothing between its
-nodes, so that running the copy here hides overflow and lost digits. It keeps explicit pairs of Casts, though:
-with one behind every value that a float16 node makes, the float32 model computes what hardware with float16
+ONNX Runtime's CPU provider computes a float16 graph in float32 throughout and rounds nothing between nodes. A
+run of the copy here therefore hides overflow and lost digits. The provider keeps explicit pairs of Casts,
+though. With one after every value of a float16 node, the float32 model computes what hardware with float16
 kernels does (sums inside a kernel in float32, as they are there).
 """
 
@@ -20,10 +20,10 @@ _RAW, _ROUNDED = "_before_rounding", "_rounded"
 def rounded(model: ModelProto, blocked: Collection[str], keep_io_types: bool | list[str]) -> ModelProto:
     """Return a float32 copy of `model` that rounds where its float16 copy does.
 
-    Nodes in the bodies of If, Loop and Scan round nothing: what such a node gives is rounded as a whole.
+    Nodes in the bodies of If, Loop and Scan round nothing; only outputs of the enclosing node are rounded.
 
     Args:
-        model: with value types, and names at all its nodes.
+        model: with value types, and names on all its nodes.
         blocked: names of all nodes that stay in float32.
         keep_io_types: which inputs and outputs stay float32, as for the conversion.
     """
@@ -43,8 +43,8 @@ class _Rounding:
         values = (*graph.value_info, *graph.input, *graph.output)
         self._floats = {one.name for one in values if one.type.tensor_type.elem_type == TensorProto.FLOAT}
         self._outputs = {one.name for one in graph.output}
-        self._exact: set[str] = set()  # values that float32 readers get unrounded
-        self._edges: dict[str, str] = {}  # such a value -> what float16 readers get
+        self._exact: set[str] = set()  # values that float32 nodes read unrounded
+        self._edges: dict[str, str] = {}  # such a value -> the value that float16 nodes read
         self._nodes: list[NodeProto] = []
 
     def apply(self) -> None:
@@ -68,7 +68,7 @@ class _Rounding:
         if name not in self._floats or name in self._weights:
             return
         self._exact.add(name)
-        if not self._kept(name):  # every reader gets what float16 holds of it
+        if not self._kept(name):  # all readers get the float16 value
             self._pair(name, name + _ROUNDED)
             self._edges[name] = name + _ROUNDED
             for node in self._graph.node:
@@ -127,7 +127,7 @@ def _rename(node: NodeProto, name: str, new: str) -> None:
 
 
 def _rounded_tensor(tensor: TensorProto, name: str) -> onnx.TensorProto:
-    """The values as the converter stores them, in float32 again."""
+    """Return the values as the converter stores them, in float32 again."""
     values = numpy_helper.to_array(tensor)
-    half = convert_np_to_float16(values.reshape(-1)).reshape(values.shape)  # it takes no scalar
+    half = convert_np_to_float16(values.reshape(-1)).reshape(values.shape)  # it does not accept a scalar
     return numpy_helper.from_array(half.astype("float32"), name)

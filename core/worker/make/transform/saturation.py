@@ -1,8 +1,8 @@
-"""Do sums of 8-bit products overflow on this CPU? x86 without VNNI adds two of them in 16 bits and clips.
+"""Detect overflow of 8-bit products on this CPU: x86 without VNNI adds two of them in 16 bits and saturates.
 
 Unsigned activations times signed weights of the full range reach 2 x 255 x 127, above the 32,767 that fit.
-Only a run can tell how much that harms a model: with `session.x64quantprecision` ONNX Runtime avoids the
-clipping, so the same file is run both ways and held against the float model. Source: ONNX Runtime's
+Only a run tells how much this harms a model. With `session.x64quantprecision` ONNX Runtime avoids
+saturation, so the same file is run both ways and compared with the float model. Source: ONNX Runtime's
 quantization guide, section on U8S8. Worker side.
 """
 
@@ -20,8 +20,8 @@ from core.worker.make.transform.step_result import option
 
 EXACT_SUMS = {"session.x64quantprecision": "1"}
 _VNNI = ("avx_vnni", "avx512_vnni", "amx_int8")  # each adds four products in 32 bits
-_HARM = 0.005  # of the outputs' length: less than this is within what rounding to 8 bits costs
-_TIMES = 1.25  # and a quarter more than what the exact sums are off
+_HARM = 0.005  # of the outputs' length: smaller errors are within the cost of 8-bit rounding
+_TIMES = 1.25  # and at least a quarter above the error with exact sums
 
 _CLIPPED = (
     "On this CPU, which has no VNNI, sums of 8-bit products overflow: the outputs are {plain:.1%} off, "
@@ -37,13 +37,13 @@ _ELSEWHERE = (
 def saturation(
     source: Path, draft: Path, options: Mapping[str, Any], feeds: Sequence[FeedPlan]
 ) -> list[StepCheck]:
-    """Find out whether the INT8 model in `draft` loses accuracy because this CPU clips its sums.
+    """Find out whether the INT8 model in `draft` loses accuracy because this CPU saturates its sums.
 
     Args:
         source: the float model.
         draft: the quantized one.
-        options: that it was made with.
-        feeds: what both are run on.
+        options: of the quantization.
+        feeds: inputs of both runs.
 
     Returns:
         One finding at most; none with a remedy in `options`, or on a CPU that is not x86.
@@ -59,7 +59,7 @@ def saturation(
 
 
 def remedied(options: Mapping[str, Any]) -> bool:
-    """Whether the weights are such that two products fit into 16 bits, or are not signed at all."""
+    """Whether two products of the weights fit into 16 bits, or the weights are unsigned."""
     return bool(option(options, "reduce_range", False)) or option(options, "weight_type", "QInt8") == "QUInt8"
 
 
@@ -73,7 +73,7 @@ def has_vnni(known: Sequence[str]) -> bool:
 
 
 def errors(source: Path, draft: Path, feeds: Sequence[FeedPlan]) -> tuple[float, float]:
-    """Return the relative L2 errors of `draft` against `source`: as it runs, and with exact sums."""
+    """Return the relative L2 errors of `draft` against `source`: by default, and with exact sums."""
     reference = open_session(source, PLAIN)
     arrays = arrays_of(feeds, reference)
     expected = list(runs(reference, arrays))
@@ -83,7 +83,7 @@ def errors(source: Path, draft: Path, feeds: Sequence[FeedPlan]) -> tuple[float,
 
 
 def judged(plain: float, exact: float) -> list[StepCheck]:
-    """Return the finding that two relative errors make: as ONNX Runtime runs it, and with exact sums."""
+    """Return the finding for two relative errors: by default, and with exact sums."""
     if plain < _TIMES * exact or plain - exact < _HARM:
         return []
     return [_finding("warning", _CLIPPED.format(plain=plain, exact=exact))]

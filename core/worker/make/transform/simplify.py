@@ -1,4 +1,4 @@
-"""The step `simplify`: constants folded and nodes removed that change nothing, by onnxslim. Worker side."""
+"""The step `simplify`: fold constants and remove redundant nodes with onnxslim. Worker side."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def apply(
     calibration: DatasetPlan | None,
     progress: Progress,
 ) -> Applied:
-    """Write the simplified model; see `applied.Step`. The step has no options."""
+    """Write the simplified model; see `step_result.Step`. The step has no options."""
     model = load_whole(source)
     try:
         slimmed = onnxslim.slim(model)
@@ -33,6 +33,6 @@ def apply(
             f"onnxslim cannot simplify `{source.name}`: {first_line(error)}",
             hint="Leave this step out of the chain.",
         ) from None
-    slimmed.ir_version = model.ir_version  # it writes its own package's newest, which ORT may not load
+    slimmed.ir_version = model.ir_version  # onnxslim writes the newest version, which ORT may not load
     write_whole(slimmed, draft)
     return Applied(tool="onnxslim")

@@ -1,4 +1,4 @@
-"""Calling ONNX's and ONNX Runtime's tools: `quiet`, and `tool_errors`, which says in words why one failed."""
+"""Call ONNX's and ONNX Runtime's tools: `quiet` silences them, `tool_errors` explains their failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXCLUDE = "Exclude the node it names, choose other operator types, or simplify 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the tools from printing, logging and warning: what matters is raised, or checked afterwards."""
+    """Keep the tools from printing, logging and warning: errors are raised, or checked afterwards."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -33,11 +33,11 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def tool_errors(what: str) -> Iterator[None]:
-    """Put what ONNX Runtime's tools raise into words.
+    """Translate the exceptions of ONNX Runtime's tools.
 
     Raises:
         WorkerError: there is not enough memory.
-        ModelError: anything else that they raise.
+        ModelError: any other exception.
     """
     try:
         yield

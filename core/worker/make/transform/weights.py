@@ -1,7 +1,7 @@
-"""Weights where ONNX Runtime's quantizers look for them: among the initializers of the graph of their reader.
+"""Move weights to the initializers of the graph that reads them, where ONNX Runtime's quantizers look.
 
-A weight in a Constant node, or one that the body of an If, Loop or Scan reads from the graph around it, would
-leave its node in float. Worker side.
+A weight in a Constant node, or one that the body of an If, Loop or Scan reads from an outer graph, would
+keep its node in float. Worker side.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ Tensors = Mapping[str, TensorProto]
 def store_weights(
     graph: GraphProto, reads: Callable[[NodeProto], bool], *, deep: bool, outer: Tensors | None = None
 ) -> int:
-    """Make stored values that chosen nodes read initializers of the nodes' own graph; return how many.
+    """Convert stored values that selected nodes read to initializers of the nodes' graph; return the number.
 
     Args:
         graph: changed in place.
-        reads: chooses the nodes.
-        deep: treat bodies of If, Loop and Scan too.
-        outer: stored values of the graphs around it.
+        reads: selects the nodes.
+        deep: include bodies of If, Loop and Scan.
+        outer: stored values of the outer graphs.
     """
     constants = dict(_constants(graph))
     own = _names(graph)
-    fed = {one.name for one in graph.input}  # an older file's weight may be fed instead
+    fed = {one.name for one in graph.input}  # older files: a caller may pass this weight instead
     visible = {name: one for name, one in (outer or {}).items() if name not in own} | constants
     visible |= {one.name: one for one in _floats(graph.initializer) if one.name not in fed}
     count = 0
     for node in graph.node if deep else ():
         for body in bodies_of(node):
             count += store_weights(body, reads, deep=True, outer=visible)
-    wanted: dict[str, str] = {}  # a value that is read -> name of the initializer that it becomes
+    wanted: dict[str, str] = {}  # a value that is read -> name of its new initializer
     for node in filter(reads, graph.node):
         for position, name in enumerate(node.input):
             if name in constants:
@@ -62,7 +62,7 @@ def _constants(graph: GraphProto) -> list[tuple[str, TensorProto]]:
 
 
 def _names(graph: GraphProto) -> set[str]:
-    """Every value that the graph itself has."""
+    """Return every value name of the graph itself."""
     stored = {one.name for one in (*graph.input, *graph.initializer)}
     return stored | {name for node in graph.node for name in node.output}
 

@@ -1,10 +1,10 @@
-"""`FeedPlan` → arrays: seeded random, fixed values, an `.npz`, or images.
+"""Create input arrays from a `FeedPlan`: seeded random values, fixed values, an `.npz`, or images.
 
-numpy only; Pillow is imported when images are asked for and never otherwise. Every array is C-contiguous,
-in the type that the session declares, and exactly in the planned shape: a source with fewer rows than the
-batch is refused, never repeated. bfloat16, which numpy lacks, is its bit pattern in uint16.
+numpy only; Pillow is imported only for images. Every array is C-contiguous, in the type that the session
+declares, and exactly in the planned shape: a source with fewer samples than the batch is refused, never
+repeated. bfloat16, which numpy lacks, is stored as its bit pattern in uint16.
 
-Random values lie where `wire.feeding` says; those of an input depend on the seed and its name alone.
+`wire.feeding` defines the ranges of random values; those of an input depend only on the seed and its name.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _ORT_TYPES = {
     "bool": "bool",
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
-_IMAGE_ARRAY = "test_images"  # the name MedMNIST uses
+_IMAGE_ARRAY = "test_images"  # MedMNIST's name
 
 
 class SessionInput(Protocol):
-    """What `InferenceSession.get_inputs()` returns: name and type, such as "tensor(float)"."""
+    """The items of `InferenceSession.get_inputs()`: name and type, such as "tensor(float)"."""
 
     @property
     def name(self) -> str: ...  # noqa: D102 - says it all
@@ -49,7 +49,7 @@ class SessionInput(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feeds:
-    """What to feed; `notes` are conversions that a reader of the numbers should know."""
+    """Input arrays; `notes` lists conversions for the reader of the results."""
 
     arrays: dict[str, Array]
     dtypes: dict[str, str]  # numpy's names, or "bfloat16"
@@ -57,7 +57,7 @@ class Feeds:
 
 
 def make_feeds(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> Feeds:
-    """Make every array the session needs.
+    """Create every array that the session needs.
 
     Args:
         plan: shapes, source and values; the types are the session's own.
@@ -65,7 +65,7 @@ def make_feeds(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> F
 
     Raises:
         SpecError: a value, array or image does not fit the input.
-        ModelError: the model has an input that is no tensor of numbers or text.
+        ModelError: the model has an input that is not a tensor of numbers or text.
     """
     wanted = _wanted(plan, session_inputs)
     notes: list[str] = []
@@ -86,15 +86,15 @@ def make_feeds(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> F
 
 
 def beside_data(inputs: Sequence[wire.InputPlan], values: Mapping[str, Any], seed: int) -> dict[str, Array]:
-    """Make the arrays of inputs that a dataset does not hold: those with a fixed value or a range.
+    """Create the arrays of inputs outside a dataset: those with a fixed value or a range.
 
     Args:
-        inputs: of the model, with the batch that is fed at once.
+        inputs: of the model, with the batch size.
         values: input -> fixed value.
         seed: of the ranges.
 
     Raises:
-        SpecError: a value that does not fit its input.
+        SpecError: a value does not fit its input.
     """
     found: dict[str, Array] = {}
     for one in inputs:
@@ -115,11 +115,11 @@ def beside_data(inputs: Sequence[wire.InputPlan], values: Mapping[str, Any], see
 
 
 def rows_fed(shapes: Mapping[str, Sequence[int]], batch_axes: Mapping[str, int]) -> int:
-    """Count the rows of the feeds; 1 when no input has rows.
+    """Count the samples in the inputs; 1 if no input has a batch axis.
 
     Args:
-        shapes: input to the shape that was really fed.
-        batch_axes: input to the axis that carries the batch.
+        shapes: input to the actual shape.
+        batch_axes: input to its batch axis.
 
     Raises:
         SpecError: the inputs disagree.
@@ -211,9 +211,8 @@ def fixed(one: Wanted, value: Any) -> Array:
     """Return `value`, a number or nested list, in the type of the input and broadcast to its shape.
 
     Raises:
-        SpecError: text for an input of numbers or the reverse, a number that the type does not hold, or a
-        shape
-            that does not fit.
+        SpecError: text for a numeric input or the reverse, a number outside the type's range, or a shape that
+            does not fit.
     """
     if one.dtype == STRING:
         return _broadcast(one, _texts(one, value))
@@ -230,7 +229,7 @@ def fixed(one: Wanted, value: Any) -> Array:
 
 
 def _texts(one: Wanted, value: Any) -> Array:
-    """Text as it is; a plain list of lines for a column of them stands upright."""
+    """Convert text to an array; a plain list for a column of texts becomes a column."""
     found = np.asarray(value, dtype=object)
     if found.size == 0 or not all(isinstance(text, str) for text in found.flat):
         raise SpecError(
@@ -258,7 +257,7 @@ def _cast_exactly(one: Wanted, raw: Array, value: Any) -> Array:
 
 
 def _broadcast(one: Wanted, array: Array) -> Array:
-    if not one.shape and array.ndim:  # rank unknown, or a scalar: ONNX Runtime checks which
+    if not one.shape and array.ndim:  # unknown rank, or a scalar: ONNX Runtime checks which
         return array
     own = [1] * (len(one.shape) - array.ndim) + list(array.shape)
     target = [
@@ -283,13 +282,13 @@ def _short(value: Any) -> str:
 
 
 def from_npz(plan: wire.FeedPlan, wanted: Sequence[Wanted], notes: list[str]) -> dict[str, Array]:
-    """Return the first rows of the arrays in `plan["path"]`.
+    """Return the first samples of the arrays in `plan["path"]`.
 
-    The file holds one array per input, under the input's name, and nothing else. A model with a single open
-    input may also be fed from a file with a single array, or one that calls it `test_images` (MedMNIST's
-    layout; its labels and other splits are left alone). There a uint8 array [rows, H, W] or [rows, H, W, C]
-    for a float input is taken as images: put into the input's layout, scaled to [0, 1] and, when the plan has
-    `image_mean` and `image_std`, normalised.
+    The file holds one array per input, under the input's name, and nothing else. A model with a single input
+    without a value also accepts a file with a single array, or with one named `test_images` (MedMNIST's
+    layout; its labels and other splits are ignored). There a uint8 array [rows, H, W] or [rows, H, W, C]
+    for a float input is treated as images: converted to the input's layout, scaled to [0, 1] and, when the
+    plan has `image_mean` and `image_std`, normalised.
 
     Raises:
         SpecError: unreadable file; missing or extra name; wrong type or shape; too few rows.
@@ -351,7 +350,7 @@ def _fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
 
 
 def _image_layout(one: Wanted, array: Array, plan: wire.FeedPlan, notes: list[str]) -> Array:
-    """uint8 images in a float input: channels where the input has them, values in [0, 1]."""
+    """Convert uint8 images to a float input: channel axis as in the input, values in [0, 1]."""
     if len(one.shape) != 4 or array.ndim not in (3, 4):
         return array
     if array.ndim == 3:
@@ -381,6 +380,6 @@ def _cast_array(one: Wanted, array: Array, notes: list[str]) -> Array:
 
 
 def _from_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Array]:
-    from core.worker.session.feeds.images import load_images  # Pillow comes with it
+    from core.worker.session.feeds.images import load_images  # imports Pillow
 
     return load_images(plan, wanted)

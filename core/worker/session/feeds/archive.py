@@ -1,4 +1,4 @@
-"""The arrays of an `.npz`, bounded: what they take in memory is known from their headers before one is read.
+"""Read the arrays of an `.npz` with a memory limit, which is checked on their headers before any is read.
 
 A few kilobytes of a zip archive can hold gigabytes of zeros. numpy and the standard library only.
 """
@@ -25,9 +25,9 @@ from core.wire.files import IrregularFile, open_regular
 
 Array = npt.NDArray[Any]
 
-MOST_BYTES = 4 << 30  # of all arrays that are read from one file
+MOST_BYTES = 4 << 30  # of all arrays read from one file
 _MOST_ARRAYS = 10_000
-_HEADER_BYTES = 10_000  # more than any array of numbers needs; numpy's own bound
+_HEADER_BYTES = 10_000  # more than any numeric array needs; numpy's own limit
 _DAMAGE = (
     *(OSError, ValueError, TypeError, EOFError, LookupError, OverflowError, RuntimeError, SyntaxError),
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError, MemoryError),
@@ -57,7 +57,7 @@ class Archive:
         """Return these arrays.
 
         Raises:
-            SpecError: one is no array, or together they take too much memory.
+            SpecError: a member is not an array, or together they need too much memory.
         """
         needed = sum(self._header_bytes(name) for name in names)
         most = min(MOST_BYTES, limits.available_memory() // 2)
@@ -70,7 +70,7 @@ class Archive:
         return {name: self._array(name) for name in names}
 
     def _header_bytes(self, name: str) -> int:
-        """Bytes of memory that an array will take."""
+        """Return the bytes of memory that an array needs."""
         with self._archive.open(self._members[name]) as member:
             magic = member.read(len(np.lib.format.MAGIC_PREFIX))
             if not magic:
@@ -101,7 +101,7 @@ def _size(count: int) -> str:
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type, from behind the magic; in this format a header has 64 KiB at most."""
+    """Return shape and type from the header after the magic; in this format a header has 64 KiB at most."""
     if member.read(2) != b"\x01\x00":
         raise ValueError("later formats are for arrays of many named fields, which are no tensors")
     shape, _, dtype = np.lib.format.read_array_header_1_0(member, _HEADER_BYTES)
@@ -110,14 +110,14 @@ def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 @contextmanager
 def opened(path: Path, missing: str) -> Iterator[Archive]:
-    """Open an `.npz`; what fails while it is open is told as a file that cannot be read.
+    """Open an `.npz`; errors while it is open are raised as an unreadable file.
 
     Args:
         path: of the file.
-        missing: what to say where it is not there.
+        missing: message for a missing file.
 
     Raises:
-        SpecError: it is missing, no such archive, or damaged.
+        SpecError: it is missing, not an archive, or damaged.
     """
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:

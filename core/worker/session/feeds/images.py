@@ -1,9 +1,9 @@
-"""Image files → the array of a model's image input. Pillow is imported when files are read, not before.
+"""Read image files into the array of a model's image input. Pillow is imported when files are read.
 
-Each image is turned upright, converted to the input's number of channels, resized (bilinear, without
-cropping) to its height and width, and scaled to [0, 1]; then mean and deviation per channel are applied.
-Without statistics of its own a three-channel input gets ImageNet's, which torchvision's classifiers expect.
-A uint8 input gets the bytes 0 to 255 as they are.
+Each image gets its orientation applied, is converted to the input's number of channels, resized (bilinear,
+without cropping) to its height and width, and scaled to [0, 1]; then mean and deviation per channel are
+applied. Without given statistics a three-channel input gets ImageNet's, which torchvision's classifiers
+expect. A uint8 input gets the bytes 0 to 255 unchanged.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def load_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Arra
 
 
 def image_input(wanted: Sequence[Wanted]) -> tuple[Wanted, int]:
-    """Return the one input that images fit, and its channel axis: 1 in NCHW, 3 in NHWC.
+    """Return the one input that takes images, and its channel axis: 1 in NCHW, 3 in NHWC.
 
     Raises:
         SpecError: there is none, or more than one.
@@ -88,7 +88,7 @@ def statistics(
 def normalised(
     pixels: Array, axis: int, mean: Sequence[float], std: Sequence[float], *, most: float = 255.0
 ) -> Array:
-    """Scale bytes so that `most` is 1, then subtract `mean` and divide by `std`; an empty one is left out.
+    """Scale bytes so that `most` becomes 1, then subtract `mean` and divide by `std`; empty ones are skipped.
 
     Raises:
         SpecError: not one number per channel, or a deviation of zero.
@@ -140,10 +140,10 @@ def _pixels(file: Path, channels: int, size: tuple[int, int]) -> Array:
 
 
 def read_image(file: Path, convert: Callable[[PIL.Image], PIL.Image]) -> PIL.Image:
-    """Open an image file and return what `convert` makes of it, turned upright.
+    """Open an image file, apply its orientation, and return the result of `convert`.
 
     Raises:
-        SpecError: it is no image, too large to be one, or `convert` cannot take it.
+        SpecError: it is not an image, is too large, or `convert` cannot take it.
     """
     from PIL import Image, ImageOps
 
@@ -152,7 +152,7 @@ def read_image(file: Path, convert: Callable[[PIL.Image], PIL.Image]) -> PIL.Ima
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with open_regular(file) as stream, Image.open(stream) as image:
                 return convert(ImageOps.exif_transpose(image))
-    except SpecError:  # of `convert`; it is a ValueError, too
+    except SpecError:  # from `convert`; it is also a ValueError
         raise
     except (
         OSError,

@@ -1,4 +1,4 @@
-"""One input that has to be filled."""
+"""The description of one input that needs an array."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ STRING = "string"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """One input to fill."""
+    """An input that needs an array."""
 
     name: str
     dtype: str
-    shape: list[int]  # -1: a fixed value brings the size
+    shape: list[int]  # -1: taken from the fixed value
     low: float | None
     high: float | None
     batch_axis: int | None
@@ -25,7 +25,7 @@ class Wanted:
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """The array's type; a bfloat16 is computed as float32 first, texts are Python's."""
+        """The array's numpy type; bfloat16 is computed as float32 first, texts are Python objects."""
         if self.dtype == STRING:
             return np.dtype(object)
         return np.dtype("float32" if self.dtype == BFLOAT16 else self.dtype)

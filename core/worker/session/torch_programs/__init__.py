@@ -1,8 +1,8 @@
-"""The PyTorch programs behind exported models: torchvision's classifiers and `.pt2` files. Worker side.
+"""The PyTorch programs behind exported models: torchvision classifiers and `.pt2` files. Worker side.
 
-`export` makes an `.onnx` file of one; `rebuild` makes the same program again from what the export recorded,
-so that PyTorch can race against the file. Nothing here needs onnx or onnxruntime. A `.pt2` file can hold
-pickled objects: loading one runs code of whoever made it.
+`export` writes an `.onnx` file of one; `rebuild` makes the same program again from the export's record, so
+that PyTorch can be compared with the file. Nothing here needs onnx or onnxruntime. A `.pt2` file can hold
+pickled objects: loading one can run code of its author.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # about their own internals
+    warnings.simplefilter("ignore")  # about torch's own internals
     import torch
     from torch.utils import _pytree as pytree
 
@@ -27,9 +27,9 @@ with warnings.catch_warnings():
 from core import wire
 from core.wire.errors import ModelError
 
-# What torch raises for a program it cannot load, trace, compile or run: no common base.
+# Exceptions of torch for a program that it cannot load, trace, compile or run: no common base.
 TORCH_ERRORS = (
-    RuntimeError,  # torch.onnx's and the compilers' errors are some
+    RuntimeError,  # torch.onnx and the compilers raise subclasses of it
     ValueError,
     TypeError,
     KeyError,
@@ -48,7 +48,7 @@ _MAX_LINE = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A PyTorch program, and where in its arguments the tensors of an `.onnx` file go."""
+    """A PyTorch program, and the positions of the `.onnx` file's tensors in its arguments."""
 
     run: Any  # torch.nn.Module
     leaves: list[Any]  # the arguments, flat; every tensor is an input of the file, in its order
@@ -75,12 +75,12 @@ class Program:
 
 
 def rebuild(source: wire.TorchSource) -> Program:
-    """Make the program that `source` describes, with the weights that were exported.
+    """Rebuild the program that `source` describes, with the exported weights.
 
     Raises:
         SpecError: torchvision has no such classifier.
-        ModelError: the `.pt2` is gone, is another one by now, or cannot be loaded; or the trained weights
-            cannot be had any more.
+        ModelError: the `.pt2` is missing, has changed, or cannot be loaded; or the trained weights are no
+            longer available.
     """
     return _classifier(source) if source["source"] == "torchvision" else _from_pt2(source)
 
@@ -106,7 +106,7 @@ def _classifier(source: wire.TorchSource) -> Program:
 
 
 def _silent(stage: str, done: int, total: int, text: str = "") -> None:
-    """A race shows its own progress."""
+    """A comparison shows its own progress."""
 
 
 def _from_pt2(source: wire.TorchSource) -> Program:
@@ -119,21 +119,21 @@ def _from_pt2(source: wire.TorchSource) -> Program:
     program = load_pt2(path)
     if program.example_inputs is not None:
         leaves, layout = pytree.tree_flatten(program.example_inputs)
-    else:  # no sample to tell tensors from constants: every argument must be an input
+    else:  # no sample tells tensors from constants: every argument must be an input
         layout = program.call_spec.in_spec
         leaves = [torch.empty(0)] * layout.num_leaves
     return Program(run=program.module(), leaves=leaves, layout=layout, notes=[])
 
 
 def load_pt2(path: Path) -> torch.export.ExportedProgram:
-    """Load what `torch.export.save` wrote.
+    """Load a file written by `torch.export.save`.
 
     Raises:
-        ModelError: there is no such file, or it is none of that kind.
+        ModelError: there is no such file, or it has another format.
     """
     if not path.is_file():
         raise ModelError(f"There is no file `{path}`.", hint="Check the path of the `.pt2` file.")
-    if path.suffix != ".pt2":  # torch takes no other name either
+    if path.suffix != ".pt2":  # torch accepts no other suffix either
         raise ModelError(f"`{path.name}` is not a `.pt2` file.", hint=SAVE_PT2)
     logging.getLogger("torch.export").setLevel(logging.ERROR)  # it logs a traceback, then raises
     try:
@@ -163,6 +163,6 @@ def file_sha256(path: Path) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's text that says something."""
+    """Return the first non-empty line of an error's text."""
     lines = (line.strip() for line in str(error).splitlines())
     return next(filter(None, lines), type(error).__name__)[:_MAX_LINE]

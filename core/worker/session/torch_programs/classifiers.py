@@ -1,6 +1,6 @@
-"""Building a torchvision classifier: trained weights when they can be had, seeded random ones otherwise.
+"""Build a torchvision classifier, with trained weights if available, else with seeded random ones.
 
-Worker side; only what needs PyTorch imports it, for torch takes seconds to load.
+Worker side. Only modules that need PyTorch import this one, because torch takes seconds to load.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from core.wire.errors import SpecError, nearest
 REACH_TIMEOUT_S = 8.0  # for the first answer of the download server, name lookup included
 STALL_TIMEOUT_S = 20.0  # between two parts of a download
 
-# What a failed download raises: no network, a broken transfer, a file that is not what it should be.
+# Exceptions of a failed download: no network, a broken transfer, a file with unexpected content.
 _DOWNLOAD_ERRORS = (OSError, http.client.HTTPException, RuntimeError, EOFError, pickle.UnpicklingError)
 # Models built for one image size: their weights have a shape that follows from it.
 _SIZE_BOUND = ("vit_", "maxvit_")
@@ -35,7 +35,7 @@ _SIZE_BOUND = ("vit_", "maxvit_")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classifier:
-    """A model in evaluation mode and how it came to its weights."""
+    """A model in evaluation mode, and the source of its weights."""
 
     module: torch.nn.Module
     image_size: int  # pixels per side
@@ -55,16 +55,16 @@ def build(
 ) -> Classifier:
     """Build the classifier `name`.
 
-    Random weights give the same graph as trained ones would: the input size and the options that torchvision
-    sets together with its weights are set here too, and biases are drawn at random.
+    Random weights give the same graph as trained ones: this function also sets the input size and the options
+    that torchvision sets with its weights, and draws random biases.
 
     Args:
         name: of the classifier in torchvision.
-        pretrained: try to have trained weights.
+        pretrained: try to load trained weights.
         seed: of random weights and biases.
         image_size: pixels per side; None: torchvision's own.
-        progress: told the size of a download.
-        biases: draw random biases; False: leave them as torchvision does, which older exports hold.
+        progress: receives the size of a download.
+        biases: draw random biases; False: keep torchvision's, as in older exports.
 
     Raises:
         SpecError: torchvision has no such classifier, or it cannot take that image size.
@@ -114,7 +114,7 @@ def _image_size(name: str, trained: Any, asked: int | None) -> int:
 
 
 def _builder_options(name: str, trained: Any) -> dict[str, Any]:
-    """What torchvision itself sets when it builds the model for these weights."""
+    """Return the options that torchvision itself sets for a model with these weights."""
     if name in ("googlenet", "inception_v3"):
         # init_weights=False: drawing from a truncated normal takes a minute and changes no timing.
         return {"transform_input": True, "aux_logits": False, "init_weights": False}
@@ -122,21 +122,21 @@ def _builder_options(name: str, trained: Any) -> dict[str, Any]:
 
 
 def _wake_zero_layers(module: torch.nn.Module) -> None:
-    """Some heads start at zero (ViT's): every output would be 0, and comparing it would prove nothing."""
+    """Randomize heads that start at zero (ViT's): with every output 0, a comparison would prove nothing."""
     for weight in module.parameters():
         if weight.ndim >= 2 and not weight.any():
             torch.nn.init.trunc_normal_(weight, std=0.02)
 
 
 def draw_biases(module: torch.nn.Module, seed: int) -> None:
-    """Draw at random what starts as 0 or 1 and would be folded away, which would time another graph.
+    """Randomize parameters that start as 0 or 1: folding them away would change the graph that is timed.
 
     Biases are drawn within ±1/sqrt(inputs of a unit), PyTorch's own default; the scales of normalizations
     by as much around 1.
 
     Args:
-        module: is changed.
-        seed: of the drawing.
+        module: changed in place.
+        seed: of the random generator.
     """
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -159,8 +159,8 @@ def _uniform(like: torch.Tensor, bound: float, generator: torch.Generator) -> to
 def _settle(module: torch.nn.Module, image_size: int) -> None:
     """Set the statistics of batch normalization from random images, as training would.
 
-    Untouched, they let the signal of a deep random network die away layer by layer, down to denormal numbers,
-    which some processors compute slowly: the timings would not be those of a trained network.
+    Otherwise the signal of a deep random network decays layer by layer to denormal numbers, which some
+    processors compute slowly: the timings would not be those of a trained network.
     """
     layers = [one for one in module.modules() if isinstance(one, torch.nn.BatchNorm2d)]
     if not layers:
@@ -178,7 +178,7 @@ def _settle(module: torch.nn.Module, image_size: int) -> None:
 
 
 def _with_trained_weights(name: str, trained: Any) -> torch.nn.Module:
-    """Load from torch's cache, or download: bounded, so that a machine without network notices soon."""
+    """Load weights from torch's cache or download them, with a timeout for machines without a network."""
     cached = Path(torch.hub.get_dir()) / "checkpoints" / trained.url.rsplit("/", 1)[-1]
     if not cached.exists():
         _reach(trained.url)
@@ -188,7 +188,7 @@ def _with_trained_weights(name: str, trained: Any) -> torch.nn.Module:
 
 
 def _reach(url: str) -> None:
-    """Ask the server for the file's head, through a proxy if one is set; raise OSError without an answer.
+    """Send a HEAD request for the file, through a proxy if one is set; raise OSError without an answer.
 
     A socket's timeout bounds neither the name lookup nor a host with many dead addresses, hence the thread.
     """
@@ -211,7 +211,7 @@ def _reach(url: str) -> None:
 
 @contextlib.contextmanager
 def _socket_timeout(seconds: float) -> Iterator[None]:
-    """The downloader of torch takes no timeout of its own; the process-wide one reaches it."""
+    """Set the process-wide socket timeout: torch's downloader has no timeout of its own."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:
