@@ -1,4 +1,4 @@
-"""The command that tells what the others print with `--json`."""
+"""The command `schema`."""
 
 from __future__ import annotations
 
