@@ -1,4 +1,4 @@
-"""Common parts of the commands that compare: the configurations of `CONFIG`, the time needed, the precision.
+"""Common parts of the commands that compare: configurations of `CONFIG`, expected time, precision.
 
 `tune`, `compare` and `sweep` all submit a comparison; they differ in configurations and output.
 """

@@ -201,7 +201,7 @@ def convert(
 
 
 def _kind_of(source: str) -> Literal["torchvision", "pt2", "tensorflow"]:
-    """Return the kind of `wire.ExportPlan` of a source; what is no file is a name."""
+    """Return the kind of `wire.ExportPlan` of a source; a source that is not a file is a name."""
     lower = source.lower()
     if lower.endswith(".pt2"):
         return "pt2"

@@ -41,7 +41,7 @@ def transformed(
         records: one per step; the last one is the final variant.
         reused: number of steps that were reused.
         written: files that were copied to the output; None: none requested.
-        told: notes.
+        told: further notes.
     """
     last = records[-1]
     remarks = dict.fromkeys(one for record in records for one in _remarks(record))
