@@ -1,9 +1,9 @@
-"""The jobs of ORTune without a browser: same store, same scheduler, same results.
+"""The command line of ORTune, with the store, scheduler and results of the dashboard.
 
-Here the commands come together and every expected error becomes one or two lines; a command's module is
-imported when it is asked for. `measure`, `compare`,
-`library` and others hold the commands, `racing` what those that race share, `options` turns options into a
-spec, `sheets` and `grid` results into text, `watch` shows progress, `output` writes and knows the exit codes.
+This module holds the table of commands and reports every expected error in one or two lines. It imports the
+module of a command only when that command runs. `comparing` holds the common parts of commands that compare,
+`options` turns options into a spec, `sheets` and `grid` turn results into text, `watch` shows progress, and
+`output` writes documents and defines the exit codes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from core.wire.errors import Cancelled, SpecError, TunerError, WorkerError, reco
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Where a command lives; its module is imported when it is asked for, and no other one."""
+    """The location of a command; its module is imported only when the command runs."""
 
     module: str  # in `core.cli`
-    name: str  # of the function, or of a Typer with commands of its own
+    name: str  # of the function, or of a Typer with subcommands
     help: str  # the first line of its docstring
     cls: str = ""  # of the command, in its module; empty: `Grouped`
 
@@ -133,7 +133,7 @@ COMMANDS = {
 }
 
 
-# Names of before 1.0 -> what they are called now. Not `export`: that name means another command now.
+# Names before 1.0 -> current names. `export` is absent because it is a different command now.
 RENAMED = {
     "bench": "tune",
     "check": "scorecard",
@@ -145,7 +145,7 @@ RENAMED = {
 
 
 class Commands(Group):
-    """The commands of the table, each built when it is asked for."""
+    """The commands of the table; each is built when it is requested."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -205,7 +205,7 @@ def _everywhere(
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command line and return its exit code; every expected error becomes one or two lines."""
+    """Run one command line and return its exit code; report every expected error in one or two lines."""
     as_json = "--json" in argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -223,15 +223,15 @@ def run(argv: Sequence[str]) -> int:
     except typer.TyperException as error:
         hint = f"See `{_program()} -h`, or -h after a command."
         return _failed(SpecError(error.format_message(), hint=hint), as_json=as_json)
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except Exception as error:  # a bug: one line as well, and the rest where it can be sent on
+    except Exception as error:  # a bug: one line, and a traceback file for the report
         return _failed(_unexpected(error), as_json=as_json)
 
 
 def _check_arguments(argv: Sequence[str]) -> None:
-    """Refuse bytes that are no text: neither the store nor JSON takes them."""
+    """Refuse arguments that are not valid text: neither the store nor JSON accepts them."""
     for one in argv:
         if any("\ud800" <= character <= "\udfff" for character in one):
             shown = one.encode("utf-8", "backslashreplace").decode()[:80]
@@ -239,8 +239,8 @@ def _check_arguments(argv: Sequence[str]) -> None:
 
 
 def _unexpected(error: Exception) -> TunerError:
-    """Put into words what no command foresaw; the traceback of a bug goes to a file in ORTune's folder."""
-    if isinstance(error, OSError) and error.filename is not None:  # of a path that somebody gave
+    """Report an unexpected error; write the traceback of a bug to a file in ORTune's folder."""
+    if isinstance(error, OSError) and error.filename is not None:  # of a path from the command line
         return SpecError(
             f"`{error.filename}` cannot be used: {error.strerror or error}.",
             hint="Check the path and its permissions.",
@@ -263,7 +263,7 @@ def _program() -> str:
 
 
 def _failed(error: TunerError, *, as_json: bool) -> int:
-    """Say what went wrong before there was a trial; with `--json` also as the one document."""
+    """Report an error that occurred before there was a trial; with `--json`, also as the document."""
     record = record_from_error(error)
     if as_json:
         print_json({"trial": None, "state": "FAIL", "error": record})

@@ -1,4 +1,4 @@
-"""The command that asks whether answers are right: labelled data through each model, and two compared."""
+"""The command `accuracy`: accuracy of models on labelled data, and the comparison of two models."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def _specs(
     given: Given,
     data: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> list[TrialSpec]:
-    """One spec for each model, all on the same data: those of the configuration, changed by the options."""
+    """Return one spec per model, all on the data of the configuration, changed by the options."""
     expert = bool(given.get("expert"))
     base = config_from(config, store=lambda: store, other_model=models[0] is not None, expert=expert)
     dataset, images = ({k: v for k, v in part.items() if v is not None} for part in data)
@@ -233,10 +233,10 @@ def _specs(
 
 
 def _check_before(store: Store, specs: Sequence[TrialSpec]) -> None:
-    """Refuse before anybody waits in the queue where no model can be measured; one that fails costs no other.
+    """Refuse before the job waits in the queue if no model can be measured; one failure affects no other.
 
     Raises:
-        TunerError: what keeps the first model from it.
+        TunerError: why the first model cannot be measured.
     """
     errors: list[TunerError] = []
     for spec in specs:
@@ -251,7 +251,7 @@ def _check_before(store: Store, specs: Sequence[TrialSpec]) -> None:
 def _measured(
     store: Store, specs: Sequence[TrialSpec], progress: Progress, *, again: bool
 ) -> tuple[list[Accuracy | None], list[ErrorRecord]]:
-    """Each spec's result, None where it failed, and the errors."""
+    """Return the result of each spec (None: it failed) and the errors."""
 
     def task(run: Run) -> Mapping[str, Any]:
         return {"found": [_attempt(store, spec, run, again=again) for spec in specs]}
@@ -279,7 +279,7 @@ def _measured(
 
 
 def _attempt(store: Store, spec: TrialSpec, run: Run, *, again: bool) -> dict[str, Any]:
-    """One model that fails must not cost the others."""
+    """Measure one model; its failure does not affect the others."""
     try:
         return {"id": measure_accuracy(store, spec, run=run, reuse=not again).id}
     except Cancelled:
@@ -298,7 +298,7 @@ def _code(compared: Sequence[Mapping[str, Any]], errors: Sequence[ErrorRecord], 
     return EXIT_UNDECIDED if "UNDECIDED" in verdicts else 0
 
 
-# --- as a document and as text ------------------------------------------------------------------------------
+# --- output -------------------------------------------------------------------------------------------------
 
 
 def _document(

@@ -1,4 +1,4 @@
-"""The commands `backup` and `restore`: a copy of the result store, and the way back."""
+"""The commands `backup` and `restore`: copy the result store and restore it."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def restore(
 
 
 def _check_newer(source: Path, *, ask: bool) -> None:
-    """Refuse to replace results that the backup has not, unless a person agrees.
+    """Refuse to replace results that the backup lacks, unless the user agrees.
 
     Raises:
-        StoreError: there are some, and nobody agreed.
+        StoreError: there are such results, and the user did not agree.
     """
     lost = lost_by_restore(source)
     if not lost:
@@ -95,10 +95,10 @@ def _check_newer(source: Path, *, ask: bool) -> None:
 
 
 def _check_idle() -> None:
-    """Refuse while somebody measures: the result would find no row to go to.
+    """Refuse during a measurement, whose result could not be stored in the replaced store.
 
     Raises:
-        StoreError: a trial waits or runs; or the store is of a newer version.
+        StoreError: a trial waits or runs, or the store is of a newer version.
     """
     path = home() / STORE_NAME
     if not path.exists():
@@ -108,7 +108,7 @@ def _check_idle() -> None:
         settle(store)
         active = [*store.trials(state="RUNNING", limit=1), *store.trials(state="WAITING", limit=1)]
     except StoreError:
-        if path.exists():  # else it was damaged, and is kept under another name
+        if path.exists():  # else it was damaged and has been renamed
             raise
         return
     if active:

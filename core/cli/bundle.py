@@ -1,4 +1,4 @@
-"""How `export` writes a bundle: a sample is recorded where there is none yet, then all goes into one zip."""
+"""Writes the bundle of `export`: records a sample if there is none, then packs everything into one zip."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def emit_bundle(
     """Write the bundle of a trial to `output`.
 
     Raises:
-        SpecError: no file is named, or it cannot be written.
+        SpecError: no file was given, or it cannot be written.
         TunerError: as of `making.contents`.
     """
     if output is None:

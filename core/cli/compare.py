@@ -1,4 +1,4 @@
-"""The command that compares: configurations raced together, with a verdict on each against the baseline."""
+"""The command `compare`: measures configurations together, with a verdict on each against the baseline."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ MOST_CANDIDATES = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What `--fail-if-slower` found: candidates (trials) that are slower than allowed, or may be."""
+    """The result of `--fail-if-slower`: candidates (trials) that are slower than allowed, or may be."""
 
-    limit: float  # a share, as it was understood
-    passed: bool  # nobody is slower by more, and of nobody it is open
+    limit: float  # the parsed share
+    passed: bool  # no candidate is slower by more, and none is undecided
     broken: list[str]
     open: list[str]
 
@@ -195,7 +195,7 @@ def compare(
 def _who_races(
     models: Sequence[str], baseline: str | None, candidates: Sequence[str]
 ) -> tuple[str | None, list[str]]:
-    """The model that all run, None where each names its own, and the references, the baseline first.
+    """Return the common model (None: each reference names its own) and the references, the baseline first.
 
     Raises:
         SpecError: no candidate, or too many.
@@ -215,14 +215,14 @@ def _who_races(
 
 
 def _as_model(ref: str) -> str:
-    """What is named among several models is a model, unless it says that it is something else."""
+    """Mark a reference among several models as a model, unless it has another prefix."""
     known = (".yaml", ".yml", *MODEL_SUFFIXES)
     plain = ref.startswith(("preset:", "variant:", "model:", *ENGINE_PREFIXES)) or ref.lower().endswith(known)
     return ref if plain else f"model:{ref}"
 
 
 def _continuation(store: Store, ref: str, given: Given, patience_s: float, progress: Progress) -> Job:
-    """What goes on with the comparison that `ref` names."""
+    """Return the job that continues the comparison `ref`."""
     if others := sorted(set(given) - {EFFORT, "budget_s"}):
         raise SpecError(
             f"A comparison that is measured longer keeps its settings, so `{others[0]}` cannot change.",
@@ -256,7 +256,7 @@ def _run(store: Store, job: Job, progress: Progress, told: dict[str, Any], *, js
                 print_sheet(comparisons.raced(race, store.trials_of(submitted)))
         raise
     race = store.comparison(submitted)
-    if status.state != race.state:  # the store could not take the end of it
+    if status.state != race.state:  # the store could not save its end
         complain(*_words(status.error))
         raise typer.Exit(exit_code(status.error))
     report_precision(race, progress)
@@ -303,16 +303,16 @@ def _verdict_code(race: Comparison, found: Limit | None) -> int:
 
 
 def held(race: Comparison, limit: float) -> Limit:
-    """Say which candidates are slower than the baseline by more than `limit`, and which may be.
+    """Return which candidates are slower than the baseline by more than `limit`, and which may be.
 
     A candidate that takes (1 + limit) times as long has the ratio 1 / (1 + limit). Broken: the whole interval
-    lies below; open: it reaches from below to above, or there is none. A contrast whose undisturbed rounds
-    contradict the others, or that the A/A test does not let stand, is open.
+    lies below it. Open: the interval contains it, or there is none. A contrast is also open if its
+    undisturbed rounds contradict the others, or if the A/A control rejects it.
     """
     least = 1 / (1 + limit)
     broken: list[str] = []
     candidates = [one.trial for one in race.contestants if one.role == "candidate"]
-    still_open = set(candidates)  # also those without a contrast
+    still_open = set(candidates)  # includes candidates without a contrast
     for one in against_baseline(race):
         low, high = one["ratio_low"], one["ratio_high"]
         doubtful = one["contradicted"] or not one["holds"]

@@ -1,6 +1,6 @@
-"""What the commands that race share: whom `CONFIG` means, how long it will take, and how sure it then is.
+"""Common parts of the commands that compare: configurations of `CONFIG`, expected time, precision.
 
-`tune`, `compare` and `sweep` all submit a comparison; what differs is who races and what is printed.
+`tune`, `compare` and `sweep` all submit a comparison; they differ in configurations and output.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from core.store.library import MODEL_SUFFIXES, resolve_model
 from core.wire import engines
 from core.wire.errors import ErrorRecord, SpecError, TunerError
 
-_HOW_WELL = ("effort", "budget_s", "margin", "runs")  # of the protocol: one answer for all who race
+_HOW_WELL = ("effort", "budget_s", "margin", "runs")  # protocol settings, common to all configurations
 
 
 def named(
@@ -41,20 +41,20 @@ def named(
 ) -> list[TrialSpec]:
     """Return the configurations that `refs` name, all changed by `given`.
 
-    A preset and an engine say nothing of model and workload: they take those of the first reference
-    that does, so that the same thing is compared; a variant and a model take the workload alone. Where only
-    variants are named, the others run their original. How well to measure is taken from `given` alone.
+    A preset and an engine define neither model nor workload: they use those of the first reference that
+    does. A variant and a model use only its workload. If all models are variants, the other configurations
+    run their original. The protocol comes from `given` alone.
 
     Args:
-        refs: what the options name.
-        model: that the command line names.
+        refs: references of the options.
+        model: of the command line.
         given: its other options.
         store: opens the store.
-        different_models: variants of several originals may race.
+        different_models: allow variants of several originals.
 
     Raises:
-        SpecError: a reference or an option that cannot be read, no model, or models that are not one family.
-        StoreError: no such trial.
+        SpecError: a reference or an option is invalid, there is no model, or the models are not one family.
+        StoreError: the trial does not exist.
     """
     expert = bool(given.get("expert"))
     configs = [config_from(ref, store=store, other_model=model is not None, expert=expert) for ref in refs]
@@ -71,7 +71,7 @@ def _carrier(
     *,
     different_models: bool,
 ) -> Mapping[str, Any]:
-    """The configuration whose model and workload the others take; `model` replaces its model."""
+    """Return the configuration whose model and workload the others use; `model` replaces its model."""
     free = next((one for one in configs if one.get("model") and not keeps_model(one)), None)
     carrier = free or next((one for one in configs if "own" in one), {})
     roots = {one["variant"] for one in configs if "variant" in one}
@@ -92,7 +92,7 @@ def _carrier(
 
 
 def _root_of(store: Store, ref: str) -> set[str]:
-    """The original of a model that has been looked at; of another nothing is known before it runs."""
+    """Return the original of an inspected model; of other models nothing is known before they run."""
     try:
         record = resolve_model(store, ref, run=no_worker)
     except TunerError:
@@ -101,9 +101,9 @@ def _root_of(store: Store, ref: str) -> set[str]:
 
 
 def beside(config: Mapping[str, Any], carrier: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `config` on the model and the workload of `carrier`, where it names no model itself.
+    """Return `config` on the model and the workload of `carrier`, unless it names a model itself.
 
-    A variant keeps its model, and so does a model that was named as a configuration.
+    A variant keeps its model, and so does a model that is used as a configuration.
     """
     own = config.get("model")
     if own and not keeps_model(config):
@@ -115,7 +115,7 @@ def beside(config: Mapping[str, Any], carrier: Mapping[str, Any]) -> dict[str, A
         workload.pop("use_io_binding", None)
     elif operators := carrier.get("session", {}).get(
         "custom_op_libraries"
-    ):  # of the model, not of what is tuned
+    ):  # belongs to the model, not to the tuned settings
         config = {**config, "session": {"custom_op_libraries": operators, **config.get("session", {})}}
     return {**config, "model": model, "workload": workload}
 
@@ -126,11 +126,11 @@ def _without_precision(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def baseline_of(ref: str, candidate: TrialSpec, given: Given, store: Callable[[], Store]) -> Configuration:
-    """Return what `--baseline` names, on the workload that the command line asks for.
+    """Return the configuration of `--baseline` on the workload of the command line.
 
     Raises:
-        SpecError: it cannot be read, or goes not together with that workload.
-        StoreError: no such trial.
+        SpecError: it is invalid, or does not fit that workload.
+        StoreError: the trial does not exist.
     """
     named = config_from(ref, store=store, other_model=True, expert=bool(given.get("expert")))
     config = beside(named, candidate.to_dict())
@@ -144,13 +144,14 @@ def _is_workload(name: str) -> bool:
 
 
 def labels(refs: Sequence[str], specs: Sequence[TrialSpec] = ()) -> list[str]:
-    """Return a name of its own for each reference: as it was written, numbered where it comes again.
+    """Return a distinct label for each reference: as written, with a number if repeated.
 
-    A model's file goes by its name alone. Where the references run several models, each says which.
+    The label of a model file is its file name. If the references run several models, each label names its
+    model.
 
     Args:
-        refs: as they were written.
-        specs: what they mean.
+        refs: as written.
+        specs: of the references.
     """
     several = several_models(specs)
     found: list[str] = []
@@ -167,10 +168,10 @@ def labels(refs: Sequence[str], specs: Sequence[TrialSpec] = ()) -> list[str]:
 def with_sizes(
     specs: Sequence[TrialSpec], store: Store, progress: Progress, *, varied: Collection[str] = ()
 ) -> tuple[list[TrialSpec], dict[str, Any]]:
-    """Return `specs` with the sizes that nobody gave, as far as they are known, and say which these are.
+    """Return `specs` with assumed sizes for dimensions without a given size, and print them.
 
     Returns:
-        The configurations, and the part of a document that tells where sizes are from; empty: all were given.
+        The configurations, and the document's part on the sources of assumed sizes; empty: all were given.
     """
     done, sizes = completed(specs, store, run_job, varied=varied)
     if not sizes:
@@ -182,10 +183,10 @@ def with_sizes(
 
 
 def check_all_before(store: Store, asked: Sequence[Configuration], progress: Progress) -> None:
-    """Refuse a race before it waits in the queue where no candidate can run; name others that cannot.
+    """Refuse a comparison before it waits in the queue if no candidate can run; print which others cannot.
 
     Raises:
-        TunerError: what keeps the first candidate from it.
+        TunerError: why the first candidate cannot run.
     """
     for one, why in check_race_before(asked, store, run_job):
         progress.line(f"{one.label} is left out: {why.message}")
@@ -197,13 +198,13 @@ def _short(ref: str) -> str:
     return Path(ref).name if ref.lower().endswith(MODEL_SUFFIXES) else ref
 
 
-# --- how long, and how sure ---------------------------------------------------------------------------------
+# --- time and precision -------------------------------------------------------------------------------------
 
 
 def announce(
     store: Store, asked: Sequence[Configuration], progress: Progress, *, family: int | None = None
 ) -> None:
-    """Say before the start who races and how long that takes."""
+    """Print the configurations and the expected time before the start."""
     everybody = line_up(asked)
     progress.line(f"{_who(everybody)}: {_how_long(store, [one.spec for one in everybody], family)}")
 
@@ -231,7 +232,7 @@ def _how_long(store: Store, specs: Sequence[TrialSpec], family: int | None) -> s
 
 
 def _prediction(store: Store, specs: Sequence[TrialSpec], family: int | None) -> Prediction | None:
-    """From earlier races of this model; a guess must not start a worker beside somebody's measurement."""
+    """Predict from earlier comparisons of this model; a prediction must start no worker."""
     try:
         model = resolve_trial(specs[0], store, no_worker).record.content_sha256
         races = store.comparisons(model_sha256=model, state="COMPLETE", limit=1)
@@ -242,7 +243,7 @@ def _prediction(store: Store, specs: Sequence[TrialSpec], family: int | None) ->
 
 
 def report_precision(race: Comparison, progress: Progress) -> None:
-    """Say after the end how sure the answer is, and what that took."""
+    """Print the precision of the result and the time it took."""
     result = race.facts
     widths = [one["half_width"] for one in against_baseline(race) if one["half_width"] is not None]
     if not result:
@@ -271,16 +272,16 @@ def against_baseline(race: Comparison) -> list[ContrastRecord]:
 
 
 def unsure(race: Comparison) -> bool:
-    """Whether a verdict on a candidate is open or missing."""
+    """Whether the verdict on a candidate is undecided or missing."""
     verdicts = {one["candidate"]: one["verdict"] for one in against_baseline(race)}
     asked = [one.trial for one in race.contestants if one.role == "candidate" and one.trial != race.baseline]
     return any(verdicts.get(trial, "UNDECIDED") == "UNDECIDED" for trial in asked)
 
 
 def failures(race: Comparison, trials: Sequence[Trial]) -> list[ErrorRecord]:
-    """Return the errors of those that somebody asked for: the candidates and the baseline.
+    """Return the errors of the requested configurations: the candidates and the baseline.
 
-    Who was not measured only because the others failed is left out where one of these is there.
+    Configurations that were cancelled because others failed are omitted, if there is another error.
     """
     asked = {one.trial for one in race.contestants if one.role != "anchor"}
     errors = [trial.error for trial in trials if trial.id in asked and trial.error is not None]

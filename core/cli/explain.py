@@ -1,4 +1,4 @@
-"""The command that explains: why one result is faster than another, as a table and a sentence."""
+"""The command `explain`: where the difference between two results comes from."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def explain(
 
 
 def _explain(store: Store, of: Pair, *, quiet: bool) -> ErrorRecord | None:
-    """Run the job, and return what went wrong; None: nothing."""
+    """Run the job and return its error; None: it succeeded."""
     try:
         with scheduler(store) as service:
             plan = explain_plan(store, of, fingerprint=service.environment()["fingerprint"])
@@ -78,7 +78,7 @@ def _explain(store: Store, of: Pair, *, quiet: bool) -> ErrorRecord | None:
 
 
 def _race(store: Store, of: Pair, found: Difference | None) -> str:
-    """The comparison to measure longer; empty: none can be, or nothing is open."""
+    """Return the comparison to measure longer; empty: impossible, or the verdict is decided."""
     return to_continue(store, of) if found is not None and not found.end.decided else ""
 
 

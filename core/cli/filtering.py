@@ -1,4 +1,4 @@
-"""Which trials `history` lists: by model, grade, state, marks, what was changed, and why they failed."""
+"""Filters of `history`: by model, grade, state, tags, changed settings, and error."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ LOOKED_AT = 5000  # newest trials; a filter reads their results
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What a listed trial must be like; None and empty ask for nothing."""
+    """The conditions on a listed trial; None and empty: no condition."""
 
-    grade: str | None = None  # several with commas
+    grade: str | None = None  # several, separated by commas
     state: str | None = None
     changed: Sequence[str] = ()  # NAME or NAME=VALUE, all of them
     error: str | None = None  # part of the message
     starred: bool = False
-    archived: bool = False  # also those that are put away
+    archived: bool = False  # include archived trials
     labels: Sequence[str] = ()  # all of them
-    search: str = ""  # words that all occur in what describes it
+    search: str = ""  # words that all occur in its description
 
     def __post_init__(self) -> None:
-        """Refuse grades and settings that no trial has."""
+        """Refuse unknown grades and settings."""
         for one in self._grades:
             if one not in list(Grade):
                 raise SpecError(f"`--grade` takes A, B, C, D and F, but got `{one[:20]}`.", hint="Write A,B.")
@@ -46,7 +46,7 @@ class Filter:
 
     @property
     def asked(self) -> bool:
-        """Whether it asks for anything."""
+        """Whether there is any condition."""
         return bool(self.grade or self.state or self.changed or self.error or self._by_marks)
 
     @property
@@ -60,8 +60,8 @@ class Filter:
     def trials(
         self, store: Store, *, limit: int, model_sha256: str | None = None, model_name: str | None = None
     ) -> list[Trial]:
-        """Return the newest trials that are like that."""
-        damaged = self.state == "DAMAGED"  # a finding, no state that is stored
+        """Return the newest trials that match."""
+        damaged = self.state == "DAMAGED"  # found by a checksum, not a stored state
         by_content = bool(self.grade or self.changed or self.error or damaged)
         query = Query(
             model_sha256=model_sha256,
@@ -73,12 +73,12 @@ class Filter:
             text=self.search,
         )
         found, _ = store.listing(query, limit=LOOKED_AT if by_content else limit)
-        if not (damaged or not self.asked):  # nobody knows what else a damaged row was like
+        if not (damaged or not self.asked):  # other fields of a damaged row are unknown
             found = [one for one in found if one.state != "DAMAGED"]
         return [one for one in found if self.holds(one) and (one.state == "DAMAGED" or not damaged)][:limit]
 
     def holds(self, trial: Trial) -> bool:
-        """Whether a trial is like that, its state apart."""
+        """Whether a trial matches, regardless of its state."""
         if self._grades and letter(trial.result) not in self._grades:
             return False
         if self.error and self.error.lower() not in (trial.error or {"message": ""})["message"].lower():
@@ -98,7 +98,7 @@ class Filter:
 
 
 def _plain(name: str) -> str:
-    """A setting's name as the table has it, also where it was written as an option or in short."""
+    """Return the table's name of a setting that may be written as an option or in short form."""
     plain = name.strip().removeprefix("--")
     named = {setting.flag.removeprefix("--"): setting.name for setting in KNOBS}
     named |= {setting.short: setting.name for setting in KNOBS}

@@ -1,4 +1,4 @@
-"""The command that says what the words mean."""
+"""The command `glossary`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `graph`: the nodes of a model, or of what ONNX Runtime makes of it."""
+"""The command `graph`: the nodes of a model or of its optimized graph."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def graph(
     taken = _profile(store, profile, record)
     found = _graphs(store, spec, record, optimized=optimized, quiet=quiet, json_=json_)
     side = found.optimized if optimized else found.model
-    assert side is not None, record.name  # `_graphs` has it, or has raised
+    assert side is not None, record.name  # `_graphs` sets it or raises
     located_errors = located(store, record)
     units = errors(side, located_errors.savings.units) if located_errors is not None else {}
     ran = None if taken is None else times(side, taken)
@@ -106,11 +106,11 @@ def graph(
 
 
 def _profile(store: Store, trial_id: str | None, record: ModelRecord) -> Profile | None:
-    """The profile that is asked for.
+    """Return the requested profile.
 
     Raises:
-        StoreError: there is no such trial.
-        SpecError: it is no profile, or of another model.
+        StoreError: the trial does not exist.
+        SpecError: it is not a profile, or is of another model.
     """
     if trial_id is None:
         return None
@@ -157,7 +157,7 @@ def _changed(found: Graphs) -> str:
 
 
 def _of_type(listed: Sequence[Row], wanted: Sequence[str]) -> list[Row]:
-    """The nodes of these operators, with or without their domain, in any case.
+    """Return the nodes of these operators; names in any case, with or without domain.
 
     Raises:
         SpecError: the graph has no node of such an operator.
@@ -178,7 +178,7 @@ def _of_type(listed: Sequence[Row], wanted: Sequence[str]) -> list[Row]:
     ]
 
 
-# --- the document -------------------------------------------------------------------------------------------
+# --- document -----------------------------------------------------------------------------------------------
 
 
 def _document(

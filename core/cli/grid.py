@@ -1,8 +1,8 @@
-"""Text that fits the width it has: cells and sentences wrap, and what still does not fit is left out by name.
+"""Fits text to the terminal's width: wraps cells and sentences, and omits columns that do not fit.
 
-The width belongs to a run of the command line: 80 characters where the terminal does not tell it, none where
-`--wide` asks for everything. Without a run there is no limit. Sentences are wrapped for a reader only: in a
-pipe or a file each stays one line, so that other programs find it.
+The width applies to one run of the command line: 80 characters if the terminal's width is unknown, no limit
+with `--wide` or outside a run. Sentences wrap only on a terminal: in a pipe or a file each stays one line, so
+that other programs can find it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 UNKNOWN_WIDTH = 80
-_NARROWEST = 40  # what is narrower than this no table fits
+_NARROWEST = 40  # no table fits a smaller width
 _GAP = 2
 _LEAST, _LEAST_CUT, _TIGHT = (
     14,
     16,
     8,
-)  # characters that a column is left before and after others were left out
-_LONGEST_WORD = 44  # a longer one is broken; that of the longest setting is not
-_PHRASE = 3  # words up to a comma that stay together, such as a setting with its value
+)  # smallest widths of a column, before and after others are omitted
+_LONGEST_WORD = 44  # longer words are broken; the longest setting name is not
+_PHRASE = 3  # words before a comma that stay together, such as a setting and its value
 
 _width: ContextVar[int | None] = ContextVar("width", default=None)
-_sentences: ContextVar[bool] = ContextVar("sentences", default=False)  # whether they wrap, too
+_sentences: ContextVar[bool] = ContextVar("sentences", default=False)  # whether sentences wrap
 
 
 @contextmanager
 def terminal() -> Iterator[None]:
-    """Lay text out for the terminal that stdout is, as long as this lasts; `COLUMNS` says another width."""
+    """Lay out text for the terminal on stdout within this context; `COLUMNS` overrides its width."""
     columns = shutil.get_terminal_size((UNKNOWN_WIDTH, 24)).columns
     token = _width.set(max(_NARROWEST, columns))
     told = _sentences.set(bool(os.environ.get("COLUMNS")) or sys.stdout.isatty())
@@ -45,23 +45,23 @@ def terminal() -> Iterator[None]:
 
 
 def widen(wide: bool) -> bool:
-    """Lift the limit for the rest of the run, where `--wide` asks for it."""
+    """Remove the limit for the rest of the run if `wide`."""
     if wide:
         _width.set(None)
     return wide
 
 
 def is_limited() -> bool:
-    """Whether there is a width to fit."""
+    """Whether the width is limited."""
     return _width.get() is not None
 
 
 def sentence(text: str, *, begin: str = "", indent: int = 0) -> list[str]:
-    """Return a sentence in the lines that it takes; a command in backticks and a path stay in one piece.
+    """Return a sentence as lines; commands in backticks and paths are not broken.
 
     Args:
         text: the sentence.
-        begin: what stands before it.
+        begin: text before it.
         indent: spaces before each further line.
     """
     width = _width.get()
@@ -79,21 +79,24 @@ def lay_out(
     solid: Sequence[str],
     cut: bool = False,
 ) -> tuple[list[list[str]], list[str]]:
-    """Lay out cells, the head first, in the width that there is: the lines of each row, and those below.
+    """Lay out cells, the head first, in the available width.
 
     Args:
-        cells: rows of one length.
-        left: columns that stand left; the others stand right.
-        drop: names of columns that may be left out, the first one first.
-        solid: names of columns whose cells are not wrapped.
-        cut: a row is one line: what is too long ends in `…` instead of being wrapped.
+        cells: rows of equal length.
+        left: columns aligned left; the others are aligned right.
+        drop: names of columns that may be omitted, in this order.
+        solid: names of columns whose cells do not wrap.
+        cut: each row is one line: long cells end in `…` instead of wrapping.
+
+    Returns:
+        The lines of each row, and the lines below the table.
     """
     width, head = _width.get(), cells[0]
     natural = [max(len(row[i]) for row in cells) for i in range(len(head))]
     shown = list(range(len(head)))
     if width is None or _total(natural, shown) <= width:
         return [[_line(row, shown, natural, left)] for row in cells], []
-    shown = [i for i in shown if any(row[i] for row in cells[1:])] or shown  # blank ones hold nothing
+    shown = [i for i in shown if any(row[i] for row in cells[1:])] or shown  # without empty columns
     least = [
         natural[i] if head[i] in solid else _least(natural[i], [row[i] for row in cells], cut=cut)
         for i in range(len(head))
@@ -107,14 +110,14 @@ def lay_out(
             hidden.append(name)
     _tighten(least, [i for i in shown if head[i] not in solid], _total(least, shown) - width)
     widths = _shared(natural, least, shown, width)
-    stand_left = {i for i in shown if i in left or widths[i] < natural[i]}  # what wraps reads from the left
+    stand_left = {i for i in shown if i in left or widths[i] < natural[i]}  # wrapped columns are aligned left
     found = [_wrapped(row, shown, widths, stand_left, cut=cut) for row in cells]
     named = f"Columns that do not fit: {', '.join(hidden)}. Show them with --wide."
     return found, textwrap.wrap(f"({named})", width) if hidden else []
 
 
 def _least(natural: int, column: Sequence[str], *, cut: bool) -> int:
-    """How narrow a column may be while every word of it is whole."""
+    """Return the smallest width of a column that breaks no word."""
     if cut:
         return min(natural, _LEAST_CUT)
     longest = max((len(one) for cell in column for word in cell.split() for one in _pieces(word)), default=0)
@@ -126,7 +129,7 @@ def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
 
 
 def _tighten(least: list[int], columns: Sequence[int], excess: int) -> None:
-    """Take what is too much from the widest columns, in place."""
+    """Remove the excess from the widest columns, in place."""
     for _ in range(excess):
         widest = max(columns, key=lambda i: least[i], default=None)
         if widest is None or least[widest] <= _TIGHT:
@@ -135,7 +138,7 @@ def _tighten(least: list[int], columns: Sequence[int], excess: int) -> None:
 
 
 def _shared(natural: Sequence[int], least: Sequence[int], shown: Sequence[int], width: int) -> list[int]:
-    """Give what is left of the width to the columns that lack most."""
+    """Distribute the remaining width to the columns that lack most."""
     widths = list(least)
     for _ in range(width - _total(widths, shown)):
         needy = max(shown, key=lambda i: natural[i] - widths[i])
@@ -156,11 +159,11 @@ def _wrapped(
 
 
 def _cut(text: str, width: int) -> str:
-    """As much of a text as one line holds, whole words if it can, with a sign where there is more."""
+    """Truncate a text to one line, at a word if possible, with `…` if it is longer."""
     if len(text) <= width:
         return text
     first = fold(text, width - 2)[0]
-    longer = fold(text, width - 1)[0].rstrip(",;")  # a word is not left out for the sake of its comma
+    longer = fold(text, width - 1)[0].rstrip(",;")  # keep a word that fits without its comma
     if len(first) < len(longer) <= width - 2:
         return f"{longer} …"
     return f"{first} …" if text[len(first)] == " " else f"{text[: width - 1].rstrip(' ,')}…"
@@ -171,19 +174,19 @@ def _line(row: Sequence[str], shown: Sequence[int], widths: Sequence[int], left:
     return (" " * _GAP).join(cells).rstrip()
 
 
-# --- lines of a text ----------------------------------------------------------------------------------------
+# --- wrapping -----------------------------------------------------------------------------------------------
 
-_WORD = re.compile(r"(?:[^\s`]*`[^`]*`)+[^\s`]*|\S+")  # what stands in backticks is one word
-_PIECE = re.compile(r"[^/,;=|]*[/,;=|]?")  # where a word may be broken: never inside an identifier
+_WORD = re.compile(r"(?:[^\s`]*`[^`]*`)+[^\s`]*|\S+")  # text in backticks is one word
+_PIECE = re.compile(r"[^/,;=|]*[/,;=|]?")  # words break here, never inside an identifier
 
 
 def fold(text: str, width: int, *, hard: bool = True) -> list[str]:
-    """Return a text in lines of at most `width` characters, broken at commas where phrases are short.
+    """Return a text in lines of at most `width` characters, broken at commas if phrases are short.
 
     Args:
-        text: any.
+        text: to wrap.
         width: of a line, in characters.
-        hard: break a word that is longer than a line; else it stands alone on a longer one.
+        hard: break words longer than a line; otherwise such a word gets a longer line.
     """
     if len(text) <= width:
         return [text]
@@ -197,7 +200,7 @@ def fold(text: str, width: int, *, hard: bool = True) -> list[str]:
 
 
 def _breakable(text: str, width: int, *, hard: bool) -> Iterator[tuple[str, str]]:
-    """Yield what stays together, each with what stands before it on the same line."""
+    """Yield unbreakable pieces, each with its separator from the previous piece on the same line."""
     for phrase in _phrases(text):
         for word in [phrase] if len(phrase) <= width else _WORD.findall(phrase):
             pieces = [word] if len(word) <= width or not hard else _broken(word, width)
@@ -205,7 +208,7 @@ def _breakable(text: str, width: int, *, hard: bool) -> Iterator[tuple[str, str]
 
 
 def _phrases(text: str) -> list[str]:
-    """The words of a text; those up to a comma together in a list of short phrases, such as settings."""
+    """Return the words of a text, or its comma-separated phrases, such as settings, if all are short."""
     words, phrases = _WORD.findall(text), [""]
     for word in words:
         phrases[-1] += f" {word}" if phrases[-1] else word
@@ -220,5 +223,5 @@ def _pieces(word: str) -> list[str]:
 
 
 def _broken(word: str, width: int) -> list[str]:
-    """A word in pieces that fit a line."""
+    """Return a word in pieces that fit a line."""
     return [one[at : at + width] for one in _pieces(word) for at in range(0, len(one), width)]

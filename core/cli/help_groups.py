@@ -1,6 +1,6 @@
-"""Help of commands: options in groups, those of every day first; `--help-all` explains the others, too.
+"""Help of commands: options in groups, common ones first; `--help-all` also explains the others.
 
-A group is the `rich_help_panel` of an option. One that ends in `ADVANCED` is only named by `-h`.
+A group is the `rich_help_panel` of an option. `-h` only names the options of groups that end in `ADVANCED`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from core.cli import grid
 
 ADVANCED = ", advanced"
 ALL = "--help-all"
-OUTPUT = "Output"  # the group of options that say what is written, and how
-OPTIONS = "Options"  # the group of options that have none of their own
-_NAMES = 30  # characters of the column of names
+OUTPUT = "Output"  # group of the output options
+OPTIONS = "Options"  # group of options without a group
+_NAMES = 30  # characters of the name column
 
 _Base: Any = typer.Context.formatter_class
 
 
 class _Formatter(_Base):  # type: ignore[misc]
-    """Breaks lines as everything else on the terminal does: never inside a name."""
+    """Wraps lines with `grid`, never inside a name."""
 
     def write_text(self, text: str) -> None:
         """Write paragraphs."""
@@ -33,7 +33,7 @@ class _Formatter(_Base):  # type: ignore[misc]
         self.write("\n\n".join("\n".join(f"{indent}{line}" for line in lines) for lines in folded) + "\n")
 
     def write_dl(self, rows: Any, col_max: int = _NAMES, col_spacing: int = 2) -> None:
-        """Write names, each with what it means."""
+        """Write names with their descriptions."""
         rows, indent = list(rows), " " * self.current_indent
         wide = min(max(len(name) for name, _ in rows), col_max) + col_spacing
         for name, text in rows:
@@ -46,18 +46,18 @@ class _Formatter(_Base):  # type: ignore[misc]
 
 
 class HelpContext(typer.Context):
-    """Makes help with `_Formatter`."""
+    """Formats help with `_Formatter`."""
 
     formatter_class = _Formatter
 
 
 class Grouped(TyperCommand):
-    """A command whose help has its options in groups."""
+    """A command with grouped options in its help."""
 
     context_class = HelpContext
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Show all of the help where that is asked for; else read the command line."""
+        """Show the full help if requested, else parse the command line."""
         own = args[: args.index("--")] if "--" in args else args
         if ALL in own and self._named_only(ctx):
             ctx.meta[ALL] = True
@@ -79,7 +79,7 @@ class Grouped(TyperCommand):
                 )
 
     def _groups(self, ctx: Any) -> dict[str, list[Any]]:
-        """The parameters that help shows, by the title of their group."""
+        """Return the parameters in the help, by group title."""
         found: dict[str, list[Any]] = {"Arguments": [], OPTIONS: []}
         for one in self.get_params(ctx):
             if not getattr(one, "hidden", False):
@@ -93,12 +93,12 @@ class Grouped(TyperCommand):
 
 
 class Group(TyperGroup):
-    """Commands of a command, each told by the first sentence of its help."""
+    """Subcommands, each listed with the first sentence of its help."""
 
     context_class = HelpContext
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, whose help is laid out as that of all others."""
+        """Return a command with the same help layout as all others."""
         found: Any = super().get_command(ctx, cmd_name)
         if found is not None:
             found.context_class = HelpContext

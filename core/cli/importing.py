@@ -1,4 +1,4 @@
-"""Files that were made elsewhere, on the terminal: always marked, never part of a verdict."""
+"""Imported files on the terminal: always labelled as imported, never part of a verdict."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from core.wire.profile import profile_from_dict
 
 
 def refuse_beside_import(others: Sequence[object], given: Given) -> None:
-    """Refuse what asks for a run beside `--import`.
+    """Refuse `--import` together with options of a run.
 
     Raises:
-        SpecError: something does.
+        SpecError: there are such options.
     """
     if given or any(one for one in others):
         raise SpecError(
@@ -33,17 +33,17 @@ def refuse_beside_import(others: Sequence[object], given: Given) -> None:
 def show_imported(
     store: Store, file: Path, *, wanted: Literal["profile", "summary"], top: int = 20, json_: bool = False
 ) -> None:
-    """Read `file`, keep what it holds, and print it.
+    """Read `file`, store its content, and print it.
 
     Args:
-        store: keeps it.
-        file: that was made elsewhere.
-        wanted: what the command shows.
+        store: saves it.
+        file: to import.
+        wanted: kind of content that the command shows.
         top: rows of the tables of a profile.
-        json_: as the one document.
+        json_: print JSON.
 
     Raises:
-        SpecError: it is nothing that can be read, or what the other command shows.
+        SpecError: the file cannot be read, or holds the other kind of content.
     """
     one = import_evidence(store, file, run_job, wanted=wanted)
     data = store.shelf.data(one.id)

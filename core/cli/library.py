@@ -1,4 +1,4 @@
-"""The commands around measuring: inspect, convert, export, history and its pruning, machine."""
+"""The commands `inspect`, `convert`, `export`, `history`, `show` and `machine`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from core.run.export_source import Leaving
     from core.show.export import Emitter
 
-LISTED = 20  # trials of `history`
+LISTED = 20  # default number of trials of `history`
 
 _AGES_S = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
 _SIZES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -138,7 +138,7 @@ def inspect_model(
 
 
 def _suggestion(record: ModelRecord, store: Store) -> tuple[str, dict[str, Size]]:
-    """Options that give every free dimension a size, and where sizes besides the batch are from."""
+    """Return options with a size for every free dimension, and the sources of all sizes but the batch."""
     info = record.info
     rows = set(batch_addresses(info).values())
     sizes = proposed([dim for dim in info["free_dims"] if dim not in rows], record, store)
@@ -201,7 +201,7 @@ def convert(
 
 
 def _kind_of(source: str) -> Literal["torchvision", "pt2", "tensorflow"]:
-    """Which of the kinds of `wire.ExportPlan` a source is; what is no file is taken for a name."""
+    """Return the kind of `wire.ExportPlan` of a source; a source that is not a file is a name."""
     lower = source.lower()
     if lower.endswith(".pt2"):
         return "pt2"
@@ -210,7 +210,7 @@ def _kind_of(source: str) -> Literal["torchvision", "pt2", "tensorflow"]:
 
 
 def _default_output(source: str) -> Path:
-    """Where the library looks for a sample; for other models, the working folder."""
+    """Return the library's folder for a sample model, else the working folder."""
     if source in SAMPLE_EXPORTS:
         path = next(Path(one.path) for one in sample_models() if one.name == source and one.plan is not None)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -239,7 +239,7 @@ def _convert(plan: wire.ExportPlan, *, json_: bool, quiet: bool) -> None:
 
 
 def job_result(status: Status, *, json_: bool) -> dict[str, Any]:
-    """The result of a job; without one its error is told, and the command ends."""
+    """Return the result of a job; without one, report its error and end the command."""
     if status.error is None and status.result is not None:
         return status.result
     error = status.error or {"type": "WorkerError", "message": "The job gave no result.", "hint": ""}
@@ -249,7 +249,7 @@ def job_result(status: Status, *, json_: bool) -> dict[str, Any]:
     raise typer.Exit(exit_code(error))
 
 
-# --- what was measured --------------------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------------------
 
 
 def export(
@@ -290,7 +290,7 @@ def export(
     Each file lists the settings that it cannot express. A format that includes the model needs --output;
     without it, ORTune prints the part with the settings.
     """
-    from core.run.export_source import leaving  # here: the other commands need neither searches nor formats
+    from core.run.export_source import leaving  # late: other commands need no formats
     from core.show.export import caution, emitter_named, emitters_table, records
 
     if list_:
@@ -337,7 +337,7 @@ def _check_export(trial: str, format_: str, *, all_: bool) -> None:
 
 
 def _write(chosen: Emitter, known: Leaving, accept_breach: str, output: Path) -> None:
-    """Write beside the file and put it there when it is whole: what was there before stays if that fails."""
+    """Write to a temporary file, then replace the target; on failure the previous file stays."""
     check_place(output)
     try:
         with written_whole(output) as part, part.open("wb") as file:
@@ -450,7 +450,7 @@ def history(
             hint="Remove all filters but --model.",
         )
     store = Store()
-    settle(store)  # a command line that was killed can no longer say so itself
+    settle(store)  # marks trials of commands that were killed
     of = _of_model(store, model)
     if prune:
         done = store.prune(before=before, keep_bytes=keep_bytes, dry_run=dry_run, **of)
@@ -527,15 +527,15 @@ def _show_comparison(store: Store, ref: str, unknown: StoreError, *, json_: bool
 
 
 def _labels(store: Store, trial: Trial) -> dict[str, str]:
-    """How those were called that it raced against."""
+    """Return the labels of the trials in its comparison."""
     try:
         return {one.trial: one.label for one in store.comparison(trial.comparison).contestants}
-    except StoreError:  # deleted, or of a version without comparisons
+    except StoreError:  # deleted, or stored by a version without comparisons
         return {}
 
 
 def _why(trial: Trial) -> list[Line]:
-    """Why a trial with numbers is not complete."""
+    """Return why a trial with numbers is not complete."""
     if trial.error is None:
         return []
     told = f"{trial.state}: {trial.error['message']} {trial.error['hint']}".strip()
@@ -554,7 +554,7 @@ def _print_history(trials: Sequence[Trial], marks: Mapping[str, Marks], rescued:
 def _wanted(
     prune: bool, older_than: str | None, keep_size: str | None, *, dry_run: bool, limit: int | None
 ) -> tuple[float | None, int | None]:
-    """Until when, in seconds since the epoch, and beyond how many bytes samples go."""
+    """Return the limits of pruning: a time in seconds since the epoch, and a size in bytes."""
     if not prune:
         given = {"--older-than": older_than, "--keep-size": keep_size, "--dry-run": dry_run}
         if alone := next((flag for flag, value in given.items() if value not in (None, False)), None):
@@ -625,7 +625,7 @@ def _pruned_lines(done: Pruned, *, dry_run: bool) -> list[str]:
 
 
 def _of_model(store: Store, model: str | None) -> dict[str, str | None]:
-    """Whose trials `--model` means: those under that name in the list, else those of the model's content."""
+    """Return the filter of `--model`: a listed name, else the model's content hash."""
     if model is None or model in store.model_names():
         return {"model_name": model, "model_sha256": None}
     record = store.model(model) or resolve_model(store, model)

@@ -1,4 +1,4 @@
-"""The commands that measure: tune, profile, sweep. Options to a spec, the scheduler, then the result."""
+"""The commands `tune`, `profile` and `sweep`."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def tune(
     if trial.state == "COMPLETE":
         report_precision(race, progress)
     _report(trial, lambda one: sheets.measured(one, names), told, json_=json_)
-    for error in failures(race, store.trials_of(race.id)):  # the baseline's
+    for error in failures(race, store.trials_of(race.id)):  # of the baseline
         complain(error["message"], error["hint"])
         raise typer.Exit(exit_code(error))
     thin = trial.state == "COMPLETE" and trial.p50_s is None
@@ -230,7 +230,7 @@ def _spec_data(
 
 
 def _run_trial(store: Store, job: Job, progress: Progress, told: dict[str, Any]) -> Trial:
-    """Submit, watch to the end, and return the trial as it ended; a signal leaves what there is of it."""
+    """Submit a job, watch it, and return its final trial; a signal carries the partial document."""
     trial = ""
     try:
         with scheduler(store) as service:
@@ -244,14 +244,14 @@ def _run_trial(store: Store, job: Job, progress: Progress, told: dict[str, Any])
 
 
 def _as_ended(trial: Trial, status: Status) -> Trial:
-    """The stored trial, or where the store could not take the end of it, what the scheduler knows."""
+    """Return the stored trial, or the scheduler's copy if the store could not save its end."""
     if trial.state == status.state:
         return trial
     return replace(trial, state=status.state, error=status.error)
 
 
 def _report(trial: Trial, sheet: Callable[[Trial], Sheet], told: dict[str, Any], *, json_: bool) -> None:
-    """Print a trial; the command ends here where it has an error."""
+    """Print a trial; if it has an error, end the command."""
     if json_:
         print_json({**trial.to_dict(), **told})
     elif trial.state == "COMPLETE":
@@ -384,7 +384,7 @@ def _percentile(text: str | None) -> str | None:
 
 
 def _tell_left_out(points: Sequence[Point], progress: Progress) -> None:
-    """Say which combinations are not measured themselves, before the others are."""
+    """Print which combinations are not measured, before the others start."""
     for point in points:
         if point.refused:
             progress.line(f"{point_name(point.values)} is refused: {point.refused}")
@@ -394,23 +394,23 @@ def _tell_left_out(points: Sequence[Point], progress: Progress) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _Sweep:
-    """A sweep, and what became of its points."""
+    """A sweep and the results of its points."""
 
     store: Store
     study: Study
     axes: Sequence[Axis]
     points: Sequence[Point]
-    where: dict[str, Any]  # for `standing`: the latency line, its percentile, the margin
-    told: dict[str, Any]  # where sizes are from that nobody gave, see `with_sizes`
+    where: dict[str, Any]  # arguments of `standing`: latency limit, percentile, margin
+    told: dict[str, Any]  # sources of assumed sizes, see `with_sizes`
     known: Known = field(default_factory=dict)
 
     @property
     def race(self) -> Comparison | None:
-        """The race of the points; None where every one was measured before."""
+        """Return the comparison of the points; None: all were measured earlier."""
         return next((one.race for one in self.known.values() if not one.reused), None)
 
     def ended(self) -> list[Found]:
-        """What is known of the points that are measured themselves."""
+        """Return the results of the points that are measured, not replaced by an equivalent one."""
         keys = (point.spec.key() for point in self.points if point.spec is not None and point.races)
         return [self.known[key] for key in keys if key in self.known]
 
@@ -443,7 +443,7 @@ class _Sweep:
         }
 
     def _point(self, point: Point, row: Measured, stands: Standing) -> dict[str, Any]:
-        """With its samples, where it was measured now."""
+        """Return one point as JSON data, with raw measurements if it was measured now."""
         found = self.known.get(point.raced.key()) if point.raced is not None else None
         trial: dict[str, Any] = {"state": row.state}
         if found is not None:
@@ -461,9 +461,9 @@ class _Sweep:
 
 
 def _split_axes(given: Given, *, lists_alone: bool) -> tuple[Given, list[Axis]]:
-    """Take what a sweep varies out of the options: the batch, the threads and every dimension given.
+    """Move the varied settings from the options to axes: batch size, threads and dimensions with lists.
 
-    A batch or threads of one value are an axis of one point, unless `lists_alone`: then they stay as given.
+    A single batch size or thread number is an axis of one point, unless `lists_alone` keeps it as an option.
     """
     rest, axes = dict(given), []
     for name in (BATCH, THREADS):
@@ -480,7 +480,7 @@ def _split_axes(given: Given, *, lists_alone: bool) -> tuple[Given, list[Axis]]:
 
 
 def _study(name: str, points: Sequence[Point], model: ModelRecord, patience_s: float) -> Study:
-    """All points at once, in one race."""
+    """Return the study that measures all points in one comparison."""
     asked = configurations(points)
 
     def race(asked: Sequence[Configuration]) -> Job:
@@ -498,7 +498,7 @@ def _study(name: str, points: Sequence[Point], model: ModelRecord, patience_s: f
 
 
 def _measure(found: _Sweep, model: ModelRecord, named: Models, progress: Progress, *, reuse: bool) -> None:
-    """Race the points that were not measured before, all at once."""
+    """Measure all points without an earlier result in one comparison."""
     store = found.store
 
     def begin(heats: Sequence[Heat]) -> None:
@@ -532,6 +532,6 @@ def _report_sweep(found: _Sweep, kind: str) -> None:
     result = found.race.facts if found.race is not None else {}
     if is_rejected(result):
         rated = quality(result)
-        assert rated is not None  # a rejected result is graded
+        assert rated is not None  # a rejected result has a grade
         complain(f"{rated.label}. {result['grade_reason']}", result["remedy"])
         raise typer.Exit(EXIT_UNDECIDED)

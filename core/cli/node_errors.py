@@ -1,4 +1,4 @@
-"""The command `node-errors`: where a quantized variant's error comes from, and what each operator saves."""
+"""The command `node-errors`: error added and time saved by each quantized operator."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def node_errors(
     store = Store()
     workload, libraries = workload_of(given, sizes(dim or [])), operators_of(given)
     record = resolve_model(store, variant)
-    quantized = quantized_from(store, record)  # refuses what is no quantization before anybody waits
+    quantized = quantized_from(store, record)  # refuses other variants before the job waits in the queue
     known = None if again else located(store, record)
     found = known if known is not None and not (given or dim) else None
     if found is None:

@@ -1,8 +1,8 @@
-"""The settings table as command-line options, and the options back as a spec.
+"""Converts the settings table to command-line options, and the options to a spec.
 
-One option per row of `knobs.KNOBS`, so a new setting has its option without a line here. Everything is read
-as text and checked by the spec, in the same words as a YAML file. Pure but for `config_from`, which reads the
-configuration that `--config` names.
+Each row of `SETTINGS` becomes an option, so a new setting needs no code here. All values are read as text and
+validated by the spec, with the messages of a YAML file. Pure except `config_from`, which reads the
+configuration of `--config`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from core.wire.files import expanded, open_regular
 
 Given = dict[
     str, Any
-]  # name of a setting (or "provider_options") -> what the command line said; absent: nothing
+]  # name of a setting (or "provider_options") -> text on the command line; absent: not given
 
-# what `config_from` reads, for the help
+# forms that `config_from` reads, for the help
 CONFIG = "|".join(["FILE|TRIAL|MODEL.onnx|model:NAME|preset:NAME|variant:NAME", *REFS])
 ENGINE_PREFIXES = tuple({ref.partition(":")[0] + ":" for ref in REFS})
-KEEPS_MODEL = ("variant", "own")  # keys of a configuration that keeps its model wherever it goes
+KEEPS_MODEL = ("variant", "own")  # keys of a configuration that keeps its own model
 
 _SECTION = dict.fromkeys(("attribute", "session", *ENTRIES), "session")
 _SHORT_PROVIDERS = {name.removesuffix("ExecutionProvider").lower(): name for name in KNOWN_PROVIDERS}
@@ -72,10 +72,10 @@ _FEED_HELP = (
     "`NAME=TEXT` or `NAME=@FILE` (one line per sample) for text, or an .npz, an image or a "
     "folder of images. Default: seeded random values; text inputs need a value."
 )
-_GROUPS = ("Workload", "Threads", "Graph", "Providers", "Memory", "Model", "Protocol")  # as help has them
-MOST_BESIDE = 40  # characters of choices beside the name of an option
+_GROUPS = ("Workload", "Threads", "Graph", "Providers", "Memory", "Model", "Protocol")  # groups in the help
+MOST_BESIDE = 40  # most characters of choices next to an option name
 _OPERATORS = "custom_op_libraries"
-EFFORT = "protocol.effort"  # how exact
+EFFORT = "protocol.effort"  # name of the effort setting
 _REPEATED = (
     *("providers", "disabled_optimizers", *ENTRIES.values(), "free_dimension_overrides"),
     *("custom_op_libraries", "provider_libraries"),
@@ -83,17 +83,17 @@ _REPEATED = (
 )
 
 
-# --- options from the table --------------------------------------------------------------------------------
+# --- options of the table ----------------------------------------------------------------------------------
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command`, which takes `given: Given`, one option for every row of the table."""
+    """Give `command`, which takes `given: Given`, one option per row of the table."""
     rows = sorted(offered(), key=lambda one: _GROUPS.index(one.group))
     return _with_options(command, [*map(_parameter, rows), _provider_option()])
 
 
 def with_workload(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command`, which takes `given: Given`, the options that may hold for all who race."""
+    """Give `command`, which takes `given: Given`, the options that apply to all configurations."""
     shared = [
         one
         for one in offered()
@@ -103,26 +103,26 @@ def with_workload(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_feeds(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command`, which takes `given: Given`, the options of feeds, but for `--dim`, and of operators."""
+    """Give `command`, which takes `given: Given`, the options of inputs (except `--dim`) and operators."""
     names = ("batch_size", "feeds", "image_mean", "image_std", "seed", _OPERATORS)
     return _with_options(command, [_parameter(setting) for setting in offered() if setting.name in names])
 
 
 def with_operators(command: Callable[..., None]) -> Callable[..., None]:
-    """Give `command`, which takes `given: Given`, the option that names libraries of operators."""
+    """Give `command`, which takes `given: Given`, the option for custom operator libraries."""
     return _with_options(command, [_parameter(knob(_OPERATORS))])
 
 
 def operators_of(given: Given) -> tuple[str, ...]:
-    """Return the libraries of operators that are named, as they were written."""
+    """Return the given custom operator libraries, as written."""
     return tuple(given.get(_OPERATORS, ()))
 
 
 def workload_of(given: Given, dims: Mapping[str, int]) -> WorkloadSpec:
-    """Return the workload that the options of `with_feeds` ask for.
+    """Return the workload of the options of `with_feeds`.
 
     Raises:
-        SpecError: an option whose text cannot be read.
+        SpecError: the text of an option is invalid.
     """
     data = spec_data({}, "model", {name: text for name, text in given.items() if name != _OPERATORS})
     workload = {**data.get("workload", {}), "dims": dict(dims)}
@@ -147,10 +147,10 @@ def _with_options(command: Callable[..., None], added: Sequence[inspect.Paramete
 
 
 def _with_effort(given: Given) -> Given:
-    """`--precision quick` of earlier versions as the `--effort quick` that it is now, and a word on stderr.
+    """Replace `--precision quick` of earlier versions by `--effort quick`, with a note on stderr.
 
     Raises:
-        SpecError: two answers to one question.
+        SpecError: both options are given.
     """
     given, numbers = dict(given), list[str]()
     effort = [given.pop(EFFORT)] if EFFORT in given else []
@@ -169,7 +169,7 @@ def _with_effort(given: Given) -> Given:
 
 
 def offered() -> list[Knob]:
-    """The settings with an option of their own; fixed values share that of the feeds."""
+    """Return the settings with a separate option; fixed values share the option of the inputs."""
     return [setting for setting in KNOBS if setting.name != "feed_values"]
 
 
@@ -204,7 +204,7 @@ def _help(setting: Knob) -> str:
 
 
 def _are_long(setting: Knob) -> bool:
-    """Whether the choices are more than fit beside an option's name."""
+    """Whether the choices are too long to fit next to an option name."""
     return setting.kind == "choice" and len("|".join(setting.choices)) > MOST_BESIDE
 
 
@@ -226,7 +226,7 @@ def _setting_name(parameter: str) -> str:
     return parameter.replace("__", ".")
 
 
-# --- what is no setting of a configuration ---------------------------------------------------------------
+# --- waiting for an idle machine -------------------------------------------------------------------------
 
 
 WaitQuiet = Annotated[
@@ -242,35 +242,35 @@ WaitQuiet = Annotated[
 
 
 def wait_quiet_s(text: str | None) -> float:
-    """Read the value of `--wait-quiet` in seconds; 0 where it was not given.
+    """Read the value of `--wait-quiet` in seconds; 0: not given.
 
     Raises:
-        SpecError: it is no duration.
+        SpecError: it is not a duration.
     """
     return 0.0 if text is None else float(seconds("--wait-quiet", text))
 
 
-# --- where a configuration comes from ----------------------------------------------------------------------
+# --- sources of a configuration ----------------------------------------------------------------------------
 
 
 def config_from(
     ref: str | None, *, store: Callable[[], Store], other_model: bool = False, expert: bool = False
 ) -> dict[str, Any]:
-    """Return the configuration that `ref` names: a YAML file, a model, a preset, a variant, PyTorch, a trial.
+    """Return the configuration of `ref`: a YAML file, a model, a preset, a variant, PyTorch, a trial.
 
-    A model and a variant run on ONNX Runtime's default, and keep their model wherever the configuration goes:
-    that of a variant has the key `variant`, the content of its original, that of a model the key `own`.
+    A model and a variant run on ONNX Runtime's default and keep their model. The configuration of a variant
+    has the key `variant` with the hash of its original, that of a model the key `own`.
 
     Args:
-        ref: what an option names; None: nothing.
-        store: opens the store; called for a trial or a variant only.
-        other_model: the command line names a model itself: a trial's settings may go to any model, while a
-            YAML file stays bound to the hash that it carries.
-        expert: the command line turns `expert` on, so that a file may ask for it.
+        ref: value of an option; None: not given.
+        store: opens the store; called only for a trial or a variant.
+        other_model: the command line names a model. Settings of a trial may apply to any model, while a
+            YAML file stays bound to its hash.
+        expert: the command line turns `expert` on, so a file may use it.
 
     Raises:
         SpecError: no such file, preset or variant, or an invalid configuration.
-        StoreError: no such trial.
+        StoreError: the trial does not exist.
     """
     if ref is None:
         return {}
@@ -293,13 +293,13 @@ def _spec_of_trial(ref: str, store: Store) -> dict[str, Any]:
     try:
         return store.trial(ref).spec
     except StoreError as error:
-        if not error.message.startswith("There is no trial"):  # damaged, or the beginning of several
+        if not error.message.startswith("There is no trial"):  # damaged, or an ambiguous prefix
             raise
     raise _no_configuration(ref, store)
 
 
 def _no_configuration(ref: str, store: Store) -> SpecError:
-    """What to say of a text that names nothing: most often the word before a name is missing."""
+    """Return the error for an unknown reference; often the prefix of a name is missing."""
     names = {one.name: f"model:{one.name}" for one in sample_models() if one.exists}
     names |= {
         one.name: f"{'model' if variant_of(one) is None else 'variant'}:{one.name}" for one in store.models()
@@ -317,17 +317,17 @@ def _no_configuration(ref: str, store: Store) -> SpecError:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether a path names a file, be it one that will be refused; a trial's id names none."""
+    """Whether a path is a file, even one that will be refused later; a trial ID is not."""
     try:
         return path.exists() and not path.is_dir()
-    except (OSError, ValueError):  # a text that can be no path
+    except (OSError, ValueError):  # not a valid path
         return False
 
 
 def _file_config(path: Path, *, expert: bool) -> dict[str, Any]:
-    """What a YAML file asks for; the files and libraries that its settings name lie near it, or in ORTune's.
+    """Return the configuration of a YAML file; its files and libraries lie near it or in ORTune's folder.
 
-    Options of the command line may name any: those are typed by whom they serve.
+    Options of the command line may name any path, because the user types them.
     """
     text = _read(path)
     spec = placed(spec_from_yaml(text, expert=expert or expert_allowed()))
@@ -341,7 +341,7 @@ def _file_config(path: Path, *, expert: bool) -> dict[str, Any]:
 
 
 def keeps_model(config: Mapping[str, Any]) -> bool:
-    """Whether a configuration is that of a model, which it keeps wherever it goes."""
+    """Whether a configuration keeps its own model."""
     return any(name in config for name in KEEPS_MODEL)
 
 
@@ -354,7 +354,7 @@ def _engine(ref: str) -> str:
 
 
 def _variant_config(name: str, store: Store) -> dict[str, Any]:
-    """A variant on ONNX Runtime's default."""
+    """Return the configuration of a variant on ONNX Runtime's default."""
     record = store.model(name)
     variant = None if record is None else variant_of(record)
     if record is None or variant is None:
@@ -369,7 +369,7 @@ def _variant_config(name: str, store: Store) -> dict[str, Any]:
 
 
 def preset_config(name: str) -> dict[str, Any]:
-    """Return what the preset `name` asks for."""
+    """Return the configuration of the preset `name`."""
     session, workload = preset(name)
     return {"session": session.model_dump(mode="json", exclude_defaults=True), "workload": workload}
 
@@ -391,13 +391,13 @@ def _read(path: Path, *, what: str = "configuration") -> str:
 
 
 def spec_data(config: Mapping[str, Any], model: str | None, given: Given) -> dict[str, Any]:
-    """Lay the command line over a configuration and return plain data for `spec_from_dict`.
+    """Apply the command line to a configuration and return plain data for `spec_from_dict`.
 
-    Mappings (dimensions, config entries, fixed values) are added to; everything else is replaced. A variant
-    keeps its own model, and so does a model that was named as a configuration.
+    Options extend mappings (dimensions, config entries, fixed values) and replace everything else. A variant
+    keeps its own model, and so does a model that is used as a configuration.
 
     Raises:
-        SpecError: no model, or an option whose text cannot be read.
+        SpecError: there is no model, or the text of an option is invalid.
     """
     data: dict[str, Any] = {name: dict(config.get(name, {})) for name in _SECTIONS}
     if model is not None and not keeps_model(config):
@@ -458,7 +458,7 @@ def whole_number(flag: str, text: str) -> int:
     """Read the value of an option as a whole number.
 
     Raises:
-        SpecError: it is none.
+        SpecError: it is not a whole number.
     """
     digits = text.strip()
     if not (digits.removeprefix("-").isascii() and digits.removeprefix("-").isdigit() and len(digits) < 20):
@@ -473,7 +473,7 @@ def seconds(flag: str, text: str) -> int:
     """Read a duration: `90`, `90s`, `2m`, `1h`.
 
     Raises:
-        SpecError: it is none.
+        SpecError: it is not a duration.
     """
     match = re.fullmatch(r"([0-9]{1,9})\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in _UNITS_S:
@@ -488,7 +488,7 @@ def share(flag: str, text: str) -> float:
     """Read a share: `0.02` or `2%`. Without `%` it is below 1, because a bare `5` may mean 5 % or 500 %.
 
     Raises:
-        SpecError: it is none.
+        SpecError: it is not a share.
     """
     digits = text.strip()
     try:
@@ -519,7 +519,7 @@ def _number(flag: str, text: str) -> float:
         ) from None
 
 
-_OF_DIMENSIONS = ("--dim", "--free-dimension-override")  # a name may hold a `=`
+_OF_DIMENSIONS = ("--dim", "--free-dimension-override")  # a dimension name may contain `=`
 
 
 def _pair(flag: str, text: str) -> tuple[str, str]:
@@ -540,13 +540,13 @@ def _values(setting: Knob, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 
 def provider_name(text: str) -> str:
-    """Return ONNX Runtime's name for `text`, which may be short (`cuda`) or in another case."""
+    """Return ONNX Runtime's name for `text`, which may be short (`cuda`) and in any case."""
     short = text.lower().removesuffix("executionprovider")
     return _SHORT_PROVIDERS.get(short, text)
 
 
 def _chain(before: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """A new chain; a provider that stood in the old one keeps its options."""
+    """Return a new provider chain; providers of the old chain keep their options."""
     options = {one["name"]: one.get("options", {}) for one in before}
     return [
         {"name": name, "options": options.get(name, {})}
@@ -580,11 +580,11 @@ def _apply_provider_options(session: dict[str, Any], texts: Sequence[str]) -> No
         session["providers"] = chain
 
 
-# --- feeds -------------------------------------------------------------------------------------------------
+# --- inputs ------------------------------------------------------------------------------------------------
 
 
 def _apply_feeds(workload: dict[str, Any], texts: Sequence[str]) -> None:
-    """`NAME=VALUE` fixes one input; anything else says where the other feeds come from."""
+    """Apply `NAME=VALUE`, a fixed input, or the source of all other inputs."""
     values = dict(workload.get("feed_values", {}))
     sources = [text for text in texts if _is_source(text)]
     if len(sources) > 1:
@@ -609,12 +609,12 @@ def _apply_feeds(workload: dict[str, Any], texts: Sequence[str]) -> None:
 def _is_source(text: str) -> bool:
     try:
         return "=" not in text or Path(text).exists()
-    except (OSError, ValueError):  # too long for a path, or with a zero byte: a value then
+    except (OSError, ValueError):  # too long for a path, or with a zero byte: a value
         return False
 
 
 def _feed_value(name: str, text: str) -> Any:
-    """A number, `true` or `false`, nested lists of them in JSON, or a range of random values."""
+    """Read a number, `true` or `false`, nested JSON lists of them, or a range of random values."""
     if len(text) > MAX_CHARACTERS:
         raise SpecError(f"The value of `--feed {name}` is too long.", hint="Put it into an .npz.")
     plain = text.strip()
@@ -629,10 +629,10 @@ def _feed_value(name: str, text: str) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        return float(plain)  # `.5` and `1.` are no JSON
+        return float(plain)  # `.5` and `1.` are not JSON
     except ValueError:
         if plain and plain[0] not in '[{"':
-            return text  # whether the input takes text is seen when the model is known
+            return text  # the input's type is checked when the model is known
         raise SpecError(
             f"`--feed {name}` takes a number, true, false, a JSON list, a range or text, but got "
             f"`{text[:40]}`.",
@@ -641,7 +641,7 @@ def _feed_value(name: str, text: str) -> Any:
 
 
 def _lines(name: str, path: str) -> list[str]:
-    """The lines of a file of text: they become part of the configuration, the file does not."""
+    """Return the lines of a text file; the configuration stores the lines, not the path."""
     lines = _read(expanded(path), what=f"file of lines for `--feed {name}`").splitlines()
     if not lines or len(lines) > MOST_LINES:
         raise SpecError(
@@ -651,4 +651,4 @@ def _lines(name: str, path: str) -> list[str]:
     return lines
 
 
-MOST_LINES = 10_000  # they stand in every file of the configuration
+MOST_LINES = 10_000  # every file of the configuration contains them

@@ -1,7 +1,7 @@
-"""How a command writes and ends: lines or one JSON document on stdout, errors on stderr, the exit code.
+"""Output of commands: lines or one JSON document on stdout, errors on stderr, the exit code.
 
 Exit codes: 0 done · 1 a worker crashed, hung or ran out of memory · 2 wrong usage, bad input or an unusable
-store · 3 undecided, or the budget gives no number · 130 stopped by Ctrl-C (143 by SIGTERM).
+store · 3 undecided, or the budget is too small for a number · 130 stopped by Ctrl-C (143 by SIGTERM).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Quiet = Annotated[
 
 
 def exit_code(record: ErrorRecord | None) -> int:
-    """Return the exit code for how something ended; None: well."""
+    """Return the exit code of an error; None: success."""
     if record is None:
         return 0
     codes = {"WorkerError": EXIT_FAILED, "Cancelled": EXIT_CANCELLED, "BudgetError": EXIT_UNDECIDED}
@@ -59,10 +59,9 @@ def exit_code(record: ErrorRecord | None) -> int:
 
 
 def ending_code(records: Iterable[ErrorRecord | None]) -> int:
-    """Return the exit code for how several ended together.
+    """Return the exit code of several results.
 
-    Who was not measured because another one failed is no cancellation by anybody: that counts only where
-    nothing else went wrong.
+    A configuration that was cancelled because another one failed counts only if there is no other error.
     """
     codes = {exit_code(record) for record in records}
     if EXIT_FAILED in codes:
@@ -71,14 +70,14 @@ def ending_code(records: Iterable[ErrorRecord | None]) -> int:
 
 
 def complain(message: str, hint: str) -> None:
-    """Write an error to stderr: at most two lines, whatever the message holds."""
+    """Write an error to stderr in at most two lines, for any message."""
     typer.echo(f"Error: {visible(' '.join(message.split()))}", err=True)
     if hint:
         typer.echo(f"Hint: {visible(' '.join(hint.split()))}", err=True)
 
 
 def note(text: str) -> None:
-    """Write a remark to stderr, in one line."""
+    """Write a remark to stderr in one line."""
     typer.echo(f"Note: {visible(' '.join(text.split()))}", err=True)
 
 
@@ -93,12 +92,12 @@ def print_data(data: Mapping[str, Any]) -> None:
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """Write what people read."""
+    """Write lines of text."""
     typer.echo("\n".join(lines))
 
 
 def one_format(format_: str, *, json_: bool) -> None:
-    """Refuse two ways to write one document.
+    """Refuse two output formats.
 
     Raises:
         SpecError: `--json` with another `--format`.
@@ -108,7 +107,7 @@ def one_format(format_: str, *, json_: bool) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Refuse before the work what can be no file: a name too long, a folder that is none or is closed.
+    """Refuse an invalid output path before the work: name too long, folder missing or not writable.
 
     Raises:
         SpecError: nothing can be written there.
@@ -122,7 +121,7 @@ def check_place(path: Path) -> None:
 
 
 def unwritable(path: Path, error: OSError) -> SpecError:
-    """Return the error for a file that the user named and that cannot be written."""
+    """Return the error for an output file that cannot be written."""
     return SpecError(
         f"`{path}` cannot be written: {error.strerror or error}.",
         hint="Choose a file in a folder you may write.",

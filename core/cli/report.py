@@ -1,7 +1,7 @@
-"""The command that reports: a stored result as an HTML file, or as Markdown for a pull request.
+"""The command `report`: writes a stored result as an HTML file, or as Markdown for a pull request.
 
-Markdown is written here. The HTML file is written by a process of its own, `dashboard.report`: its plots need
-Plotly, which nothing of `core` knows.
+This module writes the Markdown. A separate process, `dashboard.report`, writes the HTML file, because its
+plots need Plotly, which `core` may not import.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from core.store.recorded import words_of
 from core.wire.errors import SpecError, WorkerError
 from core.wire.files import ROOT
 
-LIMIT_S = 300.0  # of writing an HTML file
+LIMIT_S = 300.0  # time limit of writing an HTML file
 
 
 def report(
@@ -132,7 +132,7 @@ def _write(output: Path, text: str) -> None:
 
 
 def _html(refs: list[str], output: Path, price: Price | None) -> None:
-    """Have `dashboard.report` write the file; what is about the result itself was said before."""
+    """Run `dashboard.report` to write the file; errors of the result itself were reported before."""
     priced = [] if price is None else ["--price-per-hour", repr(price.per_hour), "--currency", price.currency]
     command = [sys.executable, "-m", "dashboard.report", *priced, "--output", str(output.absolute()), "--"]
     path = os.pathsep.join(one for one in (str(ROOT), os.environ.get("PYTHONPATH")) if one)

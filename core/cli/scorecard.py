@@ -1,4 +1,4 @@
-"""The command that checks: a configuration measured where its targets need it, and each of them judged."""
+"""The command `scorecard`: measures a configuration as its targets require, and judges each target."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def scorecard(
 
 
 def _check_answerable(spec: TrialSpec, config: str) -> None:
-    """Refuse before anything is measured what no measurement could answer.
+    """Refuse, before measuring, targets that no measurement can decide.
 
     Raises:
-        SpecError: no targets, or one on accuracy without labelled data.
+        SpecError: no targets, or an accuracy target without labelled data.
     """
     if not spec.targets:
         raise SpecError(
@@ -101,7 +101,7 @@ def _check_answerable(spec: TrialSpec, config: str) -> None:
 def _measured(
     store: Store, subject: Subject, *, reuse: bool, wait_quiet_s: float, progress: Progress
 ) -> tuple[Row, list[ErrorRecord]]:
-    """Judge, after measuring what is missing; with what went wrong on the way."""
+    """Measure what is missing and return the judged card, with the errors of the measurements."""
     errors: list[ErrorRecord] = []
     since = 0.0 if reuse else time.time()
 
@@ -132,7 +132,7 @@ def _announcement(subject: Subject, sizes: Sequence[int], *, accuracy: bool) -> 
     return f"{visible(subject.label)} needs {', '.join(parts)}"
 
 
-# --- the answer ---------------------------------------------------------------------------------------------
+# --- document -----------------------------------------------------------------------------------------------
 
 
 def document(row: Row, errors: Sequence[ErrorRecord] = ()) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The commands that search: the best configuration under limits within a time, and the searches that were."""
+"""The command `search`, and the commands of `searches` on stored searches."""
 
 from __future__ import annotations
 
@@ -251,10 +251,10 @@ def search(  # noqa: PLR0915 - one option after the other
 
 
 def _asked(objective: str | None, limits: list[str], ask: str | None) -> dict[str, Any]:
-    """The parts of a question that options name."""
+    """Return objective and constraints from the options."""
     found: dict[str, Any] = {}
     if ask is not None:
-        ask = ask.replace("rows", "samples")  # as it was called before 1.0
+        ask = ask.replace("rows", "samples")  # name before 1.0
         if ask not in PRESETS:
             raise SpecError(
                 f"There is no preset `{ask[:60]}` of objective and limits.{nearest(ask, PRESETS)}",
@@ -370,7 +370,7 @@ def searches_document(record: StudyRecord) -> dict[str, Any]:
     }
 
 
-# --- the searches that were ---------------------------------------------------------------------------------
+# --- stored searches ----------------------------------------------------------------------------------------
 
 studies = typer.Typer(
     cls=Group,
@@ -390,7 +390,7 @@ def _alone(context: typer.Context) -> None:
 
 
 def _settled() -> Store:
-    """The store, in which no search runs whose process is gone."""
+    """Return the store, after marking searches whose process is gone as interrupted."""
     store = Store()
     settle(store)
     return store
@@ -466,7 +466,7 @@ def export_study(
     json_: Json = False,
 ) -> None:
     """Export a search as an Optuna study: configurations, their speed-ups, and failures."""
-    from core.run.search.optuna_export import export  # here: no other command needs it
+    from core.run.search.optuna_export import export  # a late import: no other command needs it
 
     record = _settled().study(study)
     written = export(record, optuna)

@@ -1,6 +1,6 @@
-"""Sheets on a terminal: colours where one reads them, plain text where a file or a pipe does.
+"""Prints sheets: with colours on a terminal, as plain text to a file or a pipe.
 
-The only place that knows how a sheet is laid out as lines, and that rich exists.
+The only module that lays out sheets as lines, and the only one that imports rich.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STYLES: Mapping[Color, str] = {
     "gray": "dim",
 }
 _HEAD = "bold"
-_INDENT = 16  # of what is said of a fact
+_INDENT = 16  # of a fact's text
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def print_sheet(sheet: Sheet) -> None:
 
 
 def print_parts(parts: Sequence[Part], *, headline: str = "") -> None:
-    """Write parts of a sheet to stdout, in colours where that is a terminal."""
+    """Write parts of a sheet to stdout, with colours on a terminal."""
     found = list(_lines(parts, headline))
     if not sys.stdout.isatty():
         print_lines([one.text for one in found])
@@ -53,7 +53,7 @@ def print_parts(parts: Sequence[Part], *, headline: str = "") -> None:
 
 
 def lines(sheet: Sheet) -> list[str]:
-    """Return a sheet as lines of plain text, in the width that `grid` has."""
+    """Return a sheet as lines of plain text, in the width of `grid`."""
     return [one.text for one in _lines(sheet.parts, sheet.headline)]
 
 

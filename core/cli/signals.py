@@ -14,13 +14,13 @@ from core.process.interrupt import SIGNALS, end_at_once, last_words
 
 
 class Interrupted(BaseException):
-    """A signal asked to stop; `exit_code` is what a shell expects then (128 + its number)."""
+    """Raised by a signal to stop; `exit_code` follows the shell convention (128 + signal number)."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.exit_code = 128 + number
         self.hint = "Start it again."
-        self.document: dict[str, Any] | None = None  # what `--json` prints of it, with all that was done
+        self.document: dict[str, Any] | None = None  # document for `--json`, with all partial results
 
 
 def signals() -> AbstractContextManager[None]:
@@ -29,13 +29,13 @@ def signals() -> AbstractContextManager[None]:
 
 
 def loading() -> AbstractContextManager[None]:
-    """End the process at a signal while modules load, any of which could catch the exception."""
+    """End the process at a signal while modules load, because a module could catch the exception."""
     return _handlers(partial(end_at_once, last_words))
 
 
 @contextmanager
 def _handlers(install: Callable[[], None]) -> Iterator[None]:
-    """Other handlers as long as this lasts; only the main thread can have any."""
+    """Install other handlers within this context; Python allows that in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -54,6 +54,6 @@ def _listen() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    for one in SIGNALS:  # from here on a second Ctrl-C must not break the cleaning up
+    for one in SIGNALS:  # a second Ctrl-C must not interrupt the clean-up
         signal.signal(one, signal.SIG_IGN)
     raise Interrupted(number)

@@ -1,4 +1,4 @@
-"""The commands `tag` and `delete`: what people say of results they keep, and the end of the others."""
+"""The commands `tag` and `delete`: tags of trials, and deletion of trials."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def delete(
 ) -> None:
     """Delete trials with their raw measurements, files and tags; running trials stay."""
     store = Store()
-    settle(store)  # a command line that was killed can no longer say so itself
+    settle(store)  # marks trials of commands that were killed
     ids = [store.trial_id(one) for one in trials]
     found = store.deletion(ids)
     if not dry_run:
@@ -90,13 +90,13 @@ def delete(
 
 
 def _ask(found: Deletion, *, yes: bool) -> None:
-    """Ask a person; nobody is asked where nobody can answer.
+    """Ask for confirmation on a terminal.
 
     Raises:
-        SpecError: nobody can be asked.
+        SpecError: there is no terminal.
         typer.Abort: the answer is no.
     """
-    if yes or found.unfinished:  # these are refused anyway
+    if yes or found.unfinished:  # unfinished trials are refused anyway
         return
     if not sys.stdin.isatty():
         raise SpecError(

@@ -1,7 +1,6 @@
-"""The command that makes variants: steps in the order of their flags, each checked against the original.
+"""The command `transform`: creates a variant by steps in the order of their flags, each with output check.
 
-The flags and the options of the steps are drawn from the table in `core.spec.steps`, so that a new step has
-its flag without a line here.
+Flags and options of the steps come from the table in `core.spec.steps`, so a new step needs no code here.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from core.store.library import check_name, resolve_model
 from core.wire.errors import ModelError, SpecError, WorkerError
 from core.wire.files import expanded
 
-_ORDER = "ortune.steps"  # in the context: kinds of the steps as their flags came
+_ORDER = "ortune.steps"  # key in the context: kinds of the steps in the order of their flags
 _FLAGS = {one.flag: one.kind for one in STEPS}
 
 
 class InOrder(Grouped):
-    """A command that remembers in which order, and how often, flags of steps were given."""
+    """A command that records the order and the number of its step flags."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line, and keep the steps' kinds in the context."""
+        """Parse the command line, and store the kinds of the steps in the context."""
         own = args[: args.index("--")] if "--" in args else args
         ctx.meta[_ORDER] = [_FLAGS[one] for one in own if one in _FLAGS]
         return super().parse_args(ctx, args)
@@ -145,7 +144,7 @@ def transform(
     data = _calibration(calibration, steps, part)
     workload, libraries = workload_of(given, dims), operators_of(given)
     if output is not None:
-        output.is_dir()  # what can be no path is refused before anything is made
+        output.is_dir()  # refuses an invalid path before creating anything
     store = Store()
     request: dict[str, Any] = {
         "dims": dims,
@@ -174,7 +173,7 @@ def transform(
 
 
 def _check_before(store: Store, model: str, steps: Sequence[Step], **request: Any) -> None:
-    """Refuse before anybody waits in the queue what cannot be made, as far as it is known by then."""
+    """Refuse steps that are known to be impossible before the job waits in the queue."""
     if request["name"]:
         check_name(request["name"])
     if (record := looked_at(store, model)) is not None:
@@ -182,18 +181,18 @@ def _check_before(store: Store, model: str, steps: Sequence[Step], **request: An
 
 
 def looked_at(store: Store, ref: str) -> ModelRecord | None:
-    """Return a model before its job waits in the queue; None: it is there, but cannot be looked at.
+    """Return an inspected model before its job waits in the queue; None: it exists, but inspection failed.
 
     Raises:
-        ModelError: there is no such model.
+        ModelError: the model does not exist.
     """
     try:
         return resolve_model(store, ref, run=no_worker)
     except WorkerError:
-        pass  # nobody has looked at it
+        pass  # not inspected yet
     try:
         return resolve_model(store, ref)
-    except (ModelError, WorkerError):  # the job will say so, and keep nothing
+    except (ModelError, WorkerError):  # the job will report the error and store nothing
         return None
 
 
@@ -201,7 +200,7 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
     """Read the sizes of `--dim`.
 
     Raises:
-        SpecError: a text that is no NAME=N, or a dimension that stands twice.
+        SpecError: a text is not NAME=N, or a dimension occurs twice.
     """
     found: dict[str, int] = {}
     for text in texts:
@@ -213,15 +212,15 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
 
 
 def chain(kinds: Sequence[str], options: Sequence[str], dims: Mapping[str, int]) -> list[Step]:
-    """Return the steps that flags and `--option` ask for.
+    """Return the steps of the flags and `--option`.
 
     Args:
         kinds: of the steps, in order.
-        options: texts STEP.NAME=VALUE; one holds for every step of its kind.
-        dims: what `fix_dims` fixes where its own option says nothing.
+        options: texts STEP.NAME=VALUE; each applies to every step of its kind.
+        dims: sizes for `fix_dims`, unless its own option is given.
 
     Raises:
-        SpecError: no step, or an option of no step, of a step that is not in the chain, or without sense.
+        SpecError: there is no step, or an option is invalid, of no step, or of a step outside the chain.
     """
     if not kinds:
         raise SpecError("No step is given.", hint=f"Give at least one of {', '.join(_FLAGS)}.")
@@ -242,7 +241,7 @@ def chain(kinds: Sequence[str], options: Sequence[str], dims: Mapping[str, int])
 
 
 def _option(text: str) -> tuple[str, str, Any]:
-    """Kind, option and value of `int8-static.reduce_range=on`."""
+    """Split `int8-static.reduce_range=on` into kind, option and value."""
     address, equals, value = text.partition("=")
     kind, dot, name = address.strip().removeprefix("--").partition(".")
     if not (equals and dot and name):
@@ -269,21 +268,21 @@ def _calibration(path: str | None, steps: Sequence[Step], part: float | None) ->
     here = expanded(path)
     try:
         there = here.exists()
-    except (OSError, ValueError):  # a text that can be no path
+    except (OSError, ValueError):  # not a valid path
         there = False
     chosen = {} if part is None else {"part": "calibration", "calibration_share": part}
     return dataset_from_dict({"path": str(here.absolute()) if there else path, **chosen})
 
 
 def copy_out(record: ModelRecord, output: Path) -> list[str]:
-    """Copy a variant with all that belongs to it, and return the files that were written, the model first.
+    """Copy a variant with all its files, and return the written files, the model first.
 
     Args:
         record: the variant.
-        output: a file, or a folder that is there.
+        output: a file, or an existing folder.
 
     Raises:
-        SpecError: it cannot be written, or the ending says another format than the file has.
+        SpecError: it cannot be written, or its suffix does not match the format of the variant.
     """
     source = Path(record.path)
     target = output / source.name if output.is_dir() else output
@@ -305,7 +304,7 @@ def copy_out(record: ModelRecord, output: Path) -> list[str]:
     return [str(new) for _, new in pairs]
 
 
-# --- what is printed ----------------------------------------------------------------------------------------
+# --- output -------------------------------------------------------------------------------------------------
 
 
 def _document(records: Sequence[ModelRecord], reused: int, written: list[str] | None) -> dict[str, Any]:

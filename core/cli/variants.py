@@ -1,4 +1,4 @@
-"""The commands that look after variants: list them as the families they are, rename, delete."""
+"""The commands of `variants`: list variants by family, rename and delete them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _variant(store: Store, ref: str) -> ModelRecord:
 
 
 def _families(store: Store, model: str | None) -> list[tuple[list[ModelRecord], Verdicts]]:
-    """Every family that has a variant, or that of `model`, with what races showed."""
+    """Return all families with a variant, or that of `model`, with the verdicts of comparisons."""
     if model is not None:
         record = resolve_model(store, model.removeprefix("variant:"))
         return _with_verdicts(store, [family(store, record)])
@@ -113,7 +113,7 @@ def _with_verdicts(
             continue
         try:
             known: Verdicts = verdicts(store, variant["root"])
-        except TunerError:  # a damaged race must not hide the list
+        except TunerError:  # the list must work despite a damaged comparison
             known = {}
         found.append((members, known))
     return found

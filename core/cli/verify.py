@@ -1,4 +1,4 @@
-"""The command that asks a recorded configuration here: does it run, answer the same, and is it as fast."""
+"""The command `verify`: checks run, outputs and speed of a recorded configuration on this machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from core.store import Store
 from core.wire.errors import SpecError, TunerError, record_from_error
 
 EXITS: Mapping[str, int] = {
-    **{"CONFIRMED": 0, "NOT_MEASURED": 0},  # what was asked for is as it was recorded
+    **{"CONFIRMED": 0, "NOT_MEASURED": 0},  # all requested checks match the recording
     **{"FAILED": EXIT_FAILED, "UNDECIDED": EXIT_UNDECIDED},
 }
 
@@ -143,7 +143,7 @@ def verify(
         )
         document = _asked(request, quiet=quiet, as_json=kind == "json")
     except TunerError as error:
-        if format_ == "json" and not json_:  # of `--json` everybody knows
+        if format_ == "json" and not json_:  # `--json` needs no note
             print_json({"trial": None, "state": "FAIL", "error": record_from_error(error)})
         raise
     _print(document, kind)
@@ -194,7 +194,7 @@ def _measures(no_measure: bool, record: Path | None, against: Path | None) -> bo
 
 
 def _asked(request: Request, *, quiet: bool, as_json: bool) -> dict[str, Any]:
-    """The answer; a file that cannot be opened is refused before anybody waits in the queue."""
+    """Return the result; refuse an unreadable file before the job waits in the queue."""
     check(request.path, expert=request.expert)
     store = Store()
     with scheduler(store) as service:

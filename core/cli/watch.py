@@ -1,7 +1,7 @@
-"""Submitted work watched from a terminal: progress on stderr, Ctrl-C that leaves nothing behind.
+"""Watches submitted jobs from a terminal: progress on stderr; Ctrl-C leaves no process behind.
 
-On a terminal one line is rewritten; elsewhere (a log, CI) a line appears every few seconds, and at once when
-the machine is taken by somebody else. Nothing here writes to stdout.
+On a terminal it rewrites one line. Elsewhere (a log, CI) it writes a line every few seconds, and at once when
+another job has the machine. It writes nothing to stdout.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from core.store import Store
 from core.wire.units import visible
 
 POLL_S = 0.1
-SPARSE_S = 3.0  # between two lines in a log
-QUIET_SPARSE_S = 10.0  # the same while a job waits for the machine to be quiet, which takes minutes
+SPARSE_S = 3.0  # between two log lines
+QUIET_SPARSE_S = 10.0  # the same while a job waits for an idle machine, which takes minutes
 
 
 @contextlib.contextmanager
 def scheduler(store: Store, *, wait_quiet_s: float = 0.0) -> Iterator[Scheduler]:
-    """A scheduler for one command; when this ends, none of its processes is left.
+    """Provide a scheduler for one command; at its end, all of its processes are gone.
 
     Args:
-        store: keeps the results.
-        wait_quiet_s: every race waits at most so long for the machine to be quiet.
+        store: saves the results.
+        wait_quiet_s: longest time that each comparison waits for an idle machine.
     """
     service = Scheduler(store, owner=_owner(), wait_quiet_s=wait_quiet_s)
     try:
@@ -52,7 +52,7 @@ def _owner() -> str:
 
 
 class Progress:
-    """Writes how far the work is; `quiet` writes nothing."""
+    """Writes the progress of a job; with `quiet`, nothing."""
 
     def __init__(self, stream: TextIO, *, quiet: bool) -> None:
         self._stream = stream
@@ -60,10 +60,10 @@ class Progress:
         self._live = not quiet and stream.isatty()
         self._last = ""
         self._ahead = ""
-        self._written_at = time.monotonic()  # what is done within seconds needs no lines in a log
+        self._written_at = time.monotonic()  # a job of a few seconds writes no log lines
 
     def show(self, status: Status, *, prefix: str = "") -> None:
-        """Write where `status` stands, if that is worth a line."""
+        """Write the progress of `status`, if a line is due."""
         text = visible(prefix + describe(status))
         if self._quiet or text == self._last:
             return
@@ -78,7 +78,7 @@ class Progress:
         self._last = text
 
     def _is_news(self, status: Status, prefix: str) -> bool:
-        """In a log: what it waits for at once, everything else at most once in some seconds."""
+        """Whether a log line is due: a wait reason at once, everything else every few seconds."""
         for_quiet = status.stage == WAITING_QUIET
         ahead = (
             f"{prefix}{status.place}{status.holder}" if status.place else prefix + status.stage * for_quiet
@@ -89,19 +89,19 @@ class Progress:
         return moved or time.monotonic() - self._written_at > sparse_s
 
     def line(self, text: str) -> None:
-        """Write a line that stays."""
+        """Write a permanent line."""
         self.clear()
         if not self._quiet:
             self._write(f"{text}\n")
 
     def clear(self) -> None:
-        """Take the rewritten line away."""
+        """Remove the rewritten line."""
         if self._live and self._last:
             self._write("\r\x1b[K")
         self._last = ""
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a closed stderr must not cost the measurement
+        with contextlib.suppress(OSError, ValueError):  # a closed stderr must not end the measurement
             self._stream.write(text)
             self._stream.flush()
 
@@ -121,7 +121,7 @@ def watch(service: Scheduler, job: str, progress: Progress, *, prefix: str = "")
 
 
 def describe(status: Status) -> str:
-    """Where a job stands, in one line."""
+    """Return the state of a job in one line."""
     if status.stage == WAITING_QUIET and status.state == "WAITING":
         return f"{status.what}: waiting for an idle machine: {status.text}"
     if status.state == "WAITING":
@@ -144,7 +144,7 @@ def describe(status: Status) -> str:
 
 
 def _searching(status: Status, live: Mapping[str, Any]) -> str:
-    """How far a search is: what it races now, the best so far, and when it will be over."""
+    """Return the progress of a search: current comparison, best so far, remaining time."""
     parts = [f"{status.what}: {live['doing']} ({status.stage})" if live["doing"] else status.what]
     parts.append(f"{live['tried']} evaluated")
     if (best := live["best"]) is not None:
@@ -154,7 +154,7 @@ def _searching(status: Status, live: Mapping[str, Any]) -> str:
 
 
 def _standing(contrasts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the race says so far: of one contestant its interval, of more how many are decided."""
+    """Return the interim result: the interval of one candidate, or the number of decided ones."""
     if len(contrasts) == 1:
         return [f"· {interim.sentence(contrasts[0])} ·"]
     decided = sum(one["verdict"] != Verdict.UNDECIDED for one in contrasts)

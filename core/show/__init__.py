@@ -1,4 +1,1 @@
-"""Results as text, tables and files.
-
-No terminal, no Streamlit.
-"""
+"""Renders results as text, tables and files, without terminal or Streamlit."""

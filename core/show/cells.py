@@ -1,7 +1,4 @@
-"""Numbers of a result as table rows: value, uncertainty, baseline.
-
-No Streamlit: what stands here is tested as text. `results` draws it.
-"""
+"""Numbers of a result as table rows: value, uncertainty, baseline. Uses no Streamlit."""
 
 from __future__ import annotations
 
@@ -30,19 +27,19 @@ Color = Literal["green", "orange", "off"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One number on the screen.
+    """One number of a result.
 
-    A change comes from the paired rounds of a race or there is none: two medians of their own may contradict
-    the verdict. Where there is none the baseline's number stands beside.
+    Only the paired rounds of a comparison give a change, because the ratio of two separate medians may
+    contradict the verdict. Without a change the cell shows the baseline's number.
     """
 
-    name: str  # of the number in a result, by which it is found
+    name: str  # key of the number in a result
     label: str
     value: str
     note: str
     help: str
     change: str = ""  # the verdict in a few characters
-    change_note: str = ""  # what it rests on, "95 % [1.38, 1.46]"
+    change_note: str = ""  # its interval, "95 % [1.38, 1.46]"
     color: Color = "off"
     beside: str = ""  # "baseline 1.230 ms"
 
@@ -58,7 +55,7 @@ _COLORS: Mapping[str, Color] = {Verdict.FASTER: "green", Verdict.SLOWER: "orange
 
 
 def rows_differ(result: Result, baseline: Result | None) -> bool:
-    """Whether the two fed different numbers of rows: then everything that is compared is per row."""
+    """Whether the batch sizes differ: then all compared numbers are per sample."""
     return baseline is not None and baseline["batch_size"] != result["batch_size"]
 
 
@@ -69,13 +66,13 @@ def latency_cells(
     *,
     per_row: bool | None = None,
 ) -> list[Cell]:
-    """Return latency and throughput of `result`, each with the baseline's number beside it.
+    """Return latency and throughput of `result`, each with the number of the baseline.
 
     Args:
-        result: of the trial on the screen.
-        baseline: result of what raced against it; None: nothing did.
-        contrast: of the two; the p50, which is what was raced, carries its verdict. None: there is none.
-        per_row: latencies per row instead of per run; None: where the two fed different numbers of rows.
+        result: of the displayed trial.
+        baseline: result of the baseline in the same comparison; None: there is none.
+        contrast: of the two; the p50 is the compared metric and carries the verdict. None: there is none.
+        per_row: latencies per sample instead of per run; None: if the batch sizes differ.
     """
     if per_row is None:
         per_row = bool(contrast and contrast.get("per_row")) or rows_differ(result, baseline)
@@ -92,7 +89,7 @@ def latency_cells(
 
 
 def _change(contrast: verdicts.Contrast) -> dict[str, Any]:
-    """The verdict of the race, in the words of the title."""
+    """Return the verdict of the comparison, in the words of the title."""
     if is_rejected(contrast):
         return {"change": verdicts.short(contrast)}
     return {
@@ -103,10 +100,10 @@ def _change(contrast: verdicts.Contrast) -> dict[str, Any]:
 
 
 def cost_cells(result: Result, baseline: Result | None, *, per_row: bool | None = None) -> list[Cell]:
-    """Return what a run costs beside its latency; `per_row` as for `latency_cells`."""
+    """Return CPU time, memory and energy; `per_row` as for `latency_cells`."""
     rows = rows_differ(result, baseline) if per_row is None else per_row
     gpu = any(_has_gpu(one) for one in (result, baseline) if one)
-    shown = [one for one in COSTS if gpu or one.name != GPU_MEMORY]  # no card for what is not there
+    shown = [one for one in COSTS if gpu or one.name != GPU_MEMORY]  # no card without a GPU
     return [
         *(_single(one, result, baseline, per_row=rows) for one in shown),
         _idle(result, baseline),
@@ -115,13 +112,13 @@ def cost_cells(result: Result, baseline: Result | None, *, per_row: bool | None 
 
 
 def _has_gpu(result: Result) -> bool:
-    """Whether a GPU was asked for or has told anything."""
+    """Whether a GPU provider was requested or used, or GPU memory was measured."""
     asked = {*(result.get("requested_providers") or ()), *(result.get("effective_providers") or ())}
     return result.get(GPU_MEMORY) is not None or bool(asked & {*CUDA_PROVIDERS})
 
 
 def outputs_cell(result: Result) -> Cell | None:
-    """Return how far the outputs are from what they should be; None: a result of an earlier version."""
+    """Return the result of the output check; None: a result of an earlier version."""
     judged = result.get("guard")
     if judged is None:
         return None
@@ -140,7 +137,7 @@ def outputs_cell(result: Result) -> Cell | None:
 
 
 def outputs_words(result: Result) -> str:
-    """Say in a table whether outputs are what they should be; empty where that is not known."""
+    """Return the result of the output check in a few words; empty: unknown."""
     if breach(result):
         return f"{WARNING} {MARK}"
     if not_judged(result):
@@ -149,12 +146,12 @@ def outputs_words(result: Result) -> str:
 
 
 def cold_cells(result: Result, baseline: Result | None, *, per_row: bool | None = None) -> list[Cell]:
-    """Return what a start costs: the session, the first run, the first run of each new shape."""
+    """Return start-up times: session creation, first run, first run of each new shape."""
     rows = rows_differ(result, baseline) if per_row is None else per_row
     return [*(_single(one, result, baseline, per_row=rows) for one in STARTS), *_new_shapes(result)]
 
 
-LEAST_CORES = 0.01  # of one core: below, a process is asleep
+LEAST_CORES = 0.01  # of one core; below, the process counts as idle
 
 
 def _beside(text: str | None) -> str:
@@ -218,13 +215,13 @@ def _new_shapes(result: Result) -> list[Cell]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Single:
-    """A number that a trial has once, without an interval."""
+    """A number that is measured once per trial, without an interval."""
 
     label: str
     name: str
     text: Callable[[float | None], str]
     help: str
-    of: Literal["process", "run", "shape"] = "process"  # a shape's is not compared with another shape's
+    of: Literal["process", "run", "shape"] = "process"  # times of different shapes are not compared
     missing: str = ""
 
 
@@ -313,7 +310,7 @@ def _label(text: str, *, per_row: bool) -> str:
 
 
 def _scaled(result: Result | None, name: str, *, per_row: bool) -> float | None:
-    """A time of the latency summary in seconds, per run or per row; None where it is not known."""
+    """Return a time of the latency summary in seconds, per run or per sample; None: unknown."""
     value: float | None = None if result is None else result["latency"].get(name)
     if value is None or not per_row or result is None:
         return value
@@ -400,7 +397,7 @@ def _throughput(result: Result, baseline: Result | None) -> Cell:
 
 
 def break_even_cell(found: BreakEven) -> Cell:
-    """Return after how much work the faster side has repaid its start."""
+    """Return after how many runs the faster side has made up for its longer start-up."""
     count = "" if found.count is None else f"{found.count:,} {found.unit}{'s' if found.count != 1 else ''}"
     short = {"after": f"after {count}", "until": f"for {count}", "same": "start decides"}
     return Cell(
@@ -414,7 +411,7 @@ def break_even_cell(found: BreakEven) -> Cell:
 
 
 def differences(one: Trial, other: Trial) -> list[str]:
-    """Say what differs between the machines or libraries of two trials; empty where they are the same."""
+    """Return the differences between the machines or libraries of two trials; empty: none."""
     if one.fingerprint == other.fingerprint:
         return []
     own, others = (trial.facts.get("environment") for trial in (one, other))
@@ -424,9 +421,9 @@ def differences(one: Trial, other: Trial) -> list[str]:
 
 
 def comparison(trial: Trial, baseline: Trial) -> Table:
-    """Return a result beside the one that it raced against: settings that differ first, then the numbers.
+    """Return a result versus its baseline: settings that differ first, then the numbers.
 
-    Per row where the two fed different numbers of rows, and the names say so.
+    If the batch sizes differ, the numbers are per sample, and their names say so.
     """
     sides = [one.facts for one in (trial, baseline)]
     per_row = rows_differ(sides[0], sides[1])

@@ -1,8 +1,8 @@
 """Sentences about a comparison: fastest, equivalent and undecided configurations.
 
-Pure.
+Pure functions.
 
-What `is_rejected` rejects is not ranked: its numbers are told, but never as a verdict.
+A configuration that `is_rejected` rejects is not ranked: its numbers are reported, but never as a verdict.
 """
 
 from __future__ import annotations
@@ -27,27 +27,28 @@ WIDE = "the ratios are not known yet"
 
 
 def reference(comparison: Comparison) -> str:
-    """Trial that the others are put against: the baseline, or the default where the baseline has failed."""
+    """Return the trial that the others are compared with: the baseline, or the ORT default if that failed."""
     against = [one["baseline"] for one in comparison.facts.get("contrasts") or []]
     return comparison.baseline if comparison.baseline in against or not against else against[0]
 
 
 def labels(comparison: Comparison) -> dict[str, str]:
-    """Trial -> name."""
+    """Map trials to their names."""
     return {one.trial: one.label for one in comparison.contestants}
 
 
 def against_reference(comparison: Comparison) -> dict[str, Contrast]:
-    """Trial -> its contrast against the reference, of those that have one."""
+    """Map trials to their contrasts against the reference; trials without a contrast are absent."""
     found: Sequence[Contrast] = comparison.facts.get("contrasts") or []
     against = reference(comparison)
     return {one["candidate"]: one for one in found if one["baseline"] == against}
 
 
 def ranks(comparison: Comparison) -> dict[str, Rank]:
-    """Trial -> its places, by the intervals that are shown; empty where nobody may be ranked.
+    """Map trials to their ranks, from the displayed intervals; empty if the comparison allows no ranking.
 
-    Those whose verdict was rejected are among them: they may be ahead of others. They have no `rank_text`.
+    Trials with a rejected verdict are included, because they may be faster than others. They have no
+    `rank_text`.
     """
     if is_rejected(comparison.result) or not comparison.facts.get("ranks"):
         return {}
@@ -62,12 +63,12 @@ def _intervals(comparison: Comparison, names: Sequence[str]) -> dict[str, rankin
 
 
 def is_per_row(comparison: Comparison) -> bool:
-    """Whether the contestants fed different numbers of rows: then everything is compared per row."""
+    """Whether batch sizes differ: then all times are compared per sample."""
     return any(one.get("per_row") for one in comparison.facts.get("contrasts") or [])
 
 
 def order(comparison: Comparison) -> list[str]:
-    """Trials in the order of the screen: by rank, then by ratio, those without a number at the end."""
+    """Return trials in display order: by rank, then by ratio, those without a number last."""
     found, against = against_reference(comparison), reference(comparison)
     ranked = ranks(comparison)
 
@@ -80,7 +81,7 @@ def order(comparison: Comparison) -> list[str]:
 
 
 def headline(comparison: Comparison) -> str:
-    """Say in a sentence or two who is ahead, by the intervals that are shown and by nothing else."""
+    """Return the result in one or two sentences, from the displayed intervals alone."""
     if is_rejected(comparison.result):
         return "Rejected: the configurations are not ranked."
     named, found, against = labels(comparison), against_reference(comparison), reference(comparison)
@@ -95,14 +96,14 @@ def headline(comparison: Comparison) -> str:
 
 
 def is_open(comparison: Comparison) -> bool:
-    """Whether it is not known who is the fastest: several may be, by more than the equivalence margin."""
+    """Whether the fastest is undecided: several may be, by more than the equivalence margin."""
     first = _first(comparison)
     level = ranking.are_level(list(_intervals(comparison, first).values()), _margin(comparison))
     return len(first) > 1 and not level
 
 
 def _first(comparison: Comparison) -> list[str]:
-    """Who may be the fastest, in the order of the screen; empty where nobody is ranked."""
+    """Return the trials that may be the fastest, in display order; empty: none is ranked."""
     ranked = ranks(comparison)
     return [trial for trial in order(comparison) if trial in ranked and ranked[trial].best == 1]
 
@@ -112,7 +113,7 @@ def _margin(comparison: Comparison) -> float:
 
 
 def _fastest(comparison: Comparison, first: Sequence[str]) -> str:
-    """Who is the fastest; or that `first` are equally fast; or that their intervals do not tell."""
+    """Return the fastest, or that `first` are equivalent, or that their intervals are inconclusive."""
     named, found, against = labels(comparison), against_reference(comparison), reference(comparison)
     names = _listed([named[trial] for trial in first])
     best = next((trial for trial in first if trial in found), "")
@@ -134,7 +135,7 @@ def _fastest(comparison: Comparison, first: Sequence[str]) -> str:
 
 
 def _nearly(comparison: Comparison) -> str:
-    """Who is slower than the baseline by less than matters; empty: nobody."""
+    """Return the configurations slower than the baseline by less than the margin; empty: none."""
     named, found = labels(comparison), against_reference(comparison)
     near = [named[trial] for trial, one in found.items() if one["verdict"] == Verdict.EQUIVALENT]
     verb = "is" if len(near) == 1 else "are"
@@ -142,7 +143,7 @@ def _nearly(comparison: Comparison) -> str:
 
 
 def _differing(comparison: Comparison, trials: Sequence[str]) -> str:
-    """Who of `trials` has wrong outputs, and who of all computes something else; empty: nobody does."""
+    """Return which of `trials` exceed the output tolerance, and which of all compute something else."""
     breaches = comparison.facts.get("breaches") or {}
     named, found = labels(comparison), against_reference(comparison)
     names = [named[trial] for trial in trials if trial in breaches]
@@ -159,7 +160,7 @@ def _listed(names: Sequence[str], word: str = "and") -> str:
 
 
 def past_text(comparison: Comparison) -> str:
-    """Say in a list how a race ended."""
+    """Return the result of a comparison for a list."""
     if comparison.state == "COMPLETE":
         return headline(comparison)
     if comparison.error:
@@ -168,7 +169,7 @@ def past_text(comparison: Comparison) -> str:
 
 
 def rank_text(comparison: Comparison, trial_id: str) -> str:
-    """The places that the intervals leave open: "1", "2–3"; empty where there is no rank."""
+    """Return the ranks that the intervals allow: "1", "2–3"; empty: no rank."""
     ranked = ranks(comparison)
     if trial_id not in ranked or is_rejected(against_reference(comparison).get(trial_id)):
         return ""
@@ -177,7 +178,7 @@ def rank_text(comparison: Comparison, trial_id: str) -> str:
 
 
 def intervals_text(comparison: Comparison) -> str:
-    """Say what the intervals of the ratios hold for: for all configurations together, or for each alone."""
+    """Say whether the intervals of the ratios are simultaneous for all configurations or for each alone."""
     shown = len(against_reference(comparison))
     if shown < 2:
         return "95 %, over all interim analyses"
@@ -186,11 +187,11 @@ def intervals_text(comparison: Comparison) -> str:
     return "95 % for each configuration alone, over all interim analyses"
 
 
-# --- what stands beside -------------------------------------------------------------------------------------
+# --- title, warnings, facts ---------------------------------------------------------------------------------
 
 
 def title(comparison: Comparison) -> str:
-    """Name a race after all that was asked for, not after the model of its first configuration alone."""
+    """Return the name of a comparison, from all requested configurations."""
     asked = [
         one for one in comparison.contestants if one.role != "anchor" or one.trial == comparison.baseline
     ]
@@ -198,20 +199,20 @@ def title(comparison: Comparison) -> str:
 
 
 def cautions(comparison: Comparison) -> list[str]:
-    """Warnings on single contestants, each with its name, and those of the whole race."""
+    """Return warnings on single configurations, each with its name, and on the whole comparison."""
     named, found = labels(comparison), against_reference(comparison)
     lines = [f"{named[trial]}: {note}" for trial, one in found.items() for note in one.get("notes") or []]
     if any(map(is_older, found.values())):
         lines.append(OLDER)
     if any(map(is_rejected, found.values())) and not is_rejected(comparison.result):
         lines.append(f"What would help: {MEASURE_BETTER}")
-    told = tuple(f"`{name}` failed:" for name in named.values())  # each has a box of its own
+    told = tuple(f"`{name}` failed:" for name in named.values())  # failures are displayed separately
     notes = [str(note) for note in comparison.facts.get("notes") or []]
     return [*lines, *(note for note in notes if not note.startswith(told))]
 
 
 def facts(comparison: Comparison) -> list[str]:
-    """How the race was run, in a few words each."""
+    """Return how the comparison was run, in a few words each."""
     result, protocol = comparison.facts, comparison.protocol
     lines = [f"{counted(result)} of {len(against_reference(comparison)) + 1}"]
     if result.get("wall_s") is not None:

@@ -1,6 +1,6 @@
-"""Numbers and names of results to text, for terminal and browser. Seconds and bytes come in. Pure.
+"""Formats numbers and names of results, for terminal and browser. Pure; takes seconds and bytes.
 
-Units come from `core.wire.units`. A number that is not known is a dash, never a zero.
+Units come from `core.wire.units`. An unknown number is a dash, never a zero.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from core.wire.units import DASH, interval, provider, significant
 
 
 def interval_ms(low: float | None, high: float | None) -> str:
-    """Return a 95 % interval in milliseconds; an open side is said in words."""
+    """Return a 95 % interval in milliseconds, with words for an open side."""
     if low is None and high is None:
         return "interval unknown: too few runs"
     return interval((low or 0.0) * 1e3, None if high is None else high * 1e3, "ms")
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration for people: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 05 min`, `1 d 3 h`."""
+    """Return a readable duration: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 05 min`, `1 d 3 h`."""
     if seconds is None:
         return DASH
     if seconds < 10:
@@ -51,12 +51,12 @@ def about(seconds: float) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Return rows per second."""
+    """Return samples per second."""
     return DASH if per_second is None else f"{significant(per_second)} samples/s"
 
 
 def interval_rate(low: float | None, high: float | None) -> str:
-    """Return a 95 % interval of rows per second; an open side is said in words."""
+    """Return a 95 % interval of samples per second, with words for an open side."""
     if low is None and high is None:
         return "interval unknown: too few runs"
     return interval(low, high, "samples/s")
@@ -93,7 +93,7 @@ def shape(sizes: Sequence[int | str] | None) -> str:
 
 
 def value(setting: object) -> str:
-    """Return a setting's value as people write it."""
+    """Return a setting's value as readable text."""
     if isinstance(setting, bool):
         return "on" if setting else "off"
     if isinstance(setting, dict):
@@ -103,11 +103,11 @@ def value(setting: object) -> str:
     return _HASHED.sub(r" (SHA-256 \1…)", str(setting))
 
 
-_HASHED = re.compile(r"@sha256:([0-9a-f]{12})[0-9a-f]{52}$")  # behind the name of a library
+_HASHED = re.compile(r"@sha256:([0-9a-f]{12})[0-9a-f]{52}$")  # suffix of a library's name
 
 
 def share(fraction: float | None, digits: int = 2) -> str:
-    """Return a share of rows, `99.44 %`."""
+    """Return a share of samples, `99.44 %`."""
     return DASH if fraction is None else f"{fraction:.{digits}%}".replace("%", " %")
 
 

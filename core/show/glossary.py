@@ -1,4 +1,4 @@
-"""The words of this field and of this product, one sentence or two each. Pure."""
+"""The glossary: terms of the field and of ORTune, each in one or two sentences. Pure."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ TERMS: Mapping[str, str] = {
 
 
 def meaning(word: str) -> str:
-    """Return what `word` means; capitals do not matter, and one word of a term is enough.
+    """Return the meaning of `word`, in any case; one word of a term is enough.
 
     Raises:
-        SpecError: it is not in the glossary, with the nearest that are.
+        SpecError: it is not in the glossary; the message names similar terms.
     """
     asked = word.lower()
     found = next((text for term, text in TERMS.items() if asked in term.lower().split(", ")), None)
-    if found is None:  # a part of one: A/A, interval
+    if found is None:  # part of a term: A/A, interval
         found = next((text for term, text in TERMS.items() if asked in term.lower().split()), None)
     if found is None:
         raise SpecError(

@@ -1,6 +1,6 @@
-"""A comparison that is not final, in words: one sentence for terminal and pages. Pure.
+"""Sentences about a running comparison, for terminal and pages. Pure functions.
 
-It takes contrasts as `Standing.interim` makes them: their intervals hold at every update that is shown.
+They take contrasts of `InterimResult.interim`, whose intervals are valid at every displayed update.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ MEASURING = "measuring…"
 
 
 def is_known(contrast: Mapping[str, Any]) -> bool:
-    """Whether there is an interval, and it is narrow enough to say anything."""
+    """Whether there is an interval, and it is narrow enough to be informative."""
     return ratio_is_known(contrast.get("ratio_low"), contrast.get("ratio_high"))
 
 
 def words(contrast: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what is known of a ratio and what that rests on, which is empty while nothing is known.
+    """Return the interim result of a ratio and its interval; the interval is empty while unknown.
 
     ("1.31× faster", "95 % [1.10, 1.56]"), ("undecided", "between 0.96× and 1.06×"), ("not known yet", ""),
-    ("measuring…", ""). There is no direction while the interval holds 1.
+    ("measuring…", ""). There is no direction while the interval contains 1.
     """
     if contrast.get("ratio_low") is None or contrast.get("ratio_high") is None:
         return MEASURING, ""
@@ -33,7 +33,7 @@ def words(contrast: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def sentence(contrast: Mapping[str, Any], against: str = "") -> str:
-    """Say what is known of a ratio so far, and against what.
+    """Return the interim result of a ratio as a sentence, with the name of its reference.
 
     "1.31× faster than ORT default so far, 95 % [1.10, 1.56]", "undecided so far against ORT default: between
     0.96× and 1.06×", "no difference larger than 2 % from ORT default so far (1.004×, 95 % [0.995, 1.013])",
@@ -55,5 +55,5 @@ def sentence(contrast: Mapping[str, Any], against: str = "") -> str:
 
 
 def _verdict(contrast: Mapping[str, Any]) -> Verdict:
-    """By the interval: a contrast without a margin is never equivalent."""
+    """Return the verdict of the interval; without a margin it is never equivalent."""
     return Verdict.of(contrast["ratio_low"], contrast["ratio_high"], contrast.get("margin") or 0.0)

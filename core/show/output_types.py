@@ -1,8 +1,8 @@
-"""What every command prints with `--json`, key by key; `schema` makes the JSON Schema of it.
+"""Types of the JSON that every command prints with `--json`; `schema` derives the JSON Schema from them.
 
-The parts of a comparison and of a trial are in `core.evidence.result_types`; here they are put together. A
-dataclass in a document is the JSON object of its fields. Seconds, bytes and shares of 1 unless a comment says
-otherwise.
+The parts of a comparison and of a trial are in `core.evidence.result_types`; this module combines them. A
+dataclass in a document is the JSON object of its fields. Units are seconds, bytes and shares of 1 unless a
+comment names another.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from core.wire.output_check import Judged
 JobState = Literal["COMPLETE", "FAIL", "CANCELLED"]
 
 
-# --- trials and races -----------------------------------------------------------------------------------
+# --- trials and comparisons -----------------------------------------------------------------------------
 
 
 class AskedModel(TypedDict):
@@ -76,7 +76,7 @@ class TrialHead(TypedDict):
 
 
 def _trial() -> Any:
-    """The head and the result of a trial: what `RESULT_FIELDS` names may be null, the rest may be absent."""
+    """Combine head and result of a trial: fields in `RESULT_FIELDS` may be null, others may be absent."""
     parts = get_type_hints(TrialResult)
     keys = {
         name: Optional[hint] if name in RESULT_FIELDS else NotRequired[hint]  # noqa: UP045 - of a variable
@@ -137,7 +137,7 @@ class SweepPointHead(TypedDict):
 
 
 def _swept() -> Any:
-    """A point of a sweep, with all keys of its trial if there is one."""
+    """Return the type of a sweep point: all keys of its trial, if there is one, may be absent."""
     trial = {name: NotRequired[hint] for name, hint in get_type_hints(TrialDocument).items()}
     return TypedDict("SweepPoint", {**trial, **get_type_hints(SweepPointHead)})  # type: ignore[operator]
 
@@ -207,7 +207,7 @@ class PruneDocument(TypedDict):
     file_bytes: int  # file size afterwards; approximate in a dry run
 
 
-# --- why ------------------------------------------------------------------------------------------------
+# --- explanation ----------------------------------------------------------------------------------------
 
 
 class WhyEnd(TypedDict):
@@ -733,7 +733,7 @@ class SearchHead(TypedDict):
 
 
 def _search() -> Any:
-    """A search. The keys of its result are absent until there is one."""
+    """Return the type of a search; the keys of its result are absent until there is one."""
     parts = {name: NotRequired[hint] for name, hint in get_type_hints(SearchResult).items()}
     return TypedDict("SearchDocument", {**parts, **get_type_hints(SearchHead, include_extras=True)})  # type: ignore[operator]
 

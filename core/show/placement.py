@@ -1,4 +1,4 @@
-"""What really ran, as rows and words: providers with their nodes, the Casts of an FP16 copy. No Streamlit."""
+"""The providers that ran, as rows and text, and the Casts of an FP16 copy. Uses no Streamlit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = Mapping[str, Any]
 
 
 def placement(result: Result) -> Table:
-    """One row per provider that was requested or took part: loaded, nodes, time, share of node time."""
+    """Return one row per requested or used provider: loaded, nodes, time, share of node time."""
     ran: Mapping[str, Mapping[str, Any]] = result.get("placement") or {}
     total = sum(float(part.get("time_s") or 0) for part in ran.values())
     names = dict.fromkeys([*result["requested_providers"], *result["effective_providers"], *ran])
@@ -42,7 +42,7 @@ def placement(result: Result) -> Table:
 
 
 def cast_lines(casts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Return icon and words on the Casts of an FP16 copy, and on the precision that it computed in."""
+    """Return icon and text on the Casts of an FP16 copy and on its compute precision."""
     if not casts:
         return []
     lines = []

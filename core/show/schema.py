@@ -1,7 +1,7 @@
-"""The JSON Schema of what commands print, made from the types of `documents`.
+"""Creates the JSON Schema of the commands' output from the types of `output_types`.
 
-A key is described by the comment behind it, a document by its docstring: a user of `--json` reads what a
-maintainer reads. Keys may be added, so nothing forbids others.
+The trailing comment of a key becomes its description, the docstring of a class that of a document. Later
+versions may add keys, so the schema allows additional ones.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from core.show.output_types import DOCUMENTS
 from core.wire.errors import SpecError, nearest
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-FAILURE = "failure"  # of every command that ends before it has a result
+FAILURE = "failure"  # key of the error document, common to all commands
 _REF = "#/$defs/{name}"
 
 
 def schema(command: str = "") -> dict[str, Any]:
-    """Return the JSON Schema of what `command` prints, a result or an error; without one, of all by command.
+    """Return the JSON Schema of a command's output, result or error; without `command`, of all commands.
 
     Args:
         command: a key of `DOCUMENTS`, for example "tune" or "machine --self-test".
 
     Raises:
-        SpecError: no command of that name prints a document.
+        SpecError: no command of that name prints JSON.
     """
     if command and command not in DOCUMENTS:
         raise SpecError(
@@ -56,7 +56,7 @@ def schema(command: str = "") -> dict[str, Any]:
 
 
 def _described(name: str, part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part whose keys carry what the comments behind them say."""
+    """Return a definition with the comments of its keys as descriptions."""
     told = _comments().get(name.rpartition(".")[2], {})
     properties = {
         key: {**one, "description": told[key]} if key in told else one
@@ -83,7 +83,7 @@ def _versioned(part: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _comments() -> Mapping[str, Mapping[str, str]]:
-    """Class -> key -> comment, those of the classes that it extends among them."""
+    """Map classes to keys to comments, including those of base classes."""
     own: dict[str, dict[str, str]] = {}
     bases: dict[str, list[str]] = {}
     for module in sorted({one.__module__ for one in _types(*DOCUMENTS.values())}):
@@ -100,7 +100,7 @@ def _comments() -> Mapping[str, Mapping[str, str]]:
 
 
 def _types(*annotations: Any) -> set[type]:
-    """The classes of this program that stand in these types, however deep."""
+    """Return the classes of this program in these types, at any depth."""
     found: set[type] = set()
     waiting: list[Any] = list(annotations)
     while waiting:
@@ -115,7 +115,7 @@ def _types(*annotations: Any) -> set[type]:
 
 
 def commented_classes(module: ModuleType) -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Name, bases and commented keys of each class of a module, in the order of their definitions."""
+    """Yield name, bases and commented keys of each class of a module, in definition order."""
     source = inspect.getsource(module)
     comments = {
         one.start[0]: one.string.lstrip("# ")

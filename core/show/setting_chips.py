@@ -1,4 +1,4 @@
-"""Settings of a spec in words, as the dashboard writes them: what is asked for, what sets two apart. Pure."""
+"""Settings of a spec as text: those that differ from the defaults or between two specs. Pure."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from core.wire.engines import ENGINES
 from core.wire.errors import SpecError
 from core.wire.units import provider as short_provider
 
-_OF_THE_RACE = ("protocol.effort", "budget_s", "margin", "runs", "timeout_s")  # alike for all who race
+_OF_THE_RACE = ("protocol.effort", "budget_s", "margin", "runs", "timeout_s")  # equal within a comparison
 
 
 def summary(spec: TrialSpec) -> list[str]:
-    """Return `name value` for everything `spec` asks for beyond the defaults, in the table's order."""
+    """Return `name value` for every setting of `spec` that differs from the default, in table order."""
     lines = []
     for name in changed(spec):
         if name == "provider_options":
@@ -31,7 +31,7 @@ def summary(spec: TrialSpec) -> list[str]:
 
 
 def chips(spec: TrialSpec) -> list[tuple[str, str]]:
-    """Return `short name value` and the full name with its value, for everything beyond the defaults."""
+    """Return `short name value` and the full name with its value, for every non-default setting."""
     found = []
     for line in summary(spec):
         name, _, value = line.partition(" ")
@@ -40,7 +40,7 @@ def chips(spec: TrialSpec) -> list[tuple[str, str]]:
 
 
 def chips_of(changes: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the same for a configuration of a search: what it sets otherwise than ONNX Runtime's default."""
+    """Return the same for the changes of a configuration of a search."""
     return [
         (changes_words({name: value}), f"{name} {'default' if value is None else format.value(value)}")
         for name, value in changes.items()
@@ -48,7 +48,7 @@ def chips_of(changes: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def words(trial: Trial) -> str:
-    """Return what sets a trial apart, short: what its model is if no FP32 original, then its chips."""
+    """Return what distinguishes a trial: its model's type unless an FP32 original, then its chips."""
     try:
         settings = [text for text, _ in chips(spec_from_dict(trial.spec))]
     except SpecError:
@@ -72,12 +72,12 @@ def differences(spec: TrialSpec, other: TrialSpec) -> list[tuple[str, str]]:
 
 
 def short_name(setting: Knob) -> str:
-    """Return the name of a setting without what the whole table has in common."""
+    """Return the name of a setting without the prefixes common to the table."""
     return setting.field.removeprefix("session.")
 
 
 def short_words(changes: Mapping[str, Any]) -> str:
-    """Return settings with their values where there is little room: `threads=1, graph=BASIC, arena=off`.
+    """Return settings with their values in short form: `threads=1, graph=BASIC, arena=off`.
 
     Args:
         changes: name of a setting, of a provider's option or of the axis of variants -> value.
@@ -86,7 +86,7 @@ def short_words(changes: Mapping[str, Any]) -> str:
 
 
 def short_changes(trial: Trial) -> str:
-    """Return what a trial asks for that is not the default where there is little room."""
+    """Return the non-default settings of a trial in short form."""
     try:
         spec = spec_from_dict(trial.spec)
     except SpecError:
@@ -107,7 +107,7 @@ def _short(name: str, value: Any) -> list[str]:
 
 
 def text(name: str, value: Value | None) -> str:
-    """Return the value of a setting as people write it."""
+    """Return the value of a setting as readable text."""
     if name == "engine":
         return ENGINES[str(value)].label
     return "default" if value is None else format.value(value)

@@ -1,6 +1,6 @@
-"""How the points of a sweep stand, in words: on the page, on a terminal and in a report. Pure.
+"""Sentences about the points of a sweep, for page, terminal and report. Pure functions.
 
-A point is named with the quantity that decides, rows per second, and with its interval.
+Sentences give the deciding metric of a point, samples per second, with its interval.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from core.run.best_point import Standing, has_few_processes
 from core.run.sweep import Measured
 from core.wire.units import DASH, brief, interval, significant
 
-NAMED = 3  # points in one sentence; the table has all
+NAMED = 3  # most points in one sentence; the table lists all
 
 
 def rate(point: Measured) -> str:
-    """Return rows per second with the 95 % interval."""
+    """Return samples per second with the 95 % interval."""
     if point.throughput_per_s is None:
         return DASH
     low, high = point.throughput_interval()
@@ -26,14 +26,14 @@ def rate(point: Measured) -> str:
 
 
 def head(stands: Standing) -> str:
-    """Return what the best point is."""
+    """Return the criterion of the best point."""
     if stands.line_s is not None:
         return f"Best under the limit of {brief(stands.line_s * 1e3)} ms"
     return "Highest measured throughput" if stands.inconclusive else "Highest throughput"
 
 
 def others(stands: Standing) -> str:
-    """Return what cannot be put below the best, and what was not ranked; empty: nothing."""
+    """Return the points that are inconclusive or level with the best, and unranked points; empty: none."""
     margin = f"{100 * stands.margin:g} %"
     parts = (
         (stands.inconclusive, "Inconclusive against {}: 95 % intervals overlap or are unknown."),
@@ -44,7 +44,7 @@ def others(stands: Standing) -> str:
 
 
 def few_processes(points: Iterable[Measured]) -> str:
-    """Say that points were launched too seldom for intervals that hold for the next launch; empty: none."""
+    """Say which points have too few launches for an interval over launches; empty: none."""
     few = [one for one in points if one.ranked and one.same is None and has_few_processes(one)]
     if not few:
         return ""
@@ -56,7 +56,7 @@ def few_processes(points: Iterable[Measured]) -> str:
 
 
 def sentence(points: Sequence[Measured], stands: Standing) -> str:
-    """Return all of it as plain text."""
+    """Return the whole result as plain text."""
     if not any(one.latency for one in points):
         return "No point has a result."
     if stands.best is not None:

@@ -1,8 +1,8 @@
-"""Tables of typed cells: what stands in each column, in which unit, and for whom. Pure.
+"""Tables of typed cells: content, unit and output of each column. Pure.
 
-A cell holds a quantity as it is kept: seconds, bytes, shares of 1, moments since 1970. Who draws a table, as
-text, in a browser or as a file, decides how it looks; a column says where it belongs. A text in a column of
-numbers says why there is no number: only a terminal has room for that.
+A cell holds a quantity in its stored unit: seconds, bytes, shares of 1, seconds since 1970. The renderer for
+text, browser or file decides the layout; a column names the outputs that show it. A text in a numeric column
+gives the reason for a missing number; only the terminal shows it.
 """
 
 from __future__ import annotations
@@ -21,65 +21,65 @@ from core.show.words import lately
 from core.wire.units import DASH, ms_number, significant, size, visible
 
 Kind = Literal["text", "id", "count", "number", "ms", "bytes", "share", "moment"]
-Screens = Literal["all", "terminal", "browser", "none"]  # "none": for files alone
-Value = str | int | float | bool | None  # None: not known
+Screens = Literal["all", "terminal", "browser", "none"]  # "none": only files
+Value = str | int | float | bool | None  # None: unknown
 
 Item = TypeVar("Item")
 
-ID_CHARACTERS = 12  # of a hash on a screen
+ID_CHARACTERS = 12  # of a displayed hash
 _TEXTS = ("text", "id", "moment")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would compute
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would evaluate these
 
 
 class Abridged(str):
-    """A text with a shorter one, which a terminal shows that has no room for all."""
+    """A text with a shorter form for narrow terminals."""
 
     __slots__ = ("short",)
     short: str
 
     def __new__(cls, text: str, short: str) -> Abridged:
-        """Return the text, which carries the shorter one."""
+        """Return the text with its shorter form."""
         made = super().__new__(cls, text)
         made.short = short
         return made
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        """Return what makes a copy."""
+        """Return the arguments of a copy."""
         return str(self), self.short
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What stands in one column, and for whom."""
+    """The content of one column, and the outputs that show it."""
 
-    name: str  # on screens, without the unit
+    name: str  # displayed name, without the unit
     kind: Kind = "text"
-    key: str = ""  # its name in a file, with the unit; empty: no file has it
+    key: str = ""  # name in a file, with the unit; empty: not in files
     on: Screens = "all"
-    per: str = ""  # what a time is of where that must be said: "run", "row"
-    unit: str = ""  # of bytes in a browser, "KiB" instead of "MiB"
-    decimals: int | None = None  # of a time or a share; None: as many as four digits have, of a share 1
-    signed: bool = False  # of a time, above zero too
-    most: int = 0  # characters on a terminal, which leaves out the middle of a longer text; 0: all
-    right: bool = False  # a text that stands for a number
-    tells: bool = False  # rows are told apart by it
-    bar: bool = False  # a browser draws the share as a bar
-    narrow: bool = False  # a browser shows the beginning of a long text
+    per: str = ""  # reference of a time, if needed: "run", "row"
+    unit: str = ""  # of bytes in the browser, "KiB" instead of "MiB"
+    decimals: int | None = None  # of a time or a share; None: four significant digits, of a share 1
+    signed: bool = False  # show the plus sign of a time
+    most: int = 0  # most characters on a terminal, longer texts lose their middle; 0: no limit
+    right: bool = False  # align right: a text that replaces a number
+    tells: bool = False  # identifies the row
+    bar: bool = False  # draw the share as a bar in the browser
+    narrow: bool = False  # truncate long texts in the browser
     help: str = ""
 
     @property
     def is_text(self) -> bool:
-        """Whether it reads from the left."""
+        """Whether it is aligned left."""
         return self.kind in _TEXTS and not self.right
 
     @property
     def head(self) -> str:
-        """Its name on a terminal, with the unit of a time."""
+        """Return its name on a terminal, with the unit of a time."""
         per = f"/{self.per}" if self.per else ""
         return f"{self.name} ms{per}" if self.kind == "ms" else f"{self.name}{per}"
 
     def is_on(self, screen: Literal["terminal", "browser"]) -> bool:
-        """Whether it belongs on that screen."""
+        """Whether that screen shows it."""
         return self.on in ("all", screen)
 
 
@@ -89,18 +89,18 @@ class Table:
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Value]]
-    drop: Sequence[str] = ()  # columns that a terminal may leave out for lack of width, the first one first
+    drop: Sequence[str] = ()  # columns that a narrow terminal omits, in this order
     solid: Sequence[str] = ()  # columns whose cells a terminal does not wrap
     cut: bool = False  # screens show each row on one line and cut what does not fit
-    colors: Sequence[Color | None] = ()  # of the rows; empty: none has one
-    inset: bool = False  # it belongs to the facts around it
+    colors: Sequence[Color | None] = ()  # of the rows; empty: no colours
+    inset: bool = False  # part of the surrounding facts
 
 
 def tabulate(items: Iterable[Item], *columns: tuple[Column, Callable[[Item], Value]], **layout: Any) -> Table:
-    """Return one row for each of `items`; every column comes with what stands in it.
+    """Return a table with one row for each of `items`.
 
     Args:
-        items: one a row.
+        items: one per row.
         columns: each with a function from an item to its cell.
         layout: further fields of the table.
     """
@@ -111,7 +111,7 @@ def tabulate(items: Iterable[Item], *columns: tuple[Column, Callable[[Item], Val
 
 
 class _Row(Sequence[Value]):
-    """Cells that are worked out when they are read: a screen reads a part of the columns, a file another."""
+    """Cells that are computed when read, because screens and files read different columns."""
 
     def __init__(self, item: Any, cells: Sequence[Callable[[Any], Value]]) -> None:
         self._item, self._cells = item, cells
@@ -127,12 +127,12 @@ class _Row(Sequence[Value]):
 
 
 def texts(*names: str, left: int = 1) -> list[Column]:
-    """Return columns of text for a terminal, of which the first `left` read from the left."""
+    """Return text columns for a terminal; the first `left` are aligned left."""
     return [Column(name, right=number >= left, on="terminal") for number, name in enumerate(names)]
 
 
 def matching(table: Table, words: str) -> Table:
-    """Return the table of those rows whose texts hold every word, in any case."""
+    """Return the table of the rows whose texts contain every word, in any case."""
     wanted = words.lower().split()
 
     def holds(row: Sequence[Value]) -> bool:
@@ -152,7 +152,7 @@ def column_of(table: Table, name: str) -> list[Value]:
 
 
 def as_text(table: Table, *, short: bool = False) -> tuple[list[Column], list[list[str]]]:
-    """Return the columns that a terminal or a document has, and their cells as text, shorter if asked."""
+    """Return the columns of a terminal or a document, and their cells as text; `short`: abridged."""
     shown = [index for index, one in enumerate(table.columns) if one.is_on("terminal")]
     columns = [table.columns[index] for index in shown]
     rows = [
@@ -167,7 +167,7 @@ def _told(value: Value, *, short: bool) -> Value:
 
 
 def cell_text(column: Column, value: Value) -> str:
-    """Return a cell as a terminal shows it; the unit of a time stands in the head."""
+    """Return a cell as terminal text; the unit of a time is in the head."""
     if value is None:
         return DASH
     if isinstance(value, str):
@@ -200,7 +200,7 @@ def _ms(column: Column, seconds: float) -> str:
 
 
 def md_text(table: Table, *, cell: Callable[[str], str] | None = None) -> str:
-    """Return a table as Markdown; `cell` writes a text into it, `md_plain` for one that others will read."""
+    """Return a table as Markdown; `cell` escapes its texts, with `md_plain` for untrusted names."""
     write = cell or _md_cell
     columns, rows = as_text(table)
     lines = [[write(one.head) for one in columns], ["---"] * len(columns), *(map(write, row) for row in rows)]
@@ -215,7 +215,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 
 def md_plain(text: str) -> str:
-    """Return `text` on one line in which nothing is markup, a tag, or the name of a person to be notified."""
+    """Return `text` on one line, without markup, tags or mentions that notify people."""
     plain = visible(" ".join(str(text).split()))
     plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", plain).replace("@", "@\N{WORD JOINER}")
@@ -225,10 +225,7 @@ def md_plain(text: str) -> str:
 
 
 def csv_text(table: Table) -> str:
-    """Return a table as CSV with a head, every number in full, without the last line's end.
-
-    Empty where there is no row.
-    """
+    """Return a table as CSV with a head, full precision and no final line break; empty without rows."""
     kept = [(index, one) for index, one in enumerate(table.columns) if one.key]
     file = io.StringIO()
     if table.rows:
@@ -245,7 +242,7 @@ def _csv_cell(column: Column, value: Value) -> Value:
     if value is None or isinstance(value, bool):
         return value
     if column.kind == "ms":
-        return float(f"{value * 1e3:.12g}")  # without the noise of the factor
+        return float(f"{value * 1e3:.12g}")  # without rounding noise of the factor
     if column.kind == "moment":
         return datetime.fromtimestamp(value, tz=UTC).isoformat(timespec="seconds")
     return value

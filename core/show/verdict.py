@@ -1,7 +1,7 @@
-"""A verdict as text: what the race said, how sure that is, and what a reader must know beside it.
+"""A verdict as text: result, precision, warnings and advice. Uses no Streamlit.
 
-No Streamlit: what stands here is tested as text. `duel` draws it. `is_rejected` alone decides what is no
-verdict; a busy machine rejects nothing, its remark stands wherever the numbers of the race stand.
+Only `is_rejected` decides whether a verdict is rejected. Background load rejects no verdict; its remark
+appears next to all numbers of the comparison.
 """
 
 from __future__ import annotations
@@ -51,40 +51,40 @@ _SOURCES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What the verdict card says."""
+    """The content of the verdict card."""
 
     headline: str
     icon: str  # name of a Material Symbol
     color: Color
-    against: str  # what it was put against, in words
+    against: str  # the reference, as text
     facts: list[str]
-    noise: str  # the parts of the interval; empty where they are not known
-    warnings: list[str]  # what changes the meaning of the numbers: outputs that differ, rows, drift
-    reason: str  # why it was rejected; empty: it was not
-    advice: str  # what would help; empty where nothing must
+    noise: str  # parts of the interval; empty: unknown
+    warnings: list[str]  # exceeded tolerances, batch sizes, drift
+    reason: str  # why it is rejected; empty: it is valid
+    advice: str  # what to do; empty: nothing
     rejected: bool
 
 
-# --- what decides -------------------------------------------------------------------------------------------
+# --- comparisons --------------------------------------------------------------------------------------------
 
 
 def is_older(contrast: Contrast) -> bool:
-    """Whether a race had one process of each configuration, as in earlier versions."""
+    """Whether a comparison had one process per configuration, as in earlier versions."""
     return not contrast.get("generations")
 
 
 def busy_words(result: Mapping[str, Any] | None) -> str:
-    """Say what else used the machine: the remark beside all numbers of a race; empty on a quiet machine."""
+    """Return the remark on background load for all numbers of a comparison; empty on an idle machine."""
     return str(((result or {}).get("busy") or {}).get("words") or "")
 
 
 def busy_mark(result: Mapping[str, Any] | None) -> str:
-    """The remark in two words, behind a number in a list: " · background load"; empty on a quiet machine."""
+    """Return the short remark after a number in a list, " · background load"; empty on an idle machine."""
     return f" · {BUSY}" if busy_words(result) else ""
 
 
 def quality_details(result: Mapping[str, Any] | None) -> list[str]:
-    """What the quality of a result rests on, in sentences: its precision, the machine, what would help."""
+    """Return the reasons for the grade of a result, background load, and the remedy, as sentences."""
     found = result or {}
     told = [sentence(text) for name in ("grade_reason", "remedy") if (text := str(found.get(name) or ""))]
     if busy := busy_words(found):
@@ -93,11 +93,11 @@ def quality_details(result: Mapping[str, Any] | None) -> list[str]:
 
 
 def can_go_on(comparison: Comparison, trials: Sequence[Trial]) -> bool:
-    """Whether more generations may join a finished race.
+    """Whether a finished comparison can be measured longer.
 
     Args:
-        comparison: that has ended.
-        trials: of its contestants, with or without samples.
+        comparison: has finished.
+        trials: of its configurations, with or without raw measurements.
     """
     return (
         _has_generations(comparison)
@@ -108,13 +108,13 @@ def can_go_on(comparison: Comparison, trials: Sequence[Trial]) -> bool:
 
 
 def to_continue(store: Store, of: Pair) -> str:
-    """Return the comparison in which both results ran, where it can be measured longer; else nothing."""
+    """Return the comparison of both results if it can be measured longer, else an empty text."""
     race = of.candidate.comparison
     if not race or race != of.baseline.comparison:
         return ""
     try:
         comparison = store.comparison(race)
-    except StoreError:  # deleted since
+    except StoreError:  # deleted in the meantime
         return ""
     return race if can_go_on(comparison, store.trials_of(race)) else ""
 
@@ -127,21 +127,21 @@ def _has_generations(comparison: Comparison) -> bool:
 
 
 def contrasts_of(comparison: Comparison, trial_id: str) -> list[Contrast]:
-    """Contrasts of which `trial_id` is the candidate: first against the baseline, then the default.
+    """Return the contrasts with `trial_id` as candidate: first against the baseline, then the ORT default.
 
-    Empty where nothing stood against it, because it is the baseline itself or the others failed.
+    Empty if it is the baseline itself or the others failed.
     """
     found: Sequence[Contrast] = comparison.facts.get("contrasts") or []
     return [one for one in found if one["candidate"] == trial_id]
 
 
 def label(comparison: Comparison, trial_id: str) -> str:
-    """What the comparison calls a contestant."""
+    """Return the label of a trial in the comparison."""
     return next((one.label for one in comparison.contestants if one.trial == trial_id), trial_id[:8])
 
 
 def card(comparison: Comparison, contrast: Contrast) -> Card:
-    """Return what may be said about one contrast of `comparison`."""
+    """Return the card of one contrast of `comparison`."""
     rejected = is_rejected(contrast)
     icon, color = look(contrast)
     return Card(
@@ -159,8 +159,8 @@ def card(comparison: Comparison, contrast: Contrast) -> Card:
 
 
 def sentence(text: str, *, stop: str = ".") -> str:
-    """Return `text` with a capital at its beginning and a full stop at its end."""
-    text = text.removeprefix("not_steady: ")  # as results of before began
+    """Return `text` with a capital first letter and a final full stop."""
+    text = text.removeprefix("not_steady: ")  # prefix in results of earlier versions
     return f"{text[:1].upper()}{text[1:].rstrip('.')}{stop}"
 
 
@@ -181,7 +181,7 @@ def _facts(comparison: Comparison, contrast: Contrast) -> list[str]:
 
 
 def counted(of: Mapping[str, Any]) -> str:
-    """Say how many generations and rounds there were: "9 launches, 54 rounds", of old races "16 rounds".
+    """Return the number of launches and rounds: "9 launches, 54 rounds"; of old comparisons "16 rounds".
 
     Args:
         of: a contrast, a self-test, or the result of a comparison.
@@ -193,7 +193,7 @@ def counted(of: Mapping[str, Any]) -> str:
 
 
 def precision_words(contrast: Contrast, target: float | None) -> str:
-    """Say how precisely the ratio is known, beside what was asked for."""
+    """Return the precision of the ratio and its goal."""
     asked = f" (goal ±{100 * target:.2g} %)" if target else ""
     half = contrast.get("half_width")
     if half is None:
@@ -203,7 +203,7 @@ def precision_words(contrast: Contrast, target: float | None) -> str:
 
 
 def noise_words(contrast: Contrast) -> str:
-    """Say what the interval is made of: "between processes ±0.6 %, within ±2.6 %"; empty where unknown."""
+    """Return the parts of the interval: "between processes ±0.6 %, within ±2.6 %"; empty: unknown."""
     if is_older(contrast) or not precision_is_known(contrast.get("half_width")):
         return ""
     within, between = contrast["within_half_width"], contrast["between_half_width"]
@@ -214,7 +214,7 @@ def noise_words(contrast: Contrast) -> str:
 
 
 def _warnings(contrast: Contrast) -> list[str]:
-    """Notes of a contrast, and that it is of an older version; why it was rejected has a box of its own."""
+    """Return the notes of a contrast and of earlier versions, without the reason of a rejection."""
     told = contrast.get("holds_reason")
     notes = [sentence(str(note)) for note in contrast.get("notes") or [] if note != told]
     return [*notes, OLDER] if is_older(contrast) else notes
@@ -237,10 +237,10 @@ def _advice(comparison: Comparison, contrast: Contrast, *, rejected: bool) -> st
 
 
 def generations_to_decide(comparison: Comparison, contrast: Contrast) -> int | None:
-    """Return about how many generations an open question takes, if ratio and noise stay; None: not known.
+    """Return about how many launches decide a verdict if ratio and noise stay the same; None: unknown.
 
-    Decided is what lies apart from 1, or wholly inside the margin: the interval must get narrower than the
-    farther of the two.
+    A verdict is decided when its interval excludes 1 or lies inside the margin. The interval must become
+    narrower than the larger of the two distances.
     """
     sigma, between = contrast.get("sigma"), contrast.get("sigma_between")
     if is_older(contrast) or not sigma or between is None or not contrast.get("ratio"):
@@ -255,11 +255,11 @@ def generations_to_decide(comparison: Comparison, contrast: Contrast) -> int | N
     return contrasts.predicted_units(deviation, reach, looks=looks, prior_df=contrasts.ASSUMED.df)
 
 
-# --- a default is nothing but itself ------------------------------------------------------------------------
+# --- self-test ----------------------------------------------------------------------------------------------
 
 
 def self_test_lines(comparison: Comparison) -> list[str]:
-    """Say how ONNX Runtime's default did against a twin of itself: what noise looks like here."""
+    """Return the result of the A/A test: the ORT default against its A/A control."""
     lines = []
     for test in comparison.facts.get("self_tests") or []:
         low, high = test.get("ratio_low"), test.get("ratio_high")
@@ -279,11 +279,11 @@ _WHEN = {
 }
 
 
-# --- a table of trials --------------------------------------------------------------------------------------
+# --- short verdicts -----------------------------------------------------------------------------------------
 
 
 def short(contrast: Contrast) -> str:
-    """A verdict in a few characters, for a table or beside a number."""
+    """Return a verdict in a few characters, for a table or next to a number."""
     if is_rejected(contrast):
         return "rejected"
     said = Verdict.EQUIVALENT.word if contrast["verdict"] == Verdict.EQUIVALENT else parts(contrast)[0]
@@ -291,6 +291,6 @@ def short(contrast: Contrast) -> str:
 
 
 def short_of(result: Mapping[str, Any]) -> str:
-    """The verdict of a trial's result in a few characters; empty where there is none."""
+    """Return the verdict of a trial's result in a few characters; empty: none."""
     own: Sequence[Contrast] = result.get("contrasts") or []
     return short(own[0]) if own else ""

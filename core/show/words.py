@@ -1,4 +1,4 @@
-"""Numbers, moments and settings of results in words, as both sheets and exports write them. Pure."""
+"""Formats numbers, times and settings of results, for sheets and exports. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from core.wire.units import DASH, span_ms
 
 
 def when(epoch_s: float | None) -> str:
-    """Return a moment as local time."""
+    """Return a time stamp as local time."""
     if epoch_s is None:
         return DASH
     return datetime.fromtimestamp(epoch_s, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def lately(epoch_s: float) -> str:
-    """Return a moment in few characters: without the year, or without the time where it is long ago."""
+    """Return a short time stamp: without the year, or without the time if it is long ago."""
     recent = time.time() - epoch_s < 300 * 86_400
     return when(epoch_s)[5:] if recent else when(epoch_s)[:10]
 
 
 def verdict(one: Mapping[str, Any]) -> str:
-    """A contrast in words; one that was rejected is said to be no verdict."""
+    """Return a contrast as text; a rejected one is not called a verdict."""
     if is_rejected(one):
         return f"rejected: no verdict ({measured(one)})"
     return words(one) + else_words(one)
 
 
 def value_in_words(value: object) -> str:
-    """Return the value of a setting as a person writes it."""
+    """Return the value of a setting as readable text."""
     if isinstance(value, dict):
         return ",".join(f"{k}={v}" for k, v in value.items())
     if isinstance(value, tuple):
@@ -75,7 +75,7 @@ def source_words(one: Size) -> str:
     return f"{_SOURCES[one.source]} {one.why}".rstrip()
 
 
-STATE_WORDS: Mapping[str, str] = {  # of trials and races
+STATE_WORDS: Mapping[str, str] = {  # of trials and comparisons
     "WAITING": "waiting",
     "RUNNING": "running",
     "COMPLETE": "complete",
@@ -89,7 +89,7 @@ OTHER_VERSION = "settings of another version"
 
 
 class Ended(Protocol):
-    """A trial or a search, as far as it says how it ended."""
+    """The common fields of trials and searches on how they ended."""
 
     @property
     def state(self) -> str: ...  # noqa: D102
@@ -99,14 +99,14 @@ class Ended(Protocol):
 
 
 def state_words(one: Ended) -> str:
-    """Return how a trial or a search stands; one whose process is gone was interrupted, and did not fail."""
+    """Return the state of a trial or a search; if its process vanished, it was interrupted, not failed."""
     if one.state == "FAIL" and one.error is not None and one.error["message"].endswith(INTERRUPTED):
         return "interrupted"
     return STATE_WORDS.get(one.state, one.state.lower())
 
 
 def changes_in_words(trial: Trial) -> str:
-    """Return what a trial asks for that is not the default; empty: nothing."""
+    """Return the non-default settings of a trial; empty: none."""
     try:
         return ", ".join(_changes(spec_from_dict(trial.spec)))
     except SpecError:
@@ -114,7 +114,7 @@ def changes_in_words(trial: Trial) -> str:
 
 
 def changes_of(spec: TrialSpec) -> dict[str, str]:
-    """Return what `spec` asks for that is not the default, provider options too, in words."""
+    """Return the non-default settings of `spec` as text, including provider options."""
     names = [name for name in changed(spec) if name != "provider_options"]
     options = {f"{p.name}.{k}": v for p in spec.session.providers for k, v in p.options.items()}
     return {name: value_in_words(asked(spec, name)) for name in names} | options
@@ -125,7 +125,7 @@ def _changes(spec: TrialSpec) -> list[str]:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return an interval in milliseconds, without the unit, which stands with the value beside it."""
+    """Return an interval in milliseconds without the unit, which the value has."""
     if low is None and high is None:
         return "unknown: too few runs"
     return span_ms(low, high, unit="")

@@ -1,8 +1,9 @@
 """Export formats: one table, all written from the same resolved configuration.
 
-A row says what its file is for, what the format cannot express, and which function writes it. Command line,
-page and `docs/generate.py` read it. `asked.Asked` records which settings a file contains; every file lists
-the others in a comment at its top. The only file opened here is the model that some formats include.
+Each row gives the purpose of the format, the settings that it does not support, and the function that writes
+it. Command line, page and `docs/generate.py` read the table. `unsupported.Asked` tracks which settings a file
+contains; every file lists the others in a comment at its top. The only file opened here is the model that
+some formats include.
 """
 
 from __future__ import annotations
@@ -47,19 +48,19 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emitter:
-    """One way to take a trial along."""
+    """An export format."""
 
-    name: str  # of `--format`
-    label: str  # on screens
-    ending: str  # of the file's name, behind that of the model
-    language: str | None  # of the text, for its colours
+    name: str  # value of `--format`
+    label: str  # display name
+    ending: str  # suffix of the file name, after the model's name
+    language: str | None  # for syntax highlighting
     purpose: str
-    cannot: str  # what it cannot express
-    write: Callable[[Leaving, str], str]  # with the reason why outputs that differ are accepted
+    cannot: str  # unsupported settings
+    write: Callable[[Leaving, str], str]  # takes the reason why an exceeded tolerance is accepted
     pack: Callable[[Leaving, str, BinaryIO], None] | None = None  # None: the file is the text
 
     def to_dict(self) -> FormatRecord:
-        """Plain JSON data."""
+        """Return plain JSON data."""
         return {
             "name": self.name,
             "file": self.ending,
@@ -69,11 +70,11 @@ class Emitter:
         }
 
     def text(self, leaving: Leaving, accepted_breach: str = "") -> str:
-        """Return the text of the file; of a packed one the part that says how the session is set.
+        """Return the text of the file; of a packed file, the part with the session's settings.
 
         Raises:
-            SpecError: the outputs differ, and nobody says why that is accepted; or this format cannot hold
-                the trial: it says why, and what can.
+            SpecError: the outputs exceed the tolerance and no reason is given for accepting that; or this
+                format cannot express the trial: the message gives the reason and a format that can.
         """
         return self.write(leaving, header.accepted(leaving.trial, accepted_breach))
 
@@ -82,7 +83,7 @@ class Emitter:
 
         Raises:
             SpecError: as of `text`.
-            ModelError: the model is not there, or not the one that was measured.
+            ModelError: the model is missing, or is not the one that was measured.
         """
         if self.pack is None:
             to.write(self.text(leaving, accepted_breach).encode(errors="replace"))
@@ -90,7 +91,7 @@ class Emitter:
             self.pack(leaving, header.accepted(leaving.trial, accepted_breach), to)
 
     def content(self, leaving: Leaving, accepted_breach: str = "") -> bytes:
-        """Return the file; raises what `save` raises."""
+        """Return the content of the file; raises the errors of `save`."""
         to = io.BytesIO()
         self.save(leaving, to, accepted_breach)
         return to.getvalue()
@@ -237,7 +238,7 @@ def emitter_named(name: str) -> Emitter:
     """Return a row of the table.
 
     Raises:
-        SpecError: there is no such format.
+        SpecError: the format does not exist.
     """
     names = [one["name"] for one in records()]
     for one in EMITTERS:
@@ -250,7 +251,7 @@ def emitter_named(name: str) -> Emitter:
 
 
 def records() -> list[FormatRecord]:
-    """The formats as plain data; the bundle, which is made by a job, is one of them."""
+    """Return the formats as plain data, including the bundle, which a job creates."""
     bundle: FormatRecord = {
         "name": "bundle",
         "file": ".zip",
@@ -263,11 +264,11 @@ def records() -> list[FormatRecord]:
 
 
 def emitters_table() -> Table:
-    """The formats, and what each cannot express."""
+    """Return the table of formats and their unsupported settings."""
     rows = [[one["name"], one["file"], one["purpose"], one["cannot"]] for one in records()]
     return Table(columns=texts("format", "file", "content", "not supported"), rows=rows)
 
 
 def file_stem(name: str) -> str:
-    """Return `name` as the beginning of a file's name."""
+    """Return `name` as the stem of a file name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name.removesuffix(".onnx")).strip("._") or "model"

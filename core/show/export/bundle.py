@@ -1,4 +1,4 @@
-"""The texts of a bundle: configuration, script, pinned requirements, and what to do with them. Pure."""
+"""Writes the texts of a bundle: configuration, script, pinned requirements and README. Pure functions."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def bundle_texts(
     accepted_breach: str = "",
     found: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
-    """Return path in the bundle -> text.
+    """Map paths in the bundle to texts.
 
     Args:
-        held: what else is in it.
+        held: the other files of the bundle.
         info: the model as `inspect` found it, see `emit_python`.
         accepted_breach: see `emit_yaml`.
         found: see `emit_yaml`.
@@ -65,7 +65,7 @@ def bundle_texts(
 
 
 def _script(held: Contents, info: wire.ModelInfo | None, accepted_breach: str) -> str:
-    """The session on the files of the bundle: fed with the recorded inputs, its outputs put beside theirs."""
+    """Return the script: runs the bundle's model on the recorded inputs and compares the outputs."""
     trial = held.trial
     if held.sample is None:
         return _HERE + emit_python(trial, info, accepted_breach=accepted_breach)
@@ -78,7 +78,7 @@ def _script(held: Contents, info: wire.ModelInfo | None, accepted_breach: str) -
 
 
 def _at_rows(trial: Trial, rows: int) -> Any:
-    """The result with inputs of as many rows as the sample has, where it has fewer than were measured."""
+    """Limit the batch of the result's inputs to the rows of the recorded sample."""
     result: dict[str, Any] = dict(trial.facts)
     fed = int(result.get("batch_size") or rows)
     if fed != rows:
@@ -90,7 +90,7 @@ def _at_rows(trial: Trial, rows: int) -> Any:
 
 
 def _requirements(trial: Trial) -> str:
-    """What computed, in the measured versions."""
+    """Return the libraries that the trial ran on, in the measured versions."""
     machine: Mapping[str, Any] = trial.facts.get("environment") or {}
     libraries: Mapping[str, str] = machine.get("libraries") or trial.facts.get("libraries") or {}
     spec = spec_from_dict(trial.spec)
@@ -147,7 +147,7 @@ def _listed(held: Contents) -> list[str]:
 
 
 def _not_in_it(trial: Trial) -> list[str]:
-    """Name libraries of native code, which are never brought along: they come by another way."""
+    """Name the native libraries, which a bundle never contains: users install them themselves."""
     session = spec_from_dict(trial.spec).session
     named = [library(text) for text in (*session.custom_op_libraries, *session.provider_libraries)]
     if not named:
@@ -169,5 +169,5 @@ def _gains(trial: Trial) -> str:
 
 
 def _plain(text: str) -> str:
-    """Names of strangers on one line, without marks of Markdown."""
+    """Return an untrusted name on one line, without Markdown markup."""
     return " ".join(text.replace("`", "'").replace("<", "(").replace(">", ")").split())

@@ -1,6 +1,6 @@
-"""A C++ program that builds a trial's session with ONNX Runtime's C++ header and runs it once. Pure.
+"""Writes a C++ program that builds a trial's session with ONNX Runtime's C++ API and runs it once. Pure.
 
-It keeps to what the header has had since ONNX Runtime 1.13, but for settings that came later.
+It uses the API of ONNX Runtime 1.13, and later functions only for settings that need them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from core.show.export.programs import LEVELS, accelerators, entries, ort_spec, p
 from core.show.export.unsupported import Asked
 from core.spec import TrialSpec
 
-# Providers that the generic call takes, with its names for them; CUDA and TensorRT have calls of their own.
+# Providers of the generic call, with its names for them; CUDA and TensorRT have separate calls.
 GENERIC = {
     "OpenVINOExecutionProvider": "OpenVINO",
     "QNNExecutionProvider": "QNN",
@@ -112,7 +112,7 @@ def emit_cpp(leaving: Leaving, accepted: str) -> str:
     """Return the program.
 
     Raises:
-        SpecError: another engine, a provider without a call of its own, or an input that is not fed.
+        SpecError: another engine, a provider without a call in this API, or an unsupported input.
     """
     trial, spec = leaving.trial, ort_spec(leaving.trial)
     asked, plan = Asked(spec), plan_of(spec)
@@ -162,7 +162,7 @@ def _session(spec: TrialSpec, plan: wire.SessionPlan, asked: Asked) -> list[str]
 
 
 def _environment(plan: wire.SessionPlan, asked: Asked) -> list[str]:
-    """The environment, with pools for all sessions where the session takes those."""
+    """Return the environment, with global thread pools if the session uses them."""
     attributes = plan["attributes"]
     if attributes.get("use_per_session_threads") is not False:
         return ['Ort::Env env(ORT_LOGGING_LEVEL_WARNING, "ortune");', "Ort::SessionOptions options;"]
@@ -238,7 +238,7 @@ def _number(one: Fill) -> str:
 
 
 def _int64(number: int) -> str:
-    """A literal; the least of all cannot be written as one."""
+    """Return a literal; C++ has none for the smallest int64."""
     return "INT64_MIN" if number <= -(2**63) else f"INT64_C({min(number, 2**63 - 1)})"
 
 

@@ -1,4 +1,4 @@
-"""A C# program that builds a trial's session with `Microsoft.ML.OnnxRuntime` and runs it once. Pure."""
+"""Writes a C# program that builds a trial's session with `Microsoft.ML.OnnxRuntime` and runs it. Pure."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def emit_csharp(leaving: Leaving, accepted: str) -> str:
     """Return the program.
 
     Raises:
-        SpecError: another engine, a provider without a call of its own, or an input that is not fed.
+        SpecError: another engine, a provider without a call in this API, or an unsupported input.
     """
     trial, spec = leaving.trial, ort_spec(leaving.trial)
     asked, plan = Asked(spec), plan_of(spec)

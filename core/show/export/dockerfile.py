@@ -1,4 +1,4 @@
-"""A Dockerfile around a bundle: an image that proves, where it is started, that the settings arrive. Pure."""
+"""Writes a Dockerfile for a bundle: at start, the image checks that the settings take effect. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def emit_dockerfile(leaving: Leaving, accepted: str) -> str:
     """
     spec = ort_spec(leaving.trial)
     asked = Asked(spec)
-    asked.take_all_but()  # the bundle carries what the YAML file does, and that is all of it
+    asked.take_all_but()  # the bundle contains the YAML file, which supports every setting
     asked.take("expert", "streams")
     notes = [
         "All settings are in the bundle; this file only builds an image with it.",

@@ -1,7 +1,7 @@
-"""The header of exported files: origin, warnings, unsupported settings.
+"""Writes the header of exported files: origin, warnings, unsupported settings.
 
-Pure functions: text in, lines of comments out. Every text of a configuration stands there by `repr`, so that
-it stays on its line and in its comment.
+Pure functions: text in, comment lines out. Every text of a configuration is written by `repr`, so that it
+stays on its line and inside the comment.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from core.wire.output_check import MARK, breach, else_words, not_judged
 
 
 def accepted(trial: Trial, reason: str) -> str:
-    """Return the reason why outputs that differ are accepted; "" where they do not differ.
+    """Return the reason for accepting outputs that exceed the tolerance; "" if they are within it.
 
     Raises:
-        SpecError: they differ, and `reason` says nothing.
+        SpecError: the outputs exceed the tolerance, and `reason` is empty.
     """
     why = breach(trial.result)
     words = " ".join(reason.encode(errors="replace").decode().split())
@@ -36,7 +36,7 @@ def accepted(trial: Trial, reason: str) -> str:
 
 
 def breach_lines(trial: Trial, accepted: str) -> list[str]:
-    """Say that the outputs differ, and why that is accepted."""
+    """Return lines on an exceeded output tolerance and the reason for accepting it."""
     if why := not_judged(trial.result):
         return [f"# The output check was inconclusive: {why!r}"]
     if not accepted:
@@ -45,13 +45,13 @@ def breach_lines(trial: Trial, accepted: str) -> list[str]:
 
 
 def model_lines(result: Mapping[str, Any] | None) -> list[str]:
-    """Say what the model is."""
+    """Return lines on the model."""
     told = model_words(result)
     return [f"# MODEL: {told!r}"] if told else []
 
 
 def caution(trial: Trial) -> str:
-    """Say why nobody should take a trial's settings for the better ones; "" where nothing speaks against it.
+    """Return why a trial's settings may not be an improvement; "" if there is no reason.
 
     "Slower than its baseline: 1.30× slower, 95 % [1.25, 1.36]."
     """
@@ -70,13 +70,13 @@ def caution(trial: Trial) -> str:
 
 
 def doubt_lines(trial: Trial) -> list[str]:
-    """Say what `caution` says."""
+    """Return the text of `caution` as lines."""
     text = caution(trial)
     return [f"# CAUTION: {text!r}"] if text else []
 
 
 def fallback_lines(trial: Trial) -> list[str]:
-    """Say that another provider ran than was asked for."""
+    """Return lines on a fallback from the requested provider."""
     if not trial.facts.get("fallback"):
         return []
     return ["# FALLBACK: a requested provider did not load; see `measured`."]
@@ -86,14 +86,14 @@ NOT_EXPORTED = "NOT EXPORTED:"
 
 
 def not_carried(text: str) -> list[str]:
-    """Return what a file says on its top that it does not carry, a line for each setting."""
+    """Return the unsupported settings that the header of `text` lists, one line per setting."""
     lines = [line.lstrip("#/") for line in text.splitlines()]
     start = next((number for number, line in enumerate(lines) if line.strip() == NOT_EXPORTED), len(lines))
     return [line.strip() for line in takewhile(lambda line: line.startswith("   "), lines[start + 1 :])]
 
 
 def lost_lines(asked: Asked) -> list[str]:
-    """Say which settings the format does not carry, each with its value and the reason."""
+    """Return lines on the unsupported settings, each with its value and the reason."""
     lost = asked.left()
     if not lost:
         return []
@@ -101,19 +101,19 @@ def lost_lines(asked: Asked) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    """A name on one line: with `expert` a key is any text, and a line of its own would be code."""
+    """Return a name on one line: with `expert` a key is any text, and a further line would be code."""
     return name if name.isprintable() else repr(name)
 
 
 def head(trial: Trial, accepted: str, asked: Asked, *notes: str, mark: str = "#") -> str:
-    """Return the comment on top of a file.
+    """Return the comment at the top of a file.
 
     Args:
-        trial: whose session it is.
-        accepted: why its outputs may differ.
-        asked: of which the body of the file took what it holds.
-        notes: more lines, of this format.
-        mark: what a comment begins with.
+        trial: of the session.
+        accepted: why its outputs may exceed the tolerance.
+        asked: tracks the settings; the body of the file has already been written.
+        notes: further lines of this format.
+        mark: start of a comment line.
     """
     lines = [
         f"# The session of ORTune trial {trial.id}, made by ORTune {__version__}.",
@@ -123,5 +123,5 @@ def head(trial: Trial, accepted: str, asked: Asked, *notes: str, mark: str = "#"
         *(f"# {note}" for note in notes),
         *lost_lines(asked),
     ]
-    # a comment that ends with a backslash would go on in the next line of C++ and of the shell
+    # in C++ and shell, a backslash at the end would continue the comment in the next line
     return "\n".join(mark + line.removeprefix("#") + ("." if line.endswith("\\") else "") for line in lines)

@@ -1,4 +1,4 @@
-"""What a file that leaves feeds: every input with the type, shape and range of the trial. Pure."""
+"""Describes the inputs of exported files: type, shape and value range as in the trial. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from core.wire.feeding import random_range
 
 
 def fed_inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> list[wire.InputPlan]:
-    """Every input with the type and the shape that were really fed, and the range of its random values."""
+    """Return every input with its measured type and shape, and the range of its random values."""
     ranges = {one["name"]: (one.get("low"), one.get("high")) for one in info["inputs"]} if info else {}
     fed: Sequence[wire.TensorInfo] | None = trial.facts.get("inputs")
-    if fed is not None:  # a model without inputs was fed nothing
+    if fed is not None:  # empty for a model without inputs
         found: list[wire.InputPlan] = [
             {"name": one["name"], "dtype": one["dtype"], "shape": one["shape"], "low": low, "high": high}
             for one in fed
@@ -38,10 +38,10 @@ def fed_inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> li
 
 
 def fed_outputs(trial: Trial, info: wire.ModelInfo | None) -> list[str]:
-    """Names of the outputs.
+    """Return the names of the outputs.
 
     Raises:
-        SpecError: neither the trial nor the model says what they are.
+        SpecError: neither the trial nor the model facts name them.
     """
     found: Sequence[wire.TensorInfo] | None = trial.facts.get("outputs")
     if found:
@@ -57,30 +57,30 @@ def fed_outputs(trial: Trial, info: wire.ModelInfo | None) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fill:
-    """How one input is filled, in numbers: a constant, or random values."""
+    """The values of one input: a constant, or random values."""
 
     name: str
     dtype: str
     shape: list[int]
     low: float  # random integers are < high, floats <= high
     high: float
-    constant: float | None = None  # whole where the type is: a float does not hold every int64
+    constant: float | None = None  # an int for integer types: a float does not represent every int64
 
 
 def fills(
     trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None, asked: Asked, *, dtypes: Collection[str]
 ) -> list[Fill]:
-    """Return how a program without numpy fills every input, and strike off what it thereby carries.
+    """Return the values of every input for a program without numpy, and mark those settings as exported.
 
     Args:
         trial: to reproduce.
         spec: of the trial.
         info: of its model.
-        asked: where the settings of feeds are struck off; what a program cannot feed stays.
-        dtypes: that the program can feed.
+        asked: tracks the settings; input settings that the program does not support stay unexported.
+        dtypes: that the program supports.
 
     Raises:
-        SpecError: an input of another type, or it is not known what the trial feeds.
+        SpecError: an input has another type, or the inputs of the trial are unknown.
     """
     inputs = fed_inputs(trial, spec, info)
     for one in inputs:

@@ -1,4 +1,4 @@
-"""A program for Node that builds a trial's session with `onnxruntime-node` and runs it once. Pure."""
+"""Writes a Node program that builds a trial's session with `onnxruntime-node` and runs it once. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from core.show.export.programs import accelerators, entries, ort_spec, plan_of, 
 from core.show.export.unsupported import Asked
 from core.spec import TrialSpec
 
-# Source: `session_options_helper.cc` of the Node binding: of a provider it reads the device alone,
-# and neither free dimensions nor entries of a run.
+# Source: `session_options_helper.cc` of the Node binding. It reads only the device of a provider, and
+# neither free dimensions nor run config entries.
 _PROVIDERS = {
     "CUDAExecutionProvider": "cuda",
     "TensorrtExecutionProvider": "tensorrt",
@@ -33,7 +33,7 @@ _LEVELS = {
 _ARRAYS = {
     "float32": "Float32Array",
     "float64": "Float64Array",
-    "float16": "Uint16Array",  # its bits
+    "float16": "Uint16Array",  # as raw bits
     "int8": "Int8Array",
     "uint8": "Uint8Array",
     "int16": "Int16Array",
@@ -106,7 +106,7 @@ def emit_javascript(leaving: Leaving, accepted: str) -> str:
     """Return the program.
 
     Raises:
-        SpecError: another engine, a provider that Node's package has not, or an input that it cannot feed.
+        SpecError: another engine, a provider that Node's package lacks, or an unsupported input.
     """
     trial, spec = leaving.trial, ort_spec(leaving.trial)
     asked = Asked(spec)

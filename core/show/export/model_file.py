@@ -1,4 +1,4 @@
-"""The model's own file beside what is written for it. Bytes are copied, never read as a model."""
+"""Copies the model file into an export. It copies bytes and never parses the model."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _CHUNK = 1 << 20
 
 
 def refuse_fp16(leaving: Leaving) -> None:
-    """Refuse a trial that ran on a copy of which there is no file.
+    """Refuse a trial that ran on a temporary FP16 copy, which has no file.
 
     Raises:
-        SpecError: it computed on an FP16 copy.
+        SpecError: it ran on an FP16 copy.
     """
     if leaving.trial.spec["model"].get("precision") == "fp16":
         raise SpecError(
@@ -27,21 +27,21 @@ def refuse_fp16(leaving: Leaving) -> None:
 
 
 def copy_model(leaving: Leaving, path: Path, to: IO[bytes]) -> None:
-    """Copy a model file that must be the one that was measured.
+    """Copy a model file after checking that it is the one that was measured.
 
     Raises:
         SpecError: the trial ran on an FP16 copy.
-        ModelError: the file is not there, or has other bytes by now.
+        ModelError: the file is missing or has changed.
     """
     refuse_fp16(leaving)
     copy_file(path, leaving.trial.spec["model"].get("sha256"), to)
 
 
 def copy_file(path: Path, sha256: str | None, to: IO[bytes]) -> None:
-    """Copy a file of a model; `sha256`: what it had when it was measured, None: not known.
+    """Copy a file of a model; `sha256`: its hash when it was measured, None: unknown.
 
     Raises:
-        ModelError: the file is not there, or has other bytes by now.
+        ModelError: the file is missing or has changed.
     """
     digest = hashlib.sha256()
     try:

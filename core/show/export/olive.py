@@ -1,4 +1,4 @@
-"""A workflow of Olive that makes the trial's model from its original, with the session of the trial. Pure.
+"""Writes an Olive workflow that creates the trial's model from its original, with its session. Pure.
 
 Source: the passes of olive-ai 0.13 and their options, `common/ort_inference.py` for the session's settings.
 """
@@ -30,7 +30,7 @@ def emit_olive(leaving: Leaving, accepted: str) -> str:
     """Return the workflow as YAML, which `olive run --config` reads.
 
     Raises:
-        SpecError: another engine ran the trial, or it is not known what it feeds.
+        SpecError: another engine ran the trial, or its inputs are unknown.
     """
     trial, spec = leaving.trial, ort_spec(leaving.trial)
     asked, passes, data = Asked(spec), dict[str, Pass](), list[dict[str, Any]]()
@@ -95,7 +95,7 @@ def _inference_settings(spec: TrialSpec, asked: Asked) -> dict[str, Any]:
 
 
 def _pass(step: Step, asked: Asked, number: int) -> Pass | None:
-    """The pass of a step, and what it does not carry of the step's options."""
+    """Return the pass of a step, and the options of the step that it does not support."""
     if step.kind not in _PASSES:
         asked.lose(f"step {number}, {step.type.title}", dict(step.changed()), _NO_PASS)
         return None
@@ -124,7 +124,7 @@ def _quantized(options: Mapping[str, Any], kind: str) -> Made:
 
 def _dynamic(options: Mapping[str, Any]) -> Made:
     made, carried = _quantized(options, "OnnxDynamicQuantization")
-    # without it Olive's quantizer fails on graphs whose inner shapes are known
+    # without it Olive's quantizer fails on graphs with known inner shapes
     return {**made, "quant_preprocess": True}, carried
 
 
@@ -148,7 +148,7 @@ def _fp16(options: Mapping[str, Any]) -> Made:
     made: Pass = {"type": "OnnxFloatToFloat16", "keep_io_types": options["keep_io_types"]}
     if options["block_nodes"]:
         made["node_block_list"] = options["block_nodes"]
-    # a list of Olive's takes the place of the converter's own, to which that of the step is added
+    # Olive's list of blocked operators would replace the converter's defaults; the step's list extends them
     return made, {"keep_io_types", "block_nodes"}
 
 

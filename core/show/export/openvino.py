@@ -1,7 +1,7 @@
-"""What a trial asks for, in the words of OpenVINO and TensorRT. Pure.
+"""Translates a trial's settings to OpenVINO and TensorRT. Pure functions.
 
 `emit_openvino` writes the settings of a trial that runs on OpenVINO, for ONNX Runtime's provider and for
-OpenVINO's own `compile_model`; `emit_counterparts` writes for every trial which wish has which counterpart.
+OpenVINO's own `compile_model`; `emit_counterparts` writes, for any trial, the counterpart of each setting.
 Source: the options of ONNX Runtime's OpenVINO provider, OpenVINO's properties, TensorRT's builder flags.
 """
 
@@ -78,10 +78,10 @@ def _properties(options: Mapping[str, str], asked: Asked) -> dict[str, Any]:
     return found
 
 
-# --- the same wish, told to others --------------------------------------------------------------------------
+# --- counterparts of settings in other runtimes -------------------------------------------------------------
 
 NONE = "no counterpart"
-COUNTERPARTS: Mapping[str, tuple[str, str]] = {  # setting -> in OpenVINO, in TensorRT
+COUNTERPARTS: Mapping[str, tuple[str, str]] = {  # setting -> OpenVINO, TensorRT
     "providers": ("the device: CPU, GPU, NPU, AUTO, HETERO:…", "always the GPU; `--useDLACore` for a DLA"),
     "allow_fallback": (
         "HETERO:GPU,CPU names the fallback device",
@@ -140,11 +140,11 @@ _FEEDS = (
     "image_std",
     "seed",
     "expert",
-)  # what is fed, and ORTune's own
+)  # inputs and ORTune's own settings
 
 
 def wishes() -> list[str]:
-    """Names of the settings that say how a model runs."""
+    """Return the names of the settings that control how a model runs."""
     return [one.name for one in KNOBS if one.target in _PARTS and one.name not in _FEEDS]
 
 

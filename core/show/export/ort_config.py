@@ -1,8 +1,8 @@
-"""ONNX Runtime's own configuration inside a copy of the model: the metadata key `ort_config`.
+"""Writes ONNX Runtime's configuration into a copy of the model: the metadata key `ort_config`.
 
-A session reads it where the environment says `ORT_LOAD_CONFIG_FROM_MODEL=1`. Source: ONNX Runtime's
-`inference_session_utils.cc`; it knows five settings and ignores all others. That 3 is the level LAYOUT
-was seen in ONNX Runtime 1.31.1. What is not carried stands beside it, under a key of ours.
+A session reads it if the environment sets `ORT_LOAD_CONFIG_FROM_MODEL=1`. Source: ONNX Runtime's
+`inference_session_utils.cc`, which reads five settings and ignores all others. Level 3 was observed to be
+LAYOUT in ONNX Runtime 1.31.1. A separate metadata key lists the settings that are not exported.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PROVIDER = "providers are an argument of the session constructor"
 
 
 def emit_ort_config(leaving: Leaving, accepted: str) -> str:
-    """Return what stands in the metadata: the note as comments, and the configuration.
+    """Return the metadata as text: the note as comments, and the configuration.
 
     Raises:
-        SpecError: another engine; the trial ran on a copy in FP16, the model's weights lie in other files, or
-            it has a configuration already.
+        SpecError: another engine; the trial ran on an FP16 copy, the model has external weights, or it
+            already contains a configuration.
     """
     spec, asked = _spec(leaving), Asked(ort_spec(leaving.trial))
     options = _options(spec, asked)
@@ -38,8 +38,8 @@ def emit_ort_config(leaving: Leaving, accepted: str) -> str:
 def pack_ort_config(leaving: Leaving, accepted: str, to: BinaryIO) -> None:
     """Write the copy of the model to `to`.
 
-    A model file is a message of fields in any order, and fields that repeat may stand anywhere: what is
-    appended is two more entries of metadata. The file is not read as a model here.
+    A model file is a protobuf message. Its fields may come in any order, and repeated fields anywhere, so two
+    metadata entries are appended to the bytes. The file is never parsed as a model here.
 
     Raises:
         SpecError: as of `emit_ort_config`, or the file is not the one that was measured.

@@ -1,4 +1,4 @@
-"""Pieces of the Python script that `export` writes. Text only; fields in braces are filled by `repr`."""
+"""Templates of the Python script that `export` writes. Text only; `repr` fills the fields in braces."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ del model.graph.node[:]
 model.graph.node.extend(nodes)
 """
 
-# What is bound lies where it is computed; numpy has no bfloat16, so that is a value of ONNX Runtime already.
+# Bound inputs lie on the device that computes; numpy has no bfloat16, so that input is already an OrtValue.
 VALUES = """\
 values = {{
     name: array if isinstance(array, ort.OrtValue) else ort.OrtValue.ortvalue_from_numpy(array, {device})

@@ -1,4 +1,4 @@
-"""A command line of `onnxruntime_perf_test` for a trial's session, as a shell script. Pure.
+"""Writes a shell script that runs `onnxruntime_perf_test` with a trial's session. Pure.
 
 Source of the options: `command_args_parser.cc` of ONNX Runtime's `onnxruntime/test/perftest`.
 """
@@ -41,7 +41,7 @@ def emit_perf_test(leaving: Leaving, accepted: str) -> str:
     """Return the script.
 
     Raises:
-        SpecError: another engine, a provider that the tool has not, or it is not known what is fed.
+        SpecError: another engine, a provider that the tool lacks, or unknown inputs.
     """
     trial, spec = leaving.trial, ort_spec(leaving.trial)
     asked, plan = Asked(spec), plan_of(spec)
@@ -81,7 +81,7 @@ def _provider(plan: wire.SessionPlan, spec: TrialSpec, asked: Asked) -> list[str
 
 
 def _fit(pairs: dict[str, str], asked: Asked, of: str = "") -> str:
-    """`key|value` pairs with spaces between; what cannot be told apart stays behind."""
+    """Join `key|value` pairs with spaces; pairs that would be ambiguous stay unexported."""
     fits = {key: text for key, text in pairs.items() if not set(" |\t\n") & set(key + text) and text}
     for key in pairs.keys() - fits.keys():
         asked.keep("disabled_optimizers" if key == DISABLED else f"{of}.{key}" if of else key, _APART)
@@ -121,7 +121,7 @@ def _entries(plan: wire.SessionPlan, asked: Asked) -> list[str]:
 def _feeds(inputs: list[wire.InputPlan], spec: TrialSpec, asked: Asked) -> list[str]:
     asked.keep("feeds", "it generates its inputs")
     asked.keep("feed_values", "it generates its inputs")
-    words = ["-I"]  # draws the inputs
+    words = ["-I"]  # random inputs
     if spec.workload.seed:
         words += ["-S", str(spec.workload.seed)]
     asked.take("seed", "batch_size", "dims")

@@ -1,7 +1,7 @@
-"""What the programs in JavaScript, C++ and C# have in common: providers, entries, literals. Pure.
+"""Common parts of the programs in JavaScript, C++ and C#: providers, config entries, literals. Pure.
 
-Texts of a configuration stand in a program as string literals alone, whose every character that is not plain
-ASCII is escaped, so that none can become code.
+Texts of a configuration enter a program only as string literals. Every character that is not plain ASCII is
+escaped, so no text can become code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from core.wire.errors import SpecError
 
 CPU = "CPUExecutionProvider"
 DISABLED = "optimization.disable_specified_optimizers"  # the config entry; names with `;` between them
-LEVELS: Mapping[str, int] = {  # numbers of ONNX Runtime's C API
+LEVELS: Mapping[str, int] = {  # values of ONNX Runtime's C API
     "ORT_DISABLE_ALL": 0,
     "ORT_ENABLE_BASIC": 1,
     "ORT_ENABLE_EXTENDED": 2,
@@ -28,10 +28,10 @@ LEVELS: Mapping[str, int] = {  # numbers of ONNX Runtime's C API
 
 
 def ort_spec(trial: Trial) -> TrialSpec:
-    """Return the spec of a trial whose session a file can describe.
+    """Return the spec of a trial that has a session to export.
 
     Raises:
-        SpecError: another engine ran it, which has no session.
+        SpecError: another engine ran it, without a session.
     """
     spec = spec_from_dict(trial.spec)
     engines.require(spec.engine, "emit", instead=", or write the trial as YAML")
@@ -43,11 +43,11 @@ def accelerators(plan: wire.SessionPlan, known: Mapping[str, str], target: str) 
 
     Args:
         plan: of the session.
-        known: providers that the target has, with its names for them.
-        target: in words.
+        known: providers of the target, with its names for them.
+        target: its name in messages.
 
     Raises:
-        SpecError: the target has no such provider: it would run something else than was measured.
+        SpecError: the target lacks the provider, so it would not run the measured session.
     """
     names = [one["name"] for one in plan["providers"]]
     before = plan["providers"][: names.index(CPU)] if CPU in names else plan["providers"]
@@ -62,7 +62,7 @@ def accelerators(plan: wire.SessionPlan, known: Mapping[str, str], target: str) 
 
 
 def entries(plan: wire.SessionPlan, asked: Asked) -> dict[str, str]:
-    """Return the session config entries, those for disabled optimizers included, and strike them off."""
+    """Return the session config entries, including disabled optimizers, and mark them as exported."""
     found = dict(plan["config_entries"])
     asked.take(*found)
     if plan["disabled_optimizers"]:
@@ -73,12 +73,12 @@ def entries(plan: wire.SessionPlan, asked: Asked) -> dict[str, str]:
 
 
 def plan_of(spec: TrialSpec) -> wire.SessionPlan:
-    """Return the resolved session, from which every format is written."""
+    """Return the resolved session, the source of every format."""
     return session_plan(spec.session)
 
 
 def take_options(provider: wire.ProviderPlan, asked: Asked, *names: str) -> dict[str, str]:
-    """Return the options of a provider (only `names`, where some are given), and strike them off."""
+    """Return the options of a provider (only `names`, if given), and mark them as exported."""
     found = {key: text for key, text in provider["options"].items() if not names or key in names}
     asked.take(*(f"{provider['name']}.{key}" for key in found))
     return found

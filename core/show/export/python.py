@@ -1,6 +1,6 @@
-"""The Python script that builds a trial's session and runs it once. Pure: a trial in, text out.
+"""Writes a Python script that builds a trial's session and runs it once. Pure: a trial in, text out.
 
-Every value that stands in the script was written by `repr`, so no text of a configuration can become code.
+Every value in the script is written by `repr`, so no text of a configuration can become code.
 The script needs numpy and onnxruntime, nothing of ORTune.
 """
 
@@ -45,17 +45,17 @@ _CONVERTER = "DEFAULT_OP_BLOCK_LIST, convert_float_to_float16"
 
 
 def emit_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_breach: str = "") -> str:
-    """Return a script that builds the trial's session and runs it once on feeds of the same shapes.
+    """Return a script that builds the trial's session and runs it once on inputs of the same shapes.
 
     Args:
-        trial: what to reproduce.
-        info: the model as `inspect` found it; with it random feeds keep to the trial's ranges, without it to
-            values that suit any model.
+        trial: to reproduce.
+        info: the model facts of `inspect`; with them, random inputs keep the trial's ranges, otherwise they
+            use values that suit any model.
         accepted_breach: as of `emit_yaml`.
 
     Raises:
-        SpecError: the outputs differ, and nobody says why that is accepted; it is not known what the trial
-            feeds: it has no result, and `info` is not given; or it ran PyTorch, which has no session.
+        SpecError: the outputs exceed the tolerance and no reason is given for accepting that; the inputs are
+            unknown, because there is neither a result nor `info`; or the trial ran PyTorch without a session.
     """
     spec = spec_from_dict(trial.spec)
     engines.require(spec.engine, "emit", instead=", or write the trial as YAML")
@@ -114,7 +114,7 @@ def _asked(spec: TrialSpec) -> Asked:
 
 
 def _affinity(cpus: str) -> list[str]:
-    """The lines that keep the process to the trial's CPUs."""
+    """Return the lines that pin the process to the trial's CPUs."""
     if not cpus:
         return []
     numbers = ", ".join(map(str, cpu_list(cpus)))
@@ -136,7 +136,7 @@ def _model(spec: TrialSpec) -> str:
 
 
 def _libraries(session: SessionSpec) -> str:
-    """Where native code comes from, which no file of a stranger brings along, and that it is the same."""
+    """Return the lines that take the paths of native libraries from the user and check their hashes."""
     if not (session.custom_op_libraries or session.provider_libraries):
         return ""
     return LIBRARIES.strip("\n")
@@ -148,7 +148,7 @@ def _library(text: str) -> str:
 
 
 def _plugged(spec: TrialSpec) -> bool:
-    """Whether libraries bring providers: then the chain goes into the options."""
+    """Whether plug-in libraries provide providers: then the provider chain is part of the options."""
     return bool(spec.session.provider_libraries)
 
 
@@ -238,7 +238,7 @@ def _fallback_check(allowed: bool) -> list[str]:
     ]
 
 
-# --- feeds --------------------------------------------------------------------------------------------------
+# --- inputs -------------------------------------------------------------------------------------------------
 
 
 def _feeds(spec: TrialSpec, inputs: Sequence[wire.InputPlan]) -> str:
@@ -269,7 +269,7 @@ def _is_image(one: wire.InputPlan, workload: WorkloadSpec) -> bool:
 
 
 def _source(one: wire.InputPlan, workload: WorkloadSpec) -> str:
-    """The expression that makes the array of one input."""
+    """Return the expression that creates the array of one input."""
     shape = list(one["shape"])
     dtype = {"bfloat16": "float32", STRING: "object"}.get(one["dtype"], one["dtype"])
     if one.get("drawn"):
@@ -287,7 +287,7 @@ def _source(one: wire.InputPlan, workload: WorkloadSpec) -> str:
 
 
 def _images(one: wire.InputPlan, workload: WorkloadSpec) -> str:
-    """The lines that read the images of an input; without statistics of its own it gets ImageNet's."""
+    """Return the lines that read the images of an input; the default mean and deviation are ImageNet's."""
     shape = one["shape"]
     axis = channel_axis(shape) or 3
     height, width = shape[2:] if axis == 1 else shape[1:3]

@@ -1,7 +1,7 @@
-"""A model repository of Triton: `config.pbtxt` for its ONNX Runtime back end, and the model in a zip. Pure.
+"""Writes a Triton model repository as a zip: `config.pbtxt` for its ONNX Runtime back end, and the model.
 
 Source: `onnxruntime.cc` and the README of Triton's onnxruntime_backend; the messages are those of
-`model_config.proto`. A name of the trial stands in the file as a quoted text alone.
+`model_config.proto`. Names of the trial enter the file only as quoted texts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TYPES = {
 _GPU = {"CUDAExecutionProvider": "cuda", "TensorrtExecutionProvider": "tensorrt"}
 _PROVIDERS = {**_GPU, "OpenVINOExecutionProvider": "openvino"}
 _LEVELS = {"ORT_ENABLE_BASIC": -1, "ORT_ENABLE_EXTENDED": 1, "ORT_DISABLE_ALL": 2}  # absent: ALL
-# ONNX Runtime's option -> the accelerator's parameter, where that has another name
+# ONNX Runtime's option -> the accelerator's parameter, if its name differs
 _TENSORRT = {
     "trt_max_workspace_size": "max_workspace_size_bytes",
     "trt_int8_calibration_table_name": "int8_calibration_table_name",
@@ -56,8 +56,8 @@ _TENSORRT = {
     },
 }
 _PRECISIONS = {"trt_fp16_enable": "FP16", "trt_bf16_enable": "BF16", "trt_int8_enable": "INT8"}
-# Where there is any parameter of the model, the back end sets these four from there alone, and to their
-# defaults where they are absent; the numbers stand for the words that ONNX Runtime takes.
+# If the model has any parameter, the back end reads these four only from the parameters and uses their
+# defaults if they are absent. The numbers encode ONNX Runtime's words.
 _CUDA_PARAMETERS: Mapping[str, Sequence[str]] = {
     "cudnn_conv_algo_search": ("EXHAUSTIVE", "HEURISTIC", "DEFAULT"),
     "arena_extend_strategy": ("kNextPowerOfTwo", "kSameAsRequested"),
@@ -76,7 +76,7 @@ _SHRINK = "memory.enable_memory_arena_shrinkage"
 
 
 def model_name(leaving: Leaving) -> str:
-    """Return the folder of the model in the repository."""
+    """Return the folder name of the model in the repository."""
     stem = Path(leaving.trial.model_name or leaving.trial.spec["model"]["path"]).name.removesuffix(".onnx")
     return re.sub(r"[^A-Za-z0-9_-]+", "_", stem).strip("_") or "model"
 
@@ -85,8 +85,8 @@ def emit_triton(leaving: Leaving, accepted: str) -> str:
     """Return the `config.pbtxt`.
 
     Raises:
-        SpecError: another engine, a provider that the back end has not, an FP16 copy, or a model whose inputs
-            and outputs are not known or are no tensors.
+        SpecError: another engine, a provider that the back end lacks, an FP16 copy, or inputs and outputs
+            that are unknown or are not tensors.
     """
     trial, spec, info = leaving.trial, ort_spec(leaving.trial), leaving.info
     refuse_fp16(leaving)
@@ -128,7 +128,7 @@ def pack_triton(leaving: Leaving, accepted: str, to: BinaryIO) -> None:
 
     Raises:
         SpecError: as of `emit_triton`.
-        ModelError: a file is not there, or the model is not the one that was measured.
+        ModelError: a file is missing, or the model is not the one that was measured.
     """
     text, folder = emit_triton(leaving, accepted), model_name(leaving)
     path = Path(leaving.trial.spec["model"]["path"])
@@ -150,7 +150,7 @@ def pack_triton(leaving: Leaving, accepted: str, to: BinaryIO) -> None:
 
 
 def _max_batch(leaving: Leaving, spec: TrialSpec, info: wire.ModelInfo) -> tuple[int, str]:
-    """The largest batch, or 0 and why Triton cannot batch the model."""
+    """Return the largest batch size, or 0 and why Triton cannot batch the model."""
     dim, tensors = info["batch_dim"], [*info["inputs"], *info["outputs"]]
     if dim is None:
         return 0, "the model's batch is fixed, so Triton passes inputs unbatched"
@@ -181,13 +181,13 @@ def _tensors(field: str, tensors: Sequence[wire.InputInfo], *, batched: bool) ->
 
 
 def _text(text: str) -> str:
-    """A quoted text of the protocol buffers' text format, bytes beyond plain ASCII in octal."""
+    """Return a quoted string of protobuf's text format; bytes that are not plain ASCII are octal."""
     plain = (32 <= byte < 127 and byte not in b'"\\' for byte in text.encode(errors="replace"))
     pairs = zip(text.encode(errors="replace"), plain, strict=True)
     return '"' + "".join(chr(byte) if fine else f"\\{byte:03o}" for byte, fine in pairs) + '"'
 
 
-# --- how it runs --------------------------------------------------------------------------------------------
+# --- session ------------------------------------------------------------------------------------------------
 
 
 def _chain(plan: wire.SessionPlan) -> list[wire.ProviderPlan]:
@@ -252,7 +252,7 @@ def _accelerator_parameters(
 ) -> dict[str, str]:
     name = provider["name"]
     if name in _GPU:
-        take_options(provider, asked, "device_id")  # the instance group says which
+        take_options(provider, asked, "device_id")  # the instance group sets the device
     if name == "CUDAExecutionProvider":
         options = take_options(provider, asked)
         return {key: text for key, text in options.items() if key not in {*parameters, "device_id"}}
@@ -283,7 +283,7 @@ def _parameter(key: str, value: str) -> str:
 
 
 def _warm_up(leaving: Leaving, spec: TrialSpec, asked: Asked, rows: int) -> str:
-    """One request of the measured shapes before the model is ready; what was measured was warm, too."""
+    """Return one warm-up request with the measured shapes, because the measurement was warmed up too."""
     lines = [f"  name: {_text('the shapes that were measured')}", f"  batch_size: {rows}"]
     if spec.protocol.warmup_runs:
         lines.append(f"  count: {spec.protocol.warmup_runs}")
@@ -294,7 +294,7 @@ def _warm_up(leaving: Leaving, spec: TrialSpec, asked: Asked, rows: int) -> str:
         return ""
     for one in inputs:
         shape = one["shape"][1:] if rows else one["shape"]
-        # whole numbers may be indices into a table: 0 is always one
+        # integers may be table indices, and 0 is always valid
         data = "random_data" if one["dtype"].startswith(("float", "bfloat")) else "zero_data"
         value = f"data_type: {_TYPES[one['dtype']]} dims: {shape or [1]} {data}: true"
         lines.append(f"  inputs {{ key: {_text(one['name'])} value {{ {value} }} }}")

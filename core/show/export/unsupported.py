@@ -1,6 +1,6 @@
-"""Tracks requested settings during an export, and lists those the format cannot express.
+"""Tracks requested settings during an export, and lists those that the format does not support.
 
-An emitter takes what its format can hold; what is left stands on top of the file with the reason. Pure.
+Each format marks the settings that it exports; the header of the file lists the others with the reason. Pure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NO_SUCH = "the format has no such setting"
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A setting that a file does not carry."""
+    """A setting that the exported file does not contain."""
 
     name: str
     value: Any
@@ -47,42 +47,42 @@ class Lost:
 
 
 class Asked:
-    """The settings of one configuration that differ from the default; an emitter strikes off what it writes.
+    """The settings of one configuration that differ from the default, and which of them are exported.
 
-    Names are those of the settings table; config entries stand by their keys, provider options as
+    Names are those of the settings table; config entries have their keys, provider options
     `CUDAExecutionProvider.use_tf32`.
     """
 
     def __init__(self, spec: TrialSpec) -> None:
-        """Ask what `spec` asks."""
+        """Start with all settings of `spec` that differ from the default."""
         self._values = dict(_settings(spec))
         self._open = dict.fromkeys(self._values, "")
 
     def __contains__(self, name: str) -> bool:
-        """Whether the configuration asks for this setting."""
+        """Whether the configuration sets this setting."""
         return name in self._values
 
     def take(self, *names: str) -> None:
-        """Strike off settings that the file carries."""
+        """Mark settings as exported."""
         for name in names:
             self._open.pop(name, None)
 
     def take_all_but(self, *targets: str) -> None:
-        """Strike off all but the settings of these targets of the table, and what is ORTune's own."""
+        """Mark all settings as exported except those with these targets and ORTune's own."""
         stay = {one.name for one in KNOBS if one.target in targets} | _OWN
         self.take(*(name for name in list(self._open) if name not in stay))
 
     def keep(self, name: str, why: str) -> None:
-        """Say why the file does not carry a setting, or not all of it; nothing where it is not asked for."""
+        """Record why a setting is not, or only partly, exported; no effect if it is not set."""
         if name in self._values:
             self._open[name] = why
 
     def lose(self, name: str, value: Any, why: str) -> None:
-        """Say that the file does not carry something that is no setting of the table."""
+        """Record an unsupported item that is not in the settings table."""
         self._values[name], self._open[name] = value, why
 
     def left(self) -> list[Lost]:
-        """Return what no emitter took, in the table's order."""
+        """Return the settings that are not exported, in the table's order."""
         return [
             Lost(name, value, self._open[name] or _why_not(name))
             for name, value in self._values.items()

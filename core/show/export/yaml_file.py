@@ -1,4 +1,4 @@
-"""The trial as the YAML file that is exported, imported and checked on another machine. Pure."""
+"""Writes a trial as the YAML file for export, import and verification on another machine. Pure."""
 
 from __future__ import annotations
 
@@ -75,20 +75,20 @@ def emit_yaml(
     model: ModelFacts | None = None,
     found: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the trial as the YAML file that is exported, imported and checked on another machine.
+    """Return the trial as the YAML file for export, import and verification on another machine.
 
-    What was measured and on which machine stands beside the configuration; reading the file back gives the
-    trial's spec exactly.
+    The file holds the configuration, the measured numbers and the machine. Reading it back gives the trial's
+    spec exactly.
 
     Args:
         trial: to write.
-        accepted_breach: why its outputs may differ from what they should be; it goes into the file.
-        model: what its model is (`variants.model_facts`), where it has no result that says so.
+        accepted_breach: why its outputs may exceed the tolerance; it is written into the file.
+        model: facts of its model (`variants.model_facts`), if the trial has no result with them.
         found: how a search found it (`search.found_by`).
 
     Raises:
-        SpecError: the outputs differ, and nobody says why that is accepted; or the stored spec is not one
-            this version understands.
+        SpecError: the outputs exceed the tolerance and no reason is given for accepting that; or this version
+            cannot read the stored spec.
     """
     spec, accepted = spec_from_dict(trial.spec), header.accepted(trial, accepted_breach)
     measured = _measured(trial) | ({"accepted_breach": accepted} if accepted else {})
@@ -106,12 +106,12 @@ def emit_yaml(
 
 
 def emit_short_yaml(leaving: Leaving, accepted_breach: str = "") -> str:
-    """Return what matters of a trial: its model, what differs from the defaults, and how fast it was.
+    """Return the short form of a trial: its model, settings that differ from the defaults, and its speed.
 
-    No absolute path is in it. Reading it back gives the trial's spec, on the model that has this hash.
+    It contains no absolute path. Reading it back gives the trial's spec, on the model with this hash.
 
     Args:
-        leaving: the trial with what is known of its model.
+        leaving: the trial and the facts of its model.
         accepted_breach: as of `emit_yaml`.
 
     Raises:
@@ -145,7 +145,7 @@ _NO_DOUBT = {"holds": True, "contradicted": False}
 
 
 def _in_short(trial: Trial) -> dict[str, Any]:
-    """What `verify` holds a run on another machine against."""
+    """Return the numbers that `verify` compares a run on another machine with."""
     result: Mapping[str, Any] = trial.facts
     if not result:
         return {}
@@ -160,7 +160,7 @@ def _in_short(trial: Trial) -> dict[str, Any]:
 
 
 def _precision(trial: Trial, model: ModelFacts | None) -> str:
-    """What the model computes in; of a result of an earlier version its guard knows."""
+    """Return the precision of the model; in results of earlier versions the output check holds it."""
     result = trial.facts
     facts, guard = model or result.get("model"), result.get("guard")
     return (facts.get("precision") if facts else guard.get("precision") if guard else "") or ""

@@ -1,7 +1,7 @@
-"""A report: what somebody takes to others who have no ORTune, as data, before it is HTML or Markdown. Pure.
+"""The data of a report for readers without ORTune, independent of HTML and Markdown. Pure.
 
-`subjects` finds in the store what is reported, `compose` turns it into words and tables, `markdown` writes
-them for a pull request; the HTML file with its plots is the dashboard's (`dashboard.report`).
+`subjects` loads the results from the store, `compose` turns them into text and tables, `markdown` writes them
+for a pull request. `dashboard.report` writes the HTML file with its plots.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from core.evidence.verdict import Color
 from core.show.sheets import Part
 from core.wire.errors import SpecError
 
-MOST_PER_HOUR = 1e6  # beyond, somebody mistyped
+MOST_PER_HOUR = 1e6  # a higher price is a typing error
 MOST_CURRENCY = 8  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What an hour of the machine costs."""
+    """The price of one hour on the machine."""
 
     per_hour: float
     currency: str = "USD"
 
     def __post_init__(self) -> None:
-        """Refuse what is no price.
+        """Refuse an invalid price.
 
         Raises:
-            SpecError: it is not above zero, or the currency is no short name.
+            SpecError: the price is not above zero, or the currency is not a short name.
         """
         if not math.isfinite(self.per_hour) or not 0 < self.per_hour <= MOST_PER_HOUR:
             raise SpecError(
@@ -53,7 +53,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """A configuration as YAML, or why there is none."""
+    """A configuration as YAML, or the reason why there is none."""
 
     name: str
     text: str = ""
@@ -62,20 +62,20 @@ class File:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All that a report says; who writes it decides how it looks."""
+    """The content of a report; its writer decides the layout."""
 
     kind: str  # in words: "Comparison"
-    id: str  # by which the store finds it again
+    id: str  # key in the store
     title: str
     measured_at: float | None  # seconds since the epoch
     verdict: str  # one sentence
     color: Color
-    support: Sequence[str] = ()  # what the verdict rests on
-    rejected: str = ""  # why no verdict stands; empty: it stands
-    recorded: str = ""  # that it was recorded elsewhere, as in the demo; empty: measured here
+    support: Sequence[str] = ()  # basis of the verdict
+    rejected: str = ""  # why the verdict is rejected; empty: it is valid
+    recorded: str = ""  # note on a recording, as in the demo; empty: measured here
     result: Sequence[Section] = ()
     cost: Section | None = None
-    method: Sequence[Section] = ()  # how it was measured, on which machine
+    method: Sequence[Section] = ()  # method and machine
     caveats: Sequence[str] = ()
     files: Sequence[File] = field(default=())
     tool_version: str = ""

@@ -1,4 +1,4 @@
-"""From what a report is about to all that it says, in the words of sheets and pages. It changes nothing."""
+"""Composes a report from a loaded result, with the texts of sheets and pages. Changes nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from core.wire.errors import TunerError
 from core.wire.output_check import MARK, breach
 from core.wire.profile import profile_from_dict
 
-TOP = 15  # rows of nodes
+TOP = 15  # rows of the node table
 _ROUNDS = (
     "Every launch starts a fresh process of each configuration. In every round each process runs one "
     "short block, in random order, while the others are paused; ratios are taken within a round. Two "
@@ -53,13 +53,13 @@ _OLDER_ROUNDS = "Measured in interleaved rounds, one process per configuration."
 
 
 def compose(about: About, store: Store, *, price: Price | None = None, recorded: str = "") -> Report:
-    """Return all that there is to say.
+    """Return the report on a result.
 
     Args:
-        about: what `subjects.find` found.
-        store: knows how a search found a trial.
-        price: of an hour of the machine; None: nothing is said about costs.
-        recorded: that it was not measured here, as the demo says it.
+        about: the result, from `subjects.find`.
+        store: finds the search of a trial.
+        price: of an hour of the machine; None: no costs.
+        recorded: the demo's note that it was not measured here.
     """
     match about:
         case OneTrial():
@@ -77,7 +77,7 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
     return Report(**{**found, "recorded": recorded})
 
 
-# --- one kind each ------------------------------------------------------------------------------------------
+# --- kinds of results ---------------------------------------------------------------------------------------
 
 
 def _trial(about: OneTrial, store: Store, price: Price | None) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
 
 
 def _everything(about: Search) -> list[Section]:
-    """All that was tried; the sheet shows the best alone."""
+    """Return the table of all evaluated configurations; the sheet shows only the best."""
     if len(about.record.tried) <= searches.TRIED_SHOWN:
         return []
     return [Section(title="All evaluated configurations", parts=[searches.tried(about.record, most=TOP * 4)])]
@@ -283,11 +283,11 @@ def _why(about: Why, store: Store, price: Price | None) -> dict[str, Any]:
     }
 
 
-# --- what several kinds say ---------------------------------------------------------------------------------
+# --- parts of several kinds ---------------------------------------------------------------------------------
 
 
 def _said(trial: Trial, race: Comparison | None) -> tuple[str, Color, list[str]]:
-    """The verdict in one sentence, its colour, and what it rests on."""
+    """Return the verdict in one sentence, its colour, and its basis."""
     if trial.kind == "profile":
         return "Where a run spends its time. A profile has no verdict.", "gray", []
     if not trial.facts:
@@ -307,7 +307,7 @@ def _said(trial: Trial, race: Comparison | None) -> tuple[str, Color, list[str]]
 
 
 def _rejected(result: Mapping[str, Any] | None, race: Comparison | None = None) -> str:
-    """Why no verdict stands; empty where it does."""
+    """Return why the verdict is rejected; empty: it is valid."""
     found = result or {}
     own = next(iter(found.get("contrasts") or []), None) if "contestants" not in found else None
     hit = next((one for one in (found, own) if one and is_rejected(one)), None)
@@ -328,7 +328,7 @@ def _short(trial: Trial) -> str:
 
 
 def _section(title: str, sheet: Sheet, *, without: str = "") -> Section:
-    """A sheet without its notes, which stand under the caveats, and without what the top already says."""
+    """Return a sheet without its notes, which are listed as caveats, and without the text of the top."""
     kept = [part for part in sheet.parts if not _is_aside(part) and getattr(part, "text", None) != without]
     return Section(title=title, parts=kept)
 
@@ -345,7 +345,7 @@ def _notes(sheet: Sheet, *, without: str = "") -> list[str]:
 
 
 def _doubts(trials: Iterable[Trial], race: Comparison | None) -> list[str]:
-    """What must be known beside the notes: a busy machine, wrong outputs, fallbacks, pruned samples."""
+    """Return further caveats: background load, exceeded tolerances, fallbacks, pruned measurements."""
     found = []
     good = quality(race.result) if race is not None else None
     if race is not None and good is not None and good.color != Grade.A.color:
@@ -362,7 +362,7 @@ def _doubts(trials: Iterable[Trial], race: Comparison | None) -> list[str]:
 
 
 def _method(race: Comparison | None) -> list[Section]:
-    """How the race was run."""
+    """Return the protocol of the comparison."""
     if race is None or not race.result:
         return []
     protocol, result = race.protocol, race.facts
@@ -412,7 +412,7 @@ def _file(trial: Trial, store: Store, label: str = "") -> File:
 def _comparison(store: Store, race_id: str) -> Comparison | None:
     try:
         return store.comparison(race_id) if race_id else None
-    except TunerError:  # deleted since
+    except TunerError:  # deleted in the meantime
         return None
 
 

@@ -1,4 +1,4 @@
-"""What a million inferences cost, from the throughput that was measured and a price per hour. Pure."""
+"""Computes the cost of a million inferences from measured throughput and a price per hour. Pure."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ ASSUMES = (
     "idle time, data preparation, network or start-up."
 )
 
-Named = tuple[str, Mapping[str, Any]]  # what a configuration is called, and its result
+Named = tuple[str, Mapping[str, Any]]  # label and result of a configuration
 
 
 def per_million(rows_per_s: float | None, price: Price) -> float | None:
-    """Return what a million rows cost in the price's currency; None: the throughput is not known."""
+    """Return the cost of a million samples in the price's currency; None: the throughput is unknown."""
     return price.per_hour / HOUR_S * MILLION / rows_per_s if rows_per_s else None
 
 
 def interval(result: Mapping[str, Any], price: Price) -> tuple[float | None, float | None]:
     """Return the 95 % interval of `per_million`, from that of the mean latency; None: an open side.
 
-    A longer run costs more, so that the bounds keep their order.
+    A longer run costs more, so the bounds keep their order.
     """
     rows, latency = result.get("batch_size"), result.get("latency") or {}
     low, high = latency.get("mean_s_low"), latency.get("mean_s_high")
@@ -41,7 +41,7 @@ def interval(result: Mapping[str, Any], price: Price) -> tuple[float | None, flo
 
 
 def section(found: Sequence[Named], price: Price) -> Section | None:
-    """Return the costs of several configurations; None: of none a throughput is known."""
+    """Return the costs of several configurations; None: no throughput is known."""
     known = [(name, result) for name, result in found if result.get("throughput_per_s")]
     if not known:
         return None

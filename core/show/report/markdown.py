@@ -1,4 +1,4 @@
-"""A report as Markdown, for a pull request: a sentence, one compact table, the rest folded away. Pure."""
+"""Writes a report as Markdown for a pull request: a sentence, one table, collapsed details. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def markdown(report: Report) -> str:
 
 
 def _first_table(sections: Sequence[Section]) -> tuple[list[str], list[Section]]:
-    """The table that counts, as lines, and the sections without it."""
+    """Return the main table as lines, and the sections without it."""
     for number, section in enumerate(sections):
         for part in section.parts:
             if isinstance(part, Table) and part.rows:
@@ -59,7 +59,7 @@ def _first_table(sections: Sequence[Section]) -> tuple[list[str], list[Section]]
 
 
 def _summary(text: str) -> str:
-    """Text for a line of HTML, where Markdown's own escapes would be seen."""
+    """Return text for a line of HTML, in which Markdown escapes would be visible."""
     return html.escape(visible(text)).replace("@", "@\N{WORD JOINER}")
 
 
@@ -95,7 +95,7 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def told(table: Table) -> tuple[list[str], list[list[str]]]:
-    """Return heads and cells of a table as text, without columns in which nothing is known."""
+    """Return heads and cells of a table as text, without empty columns."""
     columns, rows = as_text(table)
     known = [n for n, one in enumerate(columns) if one.tells or any(row[n] not in ("", DASH) for row in rows)]
     return [columns[n].head for n in known], [[row[n] for n in known] for row in rows]

@@ -1,4 +1,4 @@
-"""What a report is about, found in the store by the ids that commands and pages tell."""
+"""Loads the subject of a report from the store, by the references of commands and pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from core.store import ModelRecord, Store, StudyRecord
 from core.store.library import resolve_model
 from core.wire.errors import SpecError, StoreError, TunerError
 
-LISTED = 2000  # newest races among which a study is looked for by its name
+LISTED = 2000  # newest comparisons that are searched for a study name
 CARD = "scorecard #"
 
 _TOKEN = re.compile(r"#?([0-9a-f]{6,})")
@@ -27,16 +27,16 @@ _TOKEN = re.compile(r"#?([0-9a-f]{6,})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneTrial:
-    """A measurement or a profile, and the race it ran in."""
+    """A measurement or a profile, with its comparison."""
 
     trial: Trial
     race: Comparison | None
-    beside: Sequence[Trial] = ()  # the others of the race, with samples
+    beside: Sequence[Trial] = ()  # the other trials of the comparison, with raw measurements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
-    """A comparison with its contestants, with samples."""
+    """A comparison and its trials with raw measurements."""
 
     race: Comparison
     trials: Sequence[Trial]
@@ -44,7 +44,7 @@ class Race:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A search; `trials` are those that its answer names, as far as they are kept."""
+    """A search; `trials` are those of its result that are still stored."""
 
     record: StudyRecord
     trials: Mapping[str, Trial]
@@ -52,7 +52,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """A sweep over one setting or two, and the race of its points."""
+    """A sweep over one or two settings, and the comparison of its points."""
 
     axes: Sequence[Axis]
     points: Sequence[Measured]
@@ -62,9 +62,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """Configurations against their targets."""
+    """A scorecard of configurations."""
 
-    name: str  # by which the store finds it again
+    name: str  # key in the store
     rows: Sequence[Row]
     trials: Sequence[Trial] = ()
 
@@ -81,16 +81,16 @@ About = OneTrial | Race | Search | Curve | Card | Why
 
 
 def find(store: Store, refs: Sequence[str]) -> About:
-    """Return what one or two references name.
+    """Return the result that one or two references name.
 
     Args:
-        store: to look in.
-        refs: one: a trial, a comparison, a search, or the name of a sweep or of a scorecard, ids by their
-            first 6 or more characters; two: the baseline and the candidate of an explanation.
+        store: to search.
+        refs: one: a trial, a comparison, a search, or the name of a sweep or of a scorecard, with the first 6
+            or more characters of an ID; two: the baseline and the candidate of an explanation.
 
     Raises:
-        SpecError: there is nothing to report yet, or too many references.
-        StoreError: nothing, or more than one thing, has that name.
+        SpecError: there is nothing to report yet, or there are too many references.
+        StoreError: no result or several results have that name.
     """
     if len(refs) == 2:
         return _why(store, refs[0], refs[1])
@@ -132,7 +132,7 @@ def _is_ambiguous(error: StoreError) -> bool:
     return error.message.startswith("More than one ")
 
 
-# --- one kind each ------------------------------------------------------------------------------------------
+# --- kinds of results ---------------------------------------------------------------------------------------
 
 
 def _trials(store: Store, ref: str) -> list[About]:
@@ -148,7 +148,7 @@ def _searches(store: Store, ref: str) -> list[About]:
 
 
 def _named(store: Store, ref: str) -> list[About]:
-    """Sweeps and scorecards, by name or by the characters behind its `#`."""
+    """Return sweeps and scorecards by name or by the characters after `#`."""
     token = _TOKEN.fullmatch(ref)
     names = dict.fromkeys(
         one.study
@@ -167,7 +167,7 @@ _LOOKS: Mapping[str, Callable[[Store, str], list[About]]] = {
 
 
 def of_trial(store: Store, trial: Trial) -> OneTrial:
-    """Return a trial with its race, as far as that is kept."""
+    """Return a trial with its comparison, if that is still stored."""
     race = _race_of(store, trial)
     others = [one.trial for one in race.contestants if one.trial != trial.id] if race is not None else []
     return OneTrial(trial=trial, race=race, beside=_whole(store, others))
@@ -176,12 +176,12 @@ def of_trial(store: Store, trial: Trial) -> OneTrial:
 def _race_of(store: Store, trial: Trial) -> Comparison | None:
     try:
         return store.comparison(trial.comparison) if trial.comparison else None
-    except StoreError:  # deleted since
+    except StoreError:  # deleted in the meantime
         return None
 
 
 def _whole(store: Store, ids: Sequence[str]) -> list[Trial]:
-    """Trials with their samples, without those that were deleted."""
+    """Return trials with their raw measurements, without deleted ones."""
     found = []
     for one in ids:
         try:
@@ -192,10 +192,10 @@ def _whole(store: Store, ids: Sequence[str]) -> list[Trial]:
 
 
 def of_race(store: Store, race: Comparison) -> Race | Curve:
-    """Return a race; the race of a sweep is a curve.
+    """Return a comparison; for the comparison of a sweep, the sweep.
 
     Raises:
-        SpecError: it has not ended.
+        SpecError: it has not finished.
     """
     if race.state in ("WAITING", "RUNNING"):
         raise SpecError(f"The comparison `{race.id[:12]}` has not ended.", hint="Wait until it has.")
@@ -215,10 +215,10 @@ def _points(store: Store, axes: Sequence[Axis], race: Comparison, trials: Sequen
 
 
 def of_search(store: Store, record: StudyRecord) -> Search:
-    """Return a search with the trials of its answer.
+    """Return a search with the trials of its result.
 
     Raises:
-        SpecError: it has not ended.
+        SpecError: it has not finished.
     """
     if record.state in ("WAITING", "RUNNING"):
         raise SpecError(f"The search `{record.id[:12]}` has not ended.", hint="Wait until it has.")
@@ -228,7 +228,7 @@ def of_search(store: Store, record: StudyRecord) -> Search:
 
 
 def of_study(store: Store, name: str) -> About | None:
-    """Return the sweep or the scorecard of that name; None where it is neither, or not kept."""
+    """Return the sweep or scorecard of that name; None: there is none, or it is no longer stored."""
     races = [one for one in store.comparisons(limit=LISTED) if one.study == name]
     if not races:
         return None
@@ -241,9 +241,8 @@ def of_study(store: Store, name: str) -> About | None:
 def of_targets(store: Store, trials: Sequence[Trial], name: str) -> Card | None:
     """Return the scorecard of configurations that were measured for targets, on the machine of the first.
 
-    A race at a larger batch was made for a target that names it: the smallest is the configuration's own.
-
-    None where their models are no longer in the library.
+    A target may name a larger batch size, which has its own comparison. The smallest batch size is that of
+    the configuration itself. None if the models are no longer in the library.
     """
     subjects, seen = [], set()
     for trial in sorted(trials, key=lambda one: one.spec["workload"].get("batch_size") or 1):
@@ -261,7 +260,7 @@ def of_targets(store: Store, trials: Sequence[Trial], name: str) -> Card | None:
 
 
 def _model_of(store: Store, trial: Trial) -> ModelRecord | None:
-    """The model of a trial, from the library or from its file; None where it is gone or another one."""
+    """Return the model of a trial, from the library or its file; None: it is missing or has changed."""
     try:
         record = store.model(trial.model_sha256) or resolve_model(store, str(trial.spec["model"]["path"]))
     except TunerError:
@@ -270,7 +269,7 @@ def _model_of(store: Store, trial: Trial) -> ModelRecord | None:
 
 
 def of_card(store: Store, card: Sequence[Row], name: str) -> Card:
-    """Return a scorecard with the newest trials that answer it."""
+    """Return a scorecard with the newest trials that decide its targets."""
     races = [found[:1] for row in card for found in row.evidence.races.values()]
     ids = dict.fromkeys(str(one["trial"]) for found in races for one in found)
     return Card(name=name, rows=card, trials=_whole(store, list(ids)))

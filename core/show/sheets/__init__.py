@@ -1,7 +1,7 @@
-"""A result as a person reads it, before anybody draws it: a headline, facts, tables, notes.
+"""Sheets: the content of a result as headline, facts, tables and notes, independent of the output.
 
-Pure. A sheet knows no width, no terminal and no browser: whoever draws it makes control characters of names
-visible, decides how a colour looks, and what of a table fits.
+Pure. A sheet knows no width, terminal or browser. Its renderer escapes control characters in names, maps the
+colours, and fits the tables.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from core.show.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A name and what there is to say."""
+    """A name and its text."""
 
     name: str
     text: str
@@ -28,16 +28,16 @@ class Note:
 
     text: str
     color: Color | None = None
-    apart: bool = False  # from what stands before
+    apart: bool = False  # blank line before it
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of its own."""
+    """A separate line."""
 
     text: str
     color: Color | None = None
-    apart: bool = False  # from what stands before
+    apart: bool = False  # blank line before it
 
 
 Part = Fact | Note | Line | Table
@@ -45,7 +45,7 @@ Part = Fact | Note | Line | Table
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """What there is to read of one result."""
+    """The content of one result."""
 
     headline: str
     parts: Sequence[Part]

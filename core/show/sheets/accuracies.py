@@ -1,4 +1,4 @@
-"""How often models are right, and two compared, as sheets. Pure."""
+"""Sheets of accuracy results and of accuracy comparisons. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from core.show.table import Column, Item, Table, Value, tabulate, texts
 from core.store import Accuracy
 from core.wire.units import DASH, significant
 
-_ROWS = 20  # classes that the table shows
+_ROWS = 20  # classes in the table
 _COLORS: Mapping[Verdict, Color] = {"NOT_WORSE": "green", "WORSE": "red", "UNDECIDED": "gray"}
 
 
 def scored(one: Accuracy, found: Mapping[str, Any]) -> Sheet:
-    """What was measured, the shares with their intervals, the classes, and what to know of it all.
+    """Return the sheet of one model: data, metrics with intervals, classes and notes.
 
     Args:
         one: a model on its data.
@@ -50,7 +50,7 @@ def scored(one: Accuracy, found: Mapping[str, Any]) -> Sheet:
 
 
 def classes(per_class: Sequence[Mapping[str, Any]]) -> Table:
-    """How well each class is told from the others; of `run.accuracy.summary`."""
+    """Return the metrics of each class against all others; from `run.accuracy.summary`."""
     return tabulate(
         per_class,
         (Column("class", tells=True), lambda one: one["name"]),
@@ -72,12 +72,12 @@ def _of_a_class(name: str, help: str) -> list[tuple[Column, Callable[[Mapping[st
 def share(
     name: str, of: Callable[[Item], Mapping[str, Any] | None], *, help: str = ""
 ) -> list[tuple[Column, Callable[[Item], Value]]]:
-    """Columns of a share and of its 95 % interval, for which only a browser has room.
+    """Return the columns of a share and of its 95 % interval; only the browser shows the interval.
 
     Args:
-        name: on screens.
-        of: the share of a row; None: it has none.
-        help: what it is.
+        name: displayed name.
+        of: returns the share of a row; None: it has none.
+        help: description.
     """
 
     def value(one: Item) -> Value:
@@ -95,7 +95,7 @@ def share(
 
 
 def interval(share: Mapping[str, Any]) -> str | None:
-    """The 95 % interval of a share, "98.00 to 99.80 %"; None: it has none."""
+    """Return the 95 % interval of a share, "98.00 to 99.80 %"; None: unknown."""
     if share["low"] is None:
         return None
     return f"{share['low'] * 100:.2f} to {share['high'] * 100:.2f} %"
@@ -118,7 +118,7 @@ def _plain(value: float | None) -> str:
 
 
 def compared(pair: Mapping[str, Any]) -> Sheet:
-    """Two models on the same rows; `pair` is of `run.accuracy.compare`."""
+    """Return the sheet of two models on the same samples; `pair` is from `run.accuracy.compare`."""
     same = pair["agreement"]
     span = f" (95 % {found})" if (found := interval(same)) else ""
     agreement = f"{_percent(same['value'])} of {same['total']:,} samples{span}"

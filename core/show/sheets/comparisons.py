@@ -1,4 +1,4 @@
-"""Several trials as a sheet: those of a comparison, the points of a sweep, the history. Pure."""
+"""Sheets of several trials: a comparison, the points of a sweep, the history. Pure."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ MACHINE_HELP = "Other programs that used the CPUs. Empty: none found, or not rec
 
 
 def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
-    """Who raced: the verdict on each against the baseline, the ranks that follow, and what to doubt.
+    """Return the sheet of a comparison: verdicts against the baseline, ranks, and warnings.
 
     Args:
         race: with a result.
-        trials: of its contestants.
+        trials: of its configurations.
     """
     result, contrasts = race.facts, against_reference(race)
     before = race.protocol.get("continues")
@@ -79,10 +79,10 @@ def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
 
 
 def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
-    """Who raced, the best rank first.
+    """Return the table of configurations, the best rank first.
 
-    On screens times are those of a run or, where the contestants fed different numbers of rows, all those of
-    a row; in a file they are those of a run, and ratios above 1 are faster than the baseline.
+    On screens, times are per run, or per sample if the batch sizes differ. In files, times are per run, and
+    ratios above 1 are faster than the baseline.
     """
     named, found, against, places = labels(race), against_reference(race), reference(race), ranks(race)
     by_id, per_row = {trial.id: trial for trial in trials}, is_per_row(race)
@@ -166,7 +166,7 @@ _CPU_OF_A_RUN = Column("CPU", "ms", key="cpu_ms", on="none")
 
 
 def verdict_text(race: Comparison, trial_id: str, trial: Trial | None) -> str:
-    """What became of one contestant, in words."""
+    """Return the verdict or the state of one configuration as text."""
     if trial is None:
         return "baseline, deleted since" if trial_id == reference(race) else "deleted since"
     if trial.state == "FAIL":
@@ -180,9 +180,9 @@ def verdict_text(race: Comparison, trial_id: str, trial: Trial | None) -> str:
 
 
 def outputs_text(race: Comparison, trial_id: str, trial: Trial | None = None) -> str:
-    """Whether its outputs are what they should be; empty where that is not known.
+    """Return the result of the output check; empty: unknown.
 
-    In a race of an earlier version they were held against those of the reference of the race.
+    Earlier versions compared the outputs with those of the comparison's reference.
     """
     result = trial.facts if trial is not None else {}
     against = against_reference(race).get(trial_id) or {}
@@ -195,13 +195,13 @@ def outputs_text(race: Comparison, trial_id: str, trial: Trial | None = None) ->
 
 
 def ran_on(result: Mapping[str, Any]) -> str:
-    """Providers that really ran; a fallback says so."""
+    """Return the providers that ran; a fallback is marked."""
     names = ", ".join(map(provider, result.get("effective_providers") or ()))
     return f"{names} (fallback)" if result.get("fallback") else names
 
 
 def _settings(trial: Trial | None, baseline: Trial | None) -> str:
-    """Everything that sets a contestant apart from the baseline."""
+    """Return all settings of a configuration that differ from the baseline."""
     if trial is None or baseline is None or trial.id == baseline.id:
         return ""
     try:
@@ -229,7 +229,7 @@ def _fallback(ran: Iterable[str] | None) -> list[str]:
 
 
 def past(races: Sequence[Comparison]) -> Table:
-    """Races that have been, a line each."""
+    """Return earlier comparisons, one per row."""
     return tabulate(
         races,
         (Column("when", "moment"), lambda one: one.created_at),
@@ -250,12 +250,12 @@ def _quality_words(
 
 
 def against(race: Comparison) -> str:
-    """Return the names of all but the baseline, and but a default that nobody asked for."""
+    """Return the labels versus the baseline's, without an ORT default that was added automatically."""
     named = [one.label for one in race.contestants if one.trial != race.baseline and one.role != "anchor"]
     return f"{', '.join(named) or 'nothing'} versus {labels(race)[race.baseline]}"
 
 
-# --- what files hold of results -----------------------------------------------------------------------------
+# --- columns of files ---------------------------------------------------------------------------------------
 
 
 def _latency(result: Mapping[str, Any], name: str) -> float | None:
@@ -266,7 +266,7 @@ def _latency(result: Mapping[str, Any], name: str) -> float | None:
 def _latency_in_files(
     result: Callable[[Item], Mapping[str, Any]],
 ) -> list[tuple[Column, Callable[[Item], Value]]]:
-    """Percentiles of a run with the interval of the median."""
+    """Return the columns of percentiles per run, with the interval of the median."""
 
     def column(name: str) -> tuple[Column, Callable[[Item], Value]]:
         key = name.replace("_s", "_ms", 1)
@@ -297,12 +297,12 @@ def _doubts_in_files(trial: Callable[[Item], Trial | None]) -> list[tuple[Column
 def points(
     found: Sequence[Measured], standing: Standing | None = None, busy: Mapping[str, str] | None = None
 ) -> Table:
-    """One row per point of a sweep, in the order of its values.
+    """Return one row per point of a sweep, in the order of its values.
 
     Args:
         found: the points.
-        standing: how they stand against each other and the latency line.
-        busy: id of a comparison -> who else used the machine.
+        standing: their ranking, and which are over the latency limit.
+        busy: ID of a comparison -> background load.
     """
     names = list(found[0].values) if found else []
 
@@ -440,15 +440,15 @@ def _remarks_on_a_point(one: Measured, standing: Standing | None) -> str:
 
 # --- history ------------------------------------------------------------------------------------------------
 
-_ID_IN_A_LINE = 8  # characters of an id where a trial is one line; commands take 6 or more
+_ID_IN_A_LINE = 8  # characters of an ID in a row; commands accept 6 or more
 
 
 def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -> Table:
-    """One row per trial: what was changed, the verdict and how sure it is, and why it failed.
+    """Return one row per trial: changed settings, verdict, grade, and error.
 
     Args:
-        trials: one a row; on a terminal that is one line.
-        marks: id of a trial -> what a person said of it.
+        trials: one per row, which is one line on a terminal.
+        marks: ID of a trial -> its tags.
     """
     own = marks or {}
     return tabulate(
@@ -507,7 +507,7 @@ _VERDICT_HELP = "Compared with the baseline pinned at that time, otherwise with 
 
 
 def rescued(files: Sequence[Path]) -> list[Note | Line]:
-    """Where results lie that the store had no room for; nothing where there are none."""
+    """Return notes on files with results that did not fit into the store; none without such files."""
     head = (
         "Results that are not stored yet because the disk was full. ORTune stores them at the next "
         "start with enough space:"
@@ -532,12 +532,12 @@ def _asked(trial: Trial) -> str:
 
 
 def marks_of(marks: Mapping[str, Marks], trial_id: str) -> Marks:
-    """Return the marks of one trial."""
+    """Return the tags of one trial."""
     return marks.get(trial_id) or Marks()
 
 
 def marks_in_words(own: Marks | None) -> str:
-    """Say what a trial is marked with: "★, archived, labels: edge, ship; note: for the demo"."""
+    """Return the tags of a trial as text: "★, archived, labels: edge, ship; note: for the demo"."""
     if own is None:
         return ""
     parts = [*(["★"] if own.starred else []), *(["archived"] if own.archived else [])]
@@ -548,7 +548,7 @@ def marks_in_words(own: Marks | None) -> str:
 
 
 def deletion_in_words(found: Deletion) -> str:
-    """Say what goes with trials that are deleted."""
+    """Return what is deleted together with trials."""
     parts = [f"{counted(len(found.trials), 'trial')} with {size(found.samples_bytes)} of raw measurements"]
     if found.starred:
         parts.append(f"{found.starred} of them starred")

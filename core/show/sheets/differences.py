@@ -1,4 +1,4 @@
-"""Why two results differ, as a sheet. Pure."""
+"""Sheet of the difference between two results, by parts and nodes. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from core.show.sheets.trials import notes
 from core.show.table import Column, Table, Value, tabulate
 from core.wire.units import provider
 
-_WIDE = 44  # characters of a cell that holds names of nodes
-_MOST_NAMES = 12  # of the nodes of one group in a cell; the rest is counted
+_WIDE = 44  # characters of a cell with node names
+_MOST_NAMES = 12  # most node names of a group in a cell; the rest is counted
 
 
 def explained(of: Pair, found: Difference, *, top: int, race: str = "") -> Sheet:
-    """The sentence, the parts, what moved, the nodes, and how to read it all.
+    """Return the sheet: sentence, parts, nodes on other providers, node groups, and notes.
 
-    Where it is not decided which side is faster: the sentence, and how to find out.
+    If the comparison is undecided: only the sentence, and how to decide it.
 
     Args:
         of: the two results.
         found: their difference.
-        top: groups of nodes that are listed.
-        race: comparison of both that can be measured longer; empty: none can.
+        top: number of listed node groups.
+        race: ID of the comparison of both that can be measured longer; empty: none.
     """
     said = Line(sentence(found), found.end.verdict.color, apart=True)
     if not found.end.decided:
@@ -57,11 +57,11 @@ def _how_to_decide(of: Pair, race: str) -> str:
     return f"Compare them: ortune compare --baseline {of.baseline.id} --candidate {of.candidate.id}{other}"
 
 
-# --- the tables ---------------------------------------------------------------------------------------------
+# --- tables -------------------------------------------------------------------------------------------------
 
 
 def parts(found: Difference, *, total: bool = False) -> Table:
-    """The parts of both sides; with `total` what they add up to below."""
+    """Return the parts of both sides; with `total`, also their sum."""
     end = found.end
     whole = Row(
         label=f"whole {'row' if end.per_row else 'run'}",
@@ -84,7 +84,7 @@ def parts(found: Difference, *, total: bool = False) -> Table:
 
 
 def moves(found: Difference) -> Table:
-    """Nodes that ran elsewhere."""
+    """Return the nodes that ran on different providers."""
     return tabulate(
         found.moves,
         (Column("moved", tells=True), lambda one: one.label),
@@ -99,11 +99,11 @@ def moves(found: Difference) -> Table:
 
 
 def groups(found: Difference, *, most: int | None = None) -> Table:
-    """Nodes of both sides that do the same work.
+    """Return groups of matched nodes of both sides.
 
     Args:
         found: the difference.
-        most: groups; None: all.
+        most: largest number of groups; None: all.
     """
     return tabulate(
         found.groups[:most],
@@ -129,17 +129,17 @@ _SHARE = Column(
 
 
 def label(one: Row | Group) -> str:
-    """What a part is called on a screen."""
+    """Return the displayed name of a part."""
     return f"{one.label} (inserted)" if one.kind == "inserted" else one.label
 
 
 def nodes(one: Row) -> str:
-    """How many nodes each side ran; empty where a part has none."""
+    """Return how many nodes each side ran; empty: the part has none."""
     return f"{one.baseline_nodes} → {one.candidate_nodes}" if one.baseline_nodes + one.candidate_nodes else ""
 
 
 def _times(found: Difference) -> list[tuple[Column, Callable[[Any], Value]]]:
-    """Columns of both times and their difference."""
+    """Return the columns of both times and their difference."""
     per = "row" if found.end.per_row else ""
     how: Any = {"per": per, "decimals": decimals(found.end)}
     return [
@@ -153,7 +153,7 @@ def _times(found: Difference) -> list[tuple[Column, Callable[[Any], Value]]]:
 
 
 def decimals(end: EndToEnd) -> int:
-    """As many as show four digits of the smaller p50 in milliseconds: columns of one precision."""
+    """Return the decimals of all times, so that the smaller p50 in milliseconds has four digits."""
     return max(0, 3 - math.floor(math.log10(1e3 * min(end.baseline_s, end.candidate_s))))
 
 

@@ -1,4 +1,4 @@
-"""The graph of a model as a sheet: what it is made of, and a table with a row for every node. Pure."""
+"""Sheet of a model's graph: counts and a table with a row for every node. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from core.show.words import counted
 from core.wire.graph import Node
 from core.wire.units import clipped, ms, provider, size
 
-_WIDE = 60  # characters of a name on a terminal
+_WIDE = 60  # characters of a node name on a terminal
 _OPERATORS = 8
-MOST_CHANGES = 4  # that a sentence names
-MEANING = {  # of what ONNX Runtime inserts
+MOST_CHANGES = 4  # most changes in a sentence
+MEANING = {  # of operators that ONNX Runtime inserts
     "Cast": "converts the type, because the next node has no kernel for it or runs on another provider",
     "MemcpyToHost": "copies from the device to the CPU",
     "MemcpyFromHost": "copies from the CPU to the device",
@@ -40,15 +40,15 @@ def graph(
     remarks: Sequence[str],
     most: int,
 ) -> Sheet:
-    """The nodes of a graph.
+    """Return the sheet of a graph.
 
     Args:
         name: of the model.
         listed: nodes to list.
-        of: how many there are, with those that were left out.
-        changed: what ONNX Runtime changed, see `changes_words`; None: it is the model's own graph.
-        found: what ran for its nodes; None: there is no profile.
-        remarks: what a reader must know.
+        of: number of all nodes, including filtered ones.
+        changed: changes by ONNX Runtime, see `changes_words`; None: the model's own graph.
+        found: profile times of its nodes; None: there is no profile.
+        remarks: notes.
         most: rows of the table.
     """
     optimized = changed is not None
@@ -69,10 +69,10 @@ def graph(
 
 
 def changes_words(found: Sequence[Change], before: int, after: int) -> str:
-    """Say in a sentence what ONNX Runtime changed: "ONNX Runtime runs 5 nodes instead of 7: 2 Conv fused, …".
+    """Return the changes by ONNX Runtime: "ONNX Runtime runs 5 nodes instead of 7: 2 Conv fused, …".
 
     Args:
-        found: what it changed, the most frequent change first.
+        found: the changes, the most frequent first.
         before: nodes of the model.
         after: nodes of the optimized graph.
     """
@@ -100,7 +100,7 @@ def _change_words(one: Change) -> str:
 
 
 def facts(listed: Sequence[Row], *, of: int, optimized: bool) -> Iterator[Fact]:
-    """How many nodes of which kind, and what ONNX Runtime did to them."""
+    """Return node counts by operator, and how ONNX Runtime changed them."""
     counts = Counter(clipped(one.node.op_type) for one in listed).most_common()
     shown = ", ".join(f"{op} {number}" for op, number in counts[:_OPERATORS])
     more = f", {len(counts) - _OPERATORS} more types" if len(counts) > _OPERATORS else ""
@@ -130,7 +130,7 @@ def _unmatched(found: Times | None) -> Iterator[Fact]:
 
 
 def unmatched_words(found: Times) -> str:
-    """Say which part of the time belongs to no node of the graph."""
+    """Return the time that matches no node of the graph, as text."""
     told = names([one.name for one in found.unmatched])
     return (
         f"{ms(found.unmatched_s)} of the {ms(found.total_s)} in nodes belong to profiled nodes without "
@@ -139,7 +139,7 @@ def unmatched_words(found: Times) -> str:
 
 
 def nodes(listed: Sequence[Row], *, optimized: bool) -> Table:
-    """A row for every node; a column of which nothing is known is left out."""
+    """Return a row for every node, without empty columns."""
     whole = _all_columns(listed, optimized=optimized)
     kept = [
         index
@@ -199,18 +199,18 @@ def _all_columns(listed: Sequence[Row], *, optimized: bool) -> Table:
 
 
 def names(listed: Sequence[str]) -> str:
-    """Return the first of several names."""
+    """Return the first few names as text."""
     more = f" and {len(listed) - MOST_SHOWN} more" if len(listed) > MOST_SHOWN else ""
     return ", ".join(clipped(one) for one in listed[:MOST_SHOWN]) + more
 
 
 def node_facts(row: Row, *, optimized: bool, profiled: bool) -> list[Fact]:
-    """Everything that is known of one node.
+    """Return all facts on one node.
 
     Args:
         row: the node.
-        optimized: whether it is of the graph that ONNX Runtime runs.
-        profiled: whether there is a profile: without one it is no news that it has no time.
+        optimized: whether it belongs to the optimized graph.
+        profiled: whether there is a profile; without one, a missing time is not reported.
     """
     node, level = row.node, row.level
     parts = [Fact("operator", node.op_type), Fact("type", row.precision), *_place(row)]
@@ -231,12 +231,12 @@ def node_facts(row: Row, *, optimized: bool, profiled: bool) -> list[Fact]:
 
 
 def block_facts(members: Sequence[Row], found: Times | None, *, optimized: bool) -> list[Fact]:
-    """What there is to say of a folded block.
+    """Return the facts on a folded block.
 
     Args:
         members: its nodes.
-        found: what ran for the nodes; None: there is no profile.
-        optimized: whether it is of the graph that ONNX Runtime runs.
+        found: profile times of the nodes; None: there is no profile.
+        optimized: whether it belongs to the optimized graph.
     """
     parts = list(facts(members, of=len(members), optimized=optimized))
     types = Counter(one.precision for one in members).most_common()

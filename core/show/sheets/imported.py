@@ -1,4 +1,4 @@
-"""What was made elsewhere, as sheets: its numbers, always marked, and what cannot be known of them. Pure."""
+"""Sheets of imported results, always labelled as imported, with their unknown facts. Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _PERCENTILES = ("p50", "p90", "p95", "p99")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """One latency of an imported result: as it was printed, or from its own samples with an interval."""
+    """One latency of an imported result: as printed, or from its raw latencies with an interval."""
 
     value_s: float | None
     low_s: float | None = None
     high_s: float | None = None
-    computed: bool = False  # from samples; else as the file printed it
+    computed: bool = False  # from raw latencies; else as printed in the file
 
 
 def told(summary: Mapping[str, Any], name: str) -> Told:
@@ -47,7 +47,7 @@ def told(summary: Mapping[str, Any], name: str) -> Told:
 
 
 def sureness(summary: Mapping[str, Any]) -> str:
-    """Say what its numbers rest on."""
+    """Return how its numbers were obtained."""
     if summary["samples_s"]:
         return (
             f"{len(summary['samples_s']):,} raw latencies of one process. The intervals exclude "
@@ -59,11 +59,11 @@ def sureness(summary: Mapping[str, Any]) -> str:
 def table(
     entries: Sequence[tuple[str, Mapping[str, Any]]], here: Sequence[tuple[str, Mapping[str, Any]]] = ()
 ) -> Table:
-    """A row for each imported result, and one for each that was measured here, to be read beside them.
+    """Return a row for each imported result, and for each result of this machine.
 
     Args:
-        entries: labels, which hold the mark, and `wire.Summary`.
-        here: labels, and `Latency` of trials.
+        entries: labels with the import mark, and `wire.Summary`.
+        here: labels and `Latency` of trials.
     """
     rows = [_imported_row(label, found) for label, found in entries]
     rows += [_row_here(label, latency) for label, latency in here]
@@ -118,7 +118,7 @@ def _interval(one: Told) -> str:
 
 
 def summary(label: str, found: Mapping[str, Any], *, at: float) -> Sheet:
-    """An imported result on its own."""
+    """Return the sheet of an imported result."""
     facts = [
         Fact(name, f"{ms(one.value_s)}{_sure(one)}")
         for name in _PERCENTILES
@@ -149,7 +149,7 @@ def _sure(one: Told) -> str:
 
 
 def profiled(label: str, profile: Profile, *, top: int, format_: str, at: float) -> Sheet:
-    """An imported profile: where its time went. No peak of this machine is held against it."""
+    """Return the sheet of an imported profile, without the peaks of this machine."""
     said = advice(profile, None, is_imported=True)
     hidden = len(profile.nodes) - top
     return Sheet(

@@ -1,7 +1,4 @@
-"""Models, conversions and machines as sheets.
-
-Pure.
-"""
+"""Sheets of models, conversions and machines. Pure."""
 
 from __future__ import annotations
 
@@ -23,18 +20,18 @@ from core.wire.units import DASH, clipped, size
 
 
 def model(name: str, info: wire.ModelInfo, more: Sequence[Fact]) -> Sheet:
-    """What is in a model file.
+    """Return the sheet of a model file.
 
     Args:
         name: of the model.
-        info: what was found in it.
-        more: what else is known of it.
+        info: facts from its inspection.
+        more: further facts.
     """
     return Sheet(name, [*model_facts(info), *more, tensors(info)])
 
 
 def model_facts(info: wire.ModelInfo) -> list[Fact]:
-    """What there is to say of a model file, beside its inputs and outputs."""
+    """Return the facts on a model file, except its inputs and outputs."""
     opsets = ", ".join(f"{clipped(one) or 'ai.onnx'} {version}" for one, version in info["opset"].items())
     return [
         Fact("file", info["path"]),
@@ -53,7 +50,7 @@ def model_facts(info: wire.ModelInfo) -> list[Fact]:
 
 
 def library(records: Sequence[ModelRecord]) -> Table:
-    """The models of a library."""
+    """Return the table of the library's models."""
     return tabulate(
         records,
         (Column("name", tells=True), lambda one: one.name),
@@ -70,7 +67,7 @@ def library(records: Sequence[ModelRecord]) -> Table:
 
 
 def operators(info: wire.ModelInfo) -> Table:
-    """How many nodes of each operator a model has, the most frequent first."""
+    """Return the node count of each operator of a model, the most frequent first."""
     return tabulate(
         _ordered(info["op_counts"]),
         (Column("operator", tells=True), lambda one: one[0]),
@@ -79,7 +76,7 @@ def operators(info: wire.ModelInfo) -> Table:
 
 
 def exported(reply: wire.ExportReply) -> Sheet:
-    """What an export wrote, and how far it is from its source."""
+    """Return the sheet of a converted model, with its output error versus the source."""
     differences = [
         f"{one['max_abs']:.2g} absolute, {one['max_rel']:.2g} relative"
         + ("" if one["batch"] is None else f", at batch {one['batch']}")
@@ -100,7 +97,7 @@ def exported(reply: wire.ExportReply) -> Sheet:
 
 
 def tensors(info: wire.ModelInfo) -> Table:
-    """Inputs and outputs of a model."""
+    """Return the table of a model's inputs and outputs."""
     sides = [("input", info["inputs"]), ("output", info["outputs"])]
     return tabulate(
         [(side, one) for side, tensors in sides for one in tensors],
@@ -131,11 +128,11 @@ def _batch(info: wire.ModelInfo) -> str:
     return f"fixed at {info['fixed_batch']}" if info["batch_axes"] else "no input has a batch dimension"
 
 
-# --- the machine --------------------------------------------------------------------------------------------
+# --- machine ------------------------------------------------------------------------------------------------
 
 
 def machine(facts: wire.Environment) -> Sheet:
-    """The machine, and which providers really load on it."""
+    """Return the sheet of the machine, with the providers that load on it."""
     advice = thread_advice(facts)
     return Sheet(
         "",
@@ -149,7 +146,7 @@ def machine(facts: wire.Environment) -> Sheet:
 
 
 def machine_facts(facts: wire.Environment) -> list[Fact]:
-    """What decides how fast a machine computes, in the order in which a reader asks for it."""
+    """Return the facts that determine the speed of a machine, the most important first."""
     plain = {k: v for k, v in facts["libraries"].items() if not k.startswith("nvidia-")}
     libraries = ", ".join(f"{name} {version}" for name, version in plain.items())
     if more := len(facts["libraries"]) - len(plain):
@@ -183,7 +180,7 @@ def _providers(facts: wire.Environment) -> Iterator[Fact]:
 
 
 def quietness(answer: Answer) -> Sheet:
-    """Whether the machine passes the noise check, the details of it, and what each effort would need."""
+    """Return the sheet of the noise check: result, details, and the needs of each effort."""
     sigma = DASH if answer.sigma is None else f"±{100 * answer.sigma:.2g} % per pair of blocks"
     if answer.sigma_between is not None:
         sigma = f"between processes ±{100 * answer.sigma_between:.2g} %; {sigma}"
@@ -195,7 +192,7 @@ def quietness(answer: Answer) -> Sheet:
 
 
 def needs(answer: Answer) -> Table:
-    """What a comparison of two needs on this machine, by effort."""
+    """Return what a comparison of two configurations needs on this machine, by effort."""
     return tabulate(
         answer.needs,
         (Column("effort", tells=True), lambda one: one.precision),

@@ -1,4 +1,4 @@
-"""What a machine reaches, and how near its operators come to that, as sheets and tables. Pure."""
+"""Sheet and table of a machine's peak compute rate and memory bandwidth. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _G, _GIB = 1e9, float(1 << 30)
 
 
 def peaks(measured: Mapping[str, Any]) -> Sheet:
-    """What a machine reached, with how sure that is."""
+    """Return the sheet of the measured peaks, with their uncertainty."""
     found = peaks_of(measured)
     return Sheet(
         "Peaks of this machine",
@@ -30,7 +30,7 @@ def peaks(measured: Mapping[str, Any]) -> Sheet:
 
 
 def peak_facts(measured: Mapping[str, Any]) -> list[Fact]:
-    """When the peaks were measured, and beside which cache."""
+    """Return when the peaks were measured, and the size of the cache."""
     cache = measured.get("cache_bytes")
     return [
         Fact("measured", when(measured["at"])),
@@ -39,7 +39,7 @@ def peak_facts(measured: Mapping[str, Any]) -> list[Fact]:
 
 
 def table(found: Sequence[Peak]) -> Table:
-    """A row for each number of threads."""
+    """Return a row for each number of threads."""
     return tabulate(
         found,
         (Column("threads", "count", tells=True), lambda one: one.threads),
@@ -62,7 +62,7 @@ def _interval(one: Estimate, unit: float = _G) -> str:
 
 
 def doubts(found: Sequence[Peak]) -> list[str]:
-    """What makes the peaks doubtful, in words; empty where nothing does."""
+    """Return warnings on the peaks; empty: none."""
     told = []
     if len(found) > 1 and found[-1].operations.value < 1.2 * found[0].operations.value:
         told.append(

@@ -1,4 +1,4 @@
-"""What quantizing each operator of a variant costs and saves, as a sheet. Pure."""
+"""Sheet of the error added and the time saved by quantizing each operator. Pure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from core.show.table import Column, Table, tabulate, texts
 from core.wire.units import ms_number as ms
 from core.wire.units import significant
 
-CURVE_ROWS = 12  # of a long curve, spread over it
+CURVE_ROWS = 12  # of a long curve, evenly spread
 
 
 def bargains(name: str, found: Located, curve: Sequence[Choice], flag: str) -> Sheet:
-    """What quantizing each operator costs and saves, and what to leave in float.
+    """Return the sheet: error and time of each operator, and which operators to keep in float.
 
     Args:
         name: of the variant.
         found: errors and times.
         curve: `node_savings.choices` of them.
-        flag: of the step that made the variant, on the command line.
+        flag: command-line option of the step that created the variant.
     """
     of, best = found.savings, halving(curve)
     step = max(1, -(-len(curve) // CURVE_ROWS))
@@ -64,11 +64,11 @@ def _advice(curve: Sequence[Choice], best: int, flag: str) -> list[Note]:
 
 
 def operators(found: Savings, chosen: Choice | None = None) -> Table:
-    """Every quantized operator with its error and the time it saves.
+    """Return the table of quantized operators with their errors and saved times.
 
     Args:
         found: of a variant.
-        chosen: what is left in float, marked in a browser.
+        chosen: operators to keep in float, marked in the browser.
     """
     blocked = set(chosen.blocked if chosen is not None else ())
     return tabulate(

@@ -1,4 +1,4 @@
-"""A configuration against its targets, as a sheet. Pure."""
+"""Sheet of a scorecard: a configuration and its targets. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLORS: Mapping[State, Color] = {"MET": "green", "MISSED": "red", "UNKNOWN": "g
 
 
 def scorecard(row: Row) -> Sheet:
-    """The targets of one configuration, each with what is known of it."""
+    """Return the table of one configuration's targets, with measured values and results."""
     undone = [one for one in row.judged if one.state != "MET"]
     told = [f"{one.target.what}: {f'{one.why} {one.todo}'.strip()}" for one in undone]
     return Sheet(
@@ -46,7 +46,7 @@ def _cells(one: Judged) -> tuple[str, ...]:
 
 
 def headline(card: Sequence[Row]) -> str:
-    """Say in a sentence who meets everything."""
+    """Return which configurations meet all targets, as a sentence."""
     met = [row.subject.label for row in card if row.state == "MET"]
     if met:
         return f"{', '.join(met)} {'meets' if len(met) == 1 else 'meet'} every target."

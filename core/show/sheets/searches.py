@@ -1,4 +1,4 @@
-"""A search as a person reads it: the answer as one sentence, what it rests on, what was tried. Pure."""
+"""Sheets of a search: result as a sentence, its basis, evaluated configurations. Pure."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ COLORS: Mapping[str, Color] = {
     "UNDECIDED": "gray",
     "REJECTED": "red",
 }
-TRIED_SHOWN = 8  # rows of what was tried on a terminal
+TRIED_SHOWN = 8  # evaluated configurations on a terminal
 EFFECTS_SHOWN = 8
-REASONS_SHOWN = 3  # why configurations failed
+REASONS_SHOWN = 3  # reasons of failed configurations
 REASON_LIMIT = 160  # characters of a reason
 
 
 def gain_parts(gain: GainNumbers) -> tuple[str, str]:
-    """Return a gain and what it rests on: ("1.42× faster", "95 % [1.38, 1.46]")."""
+    """Return a speed-up and its interval as texts: ("1.42× faster", "95 % [1.38, 1.46]")."""
     ratio, low, high = gain["ratio"], gain["ratio_low"], gain["ratio_high"]
     better, worse = WORDS.get(gain["metric"], ("better", "worse"))
     if low is None or high is None:
@@ -68,7 +68,7 @@ def gain_parts(gain: GainNumbers) -> tuple[str, str]:
 
 
 def gain_words(gain: GainNumbers) -> str:
-    """Return a gain in words: `1.42× faster, 95 % [1.38, 1.46]`."""
+    """Return a speed-up as text: `1.42× faster, 95 % [1.38, 1.46]`."""
     return ", ".join(gain_parts(gain))
 
 
@@ -78,7 +78,7 @@ def _x(value: float, low: float, high: float) -> str:
 
 
 def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
-    """Return the answer in one sentence, of the same rank whatever it is."""
+    """Return the result of a search in one sentence, equally prominent for every outcome."""
     winner: Confirmed | None = answer["winner"]
     match answer["outcome"]:
         case "FOUND" if winner is not None:
@@ -122,7 +122,7 @@ def _open(winner: Confirmed) -> str:
 
 
 def answered(record: StudyRecord) -> Sheet:
-    """Return a search with its answer, or how far it came."""
+    """Return the sheet of a search with its result, or its progress."""
     question = question_from_dict(record.question)
     headline = f"{record.model_name} · search {record.id} · {question.words}"
     answer: Any = answer_of(record)
@@ -146,7 +146,7 @@ def answered(record: StudyRecord) -> Sheet:
 
 
 def first_lines(answer: SearchResult | Mapping[str, Any]) -> list[str]:
-    """Return what belongs to an answer before its details: why configurations failed."""
+    """Return the lines before the details of a result: why configurations failed."""
     groups = answer.get("failures") or []
     rest = len(groups) - REASONS_SHOWN
     more = [f"{counted(rest, 'more reason')} in the table"] if rest > 0 else []
@@ -154,7 +154,7 @@ def first_lines(answer: SearchResult | Mapping[str, Any]) -> list[str]:
 
 
 def failure_words(one: FailureGroup) -> str:
-    """Return how many failed, why, and with what: `11 failed: Invalid rank, all with io_binding on`."""
+    """Return failures with reason and common setting: `11 failed: Invalid rank, all with io_binding on`."""
     reason = short(" ".join(one["reason"].split()).rstrip("."), REASON_LIMIT)
     shared = (
         f", {'all ' * (one['count'] > 1)}with {changes_words(one['settings'])}" if one["settings"] else ""
@@ -182,7 +182,7 @@ def _card(winner: Confirmed, default: Confirmed | None) -> list[Part]:
 
 
 def numbers(winner: Confirmed, default: Confirmed | None) -> list[tuple[str, str]]:
-    """Return what a confirmed configuration costs beside the default: `p50`, `3.4 → 2.4 ms`."""
+    """Return the numbers of a confirmed configuration versus the ORT default: `p50`, `3.4 → 2.4 ms`."""
     before = default["measurements"] if default is not None else {}
     found = []
     for metric, name in (("latency_p50", "p50"), ("latency_p95", "p95"), ("cpu_s", "CPU per sample")):
@@ -199,12 +199,12 @@ def numbers(winner: Confirmed, default: Confirmed | None) -> list[tuple[str, str
 
 
 def limit_words(one: LimitJudged) -> str:
-    """Return a limit and whether it is kept: `p99 latency ≤ 3 ms: Met, kept with a probability of 98 %`."""
+    """Return a constraint and its result: `p99 latency ≤ 3 ms: Met, kept with a probability of 98 %`."""
     return f"{one['limit']}: {LIMIT_WORDS[one['state']]}{sure_words(one['probability'])}"
 
 
 def sure_words(probability: float | None) -> str:
-    """Return how probable it is that a limit is kept; empty: nothing was measured."""
+    """Return the probability that a constraint is met; empty: not measured."""
     if probability is None:
         return ""
     shown = min(99, max(1, round(100 * probability)))
@@ -237,7 +237,7 @@ def _tried_facts(record: StudyRecord, answer: Any) -> list[Part]:
 
 
 def time_words(answer: SearchResult | Mapping[str, Any]) -> str:
-    """Return how long a search took of its time: `38 s of 41 s`, or by how much it took longer."""
+    """Return the used part of the time budget: `38 s of 41 s`, or by how much it was exceeded."""
     took, given = duration(answer["wall_s"]), duration(answer["budget_s"])
     if answer["wall_s"] <= answer["budget_s"] or took == given:
         return f"{took} of {given}"
@@ -246,14 +246,14 @@ def time_words(answer: SearchResult | Mapping[str, Any]) -> str:
 
 
 def space_words(space: Mapping[str, Any]) -> str:
-    """Return how many combinations there are, how many differ, and the main reason for the others."""
+    """Return the numbers of combinations and of distinct ones, and the main reason for the others."""
     text = f"{space['distinct']:,} distinct configurations ({space['combinations']:,} combinations)"
     reason = next(iter(space["left_out"]), "")
     return f"{text}; most frequent reason to skip one: {reason}" if reason else text
 
 
 def controls_words(controls: Mapping[str, Any]) -> str:
-    """Return what the hidden A/A controls said."""
+    """Return the result of the hidden A/A controls."""
     if not controls["pairs"]:
         return "no hidden A/A control"
     largest = controls["largest"]
@@ -275,7 +275,7 @@ def _pair_words(one: Mapping[str, Any]) -> str:
 
 
 def effects(found: Sequence[EffectRecord]) -> Table:
-    """Return what each value of a setting does against the start's, over all that was tried."""
+    """Return the effect of each value of a setting versus the start value, over all evaluations."""
     places = ratio_places((one["ratio"], one["ratio_low"], one["ratio_high"]) for one in found)
     return tabulate(
         found,
@@ -295,7 +295,7 @@ def effects(found: Sequence[EffectRecord]) -> Table:
 
 
 def value_words(value: Any) -> str:
-    """Return the value of a setting as people write it."""
+    """Return the value of a setting as readable text."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return "default" if value is None else str(value)
@@ -311,7 +311,7 @@ def _effect_words(one: EffectRecord) -> str:
 
 
 def tried(record: StudyRecord, *, most: int | None = None) -> Table:
-    """Return everything that was tried, the best first, with state and reason.
+    """Return all evaluated configurations, the best first, with state and reason.
 
     Args:
         record: of the search.
@@ -377,7 +377,7 @@ def _number(one: Told | None, name: str) -> Any:
 
 
 def _gain(one: Told | None) -> str:
-    """Without an interval it is what a few launches showed, and is written so."""
+    """Return the speed-up; without an interval it is marked as an estimate of a few launches."""
     if one is None:
         return "–"
     return f"≈ {one.ratio:.2f}×" if one.low is None else f"{one.ratio:.3f}×"
@@ -390,7 +390,7 @@ def _interval(one: Told | None) -> str:
 
 
 def studies(records: Sequence[StudyRecord]) -> Table:
-    """Return searches, one a row."""
+    """Return searches, one per row."""
     return tabulate(
         records,
         (Column("search", "id", key="study"), lambda one: one.id),

@@ -1,4 +1,4 @@
-"""One trial as a sheet: a measurement, one without a result, a profile. Pure."""
+"""Sheet of one trial: a measurement, a failed trial, or a profile. Pure."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from core.wire.profile import NodeTime, Profile, by_operator, by_provider
 from core.wire.units import DASH, provider
 from core.wire.units import ms_number as ms
 
-_WIDE = 48  # characters of a node's name
+_WIDE = 48  # characters of a node name
 NOTHING_CHANGED = "nothing: ONNX Runtime's defaults"
 ITSELF = "none: this is ONNX Runtime's default; change a setting to compare"
 
 
-# --- a measurement ------------------------------------------------------------------------------------------
+# --- measurements -------------------------------------------------------------------------------------------
 
 
 def measured(trial: Trial, labels: Mapping[str, str] | None = None) -> Sheet:
-    """A complete measurement: the verdicts, what ran, the numbers with their intervals, and what to doubt.
+    """Return the sheet of a complete measurement: verdicts, providers, numbers with intervals, warnings.
 
     Args:
         trial: with a result.
-        labels: of the trials that it raced against.
+        labels: of the trials in its comparison.
     """
     result = trial.facts
     return Sheet(
@@ -55,7 +55,7 @@ def measured(trial: Trial, labels: Mapping[str, str] | None = None) -> Sheet:
 
 
 def failed(trial: Trial) -> Sheet:
-    """A trial without a result: what it asked for, and why there is none."""
+    """Return the sheet of a trial without a result: its settings and the error."""
     error = trial.error or {"type": "", "message": "It has not ended.", "hint": ""}
     return Sheet(
         f"{trial.model_name} · {trial.kind} · trial {trial.id} · {trial.state}",
@@ -71,12 +71,12 @@ def failed(trial: Trial) -> Sheet:
 
 
 def notes(texts: Iterable[str]) -> list[Note]:
-    """What a reader must know, a line each."""
+    """Return notes, one per line."""
     return [Note(f"note: {text}") for text in texts]
 
 
 def _fallback(result: TrialResult) -> Iterator[Fact]:
-    """Mark a result that did not run on what was asked for."""
+    """Mark a result with a provider fallback."""
     if result.get("fallback"):
         asked_for, ran = (", ".join(result[name]) for name in ("requested_providers", "effective_providers"))
         yield Fact("FALLBACK", f"requested {asked_for}, ran on {ran}.", "orange")
@@ -84,15 +84,15 @@ def _fallback(result: TrialResult) -> Iterator[Fact]:
 
 
 def _breach(result: TrialResult) -> Iterator[Note]:
-    """Mark a result whose outputs are not what they should be."""
+    """Mark a result whose outputs exceed the tolerance."""
     if why := breach(result):
         yield Note(f"{MARK.upper()}  {why}", "orange")
 
 
 def _verdicts(trial: Trial, labels: Mapping[str, str]) -> Iterator[Fact]:
-    """One line a verdict: "1.42× faster, 95 % [1.38, 1.46]; versus ORT default; grade B, 9 launches".
+    """Return a line per verdict: "1.42× faster, 95 % [1.38, 1.46]; versus ORT default; grade B, 9 launches".
 
-    The default is put against nothing, and says so.
+    The ORT default has no reference, and its line says so.
     """
     result = trial.facts
     contrasts = result.get("contrasts") or []
@@ -107,8 +107,8 @@ def _verdicts(trial: Trial, labels: Mapping[str, str]) -> Iterator[Fact]:
 
 
 def proof(one: ContrastRecord | ComparisonResult) -> str:
-    """What a verdict rests on: "grade B, 9 launches of 54 rounds, 12 s"."""
-    made: Any = one.get("generations")  # of a contrast their number, of a comparison all of them
+    """Return the basis of a verdict: "grade B, 9 launches of 54 rounds, 12 s"."""
+    made: Any = one.get("generations")  # a contrast has their number, a comparison a list
     many = len(made) if isinstance(made, list) else made
     launches = f"{many} launch{'es' * (many != 1)} of " if many else ""
     good = quality(one, [one] if "candidate" in one else None)
@@ -117,7 +117,7 @@ def proof(one: ContrastRecord | ComparisonResult) -> str:
 
 
 def grade(result: TrialResult | ComparisonResult) -> Iterator[Fact]:
-    """How good the answer is and why, in one line, and the details."""
+    """Return the grade of the result with its reason, and the details."""
     found = quality(result)
     if found is None:
         return
@@ -146,7 +146,7 @@ def _settings(trial: Trial, result: TrialResult) -> Iterator[Fact]:
 
 
 def _placement(result: TrialResult) -> str:
-    """Providers with nodes and their share of the time; from the short profile pass."""
+    """Return providers with nodes and time shares; from the short profiled run."""
     placement = result.get("placement")
     if not placement:
         return ", ".join(result.get("effective_providers") or []) + " (loaded; placement unknown)"
@@ -170,11 +170,11 @@ def _precision(precision: str, result: TrialResult) -> str:
             f" behind {inserted} inserted Casts" if inserted else "; all inserted Casts cancelled out"
         )
     guard: Mapping[str, Any] = result.get("guard") or {}
-    return str(guard.get("precision", precision))  # a variant's own, or a GPU's
+    return str(guard.get("precision", precision))  # of a variant or a GPU
 
 
 def _numbers(result: TrialResult) -> Table:
-    """Every number with how sure it is: the cells of the browser."""
+    """Return every number with its uncertainty, from the same cells as the browser."""
     found = [*cells.latency_cells(result, None), *cells.cost_cells(result, None)]
     outputs = cells.outputs_cell(result)
     found += [*([outputs] if outputs is not None else []), *cells.cold_cells(result, None)]
@@ -182,17 +182,17 @@ def _numbers(result: TrialResult) -> Table:
     return Table(columns=texts("", "value", "precision", left=3), rows=rows, solid=("",), inset=True)
 
 
-# --- a profile ----------------------------------------------------------------------------------------------
+# --- profiles -----------------------------------------------------------------------------------------------
 
 
 def profiled(trial: Trial, profile: Profile, *, top: int, peaks: Sequence[Peak] = ()) -> Sheet:
-    """Where one run spends its time: in a sentence, by provider, by operator type, by node.
+    """Return the sheet of a profile: a sentence, times by provider, by operator type, and by node.
 
     Args:
         trial: of the profile.
-        profile: of it.
+        profile: of the trial.
         top: rows of a table.
-        peaks: of the machine that it was made on; empty: not measured.
+        peaks: of the machine that it ran on; empty: not measured.
     """
     peak = peak_for(peaks, threads_of(trial.spec))
     said = settings_first(advice(profile, peak), trial.spec, peaks)
@@ -216,7 +216,7 @@ def profiled(trial: Trial, profile: Profile, *, top: int, peaks: Sequence[Peak] 
 
 
 def advised(said: Advice) -> Iterator[Fact]:
-    """The one sentence on a profile, and what to try."""
+    """Return the summary sentence of a profile, and the advice."""
     if said.sentence:
         yield Fact("says", said.sentence, "blue")
     if said.remedy:
@@ -224,12 +224,12 @@ def advised(said: Advice) -> Iterator[Fact]:
 
 
 def threads_of(spec: Mapping[str, Any]) -> int:
-    """Return how many threads a session was asked to have; 0: as many as ONNX Runtime starts."""
+    """Return the configured number of threads; 0: ONNX Runtime chooses."""
     return int((spec.get("session") or {}).get("intra_op_num_threads") or 0)
 
 
 def peak_words(peak: Peak | None, peaks: Sequence[Peak], threads: int) -> str:
-    """Which roof is drawn over a profile, or why none is."""
+    """Return the peak of the roofline of a profile, or why there is none."""
     if peak is not None:
         rates = f"{rate_words(peak.operations.value)}, {rate_words(peak.bytes.value, 'bytes')} copied"
         return f"{rates}, with {counted(peak.threads, 'thread')}"
@@ -239,18 +239,18 @@ def peak_words(peak: Peak | None, peaks: Sequence[Peak], threads: int) -> str:
 
 
 def runs_words(profile: Profile) -> str:
-    """How many runs are in a profile: "99 runs after 1 warm-up"."""
+    """Return the number of runs in a profile: "99 runs after 1 warm-up"."""
     skipped = f" after {profile.skipped_runs} warm-up" if profile.skipped_runs else ""
     return f"{profile.runs} runs{skipped}"
 
 
 def time_words(profile: Profile) -> str:
-    """How a mean run divides."""
+    """Return the mean time in nodes and between them."""
     return f"{ms(profile.self_s)} ms in nodes, {ms(profile.remainder_s)} ms between them (mean)"
 
 
 def truncated(profile: Profile) -> Iterator[Fact]:
-    """Say what of a profile is missing."""
+    """Say which part of a profile is missing."""
     if profile.truncated:
         dropped = profile.dropped_events
         ended = "the file ends mid-way." if dropped is None else f"{dropped:,} events were dropped."
@@ -268,7 +268,7 @@ def _overhead(result: TrialResult) -> str:
 
 
 def providers(profile: Profile, name: Callable[[str], str] = str) -> Table:
-    """Times by provider; `name` says what to call one."""
+    """Return times by provider; `name` returns its label."""
     return tabulate(
         by_provider(profile),
         (Column("ran on", tells=True), lambda one: name(one.provider)),
@@ -280,7 +280,7 @@ def providers(profile: Profile, name: Callable[[str], str] = str) -> Table:
 
 
 def operators(profile: Profile, name: Callable[[str], str] = str, *, most: int | None = None) -> Table:
-    """Times by operator type, of the `most` dearest; None: of all. Operations are those that are counted."""
+    """Return times by operator type, of the `most` slowest; None: all. Operations of counted nodes only."""
     done = _operations(profile)
     return tabulate(
         by_operator(profile)[:most],
@@ -301,7 +301,7 @@ def operators(profile: Profile, name: Callable[[str], str] = str, *, most: int |
 
 
 def _operations(profile: Profile) -> dict[str, tuple[float | None, int]]:
-    """Operator -> what its counted nodes compute per run, None: none is; and how many those are."""
+    """Map operators to operations per run of their counted nodes (None: none counted) and their number."""
     found = works(profile)
     done: dict[str, tuple[float | None, int]] = {}
     for node in profile.nodes:
@@ -321,7 +321,7 @@ def nodes(
     most: int | None = None,
     peak: Peak | None = None,
 ) -> Table:
-    """Times by node, of the `most` dearest, None: of all; with what each computes and moves."""
+    """Return times by node, of the `most` slowest (None: all), with operations and bytes."""
     found = works(profile)
     under = {key_of(one.node): one for one in points(profile, peak)}
     return tabulate(
@@ -378,7 +378,7 @@ def _millions(work: Work, node: NodeTime) -> float | None:
 
 
 def _reach(point: Point | None) -> float | None:
-    """Only where its time is its own, and not mostly what the profiler adds."""
+    """Return the roofline share, if the time is the node's own and not mostly profiler overhead."""
     return point.reach if point is not None and point.is_clear else None
 
 

@@ -1,4 +1,4 @@
-"""Variants of models as sheets: what a chain of steps made, how far its outputs are, what there is. Pure."""
+"""Sheets of model variants: results of transform steps, output errors, lists of variants. Pure."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from core.wire.units import DASH, clipped, significant, size
 Verdicts = Mapping[str, Mapping[str, Any]]
 Facts = Mapping[str, Any]  # `details["variant"]` of a record
 
-LEAST = 1e-5  # a smaller share is only said to be smaller
-LISTED = 8  # names of a list that are written out
+LEAST = 1e-5  # smaller shares are shown as below this
+LISTED = 8  # most names of a list; the rest is counted
 
-# --- what a chain made --------------------------------------------------------------------------------------
+# --- transform ----------------------------------------------------------------------------------------------
 
 
 def transformed(
     records: Sequence[ModelRecord], reused: int, written: Sequence[str] | None, told: Sequence[str]
 ) -> Sheet:
-    """What a chain of steps made, and what to know of it.
+    """Return the sheet of a chain of steps.
 
     Args:
-        records: of each step, the last one the result.
-        reused: steps that were reused from earlier.
-        written: files that were copied out; None: none was asked for.
-        told: notes.
+        records: one per step; the last one is the final variant.
+        reused: number of steps that were reused.
+        written: files that were copied to the output; None: none requested.
+        told: further notes.
     """
     last = records[-1]
     remarks = dict.fromkeys(one for record in records for one in _remarks(record))
@@ -64,7 +64,7 @@ def transformed(
 
 
 def _fed(records: Sequence[ModelRecord]) -> list[str]:
-    """What outputs were compared on, in words; of every step, where they differ."""
+    """Return the inputs of the output comparison as text, one entry for each distinct kind."""
     found = (one for record in records for one in (variant_of(record) or {}).get("fed", []))
     return list(dict.fromkeys(fed_words(fed_from_dict(one)) for one in found))
 
@@ -86,7 +86,7 @@ def _row(record: ModelRecord) -> tuple[str, ...]:
 
 
 def _remarks(record: ModelRecord) -> list[Note]:
-    """Checks with what would help, notes, and where the file belongs."""
+    """Return checks with remedies, notes, and where to use the file."""
     variant = variant_of(record)
     if variant is None:
         return []
@@ -103,7 +103,7 @@ def _remarks(record: ModelRecord) -> list[Note]:
 
 
 def native(libraries: Mapping[str, str]) -> list[str]:
-    """Say which libraries of native code ran, of their names and hashes."""
+    """Return the native libraries that ran, from their names and hashes."""
     return [native_code(name, digest.removeprefix("sha256:")) for name, digest in libraries.items()]
 
 
@@ -118,7 +118,7 @@ def _remedy(step: StepType, options: Mapping[str, Any]) -> str:
 
 
 def _written(value: Any) -> str:
-    """A value as `Option.parse` reads it."""
+    """Return a value in the form that `Option.parse` reads."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, Mapping):
@@ -126,11 +126,11 @@ def _written(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-# --- of one -------------------------------------------------------------------------------------------------
+# --- one variant --------------------------------------------------------------------------------------------
 
 
 def made(record: ModelRecord) -> list[Fact]:
-    """How a variant was made and what was found on the way; nothing of an original."""
+    """Return how a variant was created, with its checks; empty for an original."""
     facts = variant_of(record)
     if facts is None:
         return []
@@ -155,61 +155,61 @@ def made(record: ModelRecord) -> list[Fact]:
 
 
 def step_line(step: Step) -> str:
-    """A step with the options that differ from its defaults."""
+    """Return a step with the options that differ from its defaults."""
     changed = [f"{name} {option_text(value)}" for name, value in step.changed().items()]
     return f"{step.type.title}: {'; '.join(changed)}" if changed else step.type.title
 
 
 def breach(record: ModelRecord) -> str:
-    """Why the outputs are too far from the original's for what it computes in; empty where they are not."""
+    """Return why the output error exceeds the tolerance of the precision; empty: it does not."""
     verdict = judged(record)
     return verdict.why if verdict is not None and verdict.breach else ""
 
 
 def error_text(error: wire.OutputError) -> str:
-    """How far the outputs are from the original's: the largest error, or why they cannot be compared."""
+    """Return the largest output error versus the original, or why the outputs cannot be compared."""
     return error["difference"] or percent(error["max_rel"])
 
 
 def agreement_text(error: wire.OutputError) -> str:
-    """How often the largest class is the same, and of how many rows; empty where no output holds classes."""
+    """Return how often the top class agrees, and of how many samples; empty: no output holds classes."""
     share = agreement_share(error)
     return f"same top-1: {share}" if share else ""
 
 
 def agreement_share(error: wire.OutputError) -> str:
-    """The share of rows whose largest class is the same, with their number: "100 % of 7 rows"."""
+    """Return the share of samples with the same top class, and their number: "100 % of 7 samples"."""
     agreement = error["top1_agreement"]
     return "" if agreement is None else f"{percent(agreement)} of {rows_of(error)}"
 
 
 def size_text(facts: Facts) -> str:
-    """The size, and how it changed: `0.31 MiB (−74 %)`."""
+    """Return the size and its change: `0.31 MiB (−74 %)`."""
     before, after = facts["size_before_bytes"], facts["size_bytes"]
     change = after / before - 1 if before else 0.0
     return f"{size(after)} ({format.percent(change, 0)})" if abs(change) >= 0.005 else size(after)
 
 
 def percent(share: float | None) -> str:
-    """A share as `0.12 %`, with as many digits as tell something; all of it is `100 %`, almost all is not."""
+    """Return a share as `0.12 %` with three digits; only a complete share is `100 %`."""
     if share is None:
         return DASH
     value = 100 * share
     text = f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
     if text == "100" and share < 1:
-        text = "99.9"  # never all where something is missing
+        text = "99.9"  # 100 % only if complete
     if 0 < share < LEAST:
         text = f"< {100 * LEAST:g}"
     return f"{text} %"
 
 
 def number(value: float | None) -> str:
-    """A small number with three digits, `1.2e-05`."""
+    """Return a small number with three digits, `1.2e-05`."""
     return DASH if value is None else f"{value:.3g}"
 
 
 def option_text(value: object) -> str:
-    """An option's value; a list is no order of preference here, and a long one is counted."""
+    """Return an option's value; a list is joined by commas, and a long one is truncated."""
     if not isinstance(value, list):
         return format.value(value)
     more = f" and {len(value) - LISTED} more" if len(value) > LISTED else ""
@@ -221,20 +221,20 @@ def _scalar(value: object) -> str:
 
 
 def _calibrated_on(data: Mapping[str, Any]) -> str:
-    """The path of the data, and which part of them."""
+    """Return the path of the data, and which part of it was used."""
     share = data.get("calibration_share", DatasetSpec.model_fields["calibration_share"].default)
     part = {"calibration": f", {share:.0%} of the samples", "rest": f", without {share:.0%} of the samples"}
     return str(data["path"]) + part.get(data.get("part", ""), "")
 
 
-# --- what there is ------------------------------------------------------------------------------------------
+# --- lists --------------------------------------------------------------------------------------------------
 
 
 def listed(families: Sequence[tuple[Sequence[ModelRecord], Verdicts]]) -> Table:
-    """Variants below their originals, with what each costs and brings.
+    """Return the table of variants below their originals, with size, error and speed-up.
 
     Args:
-        families: the members of each, and what races showed: content hash -> verdict.
+        families: the members of each, and the verdicts of comparisons by content hash.
     """
     return Table(
         columns=texts("model", "precision", "steps", "error", "size", "versus original", "hash", left=3),

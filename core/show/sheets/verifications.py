@@ -1,4 +1,4 @@
-"""Whether a recorded configuration holds here, as a sheet, and as JUnit's XML for build machines. Pure."""
+"""Sheet of a verification on this machine, also as Markdown and as JUnit XML for CI. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Column, Table, md_plain, md_text
 from core.wire.units import DASH, visible
 
-Document = Mapping[str, Any]  # a `documents.VerifyDocument`
+Document = Mapping[str, Any]  # an `output_types.VerifyDocument`
 
 WORDS: Mapping[str, str] = {
     "CONFIRMED": "reproduced on this machine",
@@ -35,7 +35,7 @@ PARTS = (("runs", "runs"), ("same", "same outputs"), ("fast", "same speed"))  # 
 
 
 def verified(document: Document) -> Sheet:
-    """The three answers, what they rest on, and what differs between the machines."""
+    """Return the sheet: the three results, their basis, and differences between the machines."""
     return Sheet(
         f"{document['file']} · {WORDS[document['state']]}",
         [
@@ -51,12 +51,12 @@ def verified(document: Document) -> Sheet:
 
 
 def spoken(state: str) -> str:
-    """Return a state as it is said."""
+    """Return a state as displayed text."""
     return _SPOKEN.get(state, state)
 
 
 def answers(document: Document) -> list[Fact]:
-    """The three answers, each with its own word."""
+    """Return the three results with their states."""
     return [
         Fact(
             name, f"{spoken(document[key]['state'])}: {document[key]['why']}", COLORS[document[key]["state"]]
@@ -66,7 +66,7 @@ def answers(document: Document) -> list[Fact]:
 
 
 def change_lines(document: Document) -> list[Part]:
-    """Against a baseline of this machine: the verdict, and what is not as it was."""
+    """Return the change versus a baseline of this machine: verdict, and facts that changed."""
     change = document["change"]
     kept = document["recorded_to"]
     told: list[Part] = [Note(f"This machine's own numbers: {kept}.")] if kept else []
@@ -86,7 +86,7 @@ def change_lines(document: Document) -> list[Part]:
 
 
 def checks(document: Document) -> Table:
-    """What needs no measuring."""
+    """Return the table of checks without a measurement."""
     return Table(
         columns=[
             Column("checked", tells=True),
@@ -103,7 +103,7 @@ def checks(document: Document) -> Table:
 
 
 def _remarks(document: Document) -> list[Note]:
-    """Why a check is no plain yes, where neither its row nor the first answer says so."""
+    """Return why a check did not pass, unless its row or the first result already says so."""
     told = [
         f"{one['name']}: {one['why']}"
         for one in document["checks"]
@@ -120,7 +120,7 @@ def _marked(one: Mapping[str, Any], name: str) -> str:
 
 
 def differences(document: Document) -> list[Part]:
-    """What differs between the machines, fact by fact."""
+    """Return the table of differences between the machines."""
     found = document["differences"]
     if not found:
         return []
@@ -132,7 +132,7 @@ def differences(document: Document) -> list[Part]:
 
 
 def targets(document: Document) -> list[Part]:
-    """The targets of the configuration."""
+    """Return the table of the configuration's targets."""
     found = document["targets"]
     if not found:
         return []
@@ -148,7 +148,7 @@ def targets(document: Document) -> list[Part]:
 
 
 def target_words(judged: Mapping[str, Any]) -> str:
-    """A target in words: its metric, what it is at, and the limit."""
+    """Return a target as text: metric, batch size and limit."""
     target = judged["target"]
     limit = "at most" if "at_most" in target else "at least"
     value = target.get("at_most", target.get("at_least"))
@@ -156,11 +156,11 @@ def target_words(judged: Mapping[str, Any]) -> str:
     return f"{target.get('metric')}{batch} {limit} {value}"
 
 
-# --- as files -----------------------------------------------------------------------------------------------
+# --- files --------------------------------------------------------------------------------------------------
 
 
 def as_markdown(document: Document) -> str:
-    """Return the answer for a pull request or a wiki; what a file of strangers says becomes no markup."""
+    """Return the result as Markdown; texts of untrusted files are escaped."""
     blocks = [f"## {md_plain(str(document['file']))}: {WORDS[document['state']]}"]
     rows = [(name, spoken(document[key]["state"]), document[key]["why"]) for key, name in PARTS]
     change = document["change"]
@@ -181,7 +181,7 @@ def as_markdown(document: Document) -> str:
 
 
 def as_junit(document: Document) -> str:
-    """Return the answer as JUnit's XML: a case for each question, check and target."""
+    """Return the result as JUnit XML: a case for each result, check and target."""
     cases = list(_cases(document))
     failures = sum("<failure" in one for one in cases)
     skipped = sum("<skipped" in one for one in cases)
