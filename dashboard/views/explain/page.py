@@ -337,7 +337,7 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_f
 
 
 def _offer_to_decide(of: Pair) -> None:
-    """Draw the button that measures the pair longer, where the verdict is undecided."""
+    """Draw the button that measures an undecided pair longer, or compares the two for the first time."""
     end = known(state.store(), of)
     if end.decided:
         return
