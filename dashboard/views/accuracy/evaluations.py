@@ -194,7 +194,7 @@ def compared(
     """Compare two evaluations on the same samples, see `core.run.accuracy.compare`.
 
     Raises:
-        SpecError: they are not of the same rows.
+        SpecError: they used different samples.
     """
     store = state.store()
     return accuracy_run.compare(

@@ -92,7 +92,7 @@ def _take(one: Accuracy) -> None:
     """Set the form to the model, data and settings of an evaluation.
 
     Raises:
-        TunerError: its model is gone, or another version wrote it.
+        TunerError: its model is missing, or another version wrote it.
     """
     spec = spec_from_dict(one.spec)
     if spec.session == SessionSpec():
