@@ -1,1 +1,1 @@
-"""One folder per page: `page.py` is the script, beside it what only this page draws."""
+"""One folder per page: `page.py` is the script, the other modules are its parts."""

@@ -1,1 +1,1 @@
-"""Accuracy: a model over labelled data."""
+"""Accuracy: evaluate models on labelled data."""

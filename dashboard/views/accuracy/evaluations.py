@@ -1,4 +1,4 @@
-"""Which evaluations are there already, and their numbers, computed once. No drawing here."""
+"""Stored evaluations and their metrics, each computed once. Draws nothing."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ from core.wire.errors import TunerError
 from dashboard import state
 from dashboard.folders import allowed_path
 
-LIMIT = 200  # evaluations of one model to look through
+LIMIT = 200  # newest evaluations of one model that are searched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A model that shall be evaluated, and how."""
+    """A model to evaluate, with its settings and data."""
 
     record: ModelRecord
-    spec: TrialSpec  # with its dataset
+    spec: TrialSpec  # includes the dataset
 
     @property
     def name(self) -> str:
-        """The model in a legend: its name and its precision."""
+        """Return the model's name and precision, as in a legend."""
         return record_name(self.record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """A model that was evaluated on the data that the page asks for."""
+    """A stored evaluation of a requested model on the requested data."""
 
     name: str
-    spec: TrialSpec  # that asks for it now
+    spec: TrialSpec  # the current request
     accuracy: Accuracy
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Every metric with its interval, see `core.run.accuracy.summary`."""
+        """Return every metric with its interval, see `core.run.accuracy.summary`."""
         return _summary(self.accuracy.id)
 
     @property
     def class_names(self) -> list[str]:
-        """Names of the classes in the order of their numbers."""
+        """Return the class names, ordered by class number."""
         return self.accuracy.reply["class_names"]
 
 
 def record_name(record: ModelRecord) -> str:
-    """A model in a list: its name and its precision."""
+    """Return the model's name and precision, as in a list."""
     return f"{record.name} ({variants.precision_of_model(record)})"
 
 
 def find(asked: Sequence[Request]) -> list[Evaluated]:
-    """Return what was measured on this machine of each request, where it was, in that order.
+    """Return the newest matching evaluation of each request on this machine, in the order of the requests.
 
-    Data that were written to since are other data.
+    Requests without one are left out. An evaluation does not match once its data have changed.
     """
     return [
         Evaluated(name=one.name, spec=one.spec, accuracy=found)
@@ -88,20 +88,20 @@ def _newest(asked: Request) -> Accuracy | None:
 
 
 def offered(record: ModelRecord) -> list[Accuracy]:
-    """Return the evaluations of a model that a page can show again, newest first.
+    """Return the evaluations of a model that the page can open again, newest first.
 
-    They are of this machine, and of data that are as they were and that the browser may name.
+    They were made on this machine, their data are unchanged, and the browser may access those data.
     """
     return [one for one in _kept(record) if _can_be_shown(one)]
 
 
 def out_of_reach(record: ModelRecord) -> list[TunerError]:
-    """Return why evaluations of a model on this machine are not offered: their data are not the browser's."""
+    """Return the errors of evaluations whose data the browser may not access."""
     return [why for one in _kept(record) if (why := _out_of_reach(one)) is not None]
 
 
 def _kept(record: ModelRecord) -> list[Accuracy]:
-    """Evaluations of a model on this machine, newest first."""
+    """Return the evaluations of a model on this machine, newest first."""
     kept = state.store().accuracies(model_sha256=record.content_sha256, limit=LIMIT)
     here = state.environment()["fingerprint"] if kept else ""
     return [one for one in kept if one.fingerprint in (here, "")]
@@ -135,13 +135,13 @@ def _same_settings(one: Accuracy, spec: TrialSpec) -> bool:
 
 
 def _same_rows(one: Accuracy, data: DatasetSpec) -> bool:
-    """Whether a result is of the rows that `data` asks for, wherever its path was counted from."""
+    """Return whether a result used the samples that `data` names; compares resolved paths."""
     try:
         own = dataset_from_dict(one.dataset)
         have, want = dataset_plan(own), dataset_plan(data)
         paths = [Path(plan["path"]).resolve() for plan in (have, want)]
         written_s = paths[1].stat().st_mtime
-    except (TunerError, OSError):  # gone since
+    except (TunerError, OSError):  # deleted meanwhile
         return False
     have["path"] = want["path"]
     alike = paths[0] == paths[1] and have == want and own.output == data.output
@@ -149,14 +149,14 @@ def _same_rows(one: Accuracy, data: DatasetSpec) -> bool:
 
 
 def _is_as_it_was(one: Accuracy) -> bool:
-    """Whether data have the names, sizes and times of then, though their folder was written to since."""
+    """Return whether names, sizes and times of the files are unchanged although their folder was modified."""
     try:
         return accuracy_run.key_of(spec_from_dict(one.spec), one.model_sha256) == one.key
     except TunerError:
         return False
 
 
-# --- numbers, computed once ---------------------------------------------------------------------------------
+# --- metrics, computed once ---------------------------------------------------------------------------------
 
 
 @st.cache_resource(show_spinner="Computing the metrics…", max_entries=100)
@@ -171,18 +171,18 @@ def _scores(accuracy_id: str) -> tuple[Floats, Integers]:
 
 @st.cache_resource(show_spinner="Computing the curves…", max_entries=100)
 def curve(accuracy_id: str, number: int) -> metrics.Curve:
-    """Sensitivity and specificity of class `number` over thresholds."""
+    """Return sensitivity and specificity of class `number` over thresholds."""
     return accuracy_run.curve(state.store().accuracy(accuracy_id), number)
 
 
 @st.cache_resource(show_spinner=False, max_entries=100)
 def roc(accuracy_id: str, number: int) -> metrics.Roc | None:
-    """ROC curve of class `number` against the rest; None where only one of the two has rows."""
+    """Return the ROC curve of class `number` against the rest; None where all samples are of one side."""
     return accuracy_run.roc(state.store().accuracy(accuracy_id), number)
 
 
 def at_threshold(one: Evaluated, number: int, threshold: float) -> dict[str, Any]:
-    """Class `number` against all others where a probability of at least `threshold` counts as it."""
+    """Return the metrics of class `number` against the rest when a probability >= `threshold` is positive."""
     probabilities, labels = _scores(one.accuracy.id)
     return metrics.at_threshold(probabilities[:, number], labels == number, threshold).to_dict()
 
@@ -191,10 +191,10 @@ def at_threshold(one: Evaluated, number: int, threshold: float) -> dict[str, Any
 def compared(
     reference: str, candidate: str, delta: float, positive: int | None, threshold: float
 ) -> dict[str, Any]:
-    """One evaluation against another on the same rows, see `core.run.accuracy.compare`.
+    """Compare two evaluations on the same samples, see `core.run.accuracy.compare`.
 
     Raises:
-        SpecError: they are not of the same rows.
+        SpecError: they used different samples.
     """
     store = state.store()
     return accuracy_run.compare(

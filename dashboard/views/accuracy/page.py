@@ -1,4 +1,4 @@
-"""Accuracy: a model and its variants on labelled data, how sure each number is, and whether one is worse."""
+"""Accuracy page: metrics of a model and its variants on labelled data, with intervals and a comparison."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from dashboard.views.accuracy import results as accuracy_results
 from dashboard.views.accuracy.evaluations import Evaluated, Request, find, offered, out_of_reach, record_name
 from dashboard.widgets import collapsible, controls, dataset, job_box, page_frame, past_results
 
-# keys of the session
+# session keys
 CHOSEN = "accuracy.chosen"  # content hashes of the models to evaluate
-OF_FAMILY = "accuracy.of_family"  # content hash of the original that they descend from
-LAST = "accuracy.last"  # the current model when the choice was drawn last
+OF_FAMILY = "accuracy.of_family"  # content hash of the original whose family is listed
+LAST = "accuracy.last"  # the current model at the last run of the page
 SETTINGS = "accuracy.settings"
 BATCH = "accuracy.batch"
 PARAM = "accuracy"  # ?accuracy=<id>
-LINKED = "accuracy.linked"  # the ?accuracy= that was followed
-LOOKED = "accuracy.looked"  # content hash of the model whose newest evaluation was looked for
+LINKED = "accuracy.linked"  # the ?accuracy= that was applied
+LOOKED = "accuracy.looked"  # content hash of the model whose newest evaluation was opened
 PICKED = "accuracy.earlier"
-FORM = "accuracy.form"  # whether what is evaluated is open
-JOB = "accuracy.job"  # id of the evaluation that this session started last
+FORM = "accuracy.form"  # whether the form is open
+JOB = "accuracy.job"  # id of the job that this session started last
 
 KIND = "accuracy"
 DEFAULTS, TUNE = "ONNX Runtime's defaults", "Settings of Tune"  # as stored in forms
 SETTINGS_NAMES = {DEFAULTS: "ORT default", TUNE: "Current settings"}
-MOST_CHOSEN = 4  # of a large family, at first
-MOST_ROWS = 4096  # at once
+MOST_CHOSEN = 4  # models selected at first in a large family
+MOST_ROWS = 4096  # samples in one batch
 
 
 def page() -> None:
@@ -73,11 +73,11 @@ def page() -> None:
             _empty(record)
 
 
-# --- what was evaluated before ------------------------------------------------------------------------------
+# --- earlier evaluations ------------------------------------------------------------------------------------
 
 
 def _follow_link() -> None:
-    """`?accuracy=` brings the model, the data and the settings of an evaluation, once."""
+    """Apply the model, data and settings of the evaluation that `?accuracy=` names, once per link."""
     linked = url_state.named(PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
         return
@@ -89,10 +89,10 @@ def _follow_link() -> None:
 
 
 def _take(one: Accuracy) -> None:
-    """Make the form ask for what an evaluation was made of.
+    """Set the form to the model, data and settings of an evaluation.
 
     Raises:
-        TunerError: its model is gone, or another version wrote it.
+        TunerError: its model is missing, or another version wrote it.
     """
     spec = spec_from_dict(one.spec)
     if spec.session == SessionSpec():
@@ -109,7 +109,7 @@ def _take(one: Accuracy) -> None:
 
 
 def _earlier(record: ModelRecord) -> None:
-    """Open the newest evaluation of the model where no data are chosen; offer them all."""
+    """List the model's evaluations; open the newest if none was opened yet and no data are chosen."""
     kept = {one.id: one for one in offered(record)}
     if st.session_state.get(LOOKED) != record.content_sha256:
         st.session_state[LOOKED] = record.content_sha256
@@ -142,7 +142,7 @@ def _label(one: Accuracy) -> str:
 
 
 def _address(record: ModelRecord | None, found: Sequence[Evaluated]) -> None:
-    """Name the evaluation of the current model in the address, or the first one that is shown."""
+    """Put the evaluation of the current model, or else the first one shown, into the URL."""
     own = record.content_sha256 if record is not None else ""
     shown = next((one for one in found if one.accuracy.model_sha256 == own), next(iter(found), None))
     if shown is None:
@@ -156,7 +156,7 @@ def _address(record: ModelRecord | None, found: Sequence[Evaluated]) -> None:
 
 
 def _requests(record: ModelRecord) -> list[Request]:
-    """Draw what shall be evaluated; return the models with their specs, none where something is missing."""
+    """Draw the form; return the models with their specs, none where something is missing."""
     outputs, reason = score_outputs(record.info)
     if reason:
         st.info(format.plain(reason), icon=":material/block:", title="Accuracy is not offered")
@@ -179,7 +179,7 @@ def _requests(record: ModelRecord) -> list[Request]:
 
 
 def _models(record: ModelRecord) -> list[ModelRecord]:
-    """The choice among the model's family; at first the original, the current model and the newest."""
+    """Draw the choice among the model's family; at first the original, the current and the newest models."""
     family = {one.content_sha256: one for one in variants.family(state.store(), record)}
     root, current = next(iter(family)), record.content_sha256
     if st.session_state.get(OF_FAMILY) != root or CHOSEN not in st.session_state:
@@ -188,7 +188,7 @@ def _models(record: ModelRecord) -> list[ModelRecord]:
     else:
         chosen = [sha for sha in st.session_state[CHOSEN] if sha in family]
         if st.session_state.get(LAST) != current and current not in chosen:
-            chosen.append(current)  # just picked above
+            chosen.append(current)  # just chosen in the header
     st.session_state[CHOSEN], st.session_state[OF_FAMILY], st.session_state[LAST] = chosen, root, current
     st.multiselect(
         "Models to evaluate",
@@ -202,7 +202,7 @@ def _models(record: ModelRecord) -> list[ModelRecord]:
 
 
 def _settings() -> SessionSpec | None:
-    """Draw with which settings the models run; None where those of Tune cannot be used."""
+    """Draw the choice of session settings; None where the settings of Tune are invalid."""
     st.session_state.setdefault(SETTINGS, DEFAULTS)
     st.session_state.setdefault(BATCH, None)
     with st.expander("Run settings", icon=":material/tune:", key="accuracy.how"):
@@ -287,13 +287,13 @@ def _file(spec: TrialSpec) -> str:
 def evaluate(
     store: Store, specs: Sequence[TrialSpec], machine: wire.Environment, run: Run
 ) -> Mapping[str, Any]:
-    """Measure one after another; a model that cannot be evaluated does not keep the others from it.
+    """Evaluate models one after another; an error of one does not stop the others.
 
     Returns:
-        {"measured": ids, "errors": what kept the other models from it}, as plain JSON data.
+        {"measured": ids, "errors": errors of the failed models}, as plain JSON data.
 
     Raises:
-        Cancelled: the models before are kept.
+        Cancelled: finished evaluations are kept.
     """
     measured: list[str] = []
     errors: list[ErrorRecord] = []
@@ -309,7 +309,7 @@ def evaluate(
 
 
 def _job() -> Status | None:
-    """The evaluation that this session started, or one that another started and still runs."""
+    """Return the job of this session, else one that another session started and that still runs."""
     own = st.session_state.get(JOB)
     if own is not None and (status := state.status(own)) is not None:
         return status

@@ -1,4 +1,4 @@
-"""Two models on the very same rows: is the one worse than the other, and how many rows would tell."""
+"""Paired comparison of models on the same samples: non-inferiority verdicts and the sample size needed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METRICS = ("accuracy", "sensitivity", "specificity")
 
 
 def panel(found: Sequence[Evaluated]) -> None:
-    """Draw the comparison of all models against one of them."""
+    """Draw the comparison of all models with the chosen reference."""
     if len(found) < 2:
         with st.container(border=True):
             st.markdown(

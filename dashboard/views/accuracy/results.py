@@ -1,4 +1,4 @@
-"""Evaluations on the screen: the numbers of all models, then one of them class by class."""
+"""Evaluation results: the metrics of all models, then one model class by class."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dashboard.views.accuracy.evaluations import Evaluated
 from dashboard.widgets import plots, tables
 
 VIEW, INTO = "accuracy.view", "accuracy.into"
-FEW_ROWS = 30  # of a class: its own interval is wide, and says so
+FEW_ROWS = 30  # of a class: below, the interval is wide and a note says so
 VIEWS = CLASSES, THRESHOLD, PAIRED = "Classes", "Threshold", "Not worse?"
 
 
 def result(found: Sequence[Evaluated]) -> None:
-    """Draw the sentence, the numbers of all models, the views into them, and what to know about them."""
+    """Draw the headline, the metrics of all models, the detail views and the notes."""
     _seen(found)
     st.markdown(f"#### {headline(found)}")
     _table(found)
@@ -50,7 +50,7 @@ def result(found: Sequence[Evaluated]) -> None:
 
 
 def headline(found: Sequence[Evaluated]) -> str:
-    """Say in a sentence how often the best one is right, and of how many."""
+    """Draw one sentence: accuracy of the best model, and the number of samples."""
     best = max(found, key=lambda one: one.summary["accuracy"]["value"])
     share = best.summary["accuracy"]
     interval = format.interval_share(share["low"], share["high"])

@@ -1,6 +1,6 @@
-"""One class against all others: the threshold that decides, what it costs, and the curves behind it.
+"""Decision threshold of one class against the rest: its metrics and its curves.
 
-The class and the threshold are part of the dataset's form, so that pages and YAML have the same ones.
+Class and threshold belong to the dataset's form, so pages and YAML share them.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ STEP = 0.005
 
 
 def decision(one: Evaluated) -> tuple[int | None, float]:
-    """Number of the positive class of this session, None where none is chosen, and the threshold."""
+    """Return the number of the positive class, None where none is chosen, and the threshold."""
     try:
         return stored_decision(one.accuracy, st.session_state.get(POSITIVE), st.session_state.get(LEVEL, 0.5))
-    except SpecError:  # a class of other data
+    except SpecError:  # the class belongs to other data
         return None, float(st.session_state.get(LEVEL, 0.5))
 
 
 def panel(one: Evaluated, found: Sequence[Evaluated]) -> None:
-    """Draw the choice of class and threshold for `one`, and beside it the other models at the same."""
+    """Draw the choice of class and threshold for `one`, and all other models at the same threshold."""
     _seed(one)
-    st.fragment(_panel)(one, found)  # moving the threshold redraws no more than this
+    st.fragment(_panel)(one, found)  # so that moving the threshold redraws only this panel
 
 
 def _seed(one: Evaluated) -> None:
-    """Give the widgets a class of these data: a name becomes its number, what does not exist is forgotten."""
+    """Fit the widgets to these data: class names become numbers, unknown classes are dropped."""
     number, threshold = decision(one)
     st.session_state[POSITIVE], st.session_state[LEVEL] = number, threshold
 
@@ -139,7 +139,7 @@ def _curves(one: Evaluated, found: Sequence[Evaluated], number: int, threshold: 
 
 
 def _roc(one: Evaluated, number: int, threshold: float) -> accuracy_charts.Roc | None:
-    """The curve of one model; None where the class has no rows, or all of them."""
+    """Return the ROC curve of one model; None where the class has no samples, or all of them."""
     found = roc(one.accuracy.id, number)
     if found is None:
         return None
@@ -172,7 +172,7 @@ def _share_of(at: Mapping[str, Any], name: str) -> Callable[[Evaluated], Mapping
 
 
 def _yaml(one: Evaluated, number: int, threshold: float) -> None:
-    """Offer the configuration with its data, their preprocessing, the class and the threshold."""
+    """Draw the YAML of the configuration with its data, preprocessing, class and threshold."""
     data = one.spec.dataset
     if data is None:
         return

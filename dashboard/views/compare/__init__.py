@@ -1,1 +1,1 @@
-"""Compare: who races, and the race."""
+"""Compare: the list of configurations, and their comparison."""

@@ -1,4 +1,4 @@
-"""The ways into the list of configurations: presets, history, YAML, variants, Tune, PyTorch."""
+"""Sources of configurations for the list: presets, history, YAML, variants, Tune, PyTorch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dashboard.folders import check_spec
 from dashboard.views.compare import entry_list
 from dashboard.widgets import yaml_source
 
-# keys of the session
+# session keys
 PICKED, PASTED, FILE = "compare.picked", "compare.pasted", "compare.file"
 RELATIVES, OTHERS = "compare.variants", "compare.others"
 
-OFFERED = 100  # earlier trials to choose from
+OFFERED = 100  # earlier trials in the list
 
 
 def draw(record: ModelRecord) -> None:
-    """Draw the ways into the list."""
+    """Draw the menu of sources."""
     with st.container(horizontal=True, gap="small", key="compare.adders"):
         with st.popover("Presets", icon=":material/bookmark:", help="Named starting points."):
             _preset_buttons(record)
@@ -109,7 +109,7 @@ def _relative_label(one: ModelRecord) -> str:
 
 
 def _add_variants(record: ModelRecord) -> None:
-    """Add the chosen ones, all on one workload: sizes that one of them has fixed hold for the others too."""
+    """Add the chosen variants with one workload: a size fixed in one variant applies to the others too."""
     relatives = {one.content_sha256: one for one in variants.family(state.store(), record)}
     chosen = [relatives[one] for one in st.session_state.get(RELATIVES) or [] if one in relatives]
     made = {one.sha256: variants.lineage(one) or "original" for one in chosen}
@@ -141,7 +141,7 @@ def _other_models(record: ModelRecord) -> None:
 
 
 def _add_others(record: ModelRecord) -> None:
-    """Add the chosen models, each on ONNX Runtime's default."""
+    """Add the chosen models with ORT's default settings."""
     known = {one.content_sha256: one for one in state.store().models()}
     try:
         chosen = [known[one] for one in st.session_state.get(OTHERS) or [] if one in known]
@@ -237,7 +237,7 @@ def _add_yaml(record: ModelRecord) -> None:
         name, text = yaml_source.text_of(FILE, PASTED, to="add")
         spec = spec_from_yaml(text, expert=expert_allowed())
         check_spec(spec)
-        if not spec.model.sha256:  # without a hash, the path or the name must be this model's
+        if not spec.model.sha256:  # without a hash, path or name must match this model
             found = state.find_model(spec.model, foreign=True)
             known = {"sha256": found.sha256}
             spec = spec.model_copy(update={"model": spec.model.model_copy(update=known)})

@@ -1,6 +1,6 @@
-"""The list of configurations that shall race; `adders` draws the ways into it.
+"""The list of configurations to compare; `add_menu` draws the menu that adds to it.
 
-The list is kept in the session as plain data, for one model; `contestants` knows what may stand in it.
+The session keeps the list as plain data, for one model. `configurations` says which entries are allowed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from core.wire.errors import SpecError, TunerError
 from dashboard import configurations, format, state
 from dashboard.configurations import Entry
 
-# keys of the session
+# session keys
 ENTRIES = "compare.entries"  # the list, as plain data
-OF_MODEL = "compare.of_model"  # content hash of the model that the list is of
+OF_MODEL = "compare.of_model"  # content hash of the list's model
 BASELINE = "compare.baseline"  # id of the entry that is the baseline
-PLACE = "compare.list"  # where errors of adding to the list are shown: under the ways to add
-DIFFERENT = "compare.different"  # whether models that compute something else may race
-FED = "compare.fed"  # prefix of the keys of what all are fed
+PLACE = "compare.list"  # where errors of adding are shown: under the menu
+DIFFERENT = "compare.different"  # whether unrelated models may be compared
+FED = "compare.fed"  # prefix of the keys of the common inputs
 
-FIELD_PX = 124  # two of them stand beside each other
+FIELD_PX = 124  # two fields fit in one row
 
 
 def take_trials(trials: Sequence[Trial]) -> None:
-    """Make these trials the list, the first one the baseline.
+    """Replace the list by these trials; the first one is the baseline.
 
     Raises:
         TunerError: the settings of one cannot be read, or its model is not here.
@@ -52,12 +52,12 @@ def take_trials(trials: Sequence[Trial]) -> None:
 
 
 def is_begun() -> bool:
-    """Whether this session has a list already."""
+    """Return whether this session has a list."""
     return OF_MODEL in st.session_state
 
 
 def entries(record: ModelRecord) -> list[Entry]:
-    """The list of this session; at first ONNX Runtime's default, and Tune's settings where they differ."""
+    """Return the list of this session; at first the ORT default, and Tune's settings where they differ."""
     if st.session_state.get(OF_MODEL) != record.content_sha256:
         _put(record, _first(record))
     return [Entry.from_dict(one) for one in st.session_state[ENTRIES]]
@@ -66,7 +66,7 @@ def entries(record: ModelRecord) -> list[Entry]:
 def _first(record: ModelRecord) -> list[Entry]:
     try:
         spec = state.current_spec()
-    except TunerError:  # said on Tune; the list begins with what can be run
+    except TunerError:  # shown on Tune; the list starts empty
         return []
     default = entry_of("preset: ORT default", anchor(spec), record)
     if same_request(spec, default.spec):
@@ -82,10 +82,10 @@ def _put(record: ModelRecord, listed: Sequence[Entry]) -> None:
 
 
 def entry_of(source: str, spec: TrialSpec, record: ModelRecord) -> Entry:
-    """Return an entry, on the model as this server keeps it: the list's own, or one of its family.
+    """Return an entry on this server's copy of the model: the model of the list, or one of its family.
 
     Raises:
-        SpecError: the configuration is of another model.
+        SpecError: the configuration belongs to another model.
     """
     model = _model_of(spec, record)
     if model is None:
@@ -100,7 +100,7 @@ def entry_of(source: str, spec: TrialSpec, record: ModelRecord) -> Entry:
 
 
 def _model_of(spec: TrialSpec, record: ModelRecord) -> ModelRecord | None:
-    """The model that a configuration runs; None: it is no relative of `record`."""
+    """Return the model that a configuration runs; None where it is not related to `record`."""
     if spec.model.sha256 in (None, record.sha256, record.content_sha256):
         return record
     relatives = state.store().models() if different_models() else variants.family(state.store(), record)
@@ -108,18 +108,18 @@ def _model_of(spec: TrialSpec, record: ModelRecord) -> ModelRecord | None:
 
 
 def different_models() -> bool:
-    """Whether the switch is on that lets models race which compute something else."""
+    """Return whether the switch is on that allows models with other computations."""
     return bool(st.session_state.get(DIFFERENT))
 
 
 def names(record: ModelRecord, listed: Sequence[Entry]) -> list[str]:
-    """What to call the entries of the list."""
+    """Return the display names of the entries."""
     models = [one.model for one in listed]
     return configurations.labels([one.spec for one in listed], baseline_index(listed), models, record.name)
 
 
 def can_load(entry: Entry) -> bool:
-    """Whether an entry can be loaded on this machine, as far as that is known before the race."""
+    """Return whether an entry can be loaded on this machine, as far as is known before the comparison."""
     return entry.spec.session.allow_fallback or not _missing_provider(entry)
 
 
@@ -128,15 +128,15 @@ def _missing_provider(entry: Entry) -> str:
         return ""
     try:
         return configurations.missing_provider(entry.spec, state.environment()["providers"])
-    except TunerError:  # said where the machine is looked at
+    except TunerError:  # shown on the Machine page
         return ""
 
 
 def base(record: ModelRecord) -> TrialSpec:
-    """Return what a new entry begins with: the model of the list, fed what the list is fed.
+    """Return the spec that new entries start from: the model and the inputs of the list.
 
     Raises:
-        TunerError: the settings of Tune, or what the list is fed, cannot be used.
+        TunerError: the settings of Tune, or the inputs of the list, are invalid.
     """
     spec, own = state.current_spec(), entries(record)
     return configurations.fed_like(spec, own[baseline_index(own)].spec) if own else spec
@@ -166,11 +166,11 @@ def _set_baseline(entry_id: str) -> None:
 
 
 def baseline_index(listed: Sequence[Entry]) -> int:
-    """Which entry of the list is the baseline; the first one where none was chosen."""
+    """Return the index of the baseline; 0 where none was chosen."""
     return next((i for i, one in enumerate(listed) if one.id == st.session_state.get(BASELINE)), 0)
 
 
-# --- drawing it -------------------------------------------------------------------------------------------
+# --- drawing ----------------------------------------------------------------------------------------------
 
 
 def draw(record: ModelRecord) -> None:
@@ -185,7 +185,7 @@ def draw(record: ModelRecord) -> None:
 
 
 def inputs(record: ModelRecord) -> None:
-    """Draw what all are fed, to be changed for all at once."""
+    """Draw the common inputs; a change applies to all entries."""
     listed = entries(record)
     if not listed:
         return
@@ -203,7 +203,7 @@ def inputs(record: ModelRecord) -> None:
 
 def _fed_number(record: ModelRecord, name: str, label: str, value: int | None, *, least: int) -> None:
     key = f"{FED}.{name}"
-    st.session_state[key] = value  # of the list, which is what counts
+    st.session_state[key] = value  # the list holds the value, the widget shows it
     st.number_input(
         format.plain(label),
         min_value=least,
@@ -218,12 +218,12 @@ def _fed_number(record: ModelRecord, name: str, label: str, value: int | None, *
 
 def _refeed(record: ModelRecord, name: str) -> None:
     own, value = entries(record), st.session_state[f"{FED}.{name}"]
-    value = None if name == "batch_size" and value == 1 else value  # what the model does unasked
+    value = None if name == "batch_size" and value == 1 else value  # the default of the model
     try:
         changed = configurations.refed(own, baseline_index(own), name, value)
         for one in changed:
             if not one.model:
-                feed_plan(one.spec.workload, record.info)  # a size that cannot be is said here
+                feed_plan(one.spec.workload, record.info)  # raises for an impossible size
     except TunerError as error:
         state.keep_error(error)
         return
@@ -231,7 +231,7 @@ def _refeed(record: ModelRecord, name: str) -> None:
 
 
 def _line(record: ModelRecord, entry: Entry, name: str, baseline: Entry | None) -> None:
-    """One entry: its name, its source, all that differs from `baseline`; None: it is the baseline."""
+    """Draw one entry: name, source, and its differences from `baseline`; None: it is the baseline."""
     with st.container(
         border=True, horizontal=True, vertical_alignment="center", key=f"compare.entry.{entry.id}"
     ):

@@ -1,4 +1,4 @@
-"""Results of onnxruntime_perf_test that were made elsewhere: beside a race, never in it."""
+"""Imported results of onnxruntime_perf_test: listed next to a comparison, never part of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHOSEN = "compare.elsewhere.chosen"
 
 
 def draw(shown: Comparison | None) -> None:
-    """Draw what was imported, what was measured here beside it, and the way in for more."""
+    """Draw the imported results next to those measured here, and the import form."""
     brought = state.store().shelf.all("summary")
     label = f"Imported results: {len(brought)}" if brought else "Import a result"
     with st.expander(label, icon=":material/move_to_inbox:", expanded=bool(brought), key=OPEN):
@@ -59,7 +59,7 @@ def _table(brought: list[Imported], shown: Comparison | None) -> None:
 
 
 def _here(shown: Comparison | None) -> list[tuple[str, Mapping[str, Any]]]:
-    """The contestants of the race that is shown, with their latencies."""
+    """Return the configurations of the shown comparison with their latencies."""
     if shown is None:
         return []
     names = {one.trial: one.label for one in shown.contestants}

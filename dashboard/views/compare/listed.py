@@ -1,4 +1,4 @@
-"""The comparisons of a model: one of them is chosen in the bar; a closed table shows how all have ended."""
+"""Past comparisons of a model: a list to choose from in the bar, and a closed table of their results."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from core.store import ModelRecord
 from dashboard import format, state
 from dashboard.widgets import choice, collapsible, tables
 
-PAST, DUELS = "compare.past", "compare.duels"  # keys of the session
+PAST, DUELS = "compare.past", "compare.duels"  # session keys
 
 LIMIT = 200
-ROWS = 8  # of the table; more of them scroll
+ROWS = 8  # visible rows of the table; the others scroll
 
-Show = Callable[[str], None]  # makes a comparison the one that is shown
+Show = Callable[[str], None]  # opens the comparison of this id
 
 
 def of_model(record: ModelRecord, *, with_duels: bool = False) -> list[Comparison]:
-    """Return the comparisons that a model took part in, as the baseline too, newest first."""
+    """Return the comparisons that include the model, also as the baseline, newest first."""
     found = state.store().comparisons(raced_sha256=record.content_sha256, limit=LIMIT)
     return [one for one in found if with_duels or not one.is_duel]
 
 
 def pick(record: ModelRecord, shown: Comparison | None, show: Show) -> None:
-    """Draw the list of comparisons with the one that is shown."""
+    """Draw the list of comparisons, with the shown one selected."""
     found = of_model(record)
     if shown is not None and shown.id not in {one.id for one in found}:
-        found = [shown, *found]  # of another model, or a run of Tune
+        found = [shown, *found]  # of another model, or started on Tune
     if not found:
         return
     kept = {one.id: one for one in found}
@@ -47,12 +47,12 @@ def pick(record: ModelRecord, shown: Comparison | None, show: Show) -> None:
 
 
 def _name(one: Comparison) -> str:
-    """What never changes of a comparison: by its name Streamlit finds the chosen one again."""
+    """Return a label that never changes: Streamlit finds the selected option by its label."""
     return f"{format.when(one.created_at)} · {comparisons.against(one)} · {one.id[:6]}"
 
 
 def table(record: ModelRecord, show: Show) -> None:
-    """Draw the past comparisons with their results in a closed table; a tick opens one."""
+    """Draw the past comparisons with their results in a closed table; selecting a row opens one."""
     collapsible.group("Past comparisons", partial(_table, record, show), key=f"{PAST}.box", icon="history")
 
 
@@ -67,7 +67,7 @@ def _table(record: ModelRecord, show: Show) -> None:
     if not found:
         st.caption(f"No comparison of {format.plain(record.name)} yet.")
         return
-    key = f"{PAST}.{found[0].id}"  # a new race moves the rows: a tick must not move to another
+    key = f"{PAST}.{found[0].id}"  # a new comparison shifts the rows: a new key drops the old selection
     tables.draw(
         comparisons.past(found),
         key=key,

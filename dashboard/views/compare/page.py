@@ -1,4 +1,4 @@
-"""Compare: two to eight configurations, raced in interleaved rounds against one baseline."""
+"""Compare page: two to eight configurations against one baseline, measured in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet, wait_quiet
 COMPARISON_PARAM = "comparison"  # ?comparison=<id>
 TRIALS_PARAM = "trials"  # ?trials=<id>,<id>
 
-# keys of the session
+# session keys
 SHOWN = "compare.shown"  # id of the comparison that is shown
-APPLIED = "compare.applied"  # the linked trials that were taken into the list
-SHOWN_OF = "compare.shown_of"  # content hash of the model that was current when it was shown
-CLOSED = "compare.closed"  # somebody closed the race: no other one opens by itself
-FOLLOWED = "compare.followed"  # the linked comparison whose model was chosen
+APPLIED = "compare.applied"  # the linked trials that were put into the list
+SHOWN_OF = "compare.shown_of"  # content hash of the model that was current then
+CLOSED = "compare.closed"  # the user closed a comparison: none opens by itself
+FOLLOWED = "compare.followed"  # the linked comparison whose model was applied
 PRECISION, MARGIN, BUDGET = "compare.precision", "compare.margin", "compare.budget"
 
 SETTINGS_PX = 288
@@ -78,11 +78,11 @@ def page() -> None:
     narrow_settings.foot("compare", run)
 
 
-# --- which race is shown ----------------------------------------------------------------------------------
+# --- the shown comparison ---------------------------------------------------------------------------------
 
 
 def _shown() -> Comparison | None:
-    """The comparison of the link or of this session; a link to nothing is said and forgotten."""
+    """Return the comparison of the link or of this session; report and drop an id that does not exist."""
     linked = url_state.named(COMPARISON_PARAM) or st.session_state.get(SHOWN)
     if not linked:
         return None
@@ -97,7 +97,7 @@ def _shown() -> Comparison | None:
 
 
 def show(comparison_id: str | None) -> None:
-    """Make this comparison the one that is shown, in the address as well: a reload finds it again."""
+    """Show this comparison and put it into the URL, so that a reload finds it again."""
     if st.session_state.get(SHOWN) != comparison_id:
         st.session_state[SHOWN_OF] = None
     st.session_state[SHOWN] = comparison_id
@@ -112,7 +112,7 @@ def _close() -> None:
 
 
 def _newest(record: ModelRecord) -> Comparison | None:
-    """The newest race of a model, wherever it was asked for; the list stays as it is."""
+    """Show the newest comparison of a model, whoever started it; the list does not change."""
     show(None)
     if st.session_state.get(CLOSED):
         return None
@@ -124,7 +124,7 @@ def _newest(record: ModelRecord) -> Comparison | None:
 
 
 def _follow_links(shown: Comparison | None) -> None:
-    """A linked race brings its model, linked trials become the list; each once."""
+    """Apply the model of a linked comparison and put linked trials into the list, once per link."""
     if shown is not None and st.session_state.get(FOLLOWED) != shown.id:
         st.session_state[FOLLOWED] = shown.id
         if record := state.store().model(shown.model_sha256) if shown.model_sha256 else None:
@@ -141,11 +141,11 @@ def _follow_links(shown: Comparison | None) -> None:
         state.report(error)
 
 
-# --- what shall race --------------------------------------------------------------------------------------
+# --- the form ---------------------------------------------------------------------------------------------
 
 
 def _builder(record: ModelRecord) -> None:
-    """Draw what is compared, and how surely."""
+    """Draw the list, effort, margin and budget."""
     entry_list.draw(record)
     add_menu.draw(record)
     state.show_kept_error(entry_list.PLACE, "Not added to the list")
@@ -162,7 +162,7 @@ def _builder(record: ModelRecord) -> None:
 
 
 def _limits() -> None:
-    """Margin and time budget."""
+    """Draw equivalence margin and time budget."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.number_input(
             "Margin (%)",
@@ -194,15 +194,15 @@ def _precision() -> Effort:
 def _asked(
     record: ModelRecord, entries: Sequence[Entry], precision: str | None = None
 ) -> list[Configuration]:
-    """The list as it shall race: under one protocol, each named after what sets it apart from the baseline.
+    """Return the configurations to compare: one protocol for all, labels that tell each from the baseline.
 
     Args:
-        record: the model that the list is of.
+        record: the model of the list.
         entries: of the list.
-        precision: None: the chosen one.
+        precision: the effort; None: the chosen one.
 
     Raises:
-        SpecError: too few, or a protocol that cannot be.
+        SpecError: too few entries, or an invalid protocol.
     """
     configurations.check_count(entries)
     margin = st.session_state.get(MARGIN)
@@ -229,7 +229,7 @@ def _asked(
 
 
 def _predictions(record: ModelRecord, entries: Sequence[Entry]) -> tuple[dict[str, Prediction], str]:
-    """Effort -> how long the race will take, empty where nobody knows; and why there can be no race."""
+    """Return effort -> predicted duration, empty where unknown; and why no comparison can start."""
     if len(entries) < configurations.LEAST:
         return {}, "A comparison takes two to eight configurations."
     try:
@@ -245,7 +245,7 @@ def _predictions(record: ModelRecord, entries: Sequence[Entry]) -> tuple[dict[st
 
 
 def _prediction_text(found: Mapping[str, Prediction], count: int) -> str:
-    """How long the chosen effort will take, or that nobody knows."""
+    """Return the predicted duration for the chosen effort, or that it is unknown."""
     chosen = _precision()
     budget_s = st.session_state.get(BUDGET) or chosen.budget_s
     limit = f"at most {budget_s} s"
@@ -261,7 +261,7 @@ def _prediction_text(found: Mapping[str, Prediction], count: int) -> str:
 
 
 def _run(record: ModelRecord | None, shown: Comparison | None, reason: str, key: str) -> None:
-    """Draw the button that starts a comparison, or plays the recorded one back; `reason`: why it cannot."""
+    """Draw the button that starts a comparison or replays the recorded one; `reason` disables it."""
     if shown is not None and playback.button(shown.id, key=key):
         return
     active = shown is not None and shown.state in ACTIVE
@@ -280,7 +280,7 @@ def _run(record: ModelRecord | None, shown: Comparison | None, reason: str, key:
 
 
 def _why_not(record: ModelRecord | None, *, active: bool) -> str:
-    """Why no race can be started now; empty when one can."""
+    """Return why no comparison can start now; empty when one can."""
     if reason := state.closed():
         return reason
     if record is None:
@@ -298,7 +298,7 @@ def _why_not(record: ModelRecord | None, *, active: bool) -> str:
 
 
 def _start() -> None:
-    """Queue the race of what the list holds now."""
+    """Queue a comparison of the listed configurations."""
     record = state.current_model()
     if record is None:
         return
@@ -318,7 +318,7 @@ def _start() -> None:
 
 
 def _follow(comparison_id: str) -> None:
-    """Show a race that this session has started: its model is the current one, its list stays."""
+    """Show a comparison that this session started; its list does not change."""
     state.follow(comparison_id, "compare", comparison=comparison_id)
     st.session_state[FOLLOWED] = comparison_id
     show(comparison_id)
@@ -344,9 +344,9 @@ def _empty() -> None:
 
 
 def _further(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> None:
-    """What can be done with the comparison that is shown."""
+    """Draw the actions for the shown comparison."""
     if active:
-        if state.status(shown.id) is not None:  # else another process measures it
+        if state.status(shown.id) is not None:  # else another process runs it
             st.button(
                 "Cancel",
                 key="compare.cancel",
@@ -371,7 +371,7 @@ def _further(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> Non
 
 
 def _retake(shown: Comparison) -> None:
-    """Make the contestants of a race the list: its baseline first, no default that nobody asked for."""
+    """Put the configurations of a comparison into the list, baseline first; omit an added ORT default."""
     asked = [one.trial for one in shown.contestants if one.role != "anchor" or one.trial == shown.baseline]
     asked.sort(key=lambda one: one != shown.baseline)
     if shown.protocol.get("different_models"):

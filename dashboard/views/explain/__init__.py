@@ -1,1 +1,1 @@
-"""Explain: two results, and what makes the difference."""
+"""Explain: two results, and the causes of their difference."""

@@ -1,4 +1,4 @@
-"""Explain: two results of a model, profiled in turns, and where the time between them goes."""
+"""Explain page: profile two results of a model alternately and attribute the difference in time."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from dashboard.widgets.protocol import wait_quiet_s
 
 BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
 
-# keys of the session
+# session keys
 BASELINE, CANDIDATE = "why.baseline", "why.candidate"
-LINKED = "why.linked"  # the ?a=&b= that was followed
-JOB = "why.job"  # id of the job that this session started last, and the pair it is about
-LOOKED = "why.looked"  # content hash of the model whose newest explanation was looked for
+LINKED = "why.linked"  # the ?a=&b= that was applied
+JOB = "why.job"  # id of the job that this session started last, and its pair
+LOOKED = "why.looked"  # content hash of the model whose newest explanation was opened
 PICKED = "why.earlier"
 LIMIT = 100
 EARLIER = 30
@@ -81,11 +81,11 @@ def page() -> None:
         _empty()
 
 
-# --- which two --------------------------------------------------------------------------------------------
+# --- choosing two results ---------------------------------------------------------------------------------
 
 
 def _follow_link() -> None:
-    """`?a=&b=` names the baseline and the candidate, and brings their model; once."""
+    """Apply the baseline, the candidate and the model of `?a=&b=`, once per link."""
     linked = [url_state.named(name) or "" for name in (BASELINE_PARAM, CANDIDATE_PARAM)]
     if not any(linked) or st.session_state.get(LINKED) == linked:
         return
@@ -94,7 +94,7 @@ def _follow_link() -> None:
         found = [state.store().trial(one) for one in linked if one]
         state.choose_model(state.find_model(state.trial_spec(found[-1]).model))
         if len(found) == len(linked):
-            pair(state.store(), *linked)  # says why, where they cannot be explained
+            pair(state.store(), *linked)  # raises where the pair cannot be explained
     except TunerError as error:
         state.report(error)
         return
@@ -104,18 +104,18 @@ def _follow_link() -> None:
 
 
 def _earlier(record: ModelRecord) -> dict[str, tuple[Trial, Trial]]:
-    """Pairs of this model that were explained, newest first: key -> baseline and candidate."""
+    """Return the explained pairs of this model, newest first: key -> baseline and candidate."""
     store = state.store()
     candidates = [one.id for kind in KINDS for one in _complete(record, kind)]
     found = {}
     for one in explanations(store, candidates)[:EARLIER]:
-        with contextlib.suppress(TunerError):  # one side was deleted since
+        with contextlib.suppress(TunerError):  # one side was deleted
             found[f"{one[0]} {one[1]}"] = (store.trial(one[0]), store.trial(one[1]))
     return found
 
 
 def _open_newest(record: ModelRecord, before: Mapping[str, tuple[Trial, Trial]]) -> None:
-    """Begin with what was explained last, where this session has chosen nothing of this model."""
+    """Select the newest explained pair where this session has chosen no result of this model."""
     if st.session_state.get(LOOKED) == record.content_sha256:
         return
     st.session_state[LOOKED] = record.content_sha256
@@ -130,7 +130,7 @@ def _show_pair(name: str) -> None:
 
 
 def _offer(before: Mapping[str, tuple[Trial, Trial]], of: Pair | None) -> None:
-    """Draw the list of what was explained before."""
+    """Draw the list of explained pairs."""
     now = f"{of.baseline.id} {of.candidate.id}" if of is not None else ""
     past_results.offer(
         "Explained before",
@@ -156,10 +156,10 @@ def _complete(record: ModelRecord, kind: str) -> list[Trial]:
 
 
 def _trials(record: ModelRecord) -> dict[str, Trial]:
-    """Complete measurements of the model that ORT's profiler can look into, newest first.
+    """Return complete measurements of the model that ORT's profiler supports, newest first.
 
-    What only raced beside a candidate is among them where it raced beside the one that is chosen, or was
-    linked to; so are results of other models, as of the original beside its variant.
+    A trial that was only added as baseline or ORT default is included where it is chosen or shares the
+    comparison of the candidate. The same holds for results of other models, such as a variant's original.
     """
     own = [one for kind in KINDS for one in _complete(record, kind)]
     newest = next((one.id for one in own if one.kind == "measure" and _usable(one)), "")
@@ -180,13 +180,13 @@ def _usable(trial: Trial) -> bool:
 
 
 def _of_other_models(record: ModelRecord, chosen: Set[str | None], own: Sequence[Trial]) -> list[Trial]:
-    """What is chosen beside a result of this model, and what raced with that one."""
+    """Return chosen or compared results of other models, where a result of this model is chosen too."""
     store, found = state.store(), dict[str, Trial]()
     for one in own:
         if one.id in chosen and one.comparison:
             found |= {trial.id: trial for trial in store.trials_of(one.comparison)}
     for name in chosen if chosen & {one.id for one in own} else ():
-        with contextlib.suppress(TunerError):  # deleted since
+        with contextlib.suppress(TunerError):  # deleted meanwhile
             found |= {name: store.trial(name)} if name else {}
     return [
         one
@@ -198,7 +198,7 @@ def _of_other_models(record: ModelRecord, chosen: Set[str | None], own: Sequence
 def _pick(
     trials: Mapping[str, Trial], place: DeltaGenerator, before: Mapping[str, tuple[Trial, Trial]]
 ) -> Pair | None:
-    """Draw the choice of both results into `place`; None where there is no pair to explain, which is said."""
+    """Draw the choice of both results into `place`; report and return None where they form no pair."""
     if len(trials) < 2:
         with place:
             _offer(before, None)
@@ -236,7 +236,7 @@ def _pair() -> Pair | None:
 def _results(trials: Mapping[str, Trial]) -> None:
     """Draw the choice of the two results."""
     box = st.popover(
-        "Results",  # another label would close it
+        "Results",  # a changing label would close the popover
         icon=":material/swap_horiz:",
         key=RESULTS,
         on_change="rerun",
@@ -260,7 +260,7 @@ def _results(trials: Mapping[str, Trial]) -> None:
 
 
 def _choose_defaults(trials: Mapping[str, Trial]) -> None:
-    """The newest measurement, against what it raced with, or else against the one before."""
+    """Select the newest measurement, and as baseline that of its comparison or else the one before."""
     if st.session_state.get(CANDIDATE) not in trials:
         others = [one for one in trials.values() if one.id != st.session_state.get(BASELINE)]
         st.session_state[CANDIDATE] = next((one.id for one in others if one.kind == "measure"), others[0].id)
@@ -282,7 +282,7 @@ def _picker(name: str, key: str, trials: Mapping[str, Trial]) -> None:
 
 
 def _label(trial: Trial) -> str:
-    """Never changes for a trial: Streamlit finds the chosen option again by its label."""
+    """Return a label that never changes: Streamlit finds the selected option by its label."""
     p50 = format.ms(trial.p50_s)
     asked = format.short(setting_chips.words(trial), 90)
     beside = " · compared with another" if trial.kind == "reference" else ""
@@ -305,12 +305,12 @@ def _explained(of: Pair) -> Difference | None:
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _cached(baseline: str, candidate: str, made_at: float | None) -> Difference | None:
-    """Read and matched once: two results and the passes of one moment never change."""
+    """Match two results once: the profiles made at one moment never change."""
     return explained(state.store(), pair(state.store(), baseline, candidate)) if made_at else None
 
 
 def _job(of: Pair) -> Status | None:
-    """The job that explains this pair: one of this session, or one that another started and still runs."""
+    """Return the job that explains this pair: this session's, or a running one of another session."""
     what, job = st.session_state.get(JOB) or ("", "")
     if what == of.what:
         return state.status(job)
@@ -337,7 +337,7 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_f
 
 
 def _offer_to_decide(of: Pair) -> None:
-    """Draw the button that finds out which one is faster, where that is not decided."""
+    """Draw the button that measures an undecided pair longer, or compares the two for the first time."""
     end = known(state.store(), of)
     if end.decided:
         return
@@ -354,7 +354,7 @@ def _offer_to_decide(of: Pair) -> None:
 
 
 def _decide(of: Pair, race: str) -> None:
-    """Queue the race that would tell which one is faster, and show it."""
+    """Queue the comparison that would decide which one is faster, and show it."""
     try:
         job = (
             job_types.more_generations(state.store(), race, wait_quiet_s=wait_quiet_s())
@@ -402,7 +402,7 @@ def _live(of: Pair, job: Status | None) -> None:
 
 
 def _rejected(of: Pair) -> None:
-    """Say why there is no verdict, where the two were measured together."""
+    """Report why there is no verdict, where the two were measured together and the result was rejected."""
     stored = [one for trial in (of.candidate, of.baseline) for one in trial.facts.get("contrasts") or []]
     names = {of.baseline.id, of.candidate.id}
     found = next((one for one in stored if {one["candidate"], one["baseline"]} == names), None)
@@ -415,7 +415,7 @@ def _rejected(of: Pair) -> None:
 
 
 def _sides(of: Pair) -> None:
-    """Say which two results these are, and what machine their numbers are of, once where it is the same."""
+    """Draw the names of both results and their machine; once where it is the same."""
     sides = {"Candidate": of.candidate, "Baseline": of.baseline}
     st.caption(
         " · ".join(

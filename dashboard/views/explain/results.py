@@ -1,4 +1,4 @@
-"""Why two results differ, on the screen: the sentence, the numbers it rests on, charts and tables."""
+"""Explanation of a difference: headline, metrics, charts and tables."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ NOTES = (
 
 
 def result(found: Difference, sides: Callable[[], None]) -> None:
-    """Draw the answer.
+    """Draw the explanation.
 
     Args:
         found: the difference.
-        sides: says which two results these are.
+        sides: draws the names of the two results.
     """
     with st.container(key="why.sentence"):
         st.markdown(f"#### {format.icon(found.end.verdict.icon)} {format.plain(sentence(found))}")
@@ -103,7 +103,7 @@ def _interval(found: Difference) -> str:
 
 
 def _signed(found: Difference, seconds: float) -> str:
-    """A time with as many decimals as those in the tables, so that what adds up is seen to."""
+    """Return a time with as many decimals as in the tables, so that the sums match visibly."""
     return f"{seconds * 1e3:+,.{sheets.decimals(found.end)}f} ms"
 
 

@@ -1,1 +1,1 @@
-"""Export: a result as YAML or Python."""
+"""Export: a result as YAML, Python or a file of a serving tool."""

@@ -1,4 +1,4 @@
-"""A trial as one zip: made by a job, because a worker records its sample, and downloaded from the disk."""
+"""Bundle of a trial as one zip: a job makes it, since a worker records samples; downloaded from disk."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from core.wire.units import size
 from dashboard import format, state
 from dashboard.widgets import job_box
 
-KIND = "bundle"  # of the job, as the scheduler lists it
+KIND = "bundle"  # job type, as the scheduler lists it
 MOST_DOWNLOAD_BYTES = 1 << 30  # Streamlit holds a whole download in memory
 
 
 def draw(trial: Trial, accepted: str, stem: str) -> None:
-    """Draw what makes the bundle of a trial, and the download once it is made.
+    """Draw the button that makes the bundle of a trial, and the download once it exists.
 
     Args:
-        trial: to take along.
-        accepted: why its outputs may differ from what they should be; see `emit_yaml`.
-        stem: beginning of the file's name.
+        trial: to bundle.
+        accepted: reason why deviating outputs are acceptable; see `emit_yaml`.
+        stem: beginning of the file name.
     """
     with st.container(border=True, key="export.bundle"):
         st.markdown("**Bundle**")

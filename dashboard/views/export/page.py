@@ -1,4 +1,4 @@
-"""Export: a trial in the format that is chosen from the table; and a YAML file back into the sliders."""
+"""Export page: a trial in the format chosen from the table; also loads a YAML file into the settings."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ PASTED = "export.pasted"
 FILE = "export.file"
 ACCEPTED = "export.accepted"
 FORMAT = "export.format"
-TABS, VERIFY = "export.tabs", "Verify"  # key of the tabs, and the second of them
-WHOLE = "export.whole"  # whether a YAML file holds all
+TABS, VERIFY = "export.tabs", "Verify"  # key of the tabs, and the second tab
+WHOLE = "export.whole"  # whether the YAML file includes defaults
 PLACE = "load"  # where errors of loading are shown
 CODE_PX = 600
-MOST_BYTES = 64 << 20  # of a model that travels through the server's memory
+MOST_BYTES = 64 << 20  # of a model; a download passes through the server's memory
 
 
 def page() -> None:
@@ -53,7 +53,7 @@ def page() -> None:
             verifying.draw(bar.action)
 
 
-# --- out --------------------------------------------------------------------------------------------------
+# --- export -----------------------------------------------------------------------------------------------
 
 
 def _take_away(bar: page_frame.Bar) -> None:
@@ -79,7 +79,7 @@ def _take_away(bar: page_frame.Bar) -> None:
 
 
 def _preselect(trials: dict[str, Trial]) -> None:
-    """A link names its trial; without one, the trial that Tune shows."""
+    """Select the trial of the link, or else the trial that Tune shows."""
     linked = url_state.named(state.TRIAL_PARAM)
     known = next((t for t in trials if linked and t.startswith(linked)), None)
     if linked and known is None:
@@ -97,14 +97,14 @@ def _preselect(trials: dict[str, Trial]) -> None:
 
 
 def _newest(trials: dict[str, Trial]) -> str:
-    """The newest measurement of the current model, else the settings alone."""
+    """Return the newest measurement of the current model, or else the settings alone."""
     record = state.current_model()
     own = record.content_sha256 if record is not None else ""
     return next((one.id for one in trials.values() if one.model_sha256 == own), CURRENT)
 
 
 def _address(chosen: str) -> None:
-    """Name what is exported in the address."""
+    """Put the exported trial into the URL."""
     if chosen == CURRENT:
         st.session_state[LINKED] = None
         url_state.put(state.TRIAL_PARAM, None)
@@ -176,7 +176,7 @@ def _trial(trial: Trial, action: DeltaGenerator) -> None:
 
 
 def _accepted(trial: Trial) -> str | None:
-    """Why outputs that differ may go out all the same; None: nobody says so, "": they do not differ."""
+    """Return the reason for exporting deviating outputs; "": they do not deviate, None: no reason given."""
     why = breach(trial.result)
     if not why:
         return ""
@@ -188,7 +188,7 @@ def _accepted(trial: Trial) -> str | None:
     )
     words = st.text_input(
         "Why are these outputs acceptable?",
-        key=f"{ACCEPTED}.{trial.id}",  # words on one trial accept no other
+        key=f"{ACCEPTED}.{trial.id}",  # a reason applies to one trial only
         placeholder="for example: accuracy on our validation set is 0.3 points lower, which we accept",
         help="Written to the header of the exported files.",
     )
@@ -196,7 +196,7 @@ def _accepted(trial: Trial) -> str | None:
 
 
 def _file(known: Leaving, action: DeltaGenerator, accepted: str = "") -> DeltaGenerator:
-    """Draw the choice of the format, and its text beside it; return the place under the choice."""
+    """Draw the choice of the format and the text of the file; return the place under the choice."""
     left, right = st.columns([1, 2], gap="medium")
     with left:
         chosen = _format()
@@ -237,7 +237,7 @@ def _format() -> export.Emitter:
 
 
 def _not_carried(text: str) -> None:
-    """Say beside the file what of these settings is not in it."""
+    """Report the settings that the file cannot contain."""
     if lost := export.not_carried(text):
         lines = "\n".join(f"- {format.plain(line)}" for line in lost)
         st.info(lines, icon=":material/info:", title=f"Not exported: {counted(len(lost), 'setting')}")
@@ -264,7 +264,7 @@ def _download(chosen: export.Emitter, known: Leaving, accepted: str) -> None:
     )
 
 
-# --- in ---------------------------------------------------------------------------------------------------
+# --- load -------------------------------------------------------------------------------------------------
 
 
 def _bring_back() -> None:
@@ -299,7 +299,7 @@ LOADED = "export.loaded"
 
 
 def load() -> None:
-    """Read the chosen or pasted YAML into the widgets."""
+    """Load the chosen or pasted YAML into the widgets."""
     try:
         spec = placed(
             spec_from_yaml(yaml_source.text_of(FILE, PASTED, to="load")[1], expert=expert_allowed())

@@ -1,4 +1,4 @@
-"""Does a configuration of somebody hold on this machine: a bundle or a YAML file, asked by a job."""
+"""Verify a bundle or YAML file on this machine: a job checks whether its claims are reproduced."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from dashboard.widgets import job_box, tables
 KIND = "verify"
 FILE, PATH, RACE, MARGIN_KEY = "verify.file", "verify.path", "verify.race", "verify.margin"
 EFFORT, AS_RECORDED = "verify.effort", "as it was recorded"
-JOB_PARAM = "verify"  # in the address, so that a reload finds the answer
+JOB_PARAM = "verify"  # in the URL, so that a reload finds the result
 MOST_UPLOAD_MB = 1024
 AGAINST = "verify.against"
-KEPT_S = 24 * 3600  # of uploaded files and kept numbers, on the disk of the server
+KEPT_S = 24 * 3600  # of uploaded files and stored results, on the disk of the server
 _ICONS = {"green": ":material/check_circle:", "red": ":material/cancel:", "orange": ":material/warning:"}
 
 
 def draw(action: DeltaGenerator) -> None:
-    """Draw what is asked, the job while it runs, and its answer.
+    """Draw the form, the running job and its result.
 
     Args:
-        action: where the button stands that verifies.
+        action: the place of the Verify button.
     """
     left, right = st.columns([2, 3], gap="large")
     with left:
@@ -127,7 +127,7 @@ def _button(action: DeltaGenerator) -> None:
 
 
 def _job() -> Status | None:
-    """This address's job, else one that another tab started and that runs."""
+    """Return the job of this URL, else one that another tab started and that runs."""
     own = state.status(url_state.named(JOB_PARAM) or "")
     if own is not None and own.kind == KIND:
         return own
@@ -153,7 +153,7 @@ def _start() -> None:
             admit=_admitted,
         )
         if is_bundle(path):
-            check(path)  # every file is the one that was bundled: told before anybody waits
+            check(path)  # checksums of all files: fails before the job is queued
         job = state.submit(verification(request))
     except TunerError as error:
         state.keep_error(error, KIND)
@@ -163,7 +163,7 @@ def _start() -> None:
 
 
 def _file() -> tuple[Path, str]:
-    """The uploaded file on the disk of the server, or the one that is named; and what to call it."""
+    """Return the path and the name of the uploaded file, or of the file on the server."""
     uploaded = st.session_state.get(FILE)
     if uploaded is None:
         path = folders.allowed_path((st.session_state.get(PATH) or "").strip())
@@ -177,7 +177,7 @@ def _baseline() -> Kept | None:
 
 
 def _on_disk(uploaded: Any) -> Path:
-    """Where an uploaded file lies now; those of verifications that are long over go."""
+    """Return the path of an uploaded file; delete files of verifications older than `KEPT_S`."""
     folder = state.store().folder / "cache" / "verify"
     target = folder / f"{secrets.token_hex(8)}{Path(uploaded.name).suffix.lower()}"
     try:
@@ -199,9 +199,10 @@ def _on_disk(uploaded: Any) -> Path:
 
 
 def _admitted(spec: TrialSpec) -> TrialSpec:
-    """The spec on a model that this server opens to the browser; what reaches elsewhere is refused.
+    """Return the spec on a model that the browser may access; raise where a path lies outside.
 
-    A bundle was unpacked into such a folder. A model elsewhere is the library's of the same hash, if any.
+    A bundle was unpacked into an allowed folder. A model elsewhere becomes the library's model of the same
+    hash, if there is one.
     """
     folders.check_spec(spec)
     try:
@@ -214,7 +215,7 @@ def _admitted(spec: TrialSpec) -> TrialSpec:
     return spec.model_copy(update={"model": spec.model.model_copy(update={"path": path})})
 
 
-# --- the answer ---------------------------------------------------------------------------------------------
+# --- result -------------------------------------------------------------------------------------------------
 
 
 def _answer(document: Mapping[str, Any]) -> None:
@@ -261,7 +262,7 @@ def _answer(document: Mapping[str, Any]) -> None:
 
 
 def _since(document: Mapping[str, Any], change: Mapping[str, Any]) -> None:
-    """Against a baseline of this machine."""
+    """Draw the change since a baseline of this machine."""
     with st.container(border=True, key="verify.since"):
         color = verifications.COLORS[change["state"]]
         st.caption("versus the baseline")

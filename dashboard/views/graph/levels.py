@@ -1,4 +1,4 @@
-"""What a page shows of a graph: which level of it, and which of its blocks are open."""
+"""Levels of a graph (main graph or body), and which of their blocks are unfolded."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from core.wire.graph import Level, Side
 from dashboard import format
 from dashboard.charts.graph_charts import Mode
 
-OPENED = "graph.opened"  # of each graph that was folded by hand: its open blocks
+OPENED = "graph.opened"  # unfolded blocks of each graph that the user has folded or unfolded
 LEVEL = "graph.level"  # of each side: index of the main graph or of a body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A graph on the screen."""
+    """A graph as the page shows it."""
 
     name: str
-    token: str  # of its content: the same for the same graph
+    token: str  # identifies the content
     side: Side
-    model: Side | None  # the model's own, where this one was made of it
+    model: Side | None  # the original graph; None where this one is the original
     times: Times | None
     units: Mapping[Where, Unit]
     mode: Mode
 
     @property
     def optimized(self) -> bool:
-        """Whether it is what ONNX Runtime runs."""
+        """Return whether this is the graph that ONNX Runtime runs."""
         return self.model is not None
 
 
@@ -44,7 +44,7 @@ class View:
     """One level of a graph, folded."""
 
     shown: Shown
-    number: int  # of the level
+    number: int  # index of the level
     level: Level
     rows: Sequence[Row]
     places: Sequence[Block]
@@ -52,7 +52,7 @@ class View:
 
     @property
     def key(self) -> str:
-        """What its folding is kept under."""
+        """Return the key of the stored folding."""
         return f"{self.shown.token} {self.shown.name} {self.number}"
 
 
@@ -64,7 +64,7 @@ def view(one: Shown, listed: Sequence[Row]) -> View:
 
 
 def _level(one: Shown) -> int:
-    """Draw the choice between the main graph and bodies, where there are any."""
+    """Draw the choice between the main graph and bodies, where there are any, and return its index."""
     levels = one.side.levels
     if len(levels) == 1:
         return 0
@@ -107,12 +107,12 @@ def _laid_out(
 
 
 def laid_out(view: View) -> tuple[Folding, Layout]:
-    """Return what is drawn as one thing, and where."""
+    """Return the folding and the layout of its items."""
     return _laid_out(view.key, view.opened, view.level, view.places)
 
 
 def drawn_words(view: View) -> str:
-    """Say how many nodes there are, and as how many things they are drawn."""
+    """Return the number of nodes, blocks and single nodes in words."""
     folding, _ = laid_out(view)
     count = len(view.level.nodes)
     blocks = sum(item.closed for item in folding.items)
@@ -124,14 +124,14 @@ def drawn_words(view: View) -> str:
 
 
 def keep_opened(view: View, opened: set[Block]) -> None:
-    """Remember which blocks are open, as somebody has chosen."""
+    """Store which blocks the user has unfolded."""
     kept = dict(st.session_state.get(OPENED, {}))
     kept[view.key] = sorted(map(list, opened))
     st.session_state[OPENED] = kept
 
 
 def view_of(one: Shown, own: Sequence[Row], number: int) -> View:
-    """Return a level of a graph as it is folded by now.
+    """Return a level of a graph with its current folding.
 
     Args:
         one: the graph.

@@ -1,4 +1,4 @@
-"""Graph: the model as nodes and blocks, before and after ONNX Runtime's optimization."""
+"""Graph page: the model as nodes and blocks, before and after ONNX Runtime's optimizations."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from dashboard.views.graph import picture
 from dashboard.views.graph.levels import Shown
 from dashboard.widgets import controls, job_box, page_frame
 
-# keys of the session
-SOURCE = "graph.source"  # id of the trial whose configuration, and times where it is a profile, are meant
-LINKED = "graph.linked"  # the ?trial= and ?model= that were followed
+# session keys
+SOURCE = "graph.source"  # id of the trial with the configuration; a profile has times, too
+LINKED = "graph.linked"  # the ?trial= and ?model= that were applied
 VIEW, COLOR = "graph.view", "graph.color"
-COLORED = "graph.colored"  # a colour was chosen by hand
+COLORED = "graph.colored"  # the user chose a colour
 CONFIGURATION = "graph.configuration"
-JOB, PROFILING = "graph.job", "graph.profiling"  # (what it is about, id) of the jobs of this session
+JOB, PROFILING = "graph.job", "graph.profiling"  # (what it is about, id) of this session's jobs
 OWN, AFTER, BOTH = "Model", "After optimization", "Side by side"
 VIEWS = (OWN, AFTER, BOTH)
-CURRENT = ""  # the settings of Tune, without times
+CURRENT = ""  # the current settings of Tune, without times
 NOT_PROFILED = "current settings, without times"
 COLOR_PX, CONFIGURATION_PX = 170, 480
 ABOUT = (
@@ -52,15 +52,15 @@ LIMIT = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Whose graph is shown."""
+    """The chosen configuration of the model, and its trial."""
 
     record: ModelRecord
-    spec: TrialSpec | None  # None: these settings cannot be used, which was said
-    trial: Trial | None  # that they are of; None: the settings of Tune
+    spec: TrialSpec | None  # None: the settings are invalid, which was reported
+    trial: Trial | None  # its source; None: the settings of Tune
 
     @property
     def profile(self) -> Profile | None:
-        """Times of the nodes."""
+        """Return the times of the nodes; None without a profile."""
         if self.trial is None or self.trial.kind != "profile":
             return None
         return _profile(self.trial.id)
@@ -85,11 +85,11 @@ def page() -> None:
     _draw(asked, graphs, after, view, mode)
 
 
-# --- what is asked ------------------------------------------------------------------------------------------
+# --- the configuration --------------------------------------------------------------------------------------
 
 
 def _follow_link() -> None:
-    """`?trial=` names a profile or a measured trial, `?model=` a model; once."""
+    """Apply a profile or measured trial from `?trial=` and a model from `?model=`, once per link."""
     linked = [url_state.named(name) or "" for name in (state.TRIAL_PARAM, state.MODEL_PARAM)]
     if not any(linked) or st.session_state.get(LINKED) == linked:
         return
@@ -109,7 +109,7 @@ def _follow_link() -> None:
 
 
 def _asked(record: ModelRecord) -> Asked:
-    """Draw the choice of the configuration; the newest profile of the model is the first one."""
+    """Draw the choice of the configuration; the default is the newest profile of the model."""
     known = _trials(record)
     if st.session_state.get(SOURCE) not in (*known, CURRENT):
         st.session_state[SOURCE] = next(iter(known), CURRENT)
@@ -136,7 +136,7 @@ def _asked(record: ModelRecord) -> Asked:
 
 
 def _trials(record: ModelRecord) -> dict[str, Trial]:
-    """Profiles of the model, newest first, and the measured trial that was linked to."""
+    """Return the profiles of the model, newest first, and the linked measured trial."""
     found = state.store().trials(
         model_sha256=record.content_sha256, kind="profile", state="COMPLETE", limit=LIMIT
     )
@@ -144,7 +144,7 @@ def _trials(record: ModelRecord) -> dict[str, Trial]:
     if linked and linked not in {one.id for one in found}:
         try:
             trial = state.store().trial(linked)
-        except TunerError:  # deleted since
+        except TunerError:  # deleted meanwhile
             return {one.id: one for one in found}
         if trial.model_sha256 == record.content_sha256 and trial.kind != "profile":
             found = [trial, *found]
@@ -152,7 +152,7 @@ def _trials(record: ModelRecord) -> dict[str, Trial]:
 
 
 def _label(trial: Trial) -> str:
-    """Never changes for a trial: Streamlit finds the chosen option again by its label."""
+    """Return a label that never changes: Streamlit finds the selected option by its label."""
     told = format.short(setting_chips.words(trial), 60)
     what = "profile" if trial.kind == "profile" else "trial, without times of nodes:"
     return f"{what} {trial.id[:8]} · {format.when(trial.created_at)} · {told}"
@@ -160,12 +160,12 @@ def _label(trial: Trial) -> str:
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _profile(trial_id: str) -> Profile:
-    """A complete trial never changes."""
+    """Return the node times of a profile; cached, because a complete trial never changes."""
     return profile_from_dict(state.store().trial(trial_id).facts["profile"])
 
 
 def _choices(asked: Asked) -> tuple[str, Mode]:
-    """Draw the choice of the graph and of what its colours say; time where it is known."""
+    """Draw the choice of the graph and of its colours; by default the colours show time where it is known."""
     view = st.segmented_control(
         "Graph",
         list(VIEWS),
@@ -208,12 +208,12 @@ def _own(record: ModelRecord) -> Graphs | None:
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _own_cached(content_sha256: str, _record: ModelRecord) -> Graphs:
-    """Content under a hash never changes."""
+    """Return the graph of the original; cached, because a hash identifies its content."""
     return own_graph(state.store(), _record, run_job)
 
 
 def _known_after(asked: Asked) -> Graphs | None:
-    """The optimized graph, where somebody has looked: it tells which node ran for which."""
+    """Return the stored optimized graph; None where no job has made it yet."""
     if asked.spec is None:
         return None
     fingerprint = state.environment()["fingerprint"]
@@ -223,13 +223,13 @@ def _known_after(asked: Asked) -> Graphs | None:
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _read_once(about: str, made_at: float, _asked: Asked, _fingerprint: str) -> Graphs | None:
-    """Kept until the file is written anew."""
+    """Return the optimized graph; cached until its file is written again."""
     assert _asked.spec is not None, "there was a file"
     return optimized_graph(state.store(), _asked.spec, _asked.record, fingerprint=_fingerprint)
 
 
 def _after(asked: Asked, view: str) -> Graphs | None:
-    """Draw how the optimized graph is got where it is asked for and not known, and return it where it is."""
+    """Return the optimized graph; draw the way to get it where `view` needs it and it is not stored."""
     try:
         found = _known_after(asked)
     except TunerError as error:
@@ -264,7 +264,7 @@ def _optimize_button(asked: Asked, **look: Any) -> None:
 
 
 def _about(asked: Asked) -> str:
-    """What a job of this page is about; the same for the same model and settings."""
+    """Return what a job of this page is about; equal for equal model and settings."""
     return f"{asked.record.content_sha256} {'' if asked.spec is None else asked.spec.key()}"
 
 
@@ -298,7 +298,7 @@ def _optimize(asked: Asked) -> None:
 
 def _draw(asked: Asked, graphs: Graphs, after: Graphs | None, view: str, mode: Mode) -> None:
     optimized = None if after is None else after.optimized
-    own = graphs if after is None else after  # both sides of one reading belong together
+    own = graphs if after is None else after  # both sides must come from one reading
     profile = asked.profile
     _how_to_colour(asked, mode)
     units = _units(asked.record)
@@ -313,8 +313,8 @@ def _draw(asked: Asked, graphs: Graphs, after: Graphs | None, view: str, mode: M
 
 
 def _notes(asked: Asked, own: Graphs, sides: Mapping[str, Shown], view: str) -> None:
-    """Say what is not known of the graphs, and how to get it."""
-    can_match = view == OWN and own.optimized is None  # else the button stands above the picture already
+    """Draw notes on what is unknown about the graphs, and how to get it."""
+    can_match = view == OWN and own.optimized is None  # else the button is above the graph already
     for one in sides.values():
         if one.times is not None and one.times.unmatched:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -348,9 +348,9 @@ def _shown(
 
 
 def _token(name: str, graphs: Graphs, asked: Asked) -> str:
-    """The same for the same graph: what is chosen in the model's own stays when the other becomes known."""
+    """Return a key of the graph, so that a selection in the original survives optimizing."""
     content = asked.record.content_sha256
-    copied = asked.spec is not None and asked.spec.model.precision == "fp16"  # another file runs
+    copied = asked.spec is not None and asked.spec.model.precision == "fp16"  # runs another file
     own = name == OWN and (graphs.optimized is None or not copied)
     return content if own else f"{content} {graphs.created_at}"
 
@@ -365,13 +365,13 @@ def _units(record: ModelRecord) -> Mapping[str, object]:
 
 
 def _how_to_colour(asked: Asked, mode: Mode) -> None:
-    """Say how to get what the colours cannot show yet, with the button that does it."""
+    """Draw how to get the data that the chosen colours need, with a button for it."""
     if mode in ("Time", "Provider") and asked.profile is None:
         job = _job(PROFILING, asked)
         _ended_badly(job)
         if job is not None and job.state == "COMPLETE":
             st.session_state.pop(PROFILING)
-            st.session_state.pop(SOURCE, None)  # the newest profile, which is this one
+            st.session_state.pop(SOURCE, None)  # selects the newest profile, which is this one
             st.rerun()
         if not state.is_active(job):
             _offer_profile(asked, mode)

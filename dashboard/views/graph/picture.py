@@ -1,7 +1,7 @@
-"""The graphs on the screen: the picture, what is chosen in it, its details, and the table beside it.
+"""The graphs, the selection in them, its details, and the table of nodes.
 
-A click in the picture leaves the picture as it is, so that nobody loses the part that they had zoomed to:
-Plotly marks the point itself. What is chosen elsewhere, in the table or on the other side, gets a ring.
+A click does not redraw the graph, so the zoom is kept: Plotly marks the point itself. A selection made in the
+table or on the other side gets a ring.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from dashboard.views.graph.levels import LEVEL, Shown, View
 from dashboard.widgets import plots, tables
 
 SEARCH = "graph.search"
-CHOSEN = "graph.chosen"  # {"side", "level", "nodes", "block", "by"} of what is chosen
+CHOSEN = "graph.chosen"  # {"side", "level", "nodes", "block", "by"} of the selection
 TABLE = "graph.table"
-ROWS = 14  # of the table that show without scrolling
-WIDE_PX = 760  # of the picture, at least, on a common screen
+ROWS = 14  # visible rows of the table; the others scroll
+WIDE_PX = 760  # minimum width of the graph on a common screen
 DETAILS_PX = 340
 MOST_ROWS = 3_000  # of the table
-MOST_HITS = 200  # found nodes that get a ring
+MOST_HITS = 200  # matching nodes that get a ring
 
 
 def draw(sides: Mapping[str, Shown], changed: str, notes: Callable[[], None]) -> None:
-    """Draw one or two graphs, what is chosen in them, and a table of nodes.
+    """Draw one or two graphs, the selection in them, and a table of nodes.
 
     Args:
         sides: the graphs by their names.
-        changed: what ONNX Runtime changed, in a sentence; empty: that is not asked.
-        notes: draws what else must be known of them.
+        changed: what ONNX Runtime changed, in one sentence; may be empty.
+        notes: draws further notes.
     """
     if not sides:
         return
@@ -82,7 +82,7 @@ def _search() -> str:
 
 
 def _pictures(sides: Mapping[str, Shown], listed: Mapping[str, Sequence[Row]]) -> None:
-    """Draw the graphs side by side; a search reaches them before its field is drawn, which is below them."""
+    """Draw the graphs side by side; a search applies to them although its field is drawn below."""
     words = str(st.session_state.get(SEARCH) or "")
     order = graph_charts.order(
         next(iter(sides.values())).mode, [row for own in listed.values() for row in own]
@@ -101,7 +101,7 @@ def _pictures(sides: Mapping[str, Shown], listed: Mapping[str, Sequence[Row]]) -
                 _fold_buttons(view)
 
 
-# --- the picture --------------------------------------------------------------------------------------------
+# --- the graph ----------------------------------------------------------------------------------------------
 
 
 def _picture(view: View, words: str, order: tuple[str, ...], room_px: int) -> tuple[View, Folding, Picture]:
@@ -173,7 +173,7 @@ def _fold_buttons(view: View) -> None:
 
 
 def _marked(view: View) -> list[int]:
-    """Nodes with a ring: what was chosen elsewhere, and what does its work on this side."""
+    """Return the nodes with a ring: selected in the table, or matching the other side's selection."""
     chosen = st.session_state.get(CHOSEN)
     if chosen is None:
         return []
@@ -209,11 +209,11 @@ def _text(row: Row) -> str:
     return " ".join(parts).lower()
 
 
-# --- what is chosen -----------------------------------------------------------------------------------------
+# --- the selection ------------------------------------------------------------------------------------------
 
 
 def _clicked(key: str, view: View, folding: Folding) -> None:
-    """Choose what was clicked; a click beside everything changes nothing."""
+    """Select the clicked item; a click on the background changes nothing."""
     points = st.session_state[key]["selection"]["points"]
     index = graph_charts.clicked(points)
     if index is None or index >= len(folding.items):
@@ -240,7 +240,7 @@ def _choose(view: View, nodes: Sequence[int], block: Block | None, *, by: str) -
 
 
 def _chosen(sides: Mapping[str, Shown]) -> Mapping[str, Any] | None:
-    """What is chosen, if it belongs to a graph that is shown."""
+    """Return the selection, if it belongs to a graph that is shown."""
     chosen: Mapping[str, Any] | None = st.session_state.get(CHOSEN)
     if chosen is None or chosen["side"] not in sides or sides[chosen["side"]].token != chosen["token"]:
         return None
@@ -286,7 +286,7 @@ def _block(one: Shown, own: Sequence[Row], chosen: Mapping[str, Any]) -> None:
 
 
 def _fold_button(view: View, block: Block) -> None:
-    """Draw what folds an open block again; the whole graph is none."""
+    """Draw the button that folds an open block; none for the whole graph."""
     if block and block in view.opened:
         st.button(
             f"Fold {format.label(format.short('/'.join(block), 40))}",
@@ -337,14 +337,14 @@ def _table(
 
 
 def _name_of(own: Sequence[Row], chosen: Mapping[str, Any] | None) -> str:
-    """Changes whenever a row would hold another node, or a click ticks another row."""
+    """Return a key that changes when a row holds another node or a click selects another row."""
     by_click = chosen is not None and chosen["by"] != "row"
     told = [row.where for row in own], chosen["nodes"] if by_click and chosen is not None else None
     return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
 
 
 def _table_of(sides: Mapping[str, Shown], chosen: Mapping[str, Any] | None) -> str:
-    """Of two graphs the table shows the one in which something is chosen, unless another is asked for."""
+    """Return the side that the table lists: the side of the selection, unless the user chooses the other."""
     if len(sides) == 1:
         return next(iter(sides))
     first = chosen["side"] if chosen is not None else next(iter(sides))
@@ -374,7 +374,7 @@ def _caption(one: Shown, own: Sequence[Row], count: int, chosen: Mapping[str, An
 
 
 def _ticked(key: str, one: Shown, own: Sequence[Row]) -> None:
-    """Mark the node of the row that was ticked, in blocks that are opened for it."""
+    """Select the node of the selected row, and unfold the blocks around it."""
     picked = st.session_state[key]["selection"]["rows"]
     if not picked or picked[0] >= len(own):
         st.session_state.pop(CHOSEN, None)

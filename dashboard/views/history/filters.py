@@ -1,4 +1,4 @@
-"""Which trials the table of History shows, and in which order."""
+"""Filters and order of the table on the History page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ORDERS: Mapping[Order, str] = {
 
 
 def draw(models: Sequence[str], bar: page_frame.Bar) -> Query:
-    """Draw what narrows the table down into the bar, and return what it asks for.
+    """Draw the filters into the bar and return them as a query.
 
     Args:
         models: names of all models that were measured.
@@ -72,7 +72,7 @@ FILTERS = ("history.kind", "history.state", "history.labels", "history.starred",
 
 
 def _more_filters() -> dict[str, Any]:
-    """The filters that are used less, and how many of them are set."""
+    """Draw the less common filters in a popover that shows how many are set."""
     used = sum(st.session_state.get(key) not in (None, ALL, False, []) for key in FILTERS)
     with st.popover(
         f"Filters ({used})" if used else "Filters", icon=":material/filter_alt:", key="history.filters"

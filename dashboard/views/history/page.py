@@ -1,4 +1,4 @@
-"""History: every trial that was made here; find some, mark them, put them against each other, delete them."""
+"""History page: every trial in the store; filter, tag, compare and delete them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from dashboard.views.history import filters
 from dashboard.views.history import plots as history_plots
 from dashboard.widgets import page_frame, results, tables, trial_result
 
-PAGE_ROWS = 100  # trials of one page of the table
-ROWS = 14  # of the table; the others are scrolled
+PAGE_ROWS = 100  # trials per page of the table
+ROWS = 14  # visible rows of the table; the others scroll
 TABLE = "history.table"
 PAGE = "history.page"
 WHY_PAGE, CURVES_PAGE = "views/explain/page.py", "views/sweep/page.py"
@@ -52,7 +52,7 @@ def page() -> None:
 
 
 def _rescued() -> None:
-    """Say where results lie that the store had no room for."""
+    """Show the files of results that the store had no space for."""
     if files := state.store().rescued():
         listed = "".join(f"\n- {format.plain(str(path))}" for path in files)
         st.warning(
@@ -69,27 +69,27 @@ def _empty() -> None:
         st.page_link("views/tune/page.py", label="Open Tune", icon=":material/tune:")
 
 
-# --- finding ----------------------------------------------------------------------------------------------
+# --- filtering --------------------------------------------------------------------------------------------
 
 
 def _brush(query: Query, ids: Sequence[str]) -> dict[str, Any]:
-    """The query of the brushed trials: they have passed the filters."""
+    """Return the query of the trials selected in a plot, which have passed the filters already."""
     return {"kind": query.kind, "archived": True, "order": query.order, "ids": tuple(ids)}
 
 
 def _page(query: Query) -> tuple[list[Trial], int]:
-    """The trials of the page that is shown, and how many there are on all."""
+    """Return the trials of the current page, and the number of all matching trials."""
     if "DAMAGED" in query.states:
         return _damaged(query)
     number = max(1, int(st.session_state.get(PAGE) or 1))
     shown, total = state.store().listing(query, offset=(number - 1) * PAGE_ROWS, limit=PAGE_ROWS)
-    if not shown and total:  # filters have left fewer pages
+    if not shown and total:  # the filters now leave fewer pages
         shown, total = state.store().listing(query, limit=PAGE_ROWS)
         st.session_state.pop(PAGE, None)
     return shown, total
 
 
-LOOKED_AT = 5000  # newest trials among which damaged ones are looked for: no index knows them
+LOOKED_AT = 5000  # newest trials searched for damaged ones: no index lists them
 
 
 def _damaged(query: Query) -> tuple[list[Trial], int]:
@@ -101,10 +101,10 @@ def _damaged(query: Query) -> tuple[list[Trial], int]:
 
 
 def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
-    """Draw the table and return the chosen trials: the selected rows, else the linked one."""
+    """Draw the table and return the chosen trials: the selected rows, or else the linked trial."""
     chosen = tables.draw(
         comparisons.history(trials, state.store().marks([one.id for one in trials])),
-        key=f"{TABLE}.{_of_rows(trials)}{'.brushed' * brushed}",  # a tick must not move to another trial
+        key=f"{TABLE}.{_of_rows(trials)}{'.brushed' * brushed}",  # a new key drops the selection
         most=ROWS,
         on_select="rerun",
         ticked=range(len(trials)) if brushed else (),
@@ -117,7 +117,7 @@ def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
 
 
 def _under_table(total: int, *, brushed: bool) -> None:
-    """How many trials there are, how to let go of a brush, and the other pages."""
+    """Draw the number of trials, the button that clears a plot selection, and the pagination."""
     pages = math.ceil(total / PAGE_ROWS)
     what = (
         "brushed in the plot"
@@ -140,7 +140,7 @@ def _under_table(total: int, *, brushed: bool) -> None:
 
 
 def _address(picked: list[Trial]) -> None:
-    """Name the one ticked trial in the address, and take back what was named so."""
+    """Put the one selected trial into the URL; remove it when the selection ends."""
     if len(picked) == 1:
         st.session_state[TICKED] = picked[0].id
         url_state.put(state.TRIAL_PARAM, picked[0].id)
@@ -148,24 +148,24 @@ def _address(picked: list[Trial]) -> None:
         url_state.put(state.TRIAL_PARAM, None)
 
 
-TICKED = "history.ticked"  # id of the trial that a tick has put into the address
+TICKED = "history.ticked"  # id of the trial that a selection put into the URL
 
 
 def _of_rows(trials: list[Trial]) -> str:
-    """A few characters that change whenever a row of the table would hold another trial."""
+    """Return a key that changes whenever a row of the table holds another trial."""
     return hashlib.sha256("".join(one.id for one in trials).encode()).hexdigest()[:12]
 
 
 def _linked() -> list[Trial]:
-    """The trial of the address, even one that the filters leave out."""
+    """Return the trial of the URL, even if the filters exclude it."""
     linked = url_state.named(state.TRIAL_PARAM)
     try:
         return [state.store().trial(linked)] if linked else []
-    except TunerError:  # deleted since
+    except TunerError:  # deleted meanwhile
         return []
 
 
-# --- what can be done -------------------------------------------------------------------------------------
+# --- actions ----------------------------------------------------------------------------------------------
 
 
 def _bulk(chosen: list[Trial], marks: Mapping[str, Marks]) -> None:
@@ -187,7 +187,7 @@ def _bulk(chosen: list[Trial], marks: Mapping[str, Marks]) -> None:
 
 
 def _together(chosen: Sequence[Trial]) -> None:
-    """Ways on to the pages that put trials against each other."""
+    """Draw links to the pages that compare trials."""
     least, most = configurations.LEAST, configurations.MOST
     if len(chosen) > 1:
         st.page_link(
@@ -218,7 +218,7 @@ def _together(chosen: Sequence[Trial]) -> None:
 
 
 def _pair(chosen: Sequence[Trial]) -> tuple[str, str] | None:
-    """Baseline and candidate of an explanation: the two that are ticked, or one and what it raced against."""
+    """Return baseline and candidate of an explanation: the two selected, or one and its own baseline."""
     if not all(one.state == "COMPLETE" and one.kind in ("measure", filters.REFERENCE) for one in chosen):
         return None
     if len(chosen) == 2 and chosen[0].model_name == chosen[1].model_name:
@@ -228,7 +228,7 @@ def _pair(chosen: Sequence[Trial]) -> tuple[str, str] | None:
     return (str(contrasts[0]["baseline"]), chosen[0].id) if len(chosen) == 1 and contrasts else None
 
 
-# --- marks --------------------------------------------------------------------------------------------------
+# --- tags ---------------------------------------------------------------------------------------------------
 
 LABELS, NOTE = "history.edit.labels", "history.edit.note"
 
@@ -282,7 +282,7 @@ def _edit(ids: Sequence[str], marks: Sequence[Marks]) -> None:
 
 
 def label(ids: Sequence[str], before: Sequence[str], chosen: Sequence[str], note: str | None) -> None:
-    """Give the labels that were chosen, take away those that were not any more, and keep the note."""
+    """Add the chosen labels, remove those no longer chosen, and store the note."""
     try:
         change = Change(
             add=tuple(one for one in chosen if one not in before),
@@ -296,14 +296,14 @@ def label(ids: Sequence[str], before: Sequence[str], chosen: Sequence[str], note
 
 
 def mark(ids: Sequence[str], change: Change) -> None:
-    """Change the marks of trials; one that was deleted meanwhile is said."""
+    """Change the tags of trials; report one that was deleted meanwhile."""
     try:
         state.store().mark(ids, change)
     except TunerError as error:
         state.keep_error(error)
 
 
-# --- one of them, and the end of them ---------------------------------------------------------------------
+# --- one trial, and deleting ------------------------------------------------------------------------------
 
 
 def _single(trial: Trial) -> None:
@@ -332,7 +332,7 @@ def _single(trial: Trial) -> None:
 
 
 def reopen(trial: Trial) -> None:
-    """Load the settings of `trial` and open Tune on it; says so when its model is gone."""
+    """Load the settings of `trial` and open Tune with it; report an error when its model is missing."""
     try:
         state.apply_spec(state.trial_spec(trial))
     except TunerError as error:
@@ -371,7 +371,7 @@ def _confirm(trial_ids: list[str]) -> None:
 
 
 def pinned(trial_ids: list[str]) -> list[Trial]:
-    """Return those trials that are the pinned baseline of their model."""
+    """Return the trials that are the pinned baseline of their model."""
     store = state.store()
     found = []
     for one in trial_ids:
@@ -381,11 +381,11 @@ def pinned(trial_ids: list[str]) -> list[Trial]:
 
 
 def delete(trial_ids: list[str]) -> None:
-    """Delete trials, and forget them where this session shows one."""
+    """Delete trials, and remove them from the state of this session."""
     baselines = pinned(trial_ids)
     try:
         state.store().delete_finished(trial_ids)
-    except TunerError as error:  # one was started again meanwhile
+    except TunerError as error:  # one is running again
         state.keep_error(error)
         return
     if st.session_state.get(state.TRIAL) in trial_ids:
@@ -401,7 +401,7 @@ def _detail(chosen: list[Trial]) -> None:
     if len(chosen) != 1:
         return
     try:
-        trial = state.store().trial(chosen[0].id)  # with the raw samples, which the list leaves out
+        trial = state.store().trial(chosen[0].id)  # with the raw measurements, which the list omits
     except TunerError as error:  # damaged, or deleted meanwhile
         state.report(error)
         return

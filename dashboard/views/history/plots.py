@@ -1,4 +1,4 @@
-"""All trials of a model as plots: a scatter and parallel lines, in which a brush picks rows of the table."""
+"""Plots of all trials of a model: scatter and parallel coordinates; a selection filters the table."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ OPEN, VIEW = "history.drawn", "history.view"
 X, Y, MEASURE, AXES = "history.x", "history.y", "history.measure", "history.axes"
 SCATTER, PARALLEL = "history.scatter", "history.parallel"
 VIEWS = {SCATTER: "Scatter", PARALLEL: "Parallel coordinates"}
-BRUSHES = "history.brushes"  # how many brushes were let go: a plot with another key forgets its own
+BRUSHES = "history.brushes"  # number of cleared selections: a new key makes a plot forget its own
 BRUSH = "Drag a box or lasso around points to tick these trials in the table."
-MOST = 20_000  # newest trials that are drawn
+MOST = 20_000  # newest trials in a plot
 
 
 def draw(query: Query, models: Sequence[str]) -> list[str] | None:
-    """Draw the plots, closed at first, and return the ids of the trials that are brushed; None: no brush.
+    """Draw the plots, closed at first; return the ids of the selected trials, None without a selection.
 
     Args:
         query: which trials, as the table has them.
@@ -61,7 +61,7 @@ def draw(query: Query, models: Sequence[str]) -> list[str] | None:
 
 
 def let_go() -> None:
-    """Forget what is brushed."""
+    """Clear the selection."""
     st.session_state[BRUSHES] = st.session_state.get(BRUSHES, 0) + 1
 
 
@@ -69,17 +69,17 @@ def _key(name: str) -> str:
     return f"{name}.{st.session_state.get(BRUSHES, 0)}"
 
 
-# --- what is drawn ------------------------------------------------------------------------------------------
+# --- drawing ------------------------------------------------------------------------------------------------
 
 
 @st.cache_resource(show_spinner=False)
 def _known() -> dict[tuple[str, str], Point]:
-    """What was read before, by id and checksum: a trial is read again when it has changed."""
+    """Return the cache of points by id and checksum; a changed trial has another checksum."""
     return {}
 
 
 def _points(query: Query) -> list[Point]:
-    """The points of all trials that the filters leave; only those are read that are new or have changed."""
+    """Return the points of all matching trials; reads only new and changed ones."""
     known = _known()
     seals = state.store().seals(query)[:MOST]
     lacking = [one for one in seals if one not in known]
@@ -165,12 +165,12 @@ def _axis(label: str, choices: Sequence[str], key: str, first: str) -> str:
 
 
 def _short(name: str) -> str:
-    """The title of an axis without its unit."""
+    """Return the title of an axis without its unit."""
     return history_charts.axis_title(name).partition(" (")[0]
 
 
 def _brushed(chosen: Any) -> list[str] | None:
-    """The ids of the brushed trials, in the order of the points; None: nothing is brushed."""
+    """Return the ids of the selected trials, in the order of the points; None without a selection."""
     points = (chosen or {}).get("selection", {}).get("points", [])
     found = [one.get("customdata") for one in points]
     ids = [one[0] if isinstance(one, list) else one for one in found]

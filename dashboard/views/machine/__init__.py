@@ -1,1 +1,1 @@
-"""Machine: what it is, who else uses it, its queue."""
+"""Machine: hardware, limits, background load and job queue."""

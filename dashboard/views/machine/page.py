@@ -1,4 +1,4 @@
-"""Machine: what it is, what it may use, which providers load, and the noise check."""
+"""Machine page: hardware and limits, loadable providers, measured peaks, and the noise check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.wire.errors import StoreError, TunerError
 from dashboard import state
 from dashboard.widgets import job_box, live_view, machine_line, page_frame, peaks
 
-OWN = "machine.self_test"  # id of the self-test that this session started, until its end was shown
+OWN = "machine.self_test"  # id of this session's noise check, until its end was shown
 KIND = "self-test"
 
 
@@ -29,7 +29,7 @@ def page() -> None:
     except TunerError as error:
         state.report(error)
         return
-    bar.choice.space("stretch")  # actions stand at the end
+    bar.choice.space("stretch")  # aligns the actions to the right
     fingerprint, running = environment["fingerprint"], _running()
     found = peaks.measured(fingerprint)
     _check(bar.action, running)
@@ -93,7 +93,7 @@ def _check(action: DeltaGenerator, running: Status | None) -> None:
 
 
 def _quiet(fingerprint: str, running: Status | None) -> Mapping[str, Any] | None:
-    """Draw the answer of the newest check, and all of them over time; return the newest."""
+    """Draw the newest noise check and the history of all; return the newest."""
     if running is not None:
         _live(running.id)
     else:
@@ -116,12 +116,12 @@ def _quiet(fingerprint: str, running: Status | None) -> Mapping[str, Any] | None
 
 
 def _running() -> Status | None:
-    """The self-test of this server that waits or runs, whoever started it: a reload finds it again."""
+    """Return the waiting or running noise check of this server, whoever started it, also after a reload."""
     return next((one for one in state.scheduler().active() if one.kind == KIND), None)
 
 
 def test() -> None:
-    """Start a self-test."""
+    """Start a noise check."""
     try:
         job = st.session_state[OWN] = state.submit(job_types.self_test())
         state.follow(job, "machine")
@@ -136,7 +136,7 @@ def _live(job: str) -> None:
 
 
 def _report_end() -> None:
-    """Say once how the self-test of this session ended, where it did not end well."""
+    """Report once that the noise check of this session failed or was cancelled."""
     job = st.session_state.pop(OWN, None)
     status = state.status(job) if job else None
     if status is not None and status.error is not None:

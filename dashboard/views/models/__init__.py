@@ -1,1 +1,1 @@
-"""Models: the library, uploads and exports."""
+"""Models: the library, uploads and exports to ONNX."""

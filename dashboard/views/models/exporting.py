@@ -1,4 +1,4 @@
-"""The export form, its running job, and the card of what came out. Used by the Models page."""
+"""The form of an export to ONNX, its running job, and its report. Used by the Models page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dashboard.folders import allowed_path
 from dashboard.server import upload
 from dashboard.widgets import job_box, live_view, tables
 
-PLACE = "export"  # where errors of exports are shown: under the ways to start one
+PLACE = "export"  # where errors of exports are shown: under the form
 PT2_PATH = "export.pt2"  # path of the .pt2 file, typed or uploaded
 TORCHVISION, PT2 = "torchvision", "pt2"
 _SOURCES = {TORCHVISION: "torchvision model", PT2: "torch.export .pt2 file"}
@@ -34,7 +34,7 @@ _SOURCES = {TORCHVISION: "torchvision model", PT2: "torch.export .pt2 file"}
 
 
 def form() -> None:
-    """Draw what can be exported and how."""
+    """Draw the sources and options of an export."""
     source = st.segmented_control(
         "Source",
         list(_SOURCES),
@@ -127,7 +127,7 @@ def _submit() -> None:
 
 
 def form_plan(values: Mapping[Any, Any]) -> tuple[str, wire.ExportPlan]:
-    """Return the model's name and the plan that the form's `values` ask for.
+    """Return the model's name and the plan of the form's `values`.
 
     Raises:
         ModelError: a `.pt2` that is missing or outside of the folders the browser may reach.
@@ -154,7 +154,7 @@ def form_plan(values: Mapping[Any, Any]) -> tuple[str, wire.ExportPlan]:
 
 
 def start(name: str, plan: wire.ExportPlan) -> None:
-    """Submit an export; one at a time per server is enough."""
+    """Submit an export; a server runs one at a time."""
     if is_running():
         return
     try:
@@ -172,18 +172,18 @@ def start(name: str, plan: wire.ExportPlan) -> None:
 
 
 def is_running() -> bool:
-    """True while an export of this server waits or runs."""
+    """Return whether an export of this server waits or runs."""
     return any(state.is_active(state.status(job)) for job in state.exports())
 
 
 def take_finished(added: Callable[[ModelRecord, bool], None]) -> None:
-    """Put finished exports into the library, keep why others failed for `progress`, and forget both."""
+    """Put finished exports into the library, keep errors of failed ones for `watch`, and forget both."""
     for job, export in list(state.exports().items()):
         status = state.status(job)
         if state.is_active(status):
             continue
         if state.exports().pop(job, None) is None:
-            continue  # another browser tab took it between our two looks
+            continue  # another browser tab took it meanwhile
         if status is not None and status.state == "COMPLETE" and status.result:
             _take(export, status.result, added)
         elif status is not None and status.error and status.state == "FAIL":
@@ -207,7 +207,7 @@ def _take(
 def take_in(name: str, path: Path, reply: Mapping[str, Any]) -> tuple[ModelRecord, bool]:
     """Put the exported model at `path` into the library; return its record and whether it is new.
 
-    A sample stays where the command line looks for it; any other export moves into the library's folder.
+    A sample model stays at the path that the command line uses; others move into the library's folder.
     """
     note = RANDOM_WEIGHTS_NOTE if reply["weights"] == "random" else ""
     store = state.store()
@@ -233,7 +233,7 @@ def _clean(output: Path) -> None:
 
 
 def watch() -> None:
-    """Draw the running export, if there is one, until it ends; and why the last one failed."""
+    """Draw the running export until it ends, and the error of the last one."""
     state.show_kept_error(PLACE, "Nothing was exported")
     running = [job for job in state.exports() if state.is_active(state.status(job))]
     if running:
@@ -250,11 +250,11 @@ def _live(job: str) -> None:
         )
 
 
-# --- what came out ----------------------------------------------------------------------------------------
+# --- report -----------------------------------------------------------------------------------------------
 
 
 def card(reply: Mapping[str, Any]) -> None:
-    """Draw what an export reported."""
+    """Draw the report of an export."""
     st.markdown("**Export**")
     if reply.get("weights") == "random":
         st.warning(f"{RANDOM_WEIGHTS_NOTE[0].upper()}{RANDOM_WEIGHTS_NOTE[1:]}.", icon=":material/casino:")

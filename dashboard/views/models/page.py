@@ -1,4 +1,4 @@
-"""Models: the library, and the ways into it: samples, upload, the server's folder, export from PyTorch."""
+"""Models page: the library; models from samples, upload, server folders and exports from PyTorch."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dashboard.views.models import exporting, removal
 from dashboard.widgets import collapsible, controls, model_upload, page_frame, tables
 
 TABLE = "models.table"
-MODELS, OPERATORS = 8, 8  # that show without scrolling
-ADD = "models.add"  # whether the ways in are open
-WAYS = "models.ways"  # the way in that is open
+MODELS, OPERATORS = 8, 8  # rows that show without scrolling
+ADD = "models.add"  # whether the sources are open
+WAYS = "models.ways"  # the open source
 SAMPLE, FOLDER = "sample", "folder"  # sources of a model, and where their errors are shown
-LOADS = "models.loads"  # content hash, and libraries of operators -> what loading it said
+LOADS = "models.loads"  # content hash and operator libraries -> message of loading
 PT2 = "models.pt2"  # path of an uploaded .pt2
 
 
@@ -53,11 +53,11 @@ def _open_ways() -> None:
 
 
 def _ways(records: Sequence[ModelRecord]) -> None:
-    """The ways in for models."""
+    """Draw the sources of new models."""
     sample, uploaded, folder, export = st.tabs(
         ["Samples", "Upload", "From the server", "Convert from PyTorch"],
         key=WAYS,
-        on_change="rerun",  # else a message above them makes the browser forget which one is open
+        on_change="rerun",  # else a message above the tabs resets the open one in the browser
     )
     with sample:
         _samples(records)
@@ -74,10 +74,10 @@ def _ways(records: Sequence[ModelRecord]) -> None:
 
 
 def _table(records: Sequence[ModelRecord]) -> ModelRecord | None:
-    """Draw the library and return the model to look at."""
+    """Draw the library and return the selected model."""
     chosen = tables.draw(
         models_and_machines.library(records),
-        key=f"{TABLE}.{_names_of(records)}",  # a tick must not move to another model when one comes or goes
+        key=f"{TABLE}.{_names_of(records)}",  # a new key drops the selection when rows shift
         on_select="rerun",
         mode="single-row",
         most=MODELS,
@@ -92,7 +92,7 @@ def _table(records: Sequence[ModelRecord]) -> ModelRecord | None:
 
 
 def _names_of(records: Sequence[ModelRecord]) -> str:
-    """A few characters that change whenever a row of the table would hold another model."""
+    """Return a key that changes whenever a row of the table holds another model."""
     return hashlib.sha256("".join(one.content_sha256 for one in records).encode()).hexdigest()[:12]
 
 
@@ -182,7 +182,7 @@ def _facts(record: ModelRecord) -> None:
 
 
 def _loading(record: ModelRecord) -> None:
-    """Say whether ONNX Runtime loads the model; adding it only read the file."""
+    """Show whether ONNX Runtime loads the model; adding it only read the file."""
     known = st.session_state.get(LOADS) or {}
     libraries = controls.operators()
     about = " ".join([record.content_sha256, *libraries])
@@ -210,7 +210,7 @@ def _loading(record: ModelRecord) -> None:
     st.rerun()
 
 
-# --- ways in ----------------------------------------------------------------------------------------------
+# --- sources ----------------------------------------------------------------------------------------------
 
 
 def _added(record: ModelRecord, new: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""A model that leaves the library."""
+"""Removal of a model from the library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DETAIL = "models.detail"  # content hash of the model that was added last
 
 
 def remove(record: ModelRecord) -> None:
-    """Take `record` out of the library and out of this session."""
+    """Remove `record` from the library and from this session."""
     library.remove_model(state.store(), record.content_sha256)
     for name in (state.MODEL, DETAIL):
         if st.session_state.get(name) == record.content_sha256:

@@ -1,4 +1,4 @@
-"""Where one inference spends its time: by operator, by node, by provider, and on a timeline."""
+"""Profile page: time of one inference by operator, node and provider, and on a timeline."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from dashboard.widgets import choice, controls, file_import, job_box, live_view,
 from dashboard.widgets.profile_results import IMPORTED
 
 SHOWN = "profile.shown"  # id of the profile that is shown
-LINKED = "profile.linked"  # the ?trial= that was followed
+LINKED = "profile.linked"  # the ?trial= that was applied
 SOURCE, MEASURED, RUNS = "profile.source", "profile.measured", "profile.runs"
 CURRENT, OF_TRIAL = "Current settings", "A measured trial"
 DEFAULT_RUNS = 20
 MAX_RUNS = 1_000
-BROUGHT = "profile.brought"  # what was imported in the last run of the page, to be shown
+BROUGHT = "profile.brought"  # key of the profile imported in the last run, to be shown
 IMPORTED_PARAM = "imported"  # ?imported=<id>
 
 
@@ -68,7 +68,7 @@ def page() -> None:
 
 
 def _follow_link() -> None:
-    """`?trial=` names a profile to show, or a measured trial to profile; `?imported=` one made elsewhere."""
+    """Apply a profile or a measured trial from `?trial=`, or an imported profile from `?imported=`."""
     if fresh := st.session_state.pop(BROUGHT, None):
         st.session_state[SHOWN] = fresh
         _address(fresh)
@@ -80,7 +80,7 @@ def _follow_link() -> None:
             url_state.put(IMPORTED_PARAM, None)
             state.report(error)
             return
-        if st.session_state.get(SHOWN) != wanted:  # whoever chooses another changes the address, too
+        if st.session_state.get(SHOWN) != wanted:  # a choice in the page changes the URL, too
             st.session_state[SHOWN] = wanted
         return
     linked = url_state.named(state.TRIAL_PARAM)
@@ -100,11 +100,11 @@ def _follow_link() -> None:
         st.session_state[MEASURED] = trial.id
 
 
-# --- what to profile ----------------------------------------------------------------------------------
+# --- configuration ------------------------------------------------------------------------------------
 
 
 def _configuration(record: ModelRecord, shown: Trial | None, bar: page_frame.Bar) -> None:
-    """Draw what to profile, in a popover of the bar, and the button that profiles it."""
+    """Draw the choice of the configuration in a popover of the bar, and the Run button."""
     measured = _measured_trials(record)
     if st.session_state.get(SOURCE) == OF_TRIAL and not measured:
         st.session_state[SOURCE] = CURRENT
@@ -174,7 +174,7 @@ def _measured_label(trial: Trial) -> str:
 
 
 def _profiles(record: ModelRecord) -> list[Trial]:
-    """Profiles of the model, newest first; one that still waits, or failed early, has no model hash yet."""
+    """Return the model's profiles, newest first; one that waits or failed early has no model hash yet."""
     profiles = state.store().trials(model_sha256=record.content_sha256, kind="profile", limit=100)
     early = state.store().trials(model_sha256="", kind="profile", limit=100)
     profiles += [trial for trial in early if trial.spec["model"].get("sha256") == record.sha256]
@@ -182,7 +182,7 @@ def _profiles(record: ModelRecord) -> list[Trial]:
 
 
 def _shown(profiles: Sequence[Trial]) -> Trial | None:
-    """The profile to show: the chosen one, else the newest of this model."""
+    """Return the profile to show: the chosen one, or else the newest of this model."""
     ids = [trial.id for trial in profiles]
     if st.session_state.get(SHOWN) not in ids:
         st.session_state[SHOWN] = ids[0] if ids else None
@@ -219,7 +219,7 @@ def _run_button(record: ModelRecord, spec: TrialSpec | None, shown: Trial | None
 
 
 def _start(record: ModelRecord) -> None:
-    """Queue what the widgets hold now: a value typed just before the click counts."""
+    """Queue a profile with the current widget values, so that a value typed just before the click counts."""
     try:
         spec = _asked()
         protocol = spec.protocol.model_copy(update={"runs": st.session_state[RUNS]})
@@ -235,7 +235,7 @@ def _start(record: ModelRecord) -> None:
 
 
 def _address(shown: str) -> None:
-    """Name the profile that is shown in the address; `IMPORTED` marks one that was made elsewhere."""
+    """Put the shown profile into the URL; the prefix `IMPORTED` marks an imported one."""
     is_imported = shown.startswith(IMPORTED)
     name, other = state.TRIAL_PARAM, IMPORTED_PARAM
     if is_imported:
@@ -246,7 +246,7 @@ def _address(shown: str) -> None:
 
 
 def _labels(profiles: Sequence[Trial], brought: Sequence[Imported]) -> dict[str, str]:
-    """What can be shown: profiles of the model, and those that were made elsewhere."""
+    """Return the labels of all profiles: those of the model and imported ones."""
     own = {trial.id: _profile_label(trial) for trial in profiles}
     return {**own, **{f"{IMPORTED}{one.id}": _imported_label(one) for one in brought}}
 
@@ -256,19 +256,19 @@ def _imported_label(one: Imported) -> str:
 
 
 def _imported(brought: Sequence[Imported]) -> Imported | None:
-    """The imported profile that is shown, if one is."""
+    """Return the imported profile that is shown, if any."""
     wanted = str(st.session_state.get(SHOWN) or "")
     return next((one for one in brought if f"{IMPORTED}{one.id}" == wanted), None)
 
 
 def _laid_over(profiles: Sequence[Trial], others: Mapping[str, str]) -> dict[str, str]:
-    """Those of `others` that hold a profile."""
+    """Return those of `others` that have a complete profile."""
     without = {trial.id for trial in profiles if trial.state != "COMPLETE"}
     return {key: label for key, label in others.items() if key not in without}
 
 
 def _more() -> DeltaGenerator:
-    """Draw the popover of further actions; return the place for those of the profile that is shown."""
+    """Draw the popover of further actions; return the place for actions on the shown profile."""
     with st.popover("More", icon=":material/more_horiz:", key="profile.more"):
         menu = st.container()
         with st.container(key="profile.bring"):
@@ -279,7 +279,7 @@ def _more() -> DeltaGenerator:
                 wanted="profile",
             )
     if one is not None:
-        st.session_state[BROUGHT] = f"{IMPORTED}{one.id}"  # the list above is drawn already
+        st.session_state[BROUGHT] = f"{IMPORTED}{one.id}"  # the list above is already drawn
         st.rerun()
     return menu
 
@@ -323,12 +323,12 @@ def _settings(trial: Trial) -> str:
 
 
 def _profile_label(trial: Trial) -> str:
-    """Never changes for a trial: Streamlit finds the chosen option again by its label."""
+    """Return a label that never changes: Streamlit finds the selected option by its label."""
     return f"{format.when(trial.created_at)} · {trial.id[:8]} · {_settings(trial)}"
 
 
 def _live(shown: Trial | None, done: Trial | None) -> None:
-    """Draw the progress of a profile; `done` stands below it until then."""
+    """Draw the progress of a profile; `done` is shown below it meanwhile."""
     with st.container(key="profile.live", gap="xsmall"):
         if shown is None or shown.state not in ACTIVE:
             return
@@ -341,7 +341,7 @@ def _live(shown: Trial | None, done: Trial | None) -> None:
 
 
 def _event(trial_id: str) -> Event:
-    """What is shown of a profile that runs; of one of another process the store knows only the end."""
+    """Return the state of a running profile; of another process only its end is known, from the store."""
     status = state.status(trial_id)
     if state.is_active(status):
         return live_events.of_job(status, "this profile")
@@ -352,11 +352,11 @@ def _event(trial_id: str) -> Event:
     )
 
 
-# --- the result ---------------------------------------------------------------------------------------
+# --- result -------------------------------------------------------------------------------------------
 
 
 def _until_then(shown: Trial | None, profiles: Sequence[Trial]) -> Trial | None:
-    """The newest profile that is done, to be drawn while `shown` is made; None where that is not made now."""
+    """Return the newest complete profile, to show while `shown` runs; None where `shown` does not run."""
     if shown is None or shown.state not in ACTIVE:
         return None
     return next((one for one in profiles if one.state == "COMPLETE"), None)

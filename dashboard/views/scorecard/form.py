@@ -1,4 +1,4 @@
-"""What the scorecard asks: targets, labelled data, configurations and effort, each in a closed group."""
+"""The form of the scorecard: targets, labelled data, configurations and effort, in collapsible groups."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import collapsible, dataset, yaml_source
 from dashboard.widgets.protocol import QUICK, effort, wait_for_quiet
 
-# keys of the session
+# session keys
 MODELS, OF_FAMILY = (
     "scorecard.models",
     "scorecard.of_family",
-)  # content hashes that are judged; of which original
+)  # content hashes of the chosen models; hash of their original
 SETTINGS = "scorecard.settings"
 PRECISION = "scorecard.precision"
 LOAD = "scorecard.load"  # where errors of loading are shown
@@ -33,7 +33,7 @@ TARGETS, DATA, WHO, HOW = "scorecard.what", "scorecard.data", "scorecard.who", "
 
 DEFAULT, TUNE = "ORT default", "Settings of Tune"  # as stored in forms
 EXAMPLE = ROOT / "sample_models" / "digits_scorecard.yaml"
-MOST_MODELS = 4  # of a large family at first
+MOST_MODELS = 4  # models selected at first in a large family
 
 
 # --- targets and data ---------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def _data(record: ModelRecord | None) -> DatasetSpec | None:
 
 
 def _quiet_dataset() -> DatasetSpec | None:
-    """The data of this session, which no target needs now: they stay in the YAML."""
+    """Return the data of this session; the YAML includes them although no target needs them."""
     try:
         return dataset.asked(dataset.LABELLED)
     except TunerError:
@@ -100,7 +100,7 @@ def _load_example() -> None:
 
 
 def load(spec: TrialSpec, *, foreign: bool = False) -> None:
-    """Take the targets, the data and the settings of a configuration.
+    """Apply the targets, the data and the settings of a configuration.
 
     Raises:
         SpecError: it has no targets.
@@ -115,7 +115,7 @@ def load(spec: TrialSpec, *, foreign: bool = False) -> None:
     if spec.dataset is not None:
         dataset.fill(dataset.LABELLED, spec.dataset)
     st.session_state[SETTINGS] = [DEFAULT] if configurations.is_default(spec) else [TUNE]
-    st.session_state[TARGETS] = st.session_state[DATA] = False  # the answer comes first
+    st.session_state[TARGETS] = st.session_state[DATA] = False  # so that the result is in view
 
 
 def _yaml() -> None:
@@ -133,7 +133,7 @@ def _load_yaml() -> None:
         state.keep_error(error, LOAD)
 
 
-# --- configurations, and how they are measured --------------------------------------------------------------
+# --- configurations and effort ------------------------------------------------------------------------------
 
 
 def who(record: ModelRecord) -> list[ModelRecord]:
@@ -148,7 +148,7 @@ def who(record: ModelRecord) -> list[ModelRecord]:
 
 
 def _family(record: ModelRecord) -> dict[str, ModelRecord]:
-    """The models that can be judged; of a family that is new here, the first ones are chosen."""
+    """Return the models to choose from; for another family, select the first ones."""
     family = {one.content_sha256: one for one in variants.family(state.store(), record)}
     root = next(iter(family))
     if st.session_state.get(OF_FAMILY) != root:
@@ -181,12 +181,12 @@ def _choices(family: dict[str, ModelRecord]) -> None:
 
 
 def label(name: str) -> str:
-    """What settings are called."""
+    """Return the display name of settings."""
     return PRESETS[name][0] if name in PRESETS else {TUNE: "Current settings"}.get(name, name)
 
 
 def how() -> None:
-    """Draw how exactly it is measured, and whether it waits for an idle machine."""
+    """Draw effort and waiting for an idle machine."""
     chosen = chosen_effort()
     with collapsible.box(f"Effort: {chosen}", key=HOW, icon="timer") as box:
         if box.open:
@@ -195,6 +195,6 @@ def how() -> None:
 
 
 def chosen_effort() -> str:
-    """The effort of this session."""
+    """Return the effort of this session."""
     found = str(st.session_state.get(PRECISION))
     return found if found in EFFORTS else QUICK

@@ -1,6 +1,6 @@
-"""The scorecard as text: a cell for each configuration and target, a table that explains one configuration.
+"""The scorecard as text: one cell per configuration and target, and a table of one configuration.
 
-No Streamlit: what stands here is tested as text. Every verdict has an icon and a word, never a colour alone.
+Uses no Streamlit, so it is tested as text. Every verdict has an icon and a word, not only a colour.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BUSY = f":material/groups: {quality.BUSY}"
 
 
 def heads(judged: Sequence[Judged]) -> list[str]:
-    """One heading for each target: `p99 latency at batch 1 ≤ 3 ms`."""
+    """Return one heading for each target: `p99 latency at batch 1 ≤ 3 ms`."""
     return [f"{one.target.what} {one.target.limit_words}" for one in judged]
 
 
 def matrix(card: Sequence[Row]) -> dict[str, list[str]]:
-    """Return columns of Markdown for the table of all: who, then one column for each target."""
+    """Return the table's columns in Markdown: configuration, overall state, then one for each target."""
     named = [_named(row) for row in card]
     columns: dict[str, list[str]] = {"Configuration": named, "All": [_word(row.state) for row in card]}
     for index, head in enumerate(heads(card[0].judged) if card else []):
@@ -43,7 +43,7 @@ def _named(row: Row) -> str:
 
 
 def busy_lines(row: Row) -> list[str]:
-    """Say of each batch size whether the race that answers ran on a busy machine, and who else used it."""
+    """Return a line for each batch size whose newest comparison ran under background load."""
     newest = {size: found[0] for size, found in sorted(row.evidence.races.items()) if found}
     told = {size: words for size, one in newest.items() if (words := verdict.busy_words(one))}
     return [f"At batch {size:,} measured {words}." for size, words in told.items()]
@@ -59,7 +59,7 @@ def _cell(one: Judged) -> str:
 
 
 def details(row: Row) -> list[dict[str, str]]:
-    """Return one line of Markdown for each target: the numbers, where they come from, what to do."""
+    """Return one line of Markdown for each target: numbers, their source, and advice."""
     return [
         {
             "Target": format.plain(f"{one.target.what} {one.target.limit_words}"),
@@ -75,7 +75,7 @@ def details(row: Row) -> list[dict[str, str]]:
 
 
 def headline(card: Sequence[Row]) -> str:
-    """Say in a sentence who meets everything."""
+    """Return one sentence that names the configurations meeting every target."""
     met = [row.subject.label for row in card if row.state == "MET"]
     missed = sum(row.state == "MISSED" for row in card)
     total = len(card)
@@ -88,14 +88,14 @@ def headline(card: Sequence[Row]) -> str:
 
 
 def tally(card: Sequence[Row]) -> str:
-    """Count the cells of the table: `5 met, 1 missed, 2 not known yet.`"""
+    """Return the counts of all states: `5 met, 1 missed, 2 not known yet.`"""
     states = [one.state for row in card for one in row.judged]
     counts = [(states.count(state), STATE_WORDS[state].lower()) for state in ICONS]
     return f"{', '.join(f'{count} {word}' for count, word in counts if count)}."
 
 
 def open_targets(card: Sequence[Row]) -> list[str]:
-    """Return a key for each cell that is not known yet, plain enough to be kept in a session."""
+    """Return a key for each cell with an unknown state; plain strings, so that a session can keep them."""
     return [key for row in card for key, one in _keyed(row).items() if one.state == "UNKNOWN"]
 
 
@@ -105,12 +105,12 @@ def _keyed(row: Row) -> dict[str, Judged]:
 
 
 def brought(card: Sequence[Row], before: Sequence[str], seconds: float) -> list[str]:
-    """Say what measuring brought: a line of Markdown on the whole, then one for each cell of `before`.
+    """Return what measuring decided: a line of Markdown for all cells, then one for each cell of `before`.
 
     Args:
-        card: as it is now.
-        before: `open_targets` when measuring began; of what is no longer in the card nothing is said.
-        seconds: that were measured.
+        card: the current state.
+        before: `open_targets` before measuring; cells no longer in the card are skipped.
+        seconds: duration of the measurements.
     """
     now = {key: one for row in card for key, one in _keyed(row).items() if key in before}
     if not now:
@@ -127,7 +127,7 @@ def brought(card: Sequence[Row], before: Sequence[str], seconds: float) -> list[
 
 
 def work_text(work: Needed) -> str:
-    """Say what would be measured: `2 at batch 1, 1 at batch 16, accuracy of 2`."""
+    """Return the pending work in words: `2 at batch 1, 1 at batch 16, accuracy of 2`."""
     parts = [f"{len(subjects)} at batch {size:,}" for size, subjects in sorted(work.races.items())]
     if work.accuracies:
         parts.append(f"accuracy of {len(work.accuracies)}")

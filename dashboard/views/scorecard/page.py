@@ -1,4 +1,4 @@
-"""Scorecard: what must be reached, and which configuration and variant of the model reaches it."""
+"""Scorecard page: targets, and which configurations and variants of the model meet them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from dashboard.views.scorecard import targets as scorecard_targets
 from dashboard.widgets import controls, dataset, live_view, page_frame, past_results, report
 from dashboard.widgets.protocol import wait_quiet_s
 
-# keys of the session
-LINKED = "scorecard.linked"  # the ?trial= that was followed
-LOOKED = "scorecard.looked"  # content hash of the model whose newest targets were looked for
+# session keys
+LINKED = "scorecard.linked"  # the ?trial= that was applied
+LOOKED = "scorecard.looked"  # content hash of the model whose newest targets were applied
 PICKED = "scorecard.earlier"
-LIMIT = 200  # measurements of a model to look through for targets
+LIMIT = 200  # newest measurements of a model that are searched for targets
 JOBS = "scorecard.jobs"  # ids of the jobs that this session started last
-BEFORE = "scorecard.before"  # what was not known when they were started
+BEFORE = "scorecard.before"  # keys of the unknown cells at that time
 RUN = "scorecard.run"  # where errors of measuring are shown
-TAKEN = "scorecard.taken"  # label of the configuration to take away
+TAKEN = "scorecard.taken"  # label of the configuration to export
 
 MEASURE = "Measure"
 
@@ -73,7 +73,7 @@ def _card(
     data: DatasetSpec | None,
     targets: Sequence[TargetSpec],
 ) -> list[Row]:
-    """The rows of the scorecard; none, with the reason shown, where there is nothing to judge."""
+    """Return the rows of the scorecard; none where there is nothing to judge, with the reason shown."""
     subjects = _subjects(record, chosen, data, targets)
     if not subjects:
         return []
@@ -86,7 +86,7 @@ def _card(
 
 
 def _answer(card: Sequence[Row], bar: page_frame.Bar) -> None:
-    """The sentence, the table that proves it, what is missing, and the way out."""
+    """Draw the headline, the table, what is missing, and the export."""
     if not card:
         bar.not_yet(MEASURE, "Choose a configuration first.")
         return
@@ -103,11 +103,11 @@ def _answer(card: Sequence[Row], bar: page_frame.Bar) -> None:
     _take_away(card)
 
 
-# --- targets that were stated before ------------------------------------------------------------------------
+# --- earlier targets ----------------------------------------------------------------------------------------
 
 
 def _follow_link() -> None:
-    """`?trial=` brings the targets, the data and the settings of a trial, once."""
+    """Apply the targets, the data and the settings of the trial in `?trial=`, once per link."""
     linked = url_state.named(state.TRIAL_PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
         return
@@ -119,9 +119,9 @@ def _follow_link() -> None:
 
 
 def _earlier(record: ModelRecord) -> dict[str, TrialSpec]:
-    """The targets that this model was measured for, newest first: trial -> its configuration.
+    """Return the earlier targets of this model, newest first: trial -> its configuration.
 
-    A session without any begins with the newest; the settings of Tune stay.
+    A session without targets starts with the newest; the settings of Tune do not change.
     """
     found: dict[str, TrialSpec] = {}
     for trial in state.measured(record, limit=LIMIT):
@@ -145,7 +145,7 @@ def _take_targets(spec: TrialSpec) -> None:
 
 
 def _offer(before: Mapping[str, TrialSpec]) -> None:
-    """Draw the list of earlier targets, where there are others than those that are stated."""
+    """Draw the list of earlier targets, where some differ from the current ones."""
     stated = tuple(scorecard_targets.read())
     past_results.offer(
         "Earlier targets",
@@ -172,7 +172,7 @@ def _open(trial_id: str) -> None:
         state.keep_error(error)
 
 
-# --- who is judged ------------------------------------------------------------------------------------------
+# --- configurations -----------------------------------------------------------------------------------------
 
 
 def _subjects(
@@ -181,7 +181,7 @@ def _subjects(
     data: DatasetSpec | None,
     targets: Sequence[TargetSpec],
 ) -> list[Subject]:
-    """The chosen models with each of the chosen settings; what cannot be is said and left out."""
+    """Return the chosen models with each of the chosen settings; invalid ones are reported and left out."""
     found: list[Subject] = []
     try:
         base = state.current_spec()
@@ -205,7 +205,7 @@ def _moved(spec: TrialSpec, record: ModelRecord) -> TrialSpec:
 
 
 def _settings(name: str, base: TrialSpec) -> TrialSpec:
-    """Return the settings `name` on the model and workload of `base`; raises `SpecError` as they do."""
+    """Return the settings `name` on the model and workload of `base`; raises their `SpecError`."""
     if name == form.TUNE:
         return base
     return anchor(base) if name == form.DEFAULT else configurations.from_preset(name, base)
@@ -254,7 +254,7 @@ def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
 
 
 def _start(work: Needed, before: Sequence[str]) -> None:
-    if state.is_busy("scorecard"):  # the same press, handed over twice
+    if state.is_busy("scorecard"):  # a double click
         return
     st.session_state[BEFORE] = list(before)
     try:
@@ -289,7 +289,7 @@ def _live(active: Sequence[Status]) -> None:
 
 
 def _event(jobs: Sequence[str]) -> Event:
-    """What is shown of several jobs, of which the first runs; when one more is done, the page shows it."""
+    """Return the state of several jobs, of which the first runs; the page is redrawn after each."""
     now = [one for job in jobs if (one := state.status(job)) is not None and state.is_active(one)]
     if len(now) != len(jobs):
         return live_events.ENDED
@@ -298,13 +298,13 @@ def _event(jobs: Sequence[str]) -> Event:
 
 
 def _cancel(jobs: Sequence[str]) -> None:
-    scheduler = state.scheduler()  # once: the page may be run anew wherever it asks its session something
-    for one in reversed(jobs):  # the running one last, so that no other begins meanwhile
+    scheduler = state.scheduler()  # once: Streamlit may rerun the page at any access to the session
+    for one in reversed(jobs):  # the running one last, so that no other starts meanwhile
         scheduler.cancel(one)
 
 
 def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:
-    """Say what the jobs that this session started last have brought, and what went wrong with them."""
+    """Report what the jobs that this session started last have decided, and their errors."""
     seconds = sum(one.elapsed_s for one in jobs)
     if jobs and (lines := scorecard.brought(card, st.session_state.get(BEFORE) or [], seconds)):
         first, *others = lines
@@ -318,7 +318,7 @@ def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:
             st.warning(f"{format.plain(label)}: {format.plain(message)}", icon=":material/warning:")
 
 
-# --- the answer ---------------------------------------------------------------------------------------------
+# --- result -------------------------------------------------------------------------------------------------
 
 
 def _result(card: Sequence[Row]) -> None:
@@ -375,13 +375,13 @@ def _take_away(card: Sequence[Row]) -> None:
 
 
 def _card_name(card: Sequence[Row]) -> str:
-    """The trials that answer, by which each result is found again."""
+    """Return the ids of the measuring trials: they identify the scorecard's results."""
     found = [str(one[0]["trial"])[:12] for row in card for one in row.evidence.races.values() if one]
     return ", ".join(dict.fromkeys(found)) or "nothing measured"
 
 
 def yaml_of(row: Row) -> str:
-    """Return the configuration with its targets, its data and the verdicts of now as a YAML file."""
+    """Return the configuration with its targets, its data and the current verdicts as a YAML file."""
     return yaml_from_spec(shortened(row.subject.spec, open_folders()), measured=row.measured)
 
 

@@ -1,7 +1,7 @@
-"""The list of targets as widgets: a line for each, with the conditions that its metric has.
+"""The list of targets as widgets: a line for each, with the conditions of its metric.
 
-The session keeps the ids of the lines and the values of their widgets; `read` turns them into targets. A line
-that cannot be read says why and takes no part.
+The session keeps the ids of the lines and the values of their widgets; `read` turns them into targets. An
+invalid line shows the reason and is skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIRST = "latency_p99"  # metric of a new line
 
 
 def key(line: str, name: str) -> str:
-    """Key of one widget of a line."""
+    """Return the key of one widget of a line."""
     return f"scorecard.target.{line}.{name}"
 
 
@@ -29,12 +29,12 @@ def key(line: str, name: str) -> str:
 
 
 def ids() -> list[str]:
-    """The lines of this session."""
+    """Return the ids of the lines of this session."""
     return list(st.session_state.setdefault(IDS, []))
 
 
 def load(targets: Sequence[TargetSpec]) -> None:
-    """Make `targets` the list; call before the widgets are drawn, or in a callback."""
+    """Replace the list by `targets`; call before the widgets are drawn, or in a callback."""
     for line in ids():
         _forget(line)
     st.session_state[IDS] = []
@@ -76,10 +76,10 @@ def _value(line: str, name: str) -> Any:
 
 
 def target_of(line: str) -> TargetSpec | None:
-    """Return the target that a line asks for; None where its limit is empty.
+    """Return the target of a line; None where its limit is empty.
 
     Raises:
-        SpecError: a limit that cannot be read, or that makes no sense.
+        SpecError: an invalid limit.
     """
     metric = METRICS[_value(line, "metric") or FIRST]
     limit = str(_value(line, "limit") or "").strip()
@@ -97,13 +97,13 @@ def target_of(line: str) -> TargetSpec | None:
 
 
 def class_of(text: object) -> int | str | None:
-    """Return a class as it is typed: a number, a name, or nothing."""
+    """Return a class from its text: a number, a name, or nothing."""
     plain = str(text or "").strip()
     return int(plain) if plain.isdecimal() else plain or None
 
 
 def read() -> list[TargetSpec]:
-    """Return the targets of all lines that can be read; of two on the same thing, the first."""
+    """Return the targets of all valid lines; of duplicates, the first."""
     found: list[TargetSpec] = []
     for line in ids():
         try:
@@ -111,7 +111,7 @@ def read() -> list[TargetSpec]:
             if target is not None:
                 check_targets([*found, target])
                 found.append(target)
-        except TunerError:  # said at the line
+        except TunerError:  # shown at the line
             continue
     return found
 
@@ -120,7 +120,7 @@ def read() -> list[TargetSpec]:
 
 
 def draw() -> list[TargetSpec]:
-    """Draw the lines and return the targets that can be read."""
+    """Draw the lines and return the targets of the valid ones."""
     before: list[TargetSpec] = []
     for line in ids():
         _draw_line(line)
@@ -136,7 +136,7 @@ def draw() -> list[TargetSpec]:
 
 
 def _said(line: str, before: list[TargetSpec]) -> list[TargetSpec]:
-    """The targets with this line's; why it is none stands below it."""
+    """Return `before` with this line's target; without it where the line is invalid, and show the reason."""
     try:
         target = target_of(line)
         if target is None:

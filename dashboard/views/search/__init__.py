@@ -1,1 +1,1 @@
-"""The Search page: its script, the form of its question, what there is to try, and the answer."""
+"""The Search page: its script, the form, the search space, and the result."""

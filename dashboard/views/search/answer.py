@@ -1,4 +1,4 @@
-"""The answer of a search on the screen: what it says, what to do with it, and how to go on."""
+"""The result of a search: its sentence, what to do with it, and how to search longer."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ ICONS: Mapping[str, str] = {  # outcome -> name of a Material Symbol
     "UNDECIDED": "help",
     "REJECTED": "block",
 }
-OPEN = ("UNDECIDED", "REJECTED")  # more time may answer these
+OPEN = ("UNDECIDED", "REJECTED")  # a longer search may decide these
 LIMIT_ICONS: Mapping[str, str] = {"MET": "check_circle", "MISSED": "cancel", "UNKNOWN": "help"}
-MEANS: Mapping[str, str] = {  # outcome -> what to do, where that is not plain
+MEANS: Mapping[str, str] = {  # outcome -> advice, where it is needed
     "NO_DIFFERENCE": "Keep the default.",
     "NONE_KEEPS_LIMITS": "Loosen a constraint, let more settings vary, or try a variant of the model.",
     "UNDECIDED": "Search longer; evaluated configurations are reused.",
@@ -42,16 +42,16 @@ MEANS: Mapping[str, str] = {  # outcome -> what to do, where that is not plain
 }
 
 
-# --- the answer ---------------------------------------------------------------------------------------------
+# --- the result ---------------------------------------------------------------------------------------------
 
 
 def draw(record: StudyRecord, go_on: Callable[[int | None], None], quiet: Callable[[], None]) -> None:
-    """Draw what a search said, or how far it came.
+    """Draw the result of a search, or its state when it was stopped.
 
     Args:
         record: of a search that has ended.
-        go_on: called with more seconds, or None for those that were left.
-        quiet: draws the offer to search again on a quiet machine, after an answer beside other programs.
+        go_on: called with more seconds, or None for the time that was left.
+        quiet: draws the button to search again on an idle machine, after a search under background load.
     """
     found = answer_of(record)
     if found is None:
@@ -72,7 +72,7 @@ def draw(record: StudyRecord, go_on: Callable[[int | None], None], quiet: Callab
 
 
 def _sentence(answer: SearchResult) -> None:
-    """The answer, of what, and what changes how it must be read."""
+    """Draw the result in one sentence, its configuration, and remarks that change how to read it."""
     for line in answer.get("remarks", ()):
         st.markdown(f":orange[:material/warning:] {format.plain(_halves(line)[0])}")
     outcome, shown = answer["outcome"], details.shown_of(answer)
@@ -91,13 +91,13 @@ def _sentence(answer: SearchResult) -> None:
 
 
 def _halves(remark: str) -> tuple[str, str]:
-    """Return what is said before the answer, its first sentence, and what the details say."""
+    """Return the first sentence of a remark, shown above the result, and the rest, shown in the details."""
     first, stop, rest = remark.partition(". ")
     return first + stop.strip(), rest
 
 
 def _numbers(answer: SearchResult) -> None:
-    """What a configuration costs beside the default, its limits, and what failed."""
+    """Draw a configuration's costs next to those of the default, its constraints, and failures."""
     shown = details.shown_of(answer)
     if shown is not None:
         if costs := searches.numbers(shown, answer["default"]):
@@ -114,7 +114,7 @@ def _numbers(answer: SearchResult) -> None:
 
 
 def _advice(answer: SearchResult, go_on: Callable[[int | None], None]) -> None:
-    """What to do, where that is not plain."""
+    """Draw what to do, where the outcome needs advice."""
     outcome = answer["outcome"]
     if outcome in MEANS:
         st.markdown(f":material/lightbulb: {MEANS[outcome]}")
@@ -135,11 +135,11 @@ def _details(record: StudyRecord, answer: SearchResult) -> None:
     )
 
 
-# --- what can be done with it -------------------------------------------------------------------------------
+# --- actions ------------------------------------------------------------------------------------------------
 
 
 def actions(record: StudyRecord, go_on: Callable[[int | None], None], delete: Callable[[str], None]) -> None:
-    """Draw into the bar what can be done with a search that has ended.
+    """Draw the actions for a search that has ended into the bar.
 
     Args:
         record: of the search.
@@ -173,7 +173,7 @@ def actions(record: StudyRecord, go_on: Callable[[int | None], None], delete: Ca
 
 
 def _taken(answer: SearchResult | None) -> Confirmed | None:
-    """What goes into Tune: the winner, else the default that nothing beats."""
+    """Return the configuration to load into Tune: the winner, or the default where there is no difference."""
     if answer is None:
         return None
     return answer["winner"] or (answer["default"] if answer["outcome"] == "NO_DIFFERENCE" else None)
@@ -236,7 +236,7 @@ def _pin(record: StudyRecord, trial: str) -> None:
     )
 
 
-# --- without an answer, and going on ------------------------------------------------------------------------
+# --- without a result, and searching longer -----------------------------------------------------------------
 
 
 def _unfinished(record: StudyRecord, go_on: Callable[[int | None], None]) -> None:

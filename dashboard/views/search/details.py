@@ -1,4 +1,4 @@
-"""What the answer of a search rests on: the front, effects, its course, everything that was evaluated."""
+"""Details of a search result: Pareto front, effects, course of the search, and all evaluations."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from dashboard.charts import search_charts, search_evaluation_charts
 from dashboard.views.search import links
 from dashboard.widgets import plots, tables
 
-# keys of the session
+# session keys
 COST = "search.cost"
 FRONT_CHART = "search.front"
 TABS = "search.tabs"
 
-PICTURE_PX = 480  # the picture under the answer fills the screen
+PICTURE_PX = 480  # the chart below the result fills the screen
 
-PAIRS = 3  # of settings that do more together than each alone
-ROWS = 6  # of the table of what was tried; others scroll
+PAIRS = 3  # of interacting settings
+ROWS = 6  # visible rows of the table of evaluations; others scroll
 
 
 def _ratio_of(record: StudyRecord) -> Callable[[Tried], float | None]:
@@ -38,7 +38,7 @@ def _ratio_of(record: StudyRecord) -> Callable[[Tried], float | None]:
 
 
 def picture(record: StudyRecord, answer: SearchResult) -> None:
-    """Draw the picture that proves the answer: the front, or the gains where there is none."""
+    """Draw the main chart of the result: the Pareto front, or the speed-ups where there is none."""
     if front_costs(answer):
         _front(record, answer)
     else:
@@ -46,17 +46,17 @@ def picture(record: StudyRecord, answer: SearchResult) -> None:
 
 
 def front_costs(answer: SearchResult) -> list[str]:
-    """Return the metrics over which the front can be drawn; empty: there is none."""
+    """Return the metrics for the axes of the Pareto front; empty: there is no front."""
     return search_charts.costs(answer["front"], answer["objective"])
 
 
 def shown_of(answer: SearchResult) -> Confirmed | None:
-    """Return whose numbers are shown: the winner's, else those of the first that was turned down."""
+    """Return the configuration whose numbers are shown: the winner, or else the first rejected one."""
     return answer["winner"] or next(iter(answer["others"]), None)
 
 
 def tabs(record: StudyRecord, answer: SearchResult | None) -> None:
-    """Draw what the answer rests on; only the open tab is drawn."""
+    """Draw the detail tabs; only the open tab is computed."""
     shown = {name: draw for name, (there, draw) in _tabs(record, answer).items() if there}
     if not shown:
         return
@@ -67,7 +67,7 @@ def tabs(record: StudyRecord, answer: SearchResult | None) -> None:
 
 
 def _tabs(record: StudyRecord, answer: SearchResult | None) -> Mapping[str, tuple[bool, Callable[[], None]]]:
-    """Tab -> whether there is something in it, and what draws it."""
+    """Return tab -> whether it has content, and the function that draws it."""
     tried = bool(record.tried)
     rest = {
         "Evaluated": (tried, partial(_table, record)),
@@ -86,11 +86,11 @@ def _tabs(record: StudyRecord, answer: SearchResult | None) -> Mapping[str, tupl
     }
 
 
-# --- the picture --------------------------------------------------------------------------------------------
+# --- the chart ----------------------------------------------------------------------------------------------
 
 
 def _gains(answer: SearchResult, least: int = 0) -> None:
-    """What a configuration brings in every respect."""
+    """Draw the speed-up of a configuration in every metric."""
     shown = shown_of(answer)
     if shown is not None and shown["gains"]:
         plots.draw(
@@ -134,7 +134,7 @@ def _front(record: StudyRecord, answer: SearchResult) -> None:
 
 
 def _picked(record: StudyRecord, info: search_charts.Front, chosen: Any) -> None:
-    """The clicked point in words, and its way into Tune."""
+    """Draw the clicked point in words, with a button that loads it into Tune."""
     clicked = [one.get("customdata") for one in chosen["selection"]["points"]]
     found = next((one for one in (*info.winner, *info.front, *info.others) if one.trial in clicked), None)
     if found is None:
@@ -187,7 +187,7 @@ def _course(answer: SearchResult) -> None:
 
 
 def went(answer: SearchResult) -> None:
-    """Draw the space, the time, the hidden controls and the notes, in words."""
+    """Draw space, time, A/A controls and notes, in words."""
     failed = f", {answer['failed']:,} of them failed or were wrong" if answer["failed"] else ""
     tables.facts(
         [

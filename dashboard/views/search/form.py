@@ -1,4 +1,4 @@
-"""The question of a search as its form holds it; `asking` draws the widgets."""
+"""The form of a search as session values and as a `Question`; `form_widgets` draws the widgets."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from dashboard import state
 from dashboard.widgets import dataset
 from dashboard.widgets.protocol import QUICK
 
-# keys of the session
+# session keys
 PRESET = "search.preset"
 OBJECTIVE, SECOND, WEIGHT = "search.objective", "search.second", "search.weight"
 LIMITS, SAME = "search.limits", "search.same_latency"
 BUDGET, EFFORT, GIVE_WAY = "search.budget_s", "search.precision", "search.give_way"
 EXTEND = "search.extend"
 VARIANTS = "search.variants"
-OWN = "search.own"  # values of the user's own, as they are typed
-VARY, FIXED, NEVER = "search.vary", "search.fixed", "search.never"  # FIXED: what the user took out of VARY
+OWN = "search.own"  # custom values, as typed
+VARY, FIXED, NEVER = "search.vary", "search.fixed", "search.never"  # FIXED: removed from VARY by the user
 STRATEGY, WARM, SEED = "search.strategy", "search.warm_start", "search.seed"
 
 NOTHING = ""
@@ -61,17 +61,17 @@ DEFAULTS: dict[str, Any] = {
     SEED: 0,
 }
 VARIANT_NAMES = {"none": "None", "existing": "Existing", "make": "Create new"}
-MOST_SHARE, LEAST_SHARE = 90, 10  # percent that one of two objectives may weigh
+MOST_SHARE, LEAST_SHARE = 90, 10  # percent, bounds of the first objective's weight
 
 
 def seed() -> None:
-    """Give every widget its value before it is drawn; a value that is there stays."""
+    """Give every widget without a value its default; call before the widgets are drawn."""
     for name, value in DEFAULTS.items():
         st.session_state.setdefault(name, value)
 
 
 def fill(question: Question, precision: str) -> None:
-    """Take up a question; call before the widgets are drawn, or in a callback."""
+    """Fill the form with a question; call before the widgets are drawn, or in a callback."""
     seed()
     fill_goal(question)
     st.session_state[BUDGET] = question.budget_s
@@ -87,7 +87,7 @@ def fill(question: Question, precision: str) -> None:
 
 
 def fill_goal(question: Question) -> None:
-    """Take up what is best and the limits of a question."""
+    """Fill in the objectives and constraints of a question."""
     (first, weight), *rest = question.objective.items()
     st.session_state[OBJECTIVE] = first
     st.session_state[SECOND] = rest[0][0] if rest else NOTHING
@@ -97,7 +97,7 @@ def fill_goal(question: Question) -> None:
 
 
 def _limit_lines(question: Question) -> list[str]:
-    """The limits as they are typed."""
+    """Return the constraints as text."""
     lines = [limit_line(one) for one in question.limits]
     if question.accuracy_drop is not None:
         lines.append(f"accuracy>=-{100 * question.accuracy_drop:g}%")
@@ -105,23 +105,23 @@ def _limit_lines(question: Question) -> list[str]:
 
 
 def limit_line(one: TargetSpec) -> str:
-    """Return a limit as it is typed."""
+    """Return a constraint as it is typed."""
     at = "" if one.threshold is None else f"@{one.threshold:g}"
     return (
         f"{one.metric}{at}{'<=' if one.about.smaller_is_better else '>='}{limit_text(one.about, one.limit)}"
     )
 
 
-# --- what is asked ------------------------------------------------------------------------------------------
+# --- reading the form ---------------------------------------------------------------------------------------
 
 
 def limits() -> dict[str, Any]:
-    """Return the typed limits as parts of a question; raises `SpecError` as `parse_limits` does."""
+    """Return the typed constraints as parts of a question; raises `SpecError` as `parse_limits` does."""
     return parse_limits(_lines(LIMITS))
 
 
 def own_values() -> dict[str, list[Value | None]]:
-    """Return the values of the user's own, none where nothing is typed; raises as `parse_settings` does."""
+    """Return the custom values, empty where nothing is typed; raises as `parse_settings` does."""
     return parse_settings(_lines(OWN), "")
 
 
@@ -131,7 +131,7 @@ def _lines(name: str) -> list[str]:
 
 
 def is_typed_well() -> bool:
-    """Whether all that is typed can be read; where not, it was said beneath it."""
+    """Return whether all typed text is valid; the error of an invalid text is shown below its field."""
     try:
         limits()
         own_values()
@@ -142,17 +142,17 @@ def is_typed_well() -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the form asks for, and the settings that are worth trying for it."""
+    """A validated form: start, question, and the settings that can vary."""
 
-    spec: TrialSpec  # the start
+    spec: TrialSpec  # starting point of the search
     question: Question
     place: Place
-    axes: Sequence[Axis]  # those that are held among them
-    models: Models  # variants that may be the answer
+    axes: Sequence[Axis]  # fixed settings included
+    models: Models  # variants among the candidates
 
 
 def asked(record: ModelRecord) -> Asked:
-    """Return what the form asks for.
+    """Return the validated form.
 
     Raises:
         TunerError: a limit that cannot be read, parts that contradict each other, settings of Tune that
@@ -172,7 +172,7 @@ def asked(record: ModelRecord) -> Asked:
 
 
 def question() -> Question:
-    """Return the question of the form, without what is held: that takes the settings worth trying.
+    """Return the question of the form, without fixed settings: those need the axes of the search.
 
     Raises:
         SpecError: a limit or a value that cannot be read, or parts that contradict each other.
@@ -195,7 +195,7 @@ def question() -> Question:
 
 
 def objective() -> dict[str, float]:
-    """Return what is best: metric -> weight."""
+    """Return the objectives: metric -> weight."""
     first, second = st.session_state[OBJECTIVE], st.session_state[SECOND]
     if not second or second == first:
         return {first: 1.0}
@@ -204,10 +204,10 @@ def objective() -> dict[str, float]:
 
 
 def start_spec(whole: Question) -> TrialSpec:
-    """Return where a search starts: the settings of Tune, with the effort of this page.
+    """Return the starting point of a search: the settings of Tune, with the effort of this page.
 
     Raises:
-        TunerError: the settings of Tune cannot be used, or the labelled data are not named.
+        TunerError: the settings of Tune are invalid, or the labelled data are not chosen.
     """
     spec = state.current_spec()
     precision = st.session_state.get(EFFORT) or QUICK
@@ -217,7 +217,7 @@ def start_spec(whole: Question) -> TrialSpec:
 
 
 def values_beyond_start(axes: Sequence[Axis]) -> dict[str, str]:
-    """Return each value beyond the start's as `without` takes it, with its name on the screen."""
+    """Return each value other than the start's, in the syntax of `without` -> its display name."""
     return {
         f"{one.name}={_value_text(value)}": changes_words({one.name: value})
         for one in axes
@@ -226,6 +226,6 @@ def values_beyond_start(axes: Sequence[Axis]) -> dict[str, str]:
 
 
 def _value_text(value: Value | None) -> str:
-    if isinstance(value, tuple):  # a chain of providers goes with its first
+    if isinstance(value, tuple):  # a chain of providers is named by its first one
         return str(value[0])
     return ("on" if value else "off") if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""The widgets of the question of a search: the common ones open, the others in closed groups."""
+"""Widgets of the search form: the common ones visible, the others in collapsed groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dashboard.widgets.protocol import effort, wait_for_quiet
 
 
 def goal() -> None:
-    """Draw what is to be best, and within which limits."""
+    """Draw the objectives and constraints."""
     form.seed()
     _presets()
     st.selectbox(
@@ -92,7 +92,7 @@ def _take_targets() -> None:
 
 
 def _presets() -> None:
-    """Draw the questions that people have; one of them is marked while the form asks just that."""
+    """Draw the preset goals; one is selected while the form equals it."""
     st.session_state[form.PRESET] = next((name for name in PRESETS if _asks(name)), None)
     chosen: str | None = st.pills(
         "Goal",
@@ -123,7 +123,7 @@ def _take_preset() -> None:
 
 
 def time_and_effort() -> None:
-    """Draw how long to search, and how sure the answer must be."""
+    """Draw time budget and effort."""
     times = sorted({*form.TIMES_S, st.session_state[form.BUDGET]})
     st.select_slider(
         "Time budget",
@@ -144,11 +144,11 @@ def time_and_effort() -> None:
 
 
 def batch(record: ModelRecord, axes: Sequence[Axis]) -> None:
-    """Draw the batch that the search starts with, and which ones it tries where the batch may vary.
+    """Draw the batch size of the starting point, and those tried where the batch size varies.
 
     Args:
         record: the model.
-        axes: the settings that are worth trying, those that are held among them.
+        axes: the settings that can vary, fixed ones included.
     """
     state.seed(record)
     setting.one(knob("batch_size"), None, record)
@@ -159,14 +159,14 @@ def batch(record: ModelRecord, axes: Sequence[Axis]) -> None:
 
 
 def labelled_data(record: ModelRecord) -> None:
-    """Draw the labelled data, which a limit on the accuracy needs."""
+    """Draw the labelled data, which a constraint on the accuracy needs."""
     named = bool(st.session_state.get(dataset.key(dataset.LABELLED, "path")))
     with st.expander("Labelled data", icon=":material/dataset:", expanded=not named, key="search.data"):
         dataset.form(dataset.LABELLED, outputs=[one["name"] for one in record.info["outputs"]])
 
 
 def what_stays(record: ModelRecord) -> None:
-    """Draw where the search starts: inputs here, every other setting as it is on Tune."""
+    """Draw the starting point: inputs here, every other setting as on Tune."""
     state.seed(record)
 
     def draw() -> None:
@@ -185,7 +185,7 @@ def what_stays(record: ModelRecord) -> None:
 
 
 def own_values() -> None:
-    """Draw what may change in the user's own words, for who knows which values to try."""
+    """Draw the field for custom settings and values."""
     try:
         named, error = len(form.own_values()), None
     except TunerError as caught:
@@ -209,7 +209,7 @@ def _own_values() -> None:
 
 
 def what_changes(axes: Sequence[Axis]) -> None:
-    """Draw which settings may change, which values never, and whether variants may be the answer."""
+    """Draw which settings vary, which values are excluded, and whether variants are candidates."""
     names = [one.name for one in axes]
     free = [name for name in names if name not in st.session_state[form.FIXED]]
     st.session_state[form.VARY] = free
@@ -276,18 +276,18 @@ def _axis_name(name: str) -> str:
 
 
 def _take_vary(names: Sequence[str]) -> None:
-    """Remember what was taken out: a setting that comes along with another question is in."""
+    """Store which settings were removed, so that settings of a later question vary by default."""
     chosen = st.session_state[form.VARY]
     others = [one for one in st.session_state[form.FIXED] if one not in names]
     st.session_state[form.FIXED] = [*others, *(one for one in names if one not in chosen)]
 
 
 def _take_own() -> None:
-    """Whatever is named may change, even if it was held before."""
+    """Unfix every setting with custom values."""
     try:
         named = form.own_values()
     except TunerError:
-        return  # said beneath the field
+        return  # the error is shown below the field
     st.session_state[form.FIXED] = [one for one in st.session_state[form.FIXED] if one not in named]
 
 
@@ -296,7 +296,7 @@ def _all_may_change() -> None:
 
 
 def strategy() -> None:
-    """Draw how the search looks, and what it may do about time; the defaults suit all questions."""
+    """Draw the screening strategy, earlier searches, seed, and yielding; the defaults suit every search."""
     names = (form.STRATEGY, form.WARM, form.SEED, form.GIVE_WAY)
     changed = sum(st.session_state[name] != form.DEFAULTS[name] for name in names)
     collapsible.group("Strategy", _strategy, key="search.how", icon="route", changed=changed)

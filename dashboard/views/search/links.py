@@ -11,19 +11,19 @@ from core.wire.errors import TunerError
 from dashboard import state
 from dashboard.views.scorecard import targets as scorecard_targets
 
-GO = "search.go"  # key of the session: the page that a button asked for, and its query
-SCORECARD_SETTINGS = "scorecard.settings"  # of the Scorecard page: which settings are judged
-FROM_TUNE = "Settings of Tune"  # one of them
+GO = "search.go"  # session key: the target page of a button, and its query
+SCORECARD_SETTINGS = "scorecard.settings"  # key of the Scorecard page: the settings it evaluates
+FROM_TUNE = "Settings of Tune"  # a value of that key
 
 
 def leave() -> None:
-    """Go where a button of this page asked to; call before any widget is drawn."""
+    """Switch to the page that a button asked for; call before any widget is drawn."""
     if (go := st.session_state.pop(GO, None)) is not None:
         st.switch_page(f"views/{go['page']}/page.py", query_params=go["query"])
 
 
 def spec_of(record: StudyRecord, trial: str) -> TrialSpec:
-    """Return what a trial of a search asks for, with the effort of the search.
+    """Return the spec of a trial of a search, with the effort of the search.
 
     Raises:
         StoreError: the trial was deleted.
@@ -35,7 +35,7 @@ def spec_of(record: StudyRecord, trial: str) -> TrialSpec:
 
 
 def load(record: StudyRecord, trial: str) -> None:
-    """Load a configuration of a search into Tune; a confirmed one is shown there with its result."""
+    """Load a configuration of a search into Tune, and a confirmed one's result with it."""
     try:
         state.apply_spec(spec_of(record, trial))
         kept = state.store().trial(trial)
@@ -50,7 +50,7 @@ def load(record: StudyRecord, trial: str) -> None:
 
 
 def judge(record: StudyRecord, trial: str) -> None:
-    """Load a configuration with the limits of the search into the scorecard."""
+    """Load a configuration into the Scorecard, with the constraints of the search as targets."""
     try:
         state.apply_spec(spec_of(record, trial))
     except TunerError as error:

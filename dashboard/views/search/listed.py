@@ -1,4 +1,4 @@
-"""The searches of a model: one of them is chosen in the bar; a closed table compares them."""
+"""Searches of a model: a list to choose from in the bar, and a closed table of their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboard import format, state
 from dashboard.widgets import choice, collapsible, tables
 
 STUDIES = "search.studies"
-MOST, ROWS = 100, 6  # searches that are listed; the table shows so many, others scroll
+MOST, ROWS = 100, 6  # searches in the list; visible rows of the table
 
 TakeUp = Callable[[StudyRecord], None]  # shows a search; may raise `TunerError`
 
@@ -26,9 +26,9 @@ def of_model(model: ModelRecord) -> list[StudyRecord]:
 
 
 def pick(found: Sequence[StudyRecord], shown: StudyRecord | None, take_up: TakeUp) -> None:
-    """Draw the list of searches with the one that is shown."""
+    """Draw the list of searches, with the shown one selected."""
     if shown is not None and shown.id not in {one.id for one in found}:
-        found = [shown, *found]  # of another model, by a link
+        found = [shown, *found]  # of another model, from a link
     if not found:
         return
     kept = {one.id: one for one in found}
@@ -44,14 +44,14 @@ def pick(found: Sequence[StudyRecord], shown: StudyRecord | None, take_up: TakeU
 
 
 def _name(record: StudyRecord) -> str:
-    """What never changes of a search: by its name Streamlit finds the chosen one again."""
+    """Return a label that never changes: Streamlit finds the selected option by its label."""
     question = question_from_dict(record.question)
     asked = ", ".join([question.words, *question.limit_words])
     return f"{asked} · {format.when(record.created_at)} · {record.id[:6]}"
 
 
 def table(found: Sequence[StudyRecord], shown: StudyRecord | None, take_up: TakeUp) -> None:
-    """Draw the other searches with their answers in a closed table; a tick opens one."""
+    """Draw the other searches with their results in a closed table; selecting a row opens one."""
     others = [one for one in found if shown is None or one.id != shown.id]
     if others:
         label = f"Earlier searches: {len(others)}"
@@ -59,7 +59,7 @@ def table(found: Sequence[StudyRecord], shown: StudyRecord | None, take_up: Take
 
 
 def _table(others: Sequence[StudyRecord], take_up: TakeUp) -> None:
-    key = f"{STUDIES}.{others[0].id}.{len(others)}"  # a tick must not move to another when one comes
+    key = f"{STUDIES}.{others[0].id}.{len(others)}"  # a new key drops the selection
 
     def reopen() -> None:
         picked = st.session_state[key]["selection"]["rows"]

@@ -1,4 +1,4 @@
-"""A search that runs: the best so far, what was tried, the time that is left; it can be cancelled."""
+"""A running search: the best configuration so far, the evaluations, the remaining time, and Cancel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboard.widgets import job_box, live_view, playback
 
 
 def watch(record: StudyRecord) -> None:
-    """Draw the box that follows a search until it ends, and then the whole page once."""
+    """Draw the live view of a search; when the search ends, redraw the whole page once."""
     question = question_from_dict(record.question)
     with st.container(key="search.live", gap="xsmall"):
         st.markdown(f"#### Searching: {format.plain(question.words)}")
@@ -28,7 +28,7 @@ def watch(record: StudyRecord) -> None:
 
 
 def cancel(record: StudyRecord) -> None:
-    """Draw the button that cancels a search; nothing where another process searches."""
+    """Draw the button that cancels a search; nothing where another process runs it."""
     if state.status(record.id) is not None:
         job_box.cancel(
             record.id,

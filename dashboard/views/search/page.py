@@ -1,4 +1,4 @@
-"""Search: the best configuration under limits within a time; asked on the left, answered on the right."""
+"""Search page: the best configuration within constraints and a time budget; form left, result right."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from dashboard.widgets.protocol import WAIT, wait_quiet_s
 
 STUDY_PARAM = "study"  # ?study=<id>
 
-# keys of the session
+# session keys
 SHOWN = "search.study"  # id of the search that is shown
-SHOWN_OF = "search.study.of"  # content hash of the model that was current when it was shown
-APPLIED = "search.applied"  # the linked search whose question the form got
+SHOWN_OF = "search.study.of"  # content hash of the model that was current then
+APPLIED = "search.applied"  # the linked search that was loaded into the form
 
 SETTINGS_PX = 288
 
@@ -66,11 +66,11 @@ def page() -> None:
     narrow_settings.foot("search", start_button)
 
 
-# --- which search is shown ----------------------------------------------------------------------------------
+# --- the shown search ---------------------------------------------------------------------------------------
 
 
 def _shown() -> StudyRecord | None:
-    """The search of the link or of this session; a link to nothing is said and forgotten."""
+    """Return the search of the link or of this session; report and drop an id that does not exist."""
     state.settle()
     linked = url_state.named(STUDY_PARAM) or st.session_state.get(SHOWN)
     if not linked:
@@ -86,7 +86,7 @@ def _shown() -> StudyRecord | None:
 
 
 def show(study: str | None) -> None:
-    """Make this search the one that is shown, in the address as well: a reload finds it again."""
+    """Show this search and put it into the URL, so that a reload finds it again."""
     if st.session_state.get(SHOWN) != study:
         st.session_state[SHOWN_OF] = None
     st.session_state[SHOWN] = study
@@ -94,7 +94,7 @@ def show(study: str | None) -> None:
 
 
 def _newest(model: ModelRecord) -> StudyRecord | None:
-    """The search of a model that runs, wherever it was asked for, else its newest; the form stays."""
+    """Return the model's running search, whoever started it, or else the newest; the form does not change."""
     found = listed.of_model(model)
     newest = next((one for one in found if one.state in ACTIVE), next(iter(found), None))
     show(newest.id if newest is not None else None)
@@ -104,7 +104,7 @@ def _newest(model: ModelRecord) -> StudyRecord | None:
 
 
 def _load_linked(record: StudyRecord | None) -> None:
-    """A search that came by a link brings its question, its start and its model, once."""
+    """Load the question, start and model of a linked search into the form, once per link."""
     if record is None or st.session_state.get(APPLIED) == record.id:
         return
     try:
@@ -118,7 +118,7 @@ def _load_linked(record: StudyRecord | None) -> None:
 
 
 def _take_up(record: StudyRecord) -> None:
-    """Show a search with its question; raises what `apply_spec` does."""
+    """Show a search and load its question; raises the errors of `apply_spec`."""
     show(record.id)
     st.session_state[APPLIED] = record.id
     spec = spec_from_dict(record.spec)
@@ -127,11 +127,11 @@ def _take_up(record: StudyRecord) -> None:
     st.session_state[SHOWN_OF] = st.session_state.get(state.MODEL)
 
 
-# --- asking -------------------------------------------------------------------------------------------------
+# --- the form -----------------------------------------------------------------------------------------------
 
 
 def _ask(model: ModelRecord) -> tuple[Asked | None, str]:
-    """Draw the form; return what it asks for, and why it cannot be asked (empty when it can)."""
+    """Draw the form; return its values, and why no search can start (empty when one can)."""
     form_widgets.goal()
     form_widgets.time_and_effort()
     asked, error = _asked(model)
@@ -142,7 +142,7 @@ def _ask(model: ModelRecord) -> tuple[Asked | None, str]:
         state.report(error)
     if asked is not None:
         form_widgets.what_changes(asked.axes)
-        asked, error = _asked(model)  # what was never to be tried may be gone with its setting
+        asked, error = _asked(model)  # an excluded value may be invalid now
     form_widgets.own_values()
     form_widgets.what_stays(model)
     form_widgets.strategy()
@@ -157,7 +157,7 @@ def _asked(model: ModelRecord) -> tuple[Asked | None, TunerError | None]:
 
 
 def _space(asked: Asked | None) -> tuple[Space | None, str]:
-    """What there is to try, and why there is nothing."""
+    """Return the search space, and why there is none."""
     if asked is None:
         return None, ""
     try:
@@ -167,7 +167,7 @@ def _space(asked: Asked | None) -> tuple[Space | None, str]:
 
 
 def _run(record: StudyRecord | None, reason: str, key: str) -> None:
-    """Draw the button that starts a search, or plays the recorded one back; `reason`: why it cannot."""
+    """Draw the button that starts a search or replays the recorded one; `reason` disables it."""
     if record is not None and playback.button(record.id, key=key):
         return
     st.button(
@@ -183,7 +183,7 @@ def _run(record: StudyRecord | None, reason: str, key: str) -> None:
 
 
 def start() -> None:
-    """Submit the question of the form, and show its search."""
+    """Submit a search with the form's values, and show it."""
     model = state.current_model()
     if model is None:
         return
@@ -212,7 +212,7 @@ def _submit(prepared: search.Prepared) -> None:
 
 
 def go_on(study: str, budget_s: int | None = None) -> None:
-    """Go on with a search that has ended, with more time where it is given."""
+    """Continue a search that has ended, with more time where `budget_s` is given."""
     try:
         prepared = search.go_on(
             state.store(),
@@ -227,11 +227,11 @@ def go_on(study: str, budget_s: int | None = None) -> None:
         state.keep_error(error)
 
 
-# --- the answer's side --------------------------------------------------------------------------------------
+# --- the result ---------------------------------------------------------------------------------------------
 
 
 def _further(record: StudyRecord | None) -> None:
-    """What can be done with the search that is shown."""
+    """Draw the actions for the shown search."""
     if record is None:
         return
     if record.state in ACTIVE:
@@ -251,7 +251,7 @@ def _result(model: ModelRecord | None, record: StudyRecord | None) -> None:
 
 
 def _offer_quiet() -> None:
-    """Offer the same search on a quiet machine, where another program used this one meanwhile."""
+    """Draw the button for the same search on an idle machine, after one under background load."""
     st.button(
         "Search when idle",
         key="search.quiet",

@@ -1,4 +1,4 @@
-"""What a search could try: how many configurations differ, what is left out, what the time buys."""
+"""Preview of a search: distinct configurations, excluded ones, and what the time budget allows."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dashboard import format, state
 from dashboard.views.search.form import Asked
 from dashboard.widgets import collapsible
 
-SPACE = "search.space"  # whether it is open
+SPACE = "search.space"  # whether the preview is open
 MOST_REASONS = 12
 
 
 def draw(model: ModelRecord, asked: Asked, space: Space | None, why_not: str) -> None:
-    """Draw what there is to try, closed at first.
+    """Draw the search space, closed at first.
 
     Args:
-        model: that is searched on.
-        asked: what the form asks for.
-        space: what differs; None: nothing does.
+        model: to search on.
+        asked: the form's values.
+        space: the distinct configurations; None: there are none.
         why_not: why there is no space.
     """
     if space is None:
@@ -46,7 +46,7 @@ def _space(model: ModelRecord, asked: Asked, space: Space) -> None:
 
 
 def lines(asked: Asked, space: Space, bought: str) -> list[str]:
-    """Return in words what there is to try, and what the time buys."""
+    """Return the search space and what the time budget allows, in words."""
     named = [f"{one.name.removeprefix('session.')} ({len(one.values)})" for one in space.axes]
     count = f"{len(named)} setting{'s' * (len(named) != 1)}"
     return [
@@ -57,12 +57,12 @@ def lines(asked: Asked, space: Space, bought: str) -> list[str]:
 
 
 def bought(model: ModelRecord, asked: Asked, space: Space) -> str:
-    """Return what the time buys, as far as earlier races of the model have shown it on this machine."""
+    """Return what the time budget allows, predicted from earlier comparisons of the model on this machine."""
     return prediction(_prepared(model, asked, space), state.store())
 
 
 def refusal(model: ModelRecord, asked: Asked, space: Space) -> str:
-    """Return why the time is too short; empty: it is not as far as is known, or may be extended."""
+    """Return why the budget is too short; empty where it suffices, is unknown, or may be extended."""
     short = None if asked.question.extend else too_short(_prepared(model, asked, space), state.store())
     return "" if short is None else f"{short.message} {short.hint}"
 
@@ -83,7 +83,7 @@ def _prepared(model: ModelRecord, asked: Asked, space: Space) -> Prepared:
 
 
 def reasons(space: Space) -> dict[str, str]:
-    """Return why combinations are left out, most of them first: combinations -> reason."""
+    """Return why combinations are excluded, most frequent first: combinations -> reason."""
     listed = list(space.left_out.items())
     shown = {format.plain(reason): f"{count:,}" for reason, count in listed[:MOST_REASONS]}
     rest = sum(count for _, count in listed[MOST_REASONS:])

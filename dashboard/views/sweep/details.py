@@ -1,4 +1,4 @@
-"""The points of a sweep one by one: the table, all that is known of one, and its way to Tune."""
+"""The points of a sweep: the table, the details of one point, and loading it into Tune."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLE = "curves.table"
 
 
 def draw(shown: Shown, stands: Standing) -> None:
-    """Draw the table of all points, and the details of one: over it where somebody picked it."""
+    """Draw the table of all points, and the details of one; above the table where the user selected it."""
     table = comparisons.points(shown.rows, stands, shown.busy)
     details = st.container(key="curves.details")
     names = " and ".join(one.name for one in shown.axes)
@@ -59,12 +59,12 @@ def draw(shown: Shown, stands: Standing) -> None:
 
 
 def _take_row() -> None:
-    """A row of the table takes the place of a point that was clicked."""
+    """Drop the clicked point when a row of the table is selected."""
     st.session_state.pop(POINT, None)
 
 
 def _picked(shown: Shown) -> int | None:
-    """The point that was clicked, else the row of the table."""
+    """Return the index of the clicked point, or else of the selected row."""
     names = [point_name(one.values) for one in shown.rows]
     if (clicked := st.session_state.get(POINT)) in names:
         return names.index(clicked)
@@ -73,14 +73,14 @@ def _picked(shown: Shown) -> int | None:
 
 
 def _best(shown: Shown, stands: Standing) -> int | None:
-    """The best point under the limit, where there is one."""
+    """Return the index of the best point within the limit, if any."""
     best = stands.best if stands.line_s is not None else None
     names = [point_name(one.values) for one in shown.rows]
     return None if best is None else names.index(point_name(best.values))
 
 
 def _details(shown: Shown, stands: Standing, index: int) -> None:
-    """All that is known of one point, and the way to Tune."""
+    """Draw the details of one point, with the button that loads it into Tune."""
     point, row = shown.points[index], shown.rows[index]
     name = point_name(point.values)
     with st.container(border=True):
@@ -156,14 +156,14 @@ def _said_of(row: Measured, stands: Standing) -> list[str]:
 
 
 def _put_line(value_s: float) -> None:
-    st.session_state[LINE] = float(f"{value_s * 1e3 * 1.0005:.4g}")  # rounded up: the point is under the line
+    st.session_state[LINE] = float(f"{value_s * 1e3 * 1.0005:.4g}")  # rounded up: the point meets it
 
 
 def _use(point: Point, row: Measured) -> None:
     if point.spec is None:
         return
     state.apply_spec(point.spec)
-    trial = row.trial if row.same is None else ""  # another's trial has other settings
+    trial = row.trial if row.same is None else ""  # a reused trial has other settings
     if trial:
         state.show_trial(trial)
     st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial} if trial else None)

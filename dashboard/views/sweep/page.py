@@ -1,4 +1,4 @@
-"""Latency and throughput over one or two settings, all points raced together; the best under a limit."""
+"""Sweep page: latency and throughput over one or two settings, all points in one comparison."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from dashboard.widgets import (
 from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 
 AGAIN = "curves.again"
-STUDY = "curves.study"  # name of the sweep that is shown
+STUDY = "curves.study"  # study name of the shown sweep
 STUDY_PARAM = "study"  # ?study=<name>
-LOOKED = "curves.looked"  # content hash of the model whose newest sweep was looked for
+LOOKED = "curves.looked"  # content hash of the model whose newest sweep was opened
 PICKED = "curves.earlier"
-RACES = 200  # to look through for sweeps
+RACES = 200  # newest comparisons that are searched for sweeps
 SETTINGS_PX = 288
-GHOSTS_MOST = 3  # earlier sweeps that are drawn behind
-APPLIED = "curves.applied"  # the linked sweep whose settings were loaded
+GHOSTS_MOST = 3  # earlier sweeps in the background of a chart
+APPLIED = "curves.applied"  # the linked sweep that was loaded
 
 
 def page() -> None:
@@ -98,7 +98,7 @@ Asked = tuple[TrialSpec, Sequence[Axis], Sequence[Point], Known]
 
 
 def _asked(record: ModelRecord) -> Asked | None:
-    """Draw what varies; return it with what was measured of it, or None where it cannot be, which is said."""
+    """Draw the form; return it with earlier results of its points. Report an invalid form and return None."""
     base = _base()
     if base is None:
         return None
@@ -127,7 +127,7 @@ def _base() -> TrialSpec | None:
 
 
 def _load_linked() -> None:
-    """Load settings, setting to vary and values of `?study=…`, once."""
+    """Load the settings, the axes and their values of `?study=…`, once per link."""
     study = url_state.named(STUDY_PARAM)
     if not study or st.session_state.get(APPLIED) == study:
         return
@@ -145,11 +145,11 @@ def _load_linked() -> None:
 
 
 def _load(study: str, found: Sequence[Axis], trial: Trial) -> None:
-    """Take up the settings, what is varied and the values of a sweep; raises what `apply_spec` does."""
+    """Load the settings, the axes and their values of a sweep; raises the errors of `apply_spec`."""
     spec = state.trial_spec(trial)
     state.apply_spec(spec)
     usual = fields.defaults()
-    for axis in found:  # the trial stands at one of the values, which nobody chose
+    for axis in found:  # of the trial's point; the form gets the default instead
         if (key := fields.key(axis.name)) in usual:
             st.session_state[key] = usual[key]
     varied.take_up(found)
@@ -158,16 +158,16 @@ def _load(study: str, found: Sequence[Axis], trial: Trial) -> None:
 
 
 def _earlier(record: ModelRecord) -> None:
-    """Open the newest sweep of the model, where nobody has chosen a setting to measure; offer them all."""
+    """List the sweeps of the model; open the newest where the user has changed no setting."""
     found = state.store().comparisons(model_sha256=record.content_sha256, limit=RACES)
     sweeps = {one.study: one for one in reversed(found) if axes_of_study(one.study)}
     listed = list(reversed(sweeps))
     before = st.session_state.get(LOOKED)
     if before != record.content_sha256:
         st.session_state[LOOKED] = record.content_sha256
-        if before is not None and st.session_state.get(STUDY) not in sweeps:  # of the model before
+        if before is not None and st.session_state.get(STUDY) not in sweeps:  # of the previous model
             st.session_state[STUDY] = None
-        may = controls.untouched() or state.recorded()  # where nobody measures, settings are nobody's
+        may = controls.untouched() or state.recorded()  # recorded results: settings are not the user's
         if listed and st.session_state.get(STUDY) is None and may:
             _open(listed[0])
             controls.came_by_themselves()
@@ -191,7 +191,7 @@ def _earlier(record: ModelRecord) -> None:
 
 def _open(study: str) -> None:
     found, trials = axes_of_study(study), state.store().trials(study=study)
-    if not found or not trials:  # deleted since
+    if not found or not trials:  # deleted meanwhile
         return
     try:
         _load(study, found, trials[-1])
@@ -204,14 +204,14 @@ def _study_label(race: Comparison) -> str:
     return f"{format.when(race.created_at)} · {' × '.join(parts) or race.study}"
 
 
-# --- what is measured already -------------------------------------------------------------------------
+# --- earlier results ----------------------------------------------------------------------------------
 
 
 Earlier = Callable[[TrialSpec], Trial | None]
 
 
 def _study(name: str, record: ModelRecord, points: Sequence[Point], earlier: Earlier) -> Study:
-    """All points at once, in one race."""
+    """Return a study that measures all points in one comparison."""
 
     def race(asked: Sequence[Configuration]) -> Job:
         what = f"sweep of {len(asked)} points of {record.name}"
@@ -224,14 +224,14 @@ def _study(name: str, record: ModelRecord, points: Sequence[Point], earlier: Ear
 
 
 def _shown(record: ModelRecord, named: Models, points: Sequence[Point]) -> Study:
-    """The sweep that is shown, beside what was measured before of these points on this machine."""
+    """Return the shown sweep, with earlier measurements of its points on this machine."""
     fingerprint = state.environment()["fingerprint"]
     earlier = sweep.before(state.store(), record, named, fingerprint=fingerprint)
     return _study(st.session_state.get(STUDY) or "", record, points, earlier)
 
 
 def _ghosts(record: ModelRecord, named: Models, axes: Sequence[Axis]) -> list[Ghost]:
-    """Earlier sweeps of this model over the same settings."""
+    """Return earlier sweeps of this model over the same settings."""
     found = sweep.earlier_curves(
         state.store().comparisons(model_sha256=record.content_sha256, limit=RACES),
         state.store().trials_of,
@@ -244,7 +244,7 @@ def _ghosts(record: ModelRecord, named: Models, axes: Sequence[Axis]) -> list[Gh
 
 
 def _race() -> Comparison | None:
-    """The race of the sweep that is shown; all its points are in it."""
+    """Return the comparison of the shown sweep; it contains all points."""
     study = st.session_state.get(STUDY)
     return next(iter(state.store().comparisons(study=study, limit=1)), None) if study else None
 
@@ -253,7 +253,7 @@ def _race() -> Comparison | None:
 
 
 def _options(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows: Sequence[Measured]) -> None:
-    """Draw how the points are measured, and how long that takes."""
+    """Draw how the points are measured, and the predicted duration."""
     active = _is_active(rows)
     st.toggle(
         "Measure finished points again",
@@ -270,7 +270,7 @@ def _options(record: ModelRecord, base: TrialSpec, points: Sequence[Point], rows
 
 
 def _run(record: ModelRecord, points: Sequence[Point], rows: Sequence[Measured], key: str) -> None:
-    """Draw the button that measures, under `key`: what is not measured yet, else all points again."""
+    """Draw the button that measures missing points, or all again where none is missing."""
     active, todo = _is_active(rows), _todo(points, rows, again=_again())
     done = not todo and not active
     known = _todo(points, rows, again=True) if done else todo
@@ -332,13 +332,13 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
 
 
 def _start(record: ModelRecord, again: bool) -> None:
-    """Queue what the widgets hold now: a value typed just before the click counts.
+    """Queue a sweep with the current widget values, so that a value typed just before the click counts.
 
     Args:
         record: of the model.
         again: whether finished points are measured again where no other is left.
     """
-    if state.is_busy("sweep"):  # the same press, handed over twice
+    if state.is_busy("sweep"):  # a double click
         return
     try:
         axes = varied.asked()
@@ -385,7 +385,7 @@ def _curve(axes: Sequence[Axis], race: Comparison, rows: Sequence[Measured]) -> 
 
 
 def _follow(more: Comparison) -> None:
-    """A sweep is found by the name that its races share."""
+    """Show a continued sweep; all its comparisons share one study name."""
     st.session_state[STUDY] = st.session_state[APPLIED] = more.study
     url_state.put(STUDY_PARAM, more.study)
 
@@ -393,12 +393,12 @@ def _follow(more: Comparison) -> None:
 def _live(
     race: Comparison | None, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[Axis]
 ) -> None:
-    """Draw the running race; one full run draws all points when it ends."""
+    """Draw the running comparison; the whole page is redrawn when it ends."""
     with st.container(key="curves.live", gap="xsmall"):
         if race is None or race.state not in ACTIVE:
             return
         follow = _follow_points(race, points, rows, [axis.name for axis in axes])
-        asked = repr([axes, [one.values for one in points], [one.trial for one in rows]])  # by this browser
+        asked = repr([axes, [one.values for one in points], [one.trial for one in rows]])  # of this browser
         name = f"curves-{race.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
         comparison_result.watch(race, follow, key="curves.watch", name=name)
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -414,7 +414,7 @@ def _live(
 def _follow_points(
     race: Comparison, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[str]
 ) -> comparison_result.Follow:
-    """Return what builds the event of a sweep: that of its race, and what each point shows so far."""
+    """Return a function that builds a sweep's live event: that of its comparison, and each point so far."""
     trials = comparison_result.trials_of(race)
     follow = comparison_result.follow(race, trials)
 

@@ -1,4 +1,4 @@
-"""The points of a sweep as lines, as a heat map, and as throughput against latency."""
+"""Charts of a sweep: lines, heat map, and throughput against latency."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboard.charts import heatmap_charts, sweep_charts
 from dashboard.views.sweep.shown import POINT, Shown
 from dashboard.widgets import plots
 
-VIEW = "curves.view"  # + "." + how many settings vary
+VIEW = "curves.view"  # + "." + number of varied settings
 GHOSTS = "curves.ghosts"
 LATENCY_CHART, RATE_CHART = "curves.latency", "curves.throughput"
 PLANE_CHART, TRADEOFF_CHART = "curves.plane", "curves.tradeoff"
@@ -22,12 +22,12 @@ LINES, PLANE, TRADEOFF = "Lines", "Heat map", "Throughput against latency"
 
 
 def draw(shown: Shown, stands: Standing, beside: Callable[[], None]) -> None:
-    """Draw the points in the way that is chosen; a click chooses a point.
+    """Draw the points in the chosen chart; a click selects a point.
 
     Args:
         shown: the sweep.
-        stands: how its points stand.
-        beside: draws what stands in the row of the choice.
+        stands: ranks of its points.
+        beside: draws next to the choice of the chart.
     """
     views = _views(shown.axes)
     key = f"{VIEW}.{len(shown.axes)}"
@@ -78,7 +78,7 @@ def _lines(shown: Shown, stands: Standing) -> None:
     about: dict[str, Any] = {"x": x, "series": series, "best": best, "ghosts": ghosts}
     latency = sweep_charts.curve_info(shown.rows, y=statistics, line_s=stands.line_s, **about)
     throughput = sweep_charts.curve_info(shown.rows, y="throughput", **about)
-    left, right = (st.container(), st.container()) if series else st.columns(2)  # room for the legend
+    left, right = (st.container(), st.container()) if series else st.columns(2)  # space for the legend
     count = sum(row.latency is not None for row in shown.rows)
     with left:
         name = f", {sweep_charts.STATISTICS[stands.percentile]}" if series else ""

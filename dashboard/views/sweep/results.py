@@ -1,4 +1,4 @@
-"""The results of a sweep on the screen: latency limit, verdict in words, charts, table, failures."""
+"""The results of a sweep: latency limit, best point, charts, table, failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLIDER_STEPS = 60
 
 
 def results(shown: Shown, limit: DeltaGenerator) -> None:
-    """Draw what the points showed.
+    """Draw the results.
 
     Args:
         shown: the sweep.
@@ -68,7 +68,7 @@ def _empty() -> None:
 
 
 def _before(shown: Shown) -> None:
-    """Draw the newest earlier sweep over the same settings, while the points of this one come above it."""
+    """Draw the newest earlier sweep over the same settings, until this one has points."""
     for earlier in shown.ghosts()[:1]:
         rows = earlier.points
         stands = standing(rows, line_s=None, percentile=supported_percentile(rows), margin=shown.margin)
@@ -82,7 +82,7 @@ def _marked(name: str) -> None:
 
 
 def _rejected(race: Comparison | None) -> None:
-    """Say that the race of this sweep is rejected: it ranks no point."""
+    """Report that the comparison of this sweep is rejected: its points are not ranked."""
     result = race.facts if race is not None else {}
     if is_rejected(result):
         reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
@@ -100,7 +100,7 @@ def _grade(race: Comparison | None) -> None:
 
 
 def _details(complete: Sequence[Measured], race: Comparison | None, busy: Mapping[str, str]) -> None:
-    """How the points were measured, and what a reader must know of races of earlier versions."""
+    """Draw how the points were measured, with notes on background load and on earlier versions."""
     result = race.facts if race is not None else {}
     if (found := quality(result)) and not is_rejected(result):
         reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
@@ -118,7 +118,7 @@ def _details(complete: Sequence[Measured], race: Comparison | None, busy: Mappin
 
 
 def _failures(rows: Sequence[Measured]) -> None:
-    """Say what has no numbers, and why: points that failed, and those that no configuration allows."""
+    """Report points without numbers and the reason: failed ones, and invalid configurations."""
     for row in rows:
         if row.state != "FAIL" or row.same is not None:
             continue
@@ -167,13 +167,13 @@ def _statistic(complete: Sequence[Measured]) -> str:
 
 
 def _line(complete: Sequence[Measured], percentile: str) -> float | None:
-    """Draw the number and the slider, both bound to one value; return the limit in seconds."""
+    """Draw the number field and the slider of the latency limit, both for one value; return it in seconds."""
     options = _line_options(complete, percentile)
     current = st.session_state.get(LINE)
     st.session_state[LINE_NUMBER] = current
     st.session_state[LINE_SLIDER] = current
     if current is not None:
-        options = sorted({*options, current})  # the slider shows the line as it is, not the nearest step
+        options = sorted({*options, current})  # so that the slider shows the exact limit
     st.number_input(
         "Latency limit (ms)",
         value=None,
@@ -211,7 +211,7 @@ def _line_from(widget: str) -> None:
 
 
 def _verdict(complete: Sequence[Measured], stands: Standing, busy: Mapping[str, str]) -> None:
-    """Name the best point in one sentence, and in a line what makes it less than sure."""
+    """Draw the best point in one sentence, and what makes it uncertain in another line."""
     best, line_s, percentile = stands.best, stands.line_s, stands.percentile
     name = sweep_charts.STATISTICS[percentile]
     if any(row.cut_short for row in complete):

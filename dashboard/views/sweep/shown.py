@@ -1,4 +1,4 @@
-"""What the Sweep page shows, and the keys of its session that several of its parts read."""
+"""The data that the Sweep page shows, and session keys that several of its modules read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from core.run.axes import Axis
 from core.run.sweep import Measured, Point
 from dashboard.charts.sweep_charts import Ghost
 
-LINE = "curves.line_ms"  # the one truth behind the number and the slider
-POINT = "curves.point"  # name of the point that was clicked; not kept
+LINE = "curves.line_ms"  # latency limit in ms; the number field and the slider both set it
+POINT = "curves.point"  # name of the clicked point; not kept over a reload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """A sweep and what is known of it."""
+    """A sweep and its results."""
 
     axes: Sequence[Axis]
     points: Sequence[Point]
-    rows: Sequence[Measured]  # each point with its numbers
-    race: Comparison | None  # of this sweep; None: there was none
-    busy: Mapping[str, str]  # id of a race -> who else used the machine; empty: nobody
-    margin: float  # relative difference that counts as none
+    rows: Sequence[Measured]  # each point with its measurements
+    race: Comparison | None  # of this sweep; None: never measured
+    busy: Mapping[str, str]  # id of a comparison -> its background load; empty: none
+    margin: float  # equivalence margin, relative
     ghosts: Callable[[], Sequence[Ghost]]  # earlier sweeps over the same settings

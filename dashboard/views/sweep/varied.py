@@ -1,4 +1,4 @@
-"""What varies, on the screen: one or two settings, each with its values."""
+"""Widgets for the axes of a sweep: one or two settings, each with its values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dashboard import state
 
 AXIS = "curves.axis"
 SECOND = "curves.second"
-NONE = ""  # there is no second setting
+NONE = ""  # no second setting
 VALUES = "curves.values"  # + "." + name of the axis
 
 
@@ -47,7 +47,7 @@ def _place() -> Place:
 
 
 def draw(record: ModelRecord, base: TrialSpec, named: Models) -> list[Axis] | None:
-    """Draw what varies; None where a value cannot be measured, which is then said."""
+    """Draw the axes; report a value that cannot be measured and return None."""
     place = _place()
     names = offered(record.info, place, named)
     if st.session_state.get(AXIS) not in names:
@@ -83,7 +83,7 @@ def _axis(
 
 
 def _values(name: str, record: ModelRecord, base: TrialSpec, named: Models, place: Place) -> Axis | None:
-    """Draw the values of an axis: numbers are typed, others picked."""
+    """Draw the values of an axis: a text field for numbers, a selection for others."""
     key = _values_key(name)
     if _is_listed(name):
         options = [value_words(one) for one in choices(name, place, named)]
@@ -120,7 +120,7 @@ def _read(name: str, text: str) -> Axis | None:
 
 
 def take_up(axes: Sequence[Axis]) -> None:
-    """Put axes into the widgets, before they are drawn."""
+    """Fill the widgets with axes; call before they are drawn."""
     for key, one in zip((AXIS, SECOND), (*axes, None), strict=False):
         st.session_state[key] = NONE if one is None else one.name
         if one is not None:
@@ -129,7 +129,7 @@ def take_up(axes: Sequence[Axis]) -> None:
 
 
 def asked() -> list[Axis]:
-    """What the widgets hold now: a value typed just before a click counts; raises `SpecError`."""
+    """Return the axes of the current widget values, so that a value just typed counts; raises `SpecError`."""
     found = []
     for name in (st.session_state[AXIS], st.session_state.get(SECOND)):
         if name:

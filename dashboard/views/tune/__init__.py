@@ -1,1 +1,1 @@
-"""Tune: settings, one run, its duel."""
+"""Tune: settings on one side, the comparison with the baseline on the other."""

@@ -1,4 +1,4 @@
-"""Tune: the settings on the left; on the right the duel of what they ask for against the baseline."""
+"""Tune page: settings on the left; on the right their comparison with the baseline."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from dashboard.widgets import (
 from dashboard.widgets.live_text import Field
 from dashboard.widgets.protocol import wait_quiet_s
 
-PLOT_PX = 440  # the runs of both sides, which the verdict rests on, as large as the screen allows
+PLOT_PX = 440  # of the chart of both latency distributions, as high as the screen allows
 
 
 def page() -> None:
@@ -52,7 +52,7 @@ def page() -> None:
     if record is not None and (trial is None or state.left_behind(state.TRIAL_OF, record)):
         trial = _newest(record)
     if record is not None and trial is not None and trial.state == "COMPLETE":
-        with contextlib.suppress(TunerError):  # of another version: the result is shown without them
+        with contextlib.suppress(TunerError):  # of another version: the result is shown without settings
             controls.bring(state.trial_spec(trial))
     if record is not None:
         state.seed(record)
@@ -68,7 +68,7 @@ def page() -> None:
 
 
 def _shown() -> Trial | None:
-    """The trial of the link or of this session; a link to nothing is said and forgotten."""
+    """Return the trial of the link or of this session; report and drop an id that does not exist."""
     trial_id = state.linked_trial() or state.opening()
     if trial_id is None:
         return None
@@ -78,7 +78,7 @@ def _shown() -> Trial | None:
         state.report(error)
         state.show_trial(None)
         return None
-    if trial.kind == "profile":  # Tune has nothing to show of it
+    if trial.kind == "profile":  # profiles have no result here
         state.show_trial(None)
         st.switch_page("views/profile/page.py", query_params={state.TRIAL_PARAM: trial.id})
     state.show_trial(trial.id)
@@ -86,7 +86,7 @@ def _shown() -> Trial | None:
 
 
 def _newest(record: ModelRecord) -> Trial | None:
-    """The newest measurement of a model that was just chosen."""
+    """Return the newest measurement of a newly chosen model."""
     found = state.measured(record, limit=1)
     if not found:
         state.show_trial(None)
@@ -96,7 +96,7 @@ def _newest(record: ModelRecord) -> Trial | None:
 
 
 def _load_linked(trial: Trial | None) -> None:
-    """A trial that came by a link brings its settings and its model, once."""
+    """Apply the settings and the model of a linked trial, once per link."""
     if trial is None or not state.is_new_link(trial.id):
         return
     try:
@@ -115,7 +115,7 @@ def _load_linked(trial: Trial | None) -> None:
 def _run_bar(
     record: ModelRecord | None, trial: Trial | None, spec: TrialSpec | None, reason: str
 ) -> DeltaGenerator:
-    """Draw the bar that stays: model, result, Run or Cancel; return the place of the ratio so far."""
+    """Draw the fixed bar: model, result, Run or Cancel; return the place of the live ratio."""
     bar = page_frame.bar("Tune")
     with bar.model:
         controls.model_picker()
@@ -180,7 +180,7 @@ def _guessed(record: ModelRecord | None) -> None:
 
 
 def _against(spec: TrialSpec | None) -> str:
-    """What the next run is put against, in words."""
+    """Return the label of the next run's baseline."""
     try:
         pinned = state.pinned(spec) if spec is not None else None
     except TunerError as error:
@@ -190,7 +190,7 @@ def _against(spec: TrialSpec | None) -> str:
 
 
 def _ready(record: ModelRecord | None, trial: Trial | None) -> tuple[TrialSpec | None, str]:
-    """The current settings, and why they cannot be run now (empty when they can)."""
+    """Return the current settings, and why they cannot run now (empty when they can)."""
     if record is None:
         return None, "Choose a model first."
     try:
@@ -210,7 +210,7 @@ def _differs(spec: TrialSpec, trial: Trial) -> bool:
 
 
 def run() -> None:
-    """Submit the current settings, to race against the pinned baseline and ONNX Runtime's default."""
+    """Submit the current settings for comparison with the pinned baseline and the ORT default."""
     try:
         spec = state.current_spec()
         state.check_before(spec)
@@ -229,7 +229,7 @@ def run() -> None:
         state.own_trial(trial_id)
 
 
-# --- the result side --------------------------------------------------------------------------------------
+# --- result -----------------------------------------------------------------------------------------------
 
 
 def _result_side(
@@ -255,7 +255,7 @@ def _result_side(
 
 
 def _earlier(record: ModelRecord, shown: Trial) -> None:
-    """Offer the results of the model; choosing one leaves the settings alone."""
+    """Draw the list of the model's results; choosing one does not change the settings."""
     past_results.offer(
         "Results of this model",
         {one.id: results.trial_label(one) for one in state.measured(record, limit=EARLIER)},
@@ -268,7 +268,7 @@ def _earlier(record: ModelRecord, shown: Trial) -> None:
 
 
 def _added(record: ModelRecord, new: bool) -> None:
-    """Choose a model that was just dropped."""
+    """Choose a newly added model."""
     state.choose_model(record)
     state.notify(f"Added {record.name}." if new else f"Already in the library as {record.name}.")
 
@@ -278,7 +278,7 @@ PICKED = "tune.earlier"
 
 
 def _empty(record: ModelRecord | None) -> None:
-    """The first thing that anybody sees: what to do, in three lines, and where else to begin."""
+    """Draw the start view: three steps, and links to other starting points."""
     chosen = f" {format.plain(record.name)} is chosen." if record else ""
     with st.container(border=True, key="first"):
         st.markdown(f"**1** Choose a model.{chosen}  \n**2** Change a setting.  \n**3** Run.")
@@ -294,7 +294,7 @@ def _empty(record: ModelRecord | None) -> None:
 
 
 def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
-    """Draw what stays while a trial runs, and the box that follows it, in the bar as well."""
+    """Draw what is fixed while a trial runs, its live view, and the live ratio in the bar."""
     results.header(trial, live=True)
     field, margin = trial_result.field_of(trial), _margin(trial)
     name, follow, tick_s = (
@@ -313,7 +313,7 @@ def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
 
 
 def _event(trial_id: str, field: Field, margin: float) -> Event:
-    """What is shown of a trial that runs; of one of another process the store knows only the end."""
+    """Return the state of a running trial; of another process only its end is known, from the store."""
     status = state.status(trial_id)
     if status is not None and state.is_active(status):
         return live_events.of_trial(status, field, margin)
@@ -353,12 +353,12 @@ def _complete(trial: Trial) -> None:
 
 
 def _further(trial: Trial, race: trial_result.Duel | None, *, forest: bool) -> None:
-    """What else there is to know, one look at a time: runs, cold start, cost, placement, both sides.
+    """Draw further details in tabs: distribution, cold start, cost, providers used, both configurations.
 
     Args:
         trial: that is shown.
-        race: that it ran in.
-        forest: the intervals are drawn here, because the verdict needs its room for what stands against them.
+        race: its comparison.
+        forest: whether the intervals are drawn here, because warnings take their place at the verdict.
     """
     baseline = race.baseline if race is not None else None
     shown: dict[str, Callable[[], None]] = {
@@ -376,14 +376,14 @@ def _further(trial: Trial, race: trial_result.Duel | None, *, forest: bool) -> N
     tabs = st.tabs(list(shown), key="further", on_change="rerun")
     for tab, (name, draw) in zip(tabs, shown.items(), strict=True):
         with tab:
-            if name != "Distribution" or tab.open:  # it reads every run once more
+            if name != "Distribution" or tab.open:  # it reads every measurement again
                 draw()
 
 
 def _details(trial: Trial, race: trial_result.Duel | None) -> None:
-    """Which trial this is, and what a reader of its numbers should know."""
+    """Draw the trial's name, output check and notes."""
     results.header(trial, judged=race is not None)
-    if not breach(trial.facts):  # else it stands beside the numbers
+    if not breach(trial.facts):  # else it is next to the numbers
         results.outputs(trial.facts)
     results.notes(trial.facts, said=trial_result.warnings(race))
 
@@ -398,18 +398,18 @@ def _go_on(trial: Trial, race: Comparison) -> None:
 
 
 def _pinned(trial: Trial) -> Trial | None:
-    """The baseline that is pinned now; the trial may have raced against an earlier one."""
+    """Return the currently pinned baseline; the trial may have been compared with an earlier one."""
     pinned = state.store().baseline(trial.model_sha256)
     if pinned is None:
         return None
     try:
         return state.store().trial(pinned)
-    except TunerError:  # deleted since
+    except TunerError:  # deleted meanwhile
         return None
 
 
 def _raced(race: trial_result.Duel | None, pinned: Trial) -> bool:
-    """Whether what is pinned ran in this race: itself, or the same request measured again."""
+    """Return whether the pinned trial, or the same configuration measured again, ran in this comparison."""
     if race is None:
         return False
     beside = [one for one in (race.baseline, *race.others) if one is not None]

@@ -1,1 +1,1 @@
-"""Variants: steps that change a model, and its family."""
+"""Variants: transform a model, and its family of variants."""

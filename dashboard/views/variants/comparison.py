@@ -1,4 +1,4 @@
-"""Racing a family: the original and its variants, all on ONNX Runtime's default settings."""
+"""Comparison of a family: the original and its variants with ORT's default settings."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dashboard.widgets import controls, plots
 from dashboard.widgets.protocol import effort, wait_for_quiet, wait_quiet_s
 
 RACERS, PRECISION = "variants.racers", "variants.precision"
-OFFERED = "variants.racers.offered"  # whom there was to choose from
-FOREST_PX = 330  # it and the table above it take a third of a screen
-MOST = configurations.MOST - 1  # beside the original
+OFFERED = "variants.racers.offered"  # the variants offered last time
+FOREST_PX = 330  # with the table above it, a third of a screen
+MOST = configurations.MOST - 1  # besides the original
 
 
 def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
-    """Draw who races and the button that starts it, which leads to the race on Compare.
+    """Draw the choice of variants and the button that compares them and opens Compare.
 
     Args:
         root: the original.
@@ -35,7 +35,7 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
     names = {one.content_sha256: one.name for one in made}
     if st.session_state.get(OFFERED) != sorted(names) or RACERS not in st.session_state:
         st.session_state[OFFERED] = sorted(names)
-        st.session_state[RACERS] = list(names)[-MOST:]  # the newest, where there are too many
+        st.session_state[RACERS] = list(names)[-MOST:]  # the newest, if too many
     with st.popover("Compare variants", icon=":material/flag_check:", key="variants.race"):
         st.multiselect(
             f"Against {root.name}",
@@ -59,7 +59,7 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
 
 
 def forest(root: ModelRecord, made: Sequence[ModelRecord], verdicts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw how fast the variants are against the original; nothing where none was compared.
+    """Draw the ratios of the variants to the original; nothing where none was compared.
 
     Args:
         root: the original.

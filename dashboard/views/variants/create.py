@@ -1,4 +1,4 @@
-"""Making a variant: the chain, the data to calibrate on, sizes and name, and the job that does it."""
+"""Create a variant: form of the steps, calibration data, sizes and name, and its job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RANDOM, DATA = "Random values", "My data"
 
 
 def sizes_form(record: ModelRecord) -> None:
-    """Draw batch and free dimensions, which Tune has too: checks, errors and races of this page use them."""
+    """Draw batch size and free dimensions, shared with Tune; checks, errors and comparisons use them."""
     state.seed(record)
     setting.one(knob("batch_size"), None, record)
     feeding.dims(record)
@@ -45,7 +45,7 @@ def sizes_form(record: ModelRecord) -> None:
 
 
 def workload(record: ModelRecord) -> WorkloadSpec:
-    """What the page feeds to `record`: what its form asks for, at the sizes that are there.
+    """Return the workload of `record` from the form.
 
     Raises:
         SpecError: a value that cannot be read.
@@ -54,7 +54,7 @@ def workload(record: ModelRecord) -> WorkloadSpec:
 
 
 def _checked_on(record: ModelRecord) -> WorkloadSpec:
-    """What outputs are compared on: random values at several batch sizes, a file at the one asked for."""
+    """Return the workload of the output check: random inputs at several batch sizes, or a file at one."""
     asked = workload(record)
     return asked if asked.feeds != fields.RANDOM else asked.model_copy(update={"batch_size": None})
 
@@ -63,12 +63,12 @@ def _checked_on(record: ModelRecord) -> WorkloadSpec:
 
 
 def draw(source: ModelRecord, action: DeltaGenerator, running: DeltaGenerator) -> None:
-    """Draw the form that makes a variant of `source`.
+    """Draw the form that creates a variant of `source`.
 
     Args:
-        source: an original, or a variant that the chain shall go on from.
-        action: where the button stands that makes it.
-        running: where its progress stands.
+        source: an original, or a variant that the steps continue from.
+        action: the place of the Create button.
+        running: the place of the progress.
     """
     steps = step_controls.builder(source.info)
     reason = _why_not(steps, source)
@@ -101,7 +101,7 @@ def draw(source: ModelRecord, action: DeltaGenerator, running: DeltaGenerator) -
 
 
 def _why_not(steps: Sequence[Step] | None, source: ModelRecord) -> str:
-    """Why this chain cannot be made of `source`; empty where it can."""
+    """Return why these steps cannot be applied to `source`; empty where they can."""
     if reason := state.closed():
         return reason
     if not steps:
@@ -136,11 +136,11 @@ def _calibration_form() -> None:
 
 
 def asked_calibration() -> DatasetSpec | None:
-    """What the form asks to calibrate on; None: random values.
+    """Return the chosen calibration data; None: random values.
 
     Raises:
-        SpecError: data are asked for, and none are chosen.
-        ModelError: they are not there.
+        SpecError: no data are chosen.
+        ModelError: the data do not exist.
     """
     if st.session_state.get(CALIBRATION, RANDOM) != DATA:
         return None
@@ -156,12 +156,12 @@ def asked_calibration() -> DatasetSpec | None:
 
 
 def about(record: ModelRecord) -> str:
-    """How the line ends that others read of a job about this model."""
+    """Return the end of the job's description, by which jobs of a model are found."""
     return f"of {record.name}"
 
 
 def _make(source: ModelRecord) -> None:
-    """Queue what the widgets hold now."""
+    """Queue a variant with the current widget values."""
     try:
         workload(source)
         steps = step_controls.chain()
@@ -176,13 +176,13 @@ def _make(source: ModelRecord) -> None:
 def start(
     source: ModelRecord, steps: Sequence[Step], *, calibration: DatasetSpec | None, name: str = ""
 ) -> None:
-    """Queue the making of `steps` on `source`; call in a callback.
+    """Queue the creation of a variant by `steps` from `source`; call in a callback.
 
     Args:
-        source: what the first step changes.
+        source: the model that the first step changes.
         steps: the chain.
         calibration: data of the steps that need them; None: random values.
-        name: of the result; empty: after its steps.
+        name: of the result; empty: derived from its steps.
     """
     store = state.store()
     try:
@@ -207,9 +207,9 @@ def start(
 
 
 def start_again(root: ModelRecord, steps: Sequence[Step], facts: sheets.Facts) -> None:
-    """Queue a changed chain of a variant from its original, on the data that it was calibrated on.
+    """Queue changed steps of a variant, from its original and with its calibration data.
 
-    Steps before the changed one are not made again: they are known. Call in a callback.
+    Steps before the changed one are reused. Call in a callback.
     """
     try:
         calibration = variant_text.calibration_of(facts)

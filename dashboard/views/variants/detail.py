@@ -1,4 +1,4 @@
-"""One variant: what was done, how far its outputs are off, what the checks found, and what can be done."""
+"""One variant: its steps, output error, checks, findings and actions."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from dashboard.views.variants import text as variant_text
 from dashboard.views.variants import tree as variant_tree
 from dashboard.widgets import tables
 
-DOWNLOAD_BYTES = 512 << 20  # a browser's download passes through the server's memory
+DOWNLOAD_BYTES = 512 << 20  # a download passes through the server's memory
 LEVELS = {"warning": (":material/warning:", "orange"), "info": (":material/info:", "blue")}
 MOST_NAMES = 40
 
 
 def draw(record: ModelRecord, root: ModelRecord | None) -> None:
-    """Draw everything that is known of the making of a variant.
+    """Draw the details of a variant.
 
     Args:
         record: the variant.
-        root: the original that its chain begins with; None: it is gone.
+        root: the original of its steps; None: it was deleted.
     """
     facts = variants.variant_of(record)
     if facts is None:
@@ -72,7 +72,7 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
 
 
 def header(record: ModelRecord) -> None:
-    """Draw the name of a variant, its marks, and what can be done with it."""
+    """Draw the name of a variant, its badges, and its actions."""
     facts = variants.variant_of(record)
     if facts is None:
         return
@@ -170,7 +170,7 @@ def _check(
         st.markdown(format.plain(check["text"]))
         try:
             better = variant_text.corrected(steps, check["remedy"])
-        except TunerError:  # a remedy of another version
+        except TunerError:  # the remedy is of another version
             better = None
         if better is not None and root is not None:
             text = variant_text.remedy_text(check["remedy"])
@@ -184,11 +184,11 @@ def _check(
             )
 
 
-# --- what a step found --------------------------------------------------------------------------------------
+# --- findings of a step -------------------------------------------------------------------------------------
 
 
 def _found(facts: Mapping[str, Any]) -> None:
-    """Tables of what the last step found; other facts stand in the list on the left."""
+    """Draw tables of the last step's findings; other facts are in the list on the left."""
     if fused := facts.get("fused"):
         st.markdown("**Fused operators**")
         _table(
@@ -222,7 +222,7 @@ def _table(table: Table, name: str) -> None:
     tables.draw(table, key=f"variants.table.{name}", alt=f"The step's table: {name}")
 
 
-# --- out and away -------------------------------------------------------------------------------------------
+# --- download and deletion ----------------------------------------------------------------------------------
 
 
 def _download(record: ModelRecord, facts: sheets.Facts) -> None:
@@ -250,14 +250,14 @@ def _download(record: ModelRecord, facts: sheets.Facts) -> None:
 
 
 def files_of(record: ModelRecord, facts: sheets.Facts) -> list[Path]:
-    """All files of a variant: the model, its external data, and what else belongs to it."""
+    """Return all files of a variant: the model, its external data, and further files."""
     folder = Path(record.path).parent
     beside = [one["location"] for one in record.info["external_data"]] + list(facts["files"])
     return [Path(record.path), *(folder / name for name in dict.fromkeys(beside))]
 
 
 def reader(files: Sequence[Path]) -> Callable[[], bytes]:
-    """Read when the button is pressed: one file as it is, several as an archive that is not compressed."""
+    """Return a function that reads the files when called: one as it is, several as an uncompressed zip."""
 
     def read() -> bytes:
         if len(files) == 1:
@@ -291,7 +291,7 @@ def _confirm(record: ModelRecord) -> None:
         ):
             try:
                 remove(record)
-            except TunerError as error:  # somebody began to use it since
+            except TunerError as error:  # in use meanwhile
                 state.report(error)
             else:
                 st.rerun()
@@ -305,7 +305,7 @@ def _made_from(record: ModelRecord) -> list[ModelRecord]:
 
 
 def remove(record: ModelRecord) -> None:
-    """Delete a variant; the original becomes the current model of this session where the variant was that.
+    """Delete a variant; its original becomes the current model where the variant was current.
 
     Raises:
         ModelError: a trial waits for it or runs it.

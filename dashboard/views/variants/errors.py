@@ -1,4 +1,4 @@
-"""Where the error of a quantized variant comes from, and the next variant without its worst operators."""
+"""Errors of a quantized variant by operator, and a new variant without its worst operators."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ OF, COUNT, BLOCKED = "variants.errors.of", "variants.errors.count", "variants.er
 
 
 def draw(record: ModelRecord, root: ModelRecord | None) -> None:
-    """Draw the errors of a variant's operators, or the way to them.
+    """Draw the errors of a variant's operators, or the button that locates them.
 
     Args:
         record: a variant.
-        root: the original that its chain begins with; None: it is gone.
+        root: the original of its steps; None: it was deleted.
     """
     try:
         of = quantized_from(state.store(), record)
@@ -79,7 +79,7 @@ def _empty() -> None:
 
 
 def _start(record: ModelRecord) -> None:
-    """Queue the search for what the widgets hold now."""
+    """Queue the job that locates errors, with the current widget values."""
     try:
         of = quantized_from(state.store(), record)
         store, sizes = state.store(), variant_maker.workload(of.before)
@@ -108,12 +108,12 @@ def _located(record: ModelRecord) -> Located | None:
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _cached(sha: str, made_at: float | None) -> Located | None:
-    """Read and matched once: what was found at one moment never changes."""
+    """Return the located errors; cached, because the result made at one moment never changes."""
     record = state.store().model(sha) if made_at else None
     return node_error_run.located(state.store(), record) if record is not None else None
 
 
-# --- what was found -----------------------------------------------------------------------------------------
+# --- result -------------------------------------------------------------------------------------------------
 
 
 def _result(record: ModelRecord, root: ModelRecord | None, located: Located) -> None:
@@ -144,7 +144,7 @@ def _result(record: ModelRecord, root: ModelRecord | None, located: Located) -> 
 
 
 def _seed(of: str, curve: Sequence[Choice]) -> None:
-    """Begin with the choice that halves the error, once for each answer about a variant."""
+    """Select the choice that halves the error, once for each result of a variant."""
     if st.session_state.get(OF) == of and COUNT in st.session_state:
         return
     st.session_state[OF] = of
@@ -184,7 +184,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def _choice(found: Savings, curve: Sequence[Choice]) -> Choice:
-    """Draw the curve and what is chosen on it; return the choice."""
+    """Draw the curve and the selected choice; return the choice."""
     st.slider(
         "Keep in float",
         0,

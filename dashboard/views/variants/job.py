@@ -1,7 +1,7 @@
-"""Work of the Variants page that takes longer than a second: one job of each kind per session.
+"""Jobs of the Variants page: one of each type per session.
 
-A job lives in the scheduler, so a reload of the page does not end it: it is found again by its kind and by
-what it is about.
+The scheduler keeps a job, so a reload of the page does not end it. The page finds it again by its type and by
+the end of its description.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from core.wire.errors import TunerError
 from dashboard import state
 from dashboard.widgets import job_box
 
-MAKE, ERRORS = "variant", "variant errors"  # kinds of jobs, as the scheduler lists them
+MAKE, ERRORS = "variant", "variant errors"  # job types, as the scheduler lists them
 _NOTHING: Mapping[str, str] = {MAKE: "The variant was not created", ERRORS: "The errors were not located"}
 
 
 def job_key(kind: str) -> str:
-    """Key of the session under which the id of its own job stands."""
+    """Return the session key of this session's job id."""
     return f"variants.job.{kind}"
 
 
@@ -31,8 +31,8 @@ def start(kind: str, task: Callable[..., Mapping[str, Any]], what: str) -> None:
 
     Args:
         kind: `MAKE` or `ERRORS`.
-        task: see `kinds.task`.
-        what: one line for a person.
+        task: see `job_types.task`.
+        what: one-line description.
     """
     try:
         job = state.submit(job_types.task(task, kind=kind, what=what))
@@ -44,7 +44,7 @@ def start(kind: str, task: Callable[..., Mapping[str, Any]], what: str) -> None:
 
 
 def current(kind: str, about: str) -> Status | None:
-    """Return where the job stands: this session's, else one about the same that another one started."""
+    """Return the state of this session's job, else of a matching job of another session."""
     own = state.status(st.session_state.get(job_key(kind)) or "")
     if own is not None:
         return own
@@ -53,7 +53,7 @@ def current(kind: str, about: str) -> Status | None:
 
 
 def take_finished(kind: str) -> Status | None:
-    """Return how this session's job ended, once; None while it runs, and where there is none."""
+    """Return how this session's job ended, once; None while it runs, or where there is none."""
     own = st.session_state.get(job_key(kind))
     status = state.status(own or "")
     if not own or state.is_active(status):
@@ -63,11 +63,11 @@ def take_finished(kind: str) -> Status | None:
 
 
 def show_end(kind: str, status: Status | None) -> None:
-    """Say why a job came to nothing, or was not started; stands beside what starts it.
+    """Report why a job failed or was not started, next to its form.
 
     Args:
-        kind: of the job, and the place of errors of its start.
-        status: where it has ended just now; a complete one has nothing to say.
+        kind: type of the job; also the place of its start errors.
+        status: of a job that has just ended; nothing is shown for a complete one.
     """
     title = _NOTHING[kind]
     state.show_kept_error(kind, title)
@@ -80,10 +80,10 @@ def show_end(kind: str, status: Status | None) -> None:
 
 
 def live(status: Status | None, name: str) -> None:
-    """Draw the progress of an active job with a way to cancel it; the page is drawn again when it ends.
+    """Draw the progress of an active job and Cancel; redraw the page when the job ends.
 
     Args:
-        status: where it stands; None: there is no job.
+        status: of the job; None: there is none.
         name: of the widgets, `make` or `errors`.
     """
     job_box.draw(

@@ -1,4 +1,4 @@
-"""Variants: other precisions and graphs of a model, made here, with what each costs and brings."""
+"""Variants page: other precisions and graphs of a model, with the cost and speed of each."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def page() -> None:
 
 
 def _take_finished() -> dict[str, Status]:
-    """Take the end of what this session has started, by kind; a new variant is shown."""
+    """Take the ended jobs of this session, by type; show a new variant."""
     ended = {}
     for kind in (variant_job.MAKE, variant_job.ERRORS):
         status = variant_job.take_finished(kind)
@@ -74,7 +74,7 @@ def _take_finished() -> dict[str, Status]:
 
 def _made(sha: str, *, reused: bool, notes: Sequence[str]) -> None:
     record = state.store().model(sha)
-    if record is None:  # deleted in another tab since
+    if record is None:  # deleted in another tab meanwhile
         return
     variant_tree.show(sha)
     done = f"{record.name} exists already." if reused else f"Created {record.name}."

@@ -1,6 +1,6 @@
-"""A variant in words that only the browser has: its badge, its verdict, what a check would change.
+"""Browser texts of a variant: badge, verdict, and the changes that a check recommends.
 
-No Streamlit: what stands here is tested as text. What a terminal says as well is in `core.show`.
+Uses no Streamlit, so it is tested as text. Texts shared with the terminal are in `core.show`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ PRECISIONS: Mapping[str, tuple[str, str]] = {
 NOT_RACED = "not measured yet"
 
 
-# --- a verdict in the tree ----------------------------------------------------------------------------------
+# --- verdict in the tree ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the latest race said of a variant against its original on default settings."""
+    """Verdict of the latest comparison of a variant with its original, on default settings."""
 
     words: str
-    interval: str  # what the verdict rests on, and its grade; empty: there was no race
-    remark: str  # on the machine, or on how an earlier version raced; empty: there is none
+    interval: str  # behind the verdict, with its grade; empty: never compared
+    remark: str  # on background load, or on the method of an earlier version; may be empty
     icon: str
     color: str
 
@@ -49,7 +49,7 @@ def verdict_of(found: Mapping[str, Any] | None) -> Verdict:
     """Return the verdict in words with its interval.
 
     Args:
-        found: one of `variants.verdicts`; None: it has not raced.
+        found: one of `variants.verdicts`; None: never compared.
     """
     if found is None:
         return Verdict(
@@ -72,11 +72,11 @@ def verdict_of(found: Mapping[str, Any] | None) -> Verdict:
 
 
 def headline(record: ModelRecord, found: Mapping[str, Any] | None) -> str:
-    """Return what a variant brings and costs, in one sentence without markup.
+    """Return speed, size and error of a variant in one sentence without markup.
 
     Args:
         record: the variant.
-        found: its verdict, one of `variants.verdicts`; None: it has not raced.
+        found: its verdict, one of `variants.verdicts`; None: never compared.
     """
     facts = variants.variant_of(record)
     assert facts is not None, record.name
@@ -90,7 +90,7 @@ def headline(record: ModelRecord, found: Mapping[str, Any] | None) -> str:
 
 
 def corrected(steps: Sequence[Step], remedy: Mapping[str, Any]) -> list[Step] | None:
-    """Return the chain with the options that a check recommends in its last step; None where none is one.
+    """Return the steps with a check's recommended options in the last one; None where nothing changes.
 
     Raises:
         SpecError: a value that the option cannot have.
@@ -103,24 +103,24 @@ def corrected(steps: Sequence[Step], remedy: Mapping[str, Any]) -> list[Step] | 
 
 
 def remedy_text(remedy: Mapping[str, Any]) -> str:
-    """The options that a remedy changes: `reduce_range on`."""
+    """Return the options that a remedy changes: `reduce_range on`."""
     return ", ".join(f"{name} {option_text(value)}" for name, value in remedy.items())
 
 
 def with_excluded(steps: Sequence[Step], names: Sequence[str]) -> list[Step]:
-    """Return the chain whose last step leaves these nodes in float too.
+    """Return the steps, with these nodes also excluded from the last one.
 
     Raises:
-        SpecError: the last step can exclude none.
+        SpecError: the last step cannot exclude nodes.
     """
     last = steps[-1]
-    last.type.option("exclude_nodes")  # says so where there is none
+    last.type.option("exclude_nodes")  # raises where the step has none
     excluded = list(dict.fromkeys([*last.options.get("exclude_nodes", []), *names]))
     return [*steps[:-1], Step(last.kind, {**last.options, "exclude_nodes": excluded})]
 
 
 def calibration_of(facts: Mapping[str, Any]) -> DatasetSpec | None:
-    """The data that a variant was calibrated on; None: random values, or none were needed.
+    """Return a variant's calibration data; None: random values, or none needed.
 
     Raises:
         SpecError: this version cannot read them.

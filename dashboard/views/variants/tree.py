@@ -18,11 +18,11 @@ from dashboard import format, state, url_state
 from dashboard.views.variants import text as variant_text
 from dashboard.views.variants.text import Verdict
 
-PARAM = "variant"  # ?variant=<first digits of its content hash>
+PARAM = "variant"  # ?variant=<first digits of the content hash>
 SHORT = 16
-LINKED = "variants.linked"  # the ?variant= that was followed
+LINKED = "variants.linked"  # the ?variant= that was applied
 SHOWN = "variants.shown"  # content hash of the variant whose details are shown
-NO_BREAK = "\u00a0"  # a space that Markdown keeps
+NO_BREAK = "\u00a0"  # Markdown keeps it
 COLUMNS = (4.4, 1.5, 1.9, 1.9, 3.2, 1.3)
 TITLES = {
     "Model": "Indented under the model that it was created from.",
@@ -38,19 +38,19 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One model of the tree, in words."""
+    """One model of the tree, as text."""
 
     sha: str
-    title: str  # with the branch in front of it
-    steps: str  # what made it, or what it is
+    title: str  # with the branch prefix
+    steps: str  # that made it, or its role
     precision: str
     color: str  # of the precision's badge
     size: str
     error: str
-    agreement: str  # of the classes; empty: there are none
-    verdict: Verdict | None  # None: the original, which the others are put against
-    breach: str  # why its outputs are too far from the original's; empty: they are not
-    bound: str  # why it belongs to one kind of machine; empty: it does not
+    agreement: str  # of the predicted classes; empty: no classes
+    verdict: Verdict | None  # None: the original, which is the baseline
+    breach: str  # the exceeded output tolerance; empty: within it
+    bound: str  # the hardware it requires; empty: none
 
 
 def lines(branches: Sequence[Branch], verdicts: Mapping[str, Mapping[str, Any]]) -> list[Line]:
@@ -92,7 +92,7 @@ def _line(branch: Branch, found: Mapping[str, Any] | None) -> Line:
 
 
 def _own_steps(record: ModelRecord, *, whole: bool) -> str:
-    """The last step; the whole chain where what it was made from is gone."""
+    """Return the last step; all steps where the parent was deleted."""
     try:
         steps = variants.steps_of(record)
     except TunerError:
@@ -101,11 +101,11 @@ def _own_steps(record: ModelRecord, *, whole: bool) -> str:
     return format.short(told, 120)
 
 
-# --- drawing it ---------------------------------------------------------------------------------------------
+# --- drawing ------------------------------------------------------------------------------------------------
 
 
 def draw(branches: Sequence[Branch], verdicts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw the tree; a press on a line makes it the one whose details are shown."""
+    """Draw the tree; a click on a line shows its details."""
     with st.container(border=True, key="variants.tree", gap="small"):
         for column, (title, text) in zip(st.columns(COLUMNS), [*TITLES.items(), ("", "")], strict=True):
             if title:
@@ -158,14 +158,14 @@ def _verdict(verdict: Verdict | None) -> None:
 
 
 def follow_link() -> None:
-    """`?variant=` names the variant to show, and brings its family; once."""
+    """Show the variant of `?variant=` and its family, once per link."""
     linked = url_state.named(PARAM)
     if not linked or st.session_state.get(LINKED) == linked:
         return
     st.session_state[LINKED] = linked
     try:
         record = state.store().model(linked)
-    except TunerError:  # a name that several have
+    except TunerError:  # an ambiguous prefix
         record = None
     if record is None:
         st.warning(f"There is no variant {format.plain(linked[:40])} here.", icon=":material/search_off:")
@@ -178,12 +178,12 @@ def follow_link() -> None:
 
 
 def show(sha: str) -> None:
-    """Make this variant the one whose details are shown."""
+    """Show the details of this variant."""
     st.session_state[SHOWN] = sha
 
 
 def shown(records: Sequence[ModelRecord]) -> ModelRecord | None:
-    """The variant to show: the chosen one, else the current model when it is a variant, else the newest."""
+    """Return the variant to show: the chosen one, or the current model if it is a variant, or the newest."""
     made = {one.content_sha256: one for one in records if variants.variant_of(one) is not None}
     chosen = (st.session_state.get(SHOWN), st.session_state.get(state.MODEL))
     newest = max(made.values(), key=lambda one: one.created_at, default=None)
