@@ -52,7 +52,7 @@ def unpack() -> Path:
 
 
 def opening(store: Store) -> str | None:
-    """Return the id of the result that a visitor sees first: the clearest speed-up, if possible with playback."""
+    """Return the id of the result that a visitor sees first: the clearest speed-up, best with a playback."""
     wins = [
         (
             (store.folder / PLAYBACK / f"{one['candidate']}.json").is_file(),

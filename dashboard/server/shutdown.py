@@ -38,7 +38,7 @@ class Ending:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:
-        """Install the handlers while the server serves; they call those that uvicorn has installed by then."""
+        """Install the handlers while the server serves; they call those that uvicorn has installed before."""
         self._servers_own = {number: signal.getsignal(number) for number in SIGNALS}
         # started now: a handler may interrupt a thread that is being started, and would wait for its lock
         threading.Thread(target=self._end, name="ortune-ending", daemon=True).start()

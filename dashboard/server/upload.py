@@ -1,8 +1,8 @@
 """Uploads from the browser to the server's disk: the HTTP route that streams files, and the widget.
 
-Streamlit's own uploader keeps a file in memory twice; a model of some GB would take the server down. Here
-the browser PUTs each file, the route writes it as it arrives, and memory use stays constant. The route is
-outside of Streamlit's protections, so it has its own: a token of this process, the same origin, a size limit, checked
+Streamlit's own uploader keeps a file in memory twice; a model of some GB would take the server down. Here the
+browser PUTs each file, the route writes it as it arrives, and memory use stays constant. The route is outside
+of Streamlit's protections, so it has its own: a token of this process, the same origin, a size limit, checked
 names, and a temporary name until the file is complete. Disk space is reserved before a byte is written, for
 all concurrent uploads together, and checked again with every chunk.
 """
