@@ -230,7 +230,7 @@ def forest(info: ForestInfo, *, slim: bool = False, least: int = 0) -> go.Figure
     Args:
         info: data of the plot.
         slim: without the row of the baseline, which is the line at 1×, and without a legend, because each row
-        names its verdict.
+            names its verdict.
         least: minimum height in pixels; more rows take more.
     """
     rows = [row for row in info.rows if not (slim and row.verdict == BASELINE)]

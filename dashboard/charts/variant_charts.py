@@ -17,7 +17,7 @@ from dashboard.charts import BAR_WIDTH, MUTED, PALETTE, base_figure, number, pla
 
 MAX_BARS = 20  # operators with the largest errors; a longer list is in the table
 ROW_PX = 26
-NAME_LIMIT = 40  # characters of a name beside its bar
+NAME_LIMIT = 40  # characters of a name next to its bar
 QUANTIZED, BLOCKED = "quantized", "kept in float"
 COLORS = {QUANTIZED: PALETTE[0], BLOCKED: PALETTE[1]}
 _LIGHT = "rgba(255,255,255,0.55)"

@@ -22,7 +22,7 @@ def offer(
     Args:
         label: of the list.
         kept: id -> name, newest first. The name of an id must never change: Streamlit identifies the
-        choice by it.
+            choice by it.
         shown: id of the result on the page; None or not in the list: none of them.
         key: begins the widget's key.
         take_up: shows the chosen result; called before the page is drawn.
