@@ -1,4 +1,4 @@
-"""The browser side of ORTune: it edits a spec, hands it to the scheduler and draws what the store holds.
+"""The browser interface of ORTune: it edits a spec, submits it to the scheduler and draws stored results.
 
-Nothing here loads onnxruntime, onnx or torch: models are opened in worker processes only.
+Nothing here loads onnxruntime, onnx or torch: only worker processes open models.
 """

@@ -1,4 +1,4 @@
-"""`python -m dashboard`: serve the dashboard, on this machine only unless told otherwise."""
+"""`python -m dashboard`: serve the dashboard, by default to this machine only."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def main(
 ) -> None:
     """Open ORTune in the browser.
 
-    An --address beyond this machine needs a login: a token that all share, in the variable ORTUNE_TOKEN, or
-    an OpenID provider in `.streamlit/secrets.toml`; or --insecure, which lets everybody in who reaches it.
+    An --address other than this machine needs a login: a shared token in the variable ORTUNE_TOKEN, or an
+    OpenID provider in `.streamlit/secrets.toml`. --insecure admits everybody who can reach the address.
     """
     for variable, folder in ((variables.HOME, home), (variables.MODELS, models)):
         if folder is not None:
@@ -68,7 +68,7 @@ def main(
         if host_name(name) != name.lower().rstrip("."):
             _refuse(f"`--host {name[:80]}` is no host name. Give it without scheme, port and path.")
     os.chdir(Path(__file__).resolve().parents[1])  # Streamlit looks for its configuration and secrets here
-    token = os.environ.pop(TOKEN_VARIABLE, "").strip()  # nothing that is started from here needs it
+    token = os.environ.pop(TOKEN_VARIABLE, "").strip()  # child processes do not need it
     if reason := "" if insecure else _open_to_all(address, token):
         _refuse(reason)
     if 0 < len(token) < MIN_TOKEN:
@@ -80,15 +80,15 @@ def main(
 
 
 def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -> None:
-    """Run the server until it is stopped; a race that runs then keeps the rounds that it has.
+    """Run the server until it is stopped; a running comparison keeps its completed rounds.
 
     Args:
         address: to listen on.
         port: to listen on.
         hosts: names that browsers may call it by.
-        token: that every visitor has to give; empty: nobody is asked.
+        token: that every visitor must enter; empty: no login.
     """
-    import streamlit as st  # after the environment is set: its import reads configuration
+    import streamlit as st  # after the environment is set: Streamlit reads its configuration on import
     from starlette.middleware import Middleware
     from starlette.requests import Request
     from starlette.responses import RedirectResponse, Response
@@ -102,11 +102,11 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     stay_inside()
     upload.keep_clean()
 
-    moved = {"/tune": "/"}  # Streamlit knows its first page by no name, and says "Page not found" to it
+    moved = {"/tune": "/"}  # Streamlit serves its first page at "/" alone
     moved |= {f"/{old}": f"/{path}" for old, path in OLD_PATHS.items()}
 
     async def move(request: Request) -> Response:
-        """Send an old address to the new one."""
+        """Redirect an old address to its new one."""
         return RedirectResponse(f"{moved[request.url.path]}?{request.url.query}")
 
     def close() -> None:
@@ -126,7 +126,7 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
 
 
 def _open_demo(home: Path | None) -> None:
-    """Serve the recorded races from a home that goes with the server."""
+    """Serve the recorded results from a temporary home that is removed at exit."""
     from core.wire.errors import TunerError
     from dashboard import demo
 
@@ -142,7 +142,7 @@ def _open_demo(home: Path | None) -> None:
 
 
 def _open_to_all(address: str, token: str) -> str:
-    """Why the server would be open to strangers, or an empty string."""
+    """Return why the server would be open without a login; empty: it is not."""
     if token or is_loopback(address):
         return ""
     from dashboard.server import login
@@ -159,7 +159,7 @@ def _open_to_all(address: str, token: str) -> str:
 
 
 def _cannot_listen(address: str, port: int) -> str:
-    """Return why the server could not listen there, or an empty string."""
+    """Return why the server cannot listen there; empty: it can."""
     try:
         family, kind, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:

@@ -59,10 +59,10 @@ page = st.navigation(
             _page("Export", ":material/file_export:"),
         ],
     },
-    expanded=True,  # else the last ones hide behind a button
+    expanded=True,  # otherwise Streamlit hides the last ones behind a button
 )
 if not state.is_following():
-    form_state.keep()  # before the page: what was just typed survives a reload of a slow one
+    form_state.keep()  # before the page, so that a reload of a slow page keeps the values just typed
 state.take_recorded(page.title.lower())
 form_state.carry(page.url_path)
 presenting.mirror(page.url_path)

@@ -1,7 +1,7 @@
-"""The list of configurations that shall race: where each comes from, and what to call it.
+"""The list of configurations to compare: the source of each, and its name.
 
-Pure functions of specs; no Streamlit, no store. A contestant is named after what sets it apart from the
-baseline, because that is what the race is about.
+Pure functions of specs; no Streamlit, no store. A configuration is named after its differences from the
+baseline.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dashboard import format
 
 LEAST, MOST = 2, 8
 ORT_DEFAULT = "ORT default"
-LABEL_LIMIT = 48  # characters of a name in a legend; the whole difference stands in the table
-FED = ("batch_size", "dims", "seed", "feeds", "feed_values", "image_mean", "image_std")  # of a workload
-_WORKLOAD = ("workload", "protocol")  # what is fed and where it runs; not a setting of the session
+LABEL_LIMIT = 48  # characters of a name in a legend; the table shows the whole difference
+FED = ("batch_size", "dims", "seed", "feeds", "feed_values", "image_mean", "image_std")  # parts of a workload
+_WORKLOAD = ("workload", "protocol")  # inputs and measuring protocol; not settings of the session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,17 +30,17 @@ class Entry:
     """One configuration of the list. `id` is unique in the list and names its widgets."""
 
     id: str
-    source: str  # where it came from, in words
+    source: str  # origin, in words
     spec: TrialSpec
-    model: str = ""  # name of the relative that it runs; empty: the model that the list is of
+    model: str = ""  # name of the related model that it runs; empty: the model of the list
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, as the session keeps it."""
+        """Return plain data, as the session keeps it."""
         return {"id": self.id, "source": self.source, "spec": self.spec.to_dict(), "model": self.model}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Entry:
-        """Return what `to_dict` wrote."""
+        """Return the entry that `to_dict` wrote."""
         return cls(
             id=data["id"],
             source=data["source"],
@@ -49,14 +49,14 @@ class Entry:
         )
 
 
-# --- where they come from ---------------------------------------------------------------------------------
+# --- sources ----------------------------------------------------------------------------------------------
 
 
 def from_preset(name: str, base: TrialSpec) -> TrialSpec:
-    """Return the preset `name` on the model and the workload of `base`, with the operators that it needs.
+    """Return the preset `name` on the model and workload of `base`, with the operator libraries of `base`.
 
     Raises:
-        SpecError: no such preset, or one that goes not together with that workload.
+        SpecError: no such preset, or it does not fit that workload.
     """
     session, workload = preset(name)
     session = session.model_copy(update={"custom_op_libraries": base.session.custom_op_libraries})
@@ -71,7 +71,7 @@ def from_preset(name: str, base: TrialSpec) -> TrialSpec:
 
 
 def preset_label(spec: TrialSpec) -> str:
-    """Return the name of the preset that `spec` is, on whatever batch; empty: it is none, or the default."""
+    """Return the name of the preset that equals `spec`, ignoring the batch; empty: none, or the default."""
     if (spec.engine, spec.model.precision) != (DEFAULT, "fp32"):
         return ""
     for name, (label, _, session, workload) in PRESETS.items():
@@ -83,7 +83,7 @@ def preset_label(spec: TrialSpec) -> str:
 
 
 def from_engine(engine: str, base: TrialSpec) -> TrialSpec:
-    """Return another engine on the workload of `base`; what only ONNX Runtime knows is left out."""
+    """Return another engine on the workload of `base`, without the settings that only ONNX Runtime has."""
     data = base.to_dict()
     return spec_from_dict(
         {
@@ -96,10 +96,10 @@ def from_engine(engine: str, base: TrialSpec) -> TrialSpec:
 
 
 def fed_like(spec: TrialSpec, other: TrialSpec) -> TrialSpec:
-    """Return `spec` fed what `other` is fed.
+    """Return `spec` with the inputs of `other`.
 
     Raises:
-        SpecError: that goes not together with the rest of `spec`.
+        SpecError: the inputs do not fit the rest of `spec`.
     """
     data, fed = spec.to_dict(), other.to_dict().get("workload", {})
     own = _without(data.get("workload", {}), *FED)
@@ -107,9 +107,9 @@ def fed_like(spec: TrialSpec, other: TrialSpec) -> TrialSpec:
 
 
 def refed(listed: Sequence[Entry], against: int, name: str, value: int | None) -> list[Entry]:
-    """Return the list with one part of what it is fed changed, for all who share it with the baseline.
+    """Return the list with one input property changed, for all entries that have the baseline's value.
 
-    What an entry brought of its own, as a preset brings its batch, stays its own.
+    An entry keeps a value of its own, such as the batch of a preset.
 
     Args:
         listed: the entries.
@@ -144,11 +144,11 @@ def _with_part(spec: TrialSpec, name: str, value: int | None) -> TrialSpec:
 
 
 def missing_provider(spec: TrialSpec, providers: Sequence[Mapping[str, Any]]) -> str:
-    """Return which provider of a configuration does not load on this machine, and why; empty: none is known.
+    """Return which provider of `spec` does not load on this machine, and why; empty: none is known.
 
     Args:
-        spec: that shall race.
-        providers: what `environment` found of each.
+        spec: to be compared.
+        providers: what `environment` found about each.
     """
     facts = {one["name"]: one for one in providers}
     for provider in spec.session.providers:
@@ -164,10 +164,10 @@ def _without(data: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def for_race(spec: TrialSpec, *, precision: str, budget_s: int | None, margin: float) -> TrialSpec:
-    """Return `spec` under the protocol of the race; warm-up, time limit and CPUs stay its own.
+    """Return `spec` with the protocol of the comparison; it keeps its warm-up, time limit and CPUs.
 
     Raises:
-        SpecError: a precision, a budget or a margin out of range.
+        SpecError: an effort, a budget or a margin out of range.
     """
     data = spec.to_dict()
     protocol = {**data.get("protocol", {}), "effort": precision, "margin": margin}
@@ -176,7 +176,7 @@ def for_race(spec: TrialSpec, *, precision: str, budget_s: int | None, margin: f
 
 
 def check_count(entries: Sequence[Entry]) -> None:
-    """Refuse a race of too few.
+    """Refuse a comparison of fewer than two configurations.
 
     Raises:
         SpecError: fewer than two.
@@ -189,7 +189,7 @@ def check_count(entries: Sequence[Entry]) -> None:
 
 
 def check_room(entries: Sequence[Entry]) -> None:
-    """Refuse one more.
+    """Refuse to add a configuration to a full list.
 
     Raises:
         SpecError: there are eight already.
@@ -205,18 +205,17 @@ def _are(count: int) -> str:
     return "is 1" if count == 1 else f"are {count}"
 
 
-# --- what to call them ------------------------------------------------------------------------------------
+# --- names ------------------------------------------------------------------------------------------------
 
 
 def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = (), own: str = "") -> list[str]:
-    """Name each of `specs` after what sets it apart from number `baseline`; no two names are equal.
+    """Name each of `specs` after its differences from `specs[baseline]`; the names are unique.
 
     Args:
-        specs: who races.
-        baseline: index of the one that the others are put against.
-        models: of each the name of the relative that it runs, "" for the model that the list is of;
-            empty: all run that one.
-        own: name of the model that the list is of, which its default says where others race, too.
+        specs: configurations to compare.
+        baseline: index of the one that the others are compared with.
+        models: name of the related model that each runs, "" for the list's; empty: all run that one.
+        own: name of the model of the list; its default carries it where other models are compared, too.
     """
     default = anchor(specs[baseline])
     default = specs[baseline].model_copy(update={"session": default.session, "engine": DEFAULT})
@@ -247,7 +246,7 @@ def _label(spec: TrialSpec, other: TrialSpec) -> str:
 
 
 def _explicit(spec: TrialSpec) -> list[str]:
-    """What is asked for although ONNX Runtime would do it anyway: another request, for the same thing."""
+    """Return the settings that explicitly request what ONNX Runtime does by default."""
     said = [
         f"{setting_chips.short_name(k)} {setting_chips.text(k.name, value)}"
         for k in KNOBS
@@ -257,12 +256,12 @@ def _explicit(spec: TrialSpec) -> list[str]:
 
 
 def is_default(spec: TrialSpec) -> bool:
-    """Whether `spec` is what ONNX Runtime does unasked, on whatever workload."""
+    """Whether `spec` has ONNX Runtime's default settings, on any workload."""
     return (spec.engine, spec.model.precision, spec.session) == (DEFAULT, "fp32", anchor(spec).session)
 
 
 def _short(parts: Sequence[str]) -> str:
-    """As many of `parts` as a legend has room for, and how many more there are."""
+    """Join as many of `parts` as fit a legend, and say how many more there are."""
     shown = parts[0]
     for index, part in enumerate(parts[1:], 1):
         if len(shown) + len(part) + 2 > LABEL_LIMIT:

@@ -1,4 +1,4 @@
-"""The widgets' values on one side, a `TrialSpec` on the other: pure functions of mappings, no Streamlit.
+"""Conversion between widget values and a `TrialSpec`: pure functions of mappings, no Streamlit.
 
 Every setting of `core.spec.settings` has one widget key, `knob.<name>`. A widget value is always plain: a
 number, text, a bool, a list of names, or None. Three-state settings are "default", "on" or "off", because
@@ -25,44 +25,44 @@ RANDOM, NPZ, IMAGES = "random", "npz", "images"
 FEEDS_SOURCE = "knob.feeds"
 FEEDS_PATH = "knob.feeds.path"
 
-TOGGLES = ("allow_fallback", "expert", "keep_io_types", "use_io_binding")  # off and default are the same here
+TOGGLES = ("allow_fallback", "expert", "keep_io_types", "use_io_binding")  # for these, off is the default
 LIBRARIES = ("custom_op_libraries", "provider_libraries")
-NAME_LISTS = ("providers", "disabled_optimizers", *LIBRARIES)  # chosen from names, in the order of choice
+NAME_LISTS = ("providers", "disabled_optimizers", *LIBRARIES)  # chosen from names, in this order
 _SPECIAL = ("providers", "dims", "feeds", "feed_values")
 
 
 def key(name: str) -> str:
-    """Widget key of setting `name`."""
+    """Return the widget key of setting `name`."""
     return f"knob.{name}"
 
 
 def option_key(provider: str, option: str) -> str:
-    """Widget key of one provider option."""
+    """Return the widget key of one provider option."""
     return f"option.{provider}.{option}"
 
 
 def free_options_key(provider: str) -> str:
-    """Widget key of the options of a provider without a table, one `name=value` per line."""
+    """Return the widget key of the options of a provider without a table, one `name=value` per line."""
     return f"options.{provider}"
 
 
 def dim_key(dim: str) -> str:
-    """Widget key of the size of a free dimension."""
+    """Return the widget key of the size of a free dimension."""
     return f"dim.{dim}"
 
 
 def value_key(input_name: str) -> str:
-    """Widget key of the fixed value of an input."""
+    """Return the widget key of the fixed value of an input."""
     return f"value.{input_name}"
 
 
 def is_tristate(setting: Knob) -> bool:
-    """True for a switch whose default is ONNX Runtime's to choose."""
+    """Whether ONNX Runtime chooses the default of a switch."""
     return setting.kind == "bool" and setting.name not in TOGGLES
 
 
 def defaults() -> dict[str, Any]:
-    """Widget values that ask for nothing, by widget key."""
+    """Return the widget values that set nothing, by widget key."""
     return {key(k.name): _default(k) for k in KNOBS if k.name not in _SPECIAL} | {
         key("providers"): [],
         FEEDS_SOURCE: RANDOM,
@@ -78,27 +78,28 @@ def _default(setting: Knob) -> Any:
     if setting.name in NAME_LISTS:
         return []
     if setting.target in ("attribute", *ENTRIES):
-        return "" if setting.kind in ("choice", "text") else None  # ONNX Runtime's default is not asked for
+        return "" if setting.kind in ("choice", "text") else None  # empty text: ONNX Runtime's default
     return setting.default if setting.kind in ("int", "float", "choice") else ""
 
 
 def dim_values(sizes: Mapping[str, Size]) -> dict[str, int]:
-    """Widget values of proposed sizes, by widget key."""
+    """Return the widget values of proposed sizes, by widget key."""
     return {dim_key(dim): one.size for dim, one in sizes.items()}
 
 
 def as_proposed(values: Mapping[str, Any], sizes: Mapping[str, Size]) -> dict[str, Size]:
-    """Return the free dimensions that still have the size that was proposed, with that."""
+    """Return the free dimensions that still have their proposed size, with that size."""
     return {dim: one for dim, one in sizes.items() if values.get(dim_key(dim), one.size) == one.size}
 
 
 def in_range(name: str, value: float, low: float, high: float) -> None:
-    """Refuse a number of a page that no setting's table knows.
+    """Refuse a number of a page that no table of settings covers.
 
-    Fields have no bounds of their own: the browser shows a number beyond them, but sends the one before.
+    Fields have no bounds of their own: the browser would show a number
+    outside of them, but send the previous one.
 
     Raises:
-        SpecError: it is not in the range.
+        SpecError: it is out of range.
     """
     if not low <= value <= high:
         raise SpecError(
@@ -108,7 +109,7 @@ def in_range(name: str, value: float, low: float, high: float) -> None:
 
 
 def other_dims(info: wire.ModelInfo) -> list[str]:
-    """Free dimensions besides the one that the batch size sets."""
+    """Return the free dimensions except the one that the batch size sets."""
     return [dim for dim in info["free_dims"] if dim != info["batch_dim"]]
 
 
@@ -118,10 +119,10 @@ def other_dims(info: wire.ModelInfo) -> list[str]:
 def spec_from_values(
     values: Mapping[str, Any], *, path: str, sha256: str | None, info: wire.ModelInfo | None
 ) -> TrialSpec:
-    """Return what the widgets ask for.
+    """Return the spec that the widgets describe.
 
     Raises:
-        SpecError: a value that no trial can have, or text that cannot be read.
+        SpecError: an invalid value, or text that cannot be read.
     """
     have = {**defaults(), **values}
     data: dict[str, Any] = {
@@ -140,10 +141,10 @@ def spec_from_values(
 
 
 def workload_from_values(values: Mapping[str, Any], info: wire.ModelInfo) -> WorkloadSpec:
-    """Return what the widgets feed to a model: batch, dimensions, and where the values come from.
+    """Return the inputs that the widgets describe: batch, dimensions, and the source of the values.
 
     Raises:
-        SpecError: as `spec_from_values`.
+        SpecError: see `spec_from_values`.
     """
     asked = _workload({**defaults(), **values}, info)
     fed = {name: part for name, part in asked.items() if name not in ("use_io_binding", "streams")}
@@ -177,7 +178,7 @@ def _protocol(setting: Knob, have: Mapping[str, Any]) -> float | str | None:
     if setting.kind in ("choice", "text"):
         return str(value or "").strip() if setting.kind == "text" else str(value)
     if value is None and setting.default is None:
-        return None  # the measurement decides
+        return None  # the effort decides
     return float(value) if setting.kind == "float" and value is not None else _number(setting, have)
 
 
@@ -189,7 +190,7 @@ def _number(setting: Knob, have: Mapping[str, Any]) -> int:
 
 
 def _entries(target: str, have: Mapping[str, Any]) -> dict[str, str]:
-    """The entries that have a control of their own, and those that are written out."""
+    """Return the config entries with a control of their own, and the free ones."""
     own = {k.name: value for k in KNOBS if k.target == target if (value := _asked_value(k, have)) is not None}
     entries = {
         name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in own.items()
@@ -263,7 +264,7 @@ def _workload(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str,
 
 
 def _feeds(have: Mapping[str, Any]) -> str:
-    source = have[FEEDS_SOURCE] or RANDOM  # a choice that came to this page without a value
+    source = have[FEEDS_SOURCE] or RANDOM  # a source that came to this page without a path
     if source == RANDOM:
         return RANDOM
     path = str(have[FEEDS_PATH] or "").strip()
@@ -295,7 +296,7 @@ def _feed_values(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[s
 
 
 def parse_text(text: str) -> str | list[Any]:
-    """Read what an input of text is fed: one text, one a line, or a list of them in JSON."""
+    """Read the value of a string input: one text, one per line, or a JSON list of texts."""
     if text[0] in '["':
         try:
             found = json.loads(text)
@@ -308,7 +309,7 @@ def parse_text(text: str) -> str | list[Any]:
 
 
 def parse_value(name: str, text: str) -> Any:
-    """Read what an input is fed: a number, true, false, a (nested) list of them, or a range of random values.
+    """Read the value of an input: a number, true, false, a (nested) list of them, or a range to draw from.
 
     Raises:
         SpecError: the text is none of these.
@@ -334,7 +335,7 @@ def _is_numeric(value: object) -> bool:
 
 
 def numbers(name: str, text: object) -> list[float]:
-    """Read numbers with commas or spaces between them, or none; raises `SpecError` where one is no number."""
+    """Read numbers separated by commas or spaces, if any; raises `SpecError` where one is no number."""
     try:
         return [float(word) for word in str(text or "").replace(",", " ").split()]
     except ValueError:
@@ -347,7 +348,7 @@ def numbers(name: str, text: object) -> list[float]:
 
 
 def values_from_spec(spec: TrialSpec) -> dict[str, Any]:
-    """Return the widget values that ask for `spec` (the model itself apart): the inverse of the above."""
+    """Return the widget values that describe `spec`, without its model: the inverse of `spec_from_values`."""
     values = defaults()
     for setting in KNOBS:
         if setting.name not in _SPECIAL:
@@ -364,7 +365,7 @@ def values_from_spec(spec: TrialSpec) -> dict[str, Any]:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a text comes back from its field as it is; any other is written as JSON."""
+    """Whether a text field returns the text unchanged; any other text is written as JSON."""
     return (
         isinstance(value, str) and value.strip() == value != "" and value[0] not in '["' and "\n" not in value
     )
@@ -404,7 +405,7 @@ def _feed_source(feeds: str) -> dict[str, Any]:
 
 
 def stale_keys(values: Iterable[str], spec: TrialSpec) -> list[str]:
-    """Return keys of options, sizes and fixed values that `spec` does not set, to be forgotten."""
+    """Return the keys of options, sizes and fixed values to delete because `spec` does not set them."""
     wanted = values_from_spec(spec)
     own: Callable[[str], bool] = lambda name: name.startswith(("option.", "options.", "dim.", "value."))  # noqa: E731
     return [name for name in values if own(name) and name not in wanted]

@@ -1,4 +1,4 @@
-"""Which files of the server a path typed, or imported, in the browser may name."""
+"""Checks which files of the server a path from the browser, typed or imported, may name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core.wire.files import ROOT
 
 
 def hold_workers() -> None:
-    """Let workers of this process read, of what data lead to, only what lies in the open folders."""
+    """Restrict workers of this process to the allowed folders when a data file names further files."""
     os.environ[FOLDERS_VARIABLE] = os.pathsep.join(map(str, open_folders()))
 
 
@@ -21,25 +21,25 @@ def allowed_path(typed: str, *, folder: bool = False) -> Path:
     """Return the file (or `folder`) that `typed` names; a relative path counts from ORTune's own folder.
 
     Raises:
-        ModelError: empty, missing, or outside of the open folders, symbolic links followed.
+        ModelError: empty, missing, or outside of the allowed folders, symbolic links followed.
     """
     path = _opened(typed)
     try:
         if path is not None and (path.is_file() or (folder and path.is_dir())):
             return path
-    except (OSError, ValueError):  # too long, a zero byte
+    except (OSError, ValueError):  # too long, or a zero byte
         pass
     raise ModelError(f"There is no file `{typed[:200]}`.", hint="Check the path, or upload the file.")
 
 
 def _opened(typed: str) -> Path | None:
-    """The path in the open folders that `typed` names, there or not; None for what cannot be a path."""
+    """Return the path in the allowed folders that `typed` names, existing or not; None: it is no path."""
     if not typed:
         raise ModelError("No path is given.", hint="Write the path of a file on the server.")
     roots = open_folders()
     try:
         path = (ROOT / Path(typed).expanduser()).resolve()
-    except (OSError, ValueError, RuntimeError):  # too long, a zero byte, a home that does not exist
+    except (OSError, ValueError, RuntimeError):  # too long, a zero byte, or a home that does not exist
         return None
     if not any(path.is_relative_to(root) for root in roots):
         raise ModelError(
@@ -50,11 +50,11 @@ def _opened(typed: str) -> Path | None:
 
 
 def check_spec(spec: TrialSpec) -> None:
-    """Refuse a finished spec that reaches what this server does not open to the browser; its model apart.
+    """Refuse a finished spec that names what this server does not open to the browser; ignores its model.
 
     Raises:
         SpecError: `expert` where the operator does not allow it, or a setting that names a file elsewhere.
-        ModelError: feeds that are missing or lie elsewhere, or a dataset that lies elsewhere.
+        ModelError: input files that are missing or lie elsewhere, or a dataset that lies elsewhere.
     """
     if spec.session.expert and not expert_allowed():
         raise SpecError(
@@ -65,4 +65,4 @@ def check_spec(spec: TrialSpec) -> None:
     if spec.workload.feeds != "random":
         allowed_path(spec.workload.feeds, folder=True)
     if spec.dataset is not None:
-        _opened(spec.dataset.path)  # a race needs none, so that it may be missing
+        _opened(spec.dataset.path)  # a measurement does not read the dataset, so it may be missing

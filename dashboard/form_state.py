@@ -1,10 +1,9 @@
-"""What was typed and chosen, kept longer than a session: a reload finds it again, a link shows it to others.
+"""Form values kept longer than a session: a reload restores them, a link shares them.
 
-The browser begins a new session with every reload. So the plain wishes of a session are written to a small
-file under ORTune's home, and its name stands in the address (`?form=…`). A session writes one file of its
-own, over and over; what it was opened with is left alone, so that two tabs never share one.
-A link is a file of its own that nobody writes to again. A disk that takes no more costs the reload, not the
-session.
+The browser begins a new session with every reload. Therefore the plain values of a session's form are written
+to a small file under ORTune's home, whose name is in the address (`?form=…`). A session writes only a file of
+its own and never the one it was opened with, so two tabs never share a file. A link is a separate file that
+is never written again. When the disk is full, a reload loses the values; the session goes on.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ PARAM = "form"
 MOST = 2000  # files; the oldest go first
 SPARE = 100  # files above that before any is removed
 
-# keys of the session, none of them kept
-_READ = "draft.read"  # the address was looked at
+# session keys, none of them saved
+_READ = "draft.read"  # the address has been read
 _OWN = "draft.own"  # name of the file that this session writes
-_NAME = "draft.name"  # name of the file that holds what this session holds
-_TEXT = "draft.text"  # what stands in it
-_PAGE = "draft.page"  # path of the page that was drawn last
+_NAME = "draft.name"  # name of the file with the present values of this session
+_TEXT = "draft.text"  # its content
+_PAGE = "draft.page"  # path of the page drawn last
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _KEPT = re.compile(
@@ -58,11 +57,11 @@ _KEPT = re.compile(
     r"|history\.(model|kind|state|search)"
     r"|export\.(source|linked|accepted\..+)"
 )
-_NEVER = (fields.key("expert"),)  # nobody switches it on for another by a link
+_NEVER = (fields.key("expert"),)  # a link must not switch it on for another person
 
 
 def restore() -> None:
-    """Take up the form that the address names, once in a session, before any widget is drawn."""
+    """Load the form that the address names, once per session, before any widget is drawn."""
     if st.session_state.get(_READ):
         return
     st.session_state[_READ] = True
@@ -81,7 +80,7 @@ def restore() -> None:
 
 
 def take(values: Mapping[str, Any]) -> None:
-    """Make the form of this session the given one, before any widget is drawn.
+    """Replace the form of this session by `values`, before any widget is drawn.
 
     Args:
         values: from `collect`, of another session.
@@ -100,13 +99,13 @@ def take(values: Mapping[str, Any]) -> None:
 
 
 def carry(page: str) -> None:
-    """Take the values along to another page, before its widgets are drawn.
+    """Keep the values when the page changes, before its widgets are drawn.
 
-    A value that only the script has set is lost on the way: the widget of the same key there begins at
-    nothing (Streamlit 1.67), which would then count as typed.
+    Without it a value that only the script has set is lost: the widget of the same key on the next page
+    starts empty (Streamlit 1.67), and that would count as typed.
 
     Args:
-        page: path of the page that is drawn now.
+        page: path of the page to draw.
     """
     if st.session_state.get(_PAGE) == page:
         return
@@ -116,7 +115,7 @@ def carry(page: str) -> None:
 
 
 def keep() -> None:
-    """Write what changed, and see that the address names it."""
+    """Save what changed, and put the file's name into the address."""
     text = _as_text(collect())
     if text != st.session_state.get(_TEXT, _as_text({})):
         own = st.session_state.setdefault(_OWN, secrets.token_hex(8))
@@ -129,7 +128,7 @@ def keep() -> None:
 
 
 def link() -> str:
-    """Return an address of this page that opens it as it is now, whatever this session does later."""
+    """Return an address that opens this page with its present form, whatever this session does later."""
     text = _as_text(collect())
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     shared = {PARAM: name} if _write(name, text) else {}
@@ -139,7 +138,7 @@ def link() -> str:
 
 
 def button() -> None:
-    """Draw the button that shows the address."""
+    """Draw the button that shows the link."""
     if st.button(
         "Link to this page",
         key="draft.link",
@@ -164,7 +163,7 @@ def _is_kept(key: str) -> bool:
 
 
 def collect() -> dict[str, Any]:
-    """The plain values of this session that differ from what a new session begins with."""
+    """Return the plain values of this session that differ from those of a new session."""
     have = {str(key): value for key, value in st.session_state.items() if _is_kept(str(key))}
     if have.get(state.MODEL) == st.session_state.get(state.FALLBACK):
         have.pop(state.MODEL, None)
@@ -177,7 +176,7 @@ def collect() -> dict[str, Any]:
 
 
 def _is_empty(key: str, value: Any) -> bool:
-    """Whether a field of no known default asks for nothing: an option, or a fixed value of an input."""
+    """Whether a field without a known default sets nothing: an option, or a fixed value of an input."""
     return key.startswith(("option.", "options.", "value.")) and value in ("", None, fields.DEFAULT)
 
 
@@ -212,7 +211,7 @@ def _folder() -> Path:
 
 
 def _load(name: str) -> dict[str, Any] | None:
-    """The values of a file; None where there is none, or another version wrote it."""
+    """Return the values of a file; None: it does not exist, or another version wrote it."""
     if not _ID.fullmatch(name):
         return None
     try:
@@ -226,7 +225,7 @@ def _load(name: str) -> dict[str, Any] | None:
 
 
 def _write(name: str, text: str) -> bool:
-    """Write a file as a whole; False where the disk does not take it."""
+    """Write a whole file; False: the disk refused."""
     folder = _folder()
     temporary = folder / f".{name}-{secrets.token_hex(4)}"
     try:

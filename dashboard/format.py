@@ -1,4 +1,4 @@
-"""Text for Streamlit's Markdown, and the formats of `core.show` beside it; no Streamlit here."""
+"""Text for Streamlit's Markdown, and the formats of `core.show`; no Streamlit here."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ _SPECIAL = re.compile(r"([\\*_\[\]<>#$~|:])")
 
 
 def plain(text: str) -> str:
-    """Return `text` safe inside Streamlit's Markdown: its code spans stay, all other marks are literal.
+    """Return `text` safe for Streamlit's Markdown: code spans stay, all other markup is literal.
 
-    Messages carry names of files, tensors and keys, which hold underscores, brackets and colons.
+    Messages contain names of files, tensors and keys with underscores, brackets and colons.
     """
     parts = _CODE.split(text)
     return "".join(p if i % 2 else _SPECIAL.sub(r"\\\1", p) for i, p in enumerate(parts))
@@ -68,9 +68,9 @@ def icon(name: str) -> str:
 
 
 def label(name: str) -> str:
-    """Return a name for the label of a widget, which is read out as it is written.
+    """Return a name as the label of a widget, which screen readers read literally.
 
-    It stands in a code span only where Markdown would change it.
+    It becomes a code span only where Markdown would change it.
     """
     harmless = re.fullmatch(r"[\w .,/()-]*", name) and not re.search(r"^_|_$|__", name)
     return name if harmless else f"`{name}`"

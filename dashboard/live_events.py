@@ -1,8 +1,8 @@
-"""What a page shows of a job while it runs, as one small event: text, progress, intervals so far. Pure.
+"""Updates of a running job as small events: text, progress, intervals so far. Pure functions.
 
-The server builds an event at most a few times a second, and sends it to all browsers that look on
+The server builds an event at most a few times a second and sends it to all connected browsers
 (`server.live`); the browser draws it in place (`widgets.live_view`). No Streamlit, no clock, no store here.
-Texts are plain: only code spans in backticks are marked.
+Texts are plain: code spans in backticks are the only markup.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from dashboard.widgets.live_text import Field
 from dashboard.widgets.queue_text import progress, step_text, waiting_text, whole
 
 ACTIVE = ("WAITING", "RUNNING")
-RACING = "rounds"  # stage of a race in which its intervals still shrink
-LIVE_MOST = 16  # a curve of more points is progress alone while it runs
+RACING = "rounds"  # stage of a comparison in which more rounds narrow its intervals
+LIVE_MOST = 16  # a running sweep with more points shows its progress only
 
 
 class Line(TypedDict, total=False):
     """One line of text."""
 
     text: str
-    icon: str  # name of a Material symbol
-    color: str  # of a badge: "green", "orange", "gray" or "red"; empty: it is no badge
+    icon: str  # name of a Material Symbol
+    color: str  # of a badge: "green", "orange", "gray" or "red"; empty: no badge
     strong: bool
     small: bool
 
 
 class Event(TypedDict, total=False):
-    """What is shown now, as a whole: whoever gets one needs none of those before."""
+    """The complete state to show; it does not depend on earlier events."""
 
-    ended: bool  # nothing follows: the page draws the result
+    ended: bool  # the last event: the page draws the result
     state: Literal["waiting", "measuring", "ended"]
-    share: float | None  # of the progress bar; None: there is no bar
-    text: str  # under the bar
-    lines: list[Line]  # what is known so far
-    ratio: str  # the ratio so far, for the bar of the page
-    more: list[Line]  # for a second place
-    caption: str  # above the pictures
+    share: float | None  # of the progress bar; None: no bar
+    text: str  # below the bar
+    lines: list[Line]  # findings so far
+    ratio: str  # ratio so far, for the bar at the top of the page
+    more: list[Line]  # lines for a second place
+    caption: str  # above the plots
     pictures: list[Picture]
 
 
@@ -59,13 +59,13 @@ ENDED: Event = {"ended": True, "state": "ended"}
 
 
 def of_job(status: Status | None, what: str, *, name: str = "", more: str = "") -> Event:
-    """Return the event of a job that has no numbers until its end.
+    """Return the event of a job that has no numbers until it ends.
 
     Args:
-        status: where it stands; None: it is known no more.
+        status: of the job; None: it is no longer known.
         what: the job, in a sentence: "this pair".
-        name: what stands before its step; empty: nothing.
-        more: what stands after it.
+        name: text before its step; empty: none.
+        more: text after it.
     """
     if status is None or status.state not in ACTIVE:
         return ENDED
@@ -74,16 +74,16 @@ def of_job(status: Status | None, what: str, *, name: str = "", more: str = "") 
 
 
 def elsewhere(text: str) -> Event:
-    """Return the event of a job that another process does, of which only the end will be known."""
+    """Return the event of a job that another process runs, of which only the end will be known."""
     return {"ended": False, "state": "measuring", "share": 0.0, "text": text}
 
 
 def of_trial(status: Status, field: Field, margin: float) -> Event:
-    """Return the event of a trial that races: its latency, and its ratio to each reference so far.
+    """Return the event of a running trial: its latency, and its ratio to each reference so far.
 
     Args:
-        status: where it stands.
-        field: who races.
+        status: of the job.
+        field: the compared configurations.
         margin: of equivalence.
     """
     share, text = progress(status, "this one")
@@ -119,7 +119,7 @@ def _intervals(
 
 
 def _courses(so_far: Mapping[str, Any], field: Field, trials: Sequence[str]) -> list[Picture]:
-    """The picture of how the ratios of these trials went; none before one of them has changed."""
+    """Return the plot of these ratios over time; empty before one of them has changed."""
     told = so_far.get("course") or {}
     known = {field.labels.get(one, "this trial"): told[one] for one in trials if told.get(one)}
     if max((len(steps) for steps in known.values()), default=0) < 2:
@@ -131,14 +131,14 @@ def _courses(so_far: Mapping[str, Any], field: Field, trials: Sequence[str]) -> 
 def of_race(
     status: Status, comparison: Comparison, field: Field, *, margin: float, failed: Mapping[str, str]
 ) -> Event:
-    """Return the event of a race: every interval and p50 so far, and who has failed.
+    """Return the event of a running comparison: every interval and p50 so far, and the failed configurations.
 
     Args:
-        status: where it stands.
-        comparison: that runs.
-        field: who races.
+        status: of the job.
+        comparison: the running one.
+        field: the compared configurations.
         margin: of equivalence.
-        failed: trial -> why it left.
+        failed: trial -> reason.
     """
     if status.state == "WAITING":
         event = _shown(status, 0.0, waiting_text(status, "this comparison"))
@@ -159,7 +159,7 @@ def of_race(
 
 
 def running_text(status: Status) -> str:
-    """Words for a race that runs: its step, rounds made and expected, time."""
+    """Describe a running comparison: its step, completed and expected rounds, time."""
     so_far = status.live or {}
     if status.stage == RACING and so_far.get("predicted_rounds"):
         text = live_text.rounds_text(so_far, racing=True)
@@ -198,12 +198,12 @@ def _with_p50(name: str, so_far: Mapping[str, Any], trial: str, field: Field) ->
 
 
 def add_points(event: Event, points: Sequence[Measured], axes: Sequence[str]) -> Event:
-    """Add what each point of a sweep shows so far to the event of its race.
+    """Add the numbers of each point of a sweep so far to the event of its comparison.
 
     Args:
-        event: of the race.
-        points: of the sweep, with what is known of them.
-        axes: names of its one or two axes.
+        event: of the comparison.
+        points: of the sweep, with their numbers so far.
+        axes: names of the one or two axes.
     """
     known = sum(one.latency is not None for one in points)
     if not known:
@@ -225,10 +225,10 @@ def add_points(event: Event, points: Sequence[Measured], axes: Sequence[str]) ->
 
 
 def of_search(status: Status, now: float) -> Event:
-    """Return the event of a search: the best so far, what was tried, the time that is left.
+    """Return the event of a search: the best so far, the number of evaluations, the time left.
 
     Args:
-        status: where it stands.
+        status: of the job.
         now: seconds since the epoch.
     """
     share, text = search_progress(status, now)
@@ -248,7 +248,7 @@ def of_search(status: Status, now: float) -> Event:
 
 
 def search_progress(status: Status, now: float) -> tuple[float, str]:
-    """Share of the time that is over, and what is done, in words; `now` in seconds since the epoch."""
+    """Return the share of the time used and its description; `now` in seconds since the epoch."""
     if status.state == "WAITING":
         return 0.0, waiting_text(status, "this search")
     so_far = status.live
@@ -266,7 +266,7 @@ def search_progress(status: Status, now: float) -> tuple[float, str]:
 
 
 def best_words(so_far: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the best so far and what it rests on; nothing of it is final."""
+    """Describe the best so far and the data behind it; nothing is final."""
     best = so_far["best"]
     if best is None:
         return "Nothing evaluated yet", "Screening has started."
@@ -274,7 +274,7 @@ def best_words(so_far: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def tried_words(so_far: Mapping[str, Any]) -> str:
-    """Return how many were tried and how many are still to try."""
+    """Say how many configurations were evaluated and how many remain."""
     tried, distinct = so_far["tried"], so_far["distinct"]
     return f"{tried:,} evaluated · {max(0, distinct - tried):,} of {distinct:,} left"
 
@@ -291,17 +291,17 @@ _OWN: Mapping[str, Line] = {
 
 
 def of_queue(own: Status | None, entries: Sequence[Entry], starting: Sequence[Status]) -> Event:
-    """Return the event of the whole machine: what this visitor started, and in `more` who else measures.
+    """Return the event of the machine's queue: the visitor's own job, and in `more` the other jobs.
 
     Args:
-        own: where the visitor's job stands; None: there is none.
-        entries: of the machine's queue, without the visitor's.
-        starting: jobs of this server, whose ticket may not be written yet.
+        own: status of the visitor's job; None: there is none.
+        entries: of the machine's queue, without the visitor's job.
+        starting: jobs of this server whose queue entry may not be written yet.
     """
     lines: list[Line] = []
     active = own is not None and own.state in ACTIVE
     if own is not None:
-        percent = 10 * round(10 * progress(own, "yours")[0])  # the page that shows it says more, and sooner
+        percent = 10 * round(10 * progress(own, "yours")[0])  # coarse: the page of the job shows it exactly
         step: list[Line] = [{"text": f"{percent} % done", "small": True}] if active and percent else []
         lines = [_OWN[own.state], {"text": own.what, "small": True}, *step]
     more = [line for number, entry in enumerate(entries) for line in _entry(entry, number)]
@@ -344,15 +344,15 @@ def of_glimpse(
     margin: float,
     told_at: float = 0.0,
 ) -> Event:
-    """Return the event of an estimate of the settings as they stand, and of those before.
+    """Return the event of an estimate of the present settings, with the estimates before it.
 
     Args:
-        status: of the live race; None: there is none.
-        told: what it tells this visitor.
-        wanted: key of the settings.
-        is_default: they are ONNX Runtime's own, with which every estimate compares.
+        status: of the live comparison; None: there is none.
+        told: its newest estimate for this visitor.
+        wanted: key of the present settings.
+        is_default: they are ONNX Runtime's defaults, the baseline of every estimate.
         margin: of equivalence.
-        told_at: when it was told, in seconds since the epoch; it is said of an estimate that is over.
+        told_at: time of `told` in seconds since the epoch; shown once the live comparison has ended.
     """
     if status is None or status.state not in ACTIVE:
         return _rests(status, told if told.get("key") == wanted else {}, margin, told_at)
@@ -376,7 +376,7 @@ def of_glimpse(
 
 
 def _rests(status: Status | None, told: Mapping[str, Any], margin: float, told_at: float) -> Event:
-    """The race has ended: whoever moves a setting begins another. What it told last stays, with its time."""
+    """Return the event of an ended live comparison: its last estimate, with its time."""
     event: Event = {"ended": True, "state": "ended", "ratio": "", "pictures": []}
     if status is not None and status.error is not None and status.state == "FAIL":
         return {**event, "lines": [_failure(status.error)]}
@@ -415,7 +415,7 @@ def _add_glimpse(event: Event, told: Mapping[str, Any], margin: float) -> None:
 
 
 def trail_of(told: Mapping[str, Any]) -> list[Picture]:
-    """Return the picture of all estimates so far; none before there are two."""
+    """Return the plot of all estimates so far; empty with fewer than two."""
     points = told.get("trail") or []
     return [live_charts.trail(points, str(told.get("key")))] if len(points) > 1 else []
 

@@ -1,9 +1,9 @@
-"""Presenting: a presenter's page, and the sessions that view it.
+"""Presenting: followers see a presenter's page in their own sessions.
 
-Where the presenter is stands in this process: the page, what its address names, and the plain values of the
-form. A follower takes it up before any widget is drawn, and listens to a stream that ends when it has
-changed. The link holds a token that nobody guesses. It ends when the presenter stops, closes the browser or
-reloads the page.
+This process holds the presenter's page, the query of its address and the plain values of its form. A
+follower's session loads them before any widget is drawn, and listens to a stream that ends when they change.
+The link contains a random token. A presentation ends when the presenter stops, closes the browser or reloads
+the page.
 """
 
 from __future__ import annotations
@@ -30,45 +30,45 @@ from dashboard.server import live
 from dashboard.widgets import live_view
 
 PARAM = "follow"  # ?follow=<token>
-LOOK_S = 0.5  # between two looks for all followers together; it costs a look into a dictionary
-GRACE_S = 10.0  # a browser that lost its connection may come back
-COUNT_S = 10.0  # between two counts of those who follow
-MOST = 100  # presentations of one server
+LOOK_S = 0.5  # between two checks for all followers together; a check costs one look-up in a dictionary
+GRACE_S = 10.0  # a browser that lost its connection may reconnect
+COUNT_S = 10.0  # between two counts of the followers
+MOST = 100  # presentations per server
 _INERT = Path(__file__).with_name("following.css")
 
-# keys of the session, none of them kept in a draft
-PRESENTING = "follow.presenting"  # token of the presentation that this session gives
-BEGUN = "follow.begun"  # it has just begun: its link is to be shown
-TAKEN = "follow.taken"  # the version of the place that this session has taken up
-ENDED = "follow.ended"  # a presentation that this session followed is over
+# session keys, none of them saved with the form
+PRESENTING = "follow.presenting"  # token of this session's presentation
+BEGUN = "follow.begun"  # it has just begun: show its link
+TAKEN = "follow.taken"  # version of the presenter's state that this session has loaded
+ENDED = "follow.ended"  # the presentation that this session followed has ended
 
 
 @dataclass(slots=True)
 class Place:
-    """Where a presenter is."""
+    """The state of a presenter's page."""
 
-    session: str  # id of the presenter's
-    page: str = ""  # path of the page, as its address has it
+    session: str  # id of the presenter's session
+    page: str = ""  # path of the page, as in its address
     query: dict[str, str] = field(default_factory=dict)
-    values: dict[str, Any] = field(default_factory=dict)  # of the form, as a draft keeps them
-    measuring: bool = False  # something was, when its page was drawn
-    version: int = 0  # counts what has changed
-    gone_since: float | None = None  # monotonic: the presenter's browser is away
+    values: dict[str, Any] = field(default_factory=dict)  # form values, as `form_state` saves them
+    measuring: bool = False  # a measurement was running when its page was drawn
+    version: int = 0  # number of changes
+    gone_since: float | None = None  # monotonic time since which the presenter's browser is disconnected
 
 
 class Presentations:
-    """All that are given on this server. Safe from any thread."""
+    """All presentations of this server. Thread-safe."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin without presentations."""
         self._lock = threading.Lock()
         self._places: dict[str, Place] = {}
 
     def begin(self, session: str) -> str:
-        """Give a new presentation, and return its token."""
+        """Begin a presentation, and return its token."""
         token = secrets.token_urlsafe(16)
         with self._lock:
-            while len(self._places) >= MOST:  # nobody follows the oldest any more, or somebody plays
+            while len(self._places) >= MOST:  # the oldest has no followers left
                 del self._places[next(iter(self._places))]
             self._places[token] = Place(session=session)
         return token
@@ -81,7 +81,7 @@ class Presentations:
     def tell(
         self, token: str, page: str, query: Mapping[str, str], values: Mapping[str, Any], *, measuring: bool
     ) -> None:
-        """Say where the presenter is now, and whether something is measured, whose end they see with it."""
+        """Update the presenter's state, and whether a measurement runs."""
         with self._lock:
             place = self._places.get(token)
             now = (page, dict(query), dict(values), measuring)
@@ -91,7 +91,7 @@ class Presentations:
             place.version += 1
 
     def find(self, token: str) -> Place | None:
-        """Return where the presenter is; None: there is no such presentation, or it is over."""
+        """Return the presenter's state; None: the presentation does not exist or has ended."""
         with self._lock:
             known = next((one for one in self._places if hmac.compare_digest(one, token)), None)
             if known is None or self._is_over(self._places[known]):
@@ -111,19 +111,19 @@ class Presentations:
 
 @st.cache_resource(show_spinner=False)
 def presentations() -> Presentations:
-    """Those of this server."""
+    """Return the presentations of this server."""
     return Presentations()
 
 
-# --- who follows --------------------------------------------------------------------------------------------
+# --- followers ----------------------------------------------------------------------------------------------
 
 
 def take_up() -> None:
-    """Begin to follow where the address says so, and take the presenter's form; before any widget."""
+    """Follow the presentation that the address names and load its form; call before any widget is drawn."""
     token = _linked()
     if not token:
         return
-    if token == st.session_state.get(PRESENTING):  # the presenter tries the link
+    if token == st.session_state.get(PRESENTING):  # the presenter opened the link
         st.query_params.pop(PARAM, None)
         return
     place = presentations().find(token)
@@ -142,10 +142,10 @@ def _linked() -> str:
 
 
 def mirror(page: str) -> None:
-    """Go where the presenter is, and say so; before the page is drawn, after the pages are known.
+    """Open the presenter's page and say so; call before the page is drawn, after the pages are known.
 
     Args:
-        page: path of the page that this run would draw.
+        page: path of the page that this run would otherwise draw.
     """
     if st.session_state.pop(ENDED, None):
         st.info(
@@ -172,22 +172,22 @@ HOME = "tune"  # the page without a path
 
 
 def _stream(token: str) -> str:
-    """Begins the names of the streams of a presentation, which must not tell its token."""
+    """Return the prefix of a presentation's stream names; it must not reveal the token."""
     return f"follow-{hashlib.sha256(token.encode()).hexdigest()[:16]}-"
 
 
 def _event(token: str, version: int) -> Event:
-    """What a follower hears, who has taken up this version: nothing, until there is another."""
+    """Return the event for a follower with this version: nothing, until there is another version."""
     place = presentations().find(token)
     gone = place is None or place.version != version
     return live_events.ENDED if gone else {"ended": False, "state": "waiting"}
 
 
-# --- who presents -------------------------------------------------------------------------------------------
+# --- presenter ----------------------------------------------------------------------------------------------
 
 
 def tell(page: str) -> None:
-    """Say where this session is, where it presents; after the page was drawn."""
+    """Update this session's presentation, if it has one; call after the page is drawn."""
     token = st.session_state.get(PRESENTING)
     if token:
         query = {key: value for key, value in st.query_params.items() if key not in (PARAM, form_state.PARAM)}
@@ -196,7 +196,7 @@ def tell(page: str) -> None:
 
 
 def sidebar() -> None:
-    """Draw the button that begins or ends a presentation, or the one that ends following."""
+    """Draw the button that begins or ends a presentation, or that stops following."""
     if st.session_state.get(state.FOLLOWING):
         st.button(
             "Stop following",
@@ -235,7 +235,7 @@ def sidebar() -> None:
 
 
 def _listen(token: str, version: int) -> None:
-    """Run this page again as soon as the presenter's has changed."""
+    """Rerun this page as soon as the presenter's state changes."""
     name, follow = f"{_stream(token)}{version}", partial(_event, token, version)
     live_view.watch(name, follow, key="follow.watch", tick_s=LOOK_S)
 
@@ -246,7 +246,7 @@ def _followers(token: str) -> None:
 
 
 def _count(token: str) -> Event:
-    """How many follow a presentation now, in words for who gives it."""
+    """Say, for the presenter, how many followers there are."""
     many = live.STREAMS.listeners(_stream(token))
     said = "No viewers yet." if not many else f"{many:,} viewer{'s' * (many != 1)}."
     text = f"{said} It ends when you close or reload this page."

@@ -1,8 +1,8 @@
-"""Everything Streamlit keeps for us: the process-wide services, and every key of the session.
+"""Process-wide services and session keys: everything that Streamlit keeps for the dashboard.
 
 Services live in the process, so they outlast a page reload. The session holds plain values only: names,
-numbers, text. Two more things stand here because every page needs them: how an error looks (`report`) and
-how a trial is linked to (`trial_link`).
+numbers, text. Every page also needs two functions of this module: `report` shows an error, and `trial_link`
+returns the address of a trial.
 """
 
 from __future__ import annotations
@@ -57,30 +57,30 @@ from dashboard.folders import allowed_path
 from dashboard.format import plain
 
 DEFAULT_MODEL = "digits_cnn"
-SETTLED_S = 5.0  # between two looks for processes that are gone
+SETTLED_S = 5.0  # between two searches for ended processes
 
 # Keys of the session. Widgets of settings have keys of their own, see `fields`.
 MODEL = "model"  # content SHA-256 of the current model
-FALLBACK = "model.fallback"  # content SHA-256 of the model that nobody chose
+FALLBACK = "model.fallback"  # content SHA-256 of the model shown by default, not chosen
 TRIAL = "trial"  # id of the trial that Tune shows
-TRIAL_OF = "trial.of"  # content SHA-256 of the model that was current when it was shown
-LOADED = "settings.loaded"  # somebody had them loaded: no result brings its own unasked
-BY_ITSELF = "settings.by_itself"  # those that came with a result that nobody asked for
+TRIAL_OF = "trial.of"  # content SHA-256 of the current model when that trial was shown
+LOADED = "settings.loaded"  # somebody loaded or chose settings: a result no longer replaces them
+BY_ITSELF = "settings.by_itself"  # settings loaded with a result, not chosen
 NOTICE = "notice"  # a line to show once after the next rerun
 APPLIED = "applied"  # id of the trial whose settings the widgets already got
-OPENED = "opened"  # whether this session saw the result on which a demonstration opens
+OPENED = "opened"  # this session has shown the result on which a demonstration opens
 FOLLOWING = "following"  # token of the presentation that this session follows
 ERROR = "error"  # an error of a callback, to show in the page
-OWN = "own"  # the job that this session started last, and where it is shown
-SUBMITTED = "submitted"  # what this session asked for last, the id of its job, and when
-ECHO_S = 10.0  # a press may be handed over once more for so long; the same asked again later is meant
+OWN = "own"  # the job that this session started last, and its page
+SUBMITTED = "submitted"  # the last submission of this session, the id of its job, and its time
+ECHO_S = 10.0  # Streamlit may deliver a press twice within this time; a later repetition is intended
 TRIAL_PARAM = "trial"  # ?trial=<id>
 MODEL_PARAM = "model"  # ?model=<content hash>: a model to show
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportJob:
-    """A running export: what the model will be called, and the file it writes."""
+    """A running export: the name of the future model, and the file to write."""
 
     name: str
     output: str
@@ -95,29 +95,29 @@ def _store() -> Store:
 
 
 def store() -> Store:
-    """The store in ORTune's home folder; who follows a presenter can only read in it."""
+    """Return the store in ORTune's home folder; read-only for a session that follows a presenter."""
     return cast(Store, _OnlyLooked(_store(), _WRITES)) if is_following() else _store()
 
 
 @st.cache_data(ttl=SETTLED_S, show_spinner=False)
 def settle() -> None:
-    """Mark what still runs in the store as interrupted where its process is gone; every few seconds."""
+    """Mark running records whose process is gone as interrupted; every few seconds."""
     settled(_store())
 
 
 @st.cache_resource(show_spinner=False)
 def queue() -> MachineQueue:
-    """The queue of the whole machine."""
+    """Return the queue of the whole machine."""
     return MachineQueue()
 
 
 def scheduler() -> Scheduler:
-    """The scheduler of this server; its jobs die with the server."""
+    """Return the scheduler of this server; its jobs end with the server."""
     return cast(Scheduler, _OnlyLooked(_scheduler(), _STARTS)) if is_following() else _scheduler()
 
 
 class _OnlyLooked:
-    """A service for a session that follows a presenter: what changes something is refused."""
+    """A service for a session that follows a presenter: it refuses changes."""
 
     def __init__(self, service: object, refused: frozenset[str]) -> None:
         self._service, self._refused = service, refused
@@ -128,7 +128,7 @@ class _OnlyLooked:
         return getattr(self._service, name)
 
 
-# All that a store writes, but what looking at a model leaves behind: its facts and its place in the library.
+# All writes of a store except those of viewing a model: its facts and its place in the library.
 _WRITES = frozenset(
     {"create_comparison", "create_trial", "delete_finished", "delete_study", "delete_trials", "mark"}
     | {"pin_baseline", "prune", "put_accuracy", "put_peaks", "put_self_test", "put_study", "remove_model"}
@@ -142,7 +142,7 @@ def _refuse(*_: object, **__: object) -> NoReturn:
 
 
 def is_following() -> bool:
-    """Whether this session follows a presenter; a thread of the server follows nobody."""
+    """Whether this session follows a presenter; False in a thread without a session."""
     return get_script_run_ctx(suppress_warning=True) is not None and bool(st.session_state.get(FOLLOWING))
 
 
@@ -154,36 +154,36 @@ def _scheduler() -> Scheduler:
     return service
 
 
-_made: list[Scheduler] = []  # asking the cache at the end would make one
+_made: list[Scheduler] = []  # asking the cache at the end would create one
 
 
 def close() -> None:
-    """End what the scheduler of this server does; called when the server ends."""
+    """End the scheduler of this server with its jobs; called when the server ends."""
     while _made:
         _made.pop().close()
 
 
 @st.cache_resource(show_spinner=False)
 def exports() -> dict[str, ExportJob]:
-    """Exports of this server that are not in the library yet, by job id: a reload must not lose one."""
+    """Return the exports of this server not yet in the library, by job id; a reload must not lose one."""
     return {}
 
 
 @st.cache_resource(show_spinner="Reading this machine…")
 def environment() -> wire.Environment:
-    """The machine and what it can load, found once by a worker; of recorded results, the one they are of."""
+    """Return facts and providers of this machine, or of that of recorded results; found once by a worker."""
     found = recording(store().folder)
     return scheduler().environment() if found is None else found.environment
 
 
 @st.cache_resource(show_spinner=False)
 def recorded() -> str:
-    """That the results of this server were recorded elsewhere, in a sentence; empty: they are its own."""
+    """Say that the results of this server were recorded elsewhere; empty: they were not."""
     return words_of(store().folder)
 
 
 def opening() -> str | None:
-    """Id of the recorded result on which a demonstration opens, once a session; None: the page decides."""
+    """Return the recorded result on which a demonstration opens, once per session; None: the page decides."""
     if not recorded() or st.session_state.get(OPENED):
         return None
     st.session_state[OPENED] = True
@@ -195,7 +195,7 @@ def _nobody_chose() -> bool:
 
 
 def take_recorded(page: str) -> None:
-    """Let each page of a demonstration open on a model that it has something of, until somebody chooses one.
+    """Open each page of a demonstration on a model with recorded results, until somebody chooses a model.
 
     Args:
         page: folder of the view of the page.
@@ -215,12 +215,12 @@ def _seen_on(page: str) -> list[str]:
 
 @st.cache_resource(show_spinner=False)
 def opening_id() -> str | None:
-    """Id of the clearest gain among recorded results; None: there is none."""
+    """Return the id of the clearest speed-up among recorded results; None: there is none."""
     return demo.opening(_store())
 
 
 def closed() -> str:
-    """Why this session may start nothing; empty: it may."""
+    """Return why this session may start nothing; empty: it may."""
     if recorded():
         return "This is a demonstration: nothing is measured. Start ORTune without `--demo` to measure."
     if st.session_state.get(FOLLOWING):
@@ -229,19 +229,19 @@ def closed() -> str:
 
 
 def unless_closed(help: str | None = None, *, off: bool = False, busy: str = "") -> dict[str, Any]:
-    """Return how a control is drawn that measures or changes something: off, with the reason, where none may.
+    """Return arguments of a control that measures or changes something: disabled and why, if refused.
 
     Args:
-        help: of the control, where it is on.
-        off: it is off for another reason, which `help` tells.
-        busy: what it waits for, said before anything else; empty: nothing.
+        help: of the enabled control.
+        off: disabled for another reason, which `help` explains.
+        busy: what it waits for; shown before any other reason; empty: nothing.
     """
     reason = busy or closed()
     return {"disabled": off or bool(reason), "help": reason or help}
 
 
 def said_closed() -> bool:
-    """Say why this session may start nothing, in the place of what would; return whether it is so."""
+    """Say why this session may start nothing; return whether that is so."""
     if reason := closed():
         st.caption(f":material/block: {plain(reason)}")
     return bool(reason)
@@ -249,10 +249,10 @@ def said_closed() -> bool:
 
 @st.cache_resource(show_spinner=False)
 def freeze_imports() -> bool:
-    """Take the imported libraries out of the garbage collector's sight, once.
+    """Exclude the imported libraries from garbage collection, once.
 
-    Streamlit collects after every run; walking pandas and Plotly each time costs CPU that a measurement
-    running beside it would pay for.
+    Streamlit collects after every run; walking pandas and Plotly each time takes CPU time from a running
+    measurement.
     """
     import plotly.graph_objects as _  # noqa: F401 - imported to be frozen
 
@@ -273,7 +273,7 @@ def _owner() -> str:
 
 
 def current_model() -> ModelRecord | None:
-    """The chosen model, at first the sample `digits_cnn`; None, with the reason shown, without any."""
+    """Return the chosen model, at first the sample `digits_cnn`; without any, show why and return None."""
     ref = st.session_state.get(MODEL)
     if ref and (record := store().model(ref)):
         return record
@@ -293,7 +293,7 @@ def current_model() -> ModelRecord | None:
 
 @st.cache_resource(show_spinner="Reading the sample models…", ttl=60)
 def add_samples() -> list[ErrorRecord]:
-    """Put the models that come with ORTune into the library; return what went wrong."""
+    """Add the models that come with ORTune to the library; return the errors."""
     errors = []
     for sample in sample_models():
         if sample.exists:
@@ -305,7 +305,7 @@ def add_samples() -> list[ErrorRecord]:
 
 
 def choose_model(record: ModelRecord) -> None:
-    """Make `record` the current model, and keep it in the library when it was not there."""
+    """Make `record` the current model, and add it to the library when it is not there."""
     if store().model(record.content_sha256) is None:
         store().put_model(record)
     st.session_state[MODEL] = record.content_sha256
@@ -315,18 +315,18 @@ def choose_model(record: ModelRecord) -> None:
 
 
 def values(record: ModelRecord) -> dict[str, Any]:
-    """The widgets' values of this session; defaults and proposed sizes where nothing was touched."""
+    """Return this session's widget values; defaults and proposed sizes where nothing was touched."""
     own = {str(k): v for k, v in st.session_state.items() if str(k).startswith(_PREFIXES)}
     return {**fields.defaults(), **fields.dim_values(sizes(record)), **own}
 
 
 def sizes(record: ModelRecord) -> dict[str, Size]:
-    """The size that each free dimension besides the batch has where nobody gives one; see `proposed`."""
+    """Return the proposed size of each free dimension besides the batch; see `proposed`."""
     return proposed(fields.other_dims(record.info), record, store())
 
 
 def seed(record: ModelRecord) -> None:
-    """Give the widget of every setting its value before it is drawn; a value that is there stays."""
+    """Set the widget of every setting before it is drawn; existing values stay."""
     for name, value in values(record).items():
         st.session_state.setdefault(name, value)
 
@@ -335,10 +335,10 @@ _PREFIXES = ("knob.", "option.", "options.", "dim.", "value.")
 
 
 def current_spec() -> TrialSpec:
-    """What the settings ask for, on the current model.
+    """Return the spec of the present settings on the current model.
 
     Raises:
-        SpecError: settings that cannot be used together, or text that cannot be read.
+        SpecError: settings that exclude each other, or text that cannot be read.
         ModelError: there is no model.
     """
     record = current_model()
@@ -347,13 +347,13 @@ def current_spec() -> TrialSpec:
     spec = fields.spec_from_values(
         values(record), path=portable(record.path), sha256=record.sha256, info=record.info
     )
-    feed_plan(spec.workload, record.info)  # a missing size is said before a worker starts
+    feed_plan(spec.workload, record.info)  # report a missing size before a worker starts
     check_overrides(spec, record.info)
     return spec
 
 
 def portable(path: str) -> str:
-    """Return `path` relative to ORTune's folder when it lies in it: a sample is found on any machine."""
+    """Return `path` relative to ORTune's folder when it lies in it: samples are then found on any machine."""
     return str(Path(path).relative_to(ROOT)) if Path(path).is_relative_to(ROOT) else path
 
 
@@ -361,11 +361,11 @@ def apply_spec(spec: TrialSpec, *, foreign: bool = False) -> None:
     """Load `spec` into the widgets, and its model. Call before any widget of a setting is drawn.
 
     Args:
-        spec: what the widgets shall ask for.
-        foreign: it came from outside (a file), so its path may not name just any file of this server.
+        spec: to load.
+        foreign: it comes from outside (a file), so its path may name allowed files only.
 
     Raises:
-        ModelError: there is no such model, or another one under that path; no widget was changed.
+        ModelError: there is no such model, or another one at that path; no widget was changed.
     """
     record = find_model(spec.model, foreign=foreign)
     if foreign:
@@ -379,11 +379,11 @@ def apply_spec(spec: TrialSpec, *, foreign: bool = False) -> None:
 
 
 def admit(spec: TrialSpec) -> None:
-    """The one check of every finished spec before it is submitted, wherever its parts come from.
+    """Check a finished spec before it is submitted; every spec passes here.
 
     Raises:
-        SpecError: a setting that this server does not take from the browser.
-        ModelError: a model that is not in the library, feeds or a dataset, outside of the open folders.
+        SpecError: a setting that this server does not accept from the browser.
+        ModelError: a model that is not in the library, or inputs or a dataset outside of the allowed folders.
     """
     folders.check_spec(spec)
     path = spec.model.path
@@ -392,24 +392,24 @@ def admit(spec: TrialSpec) -> None:
 
 
 def check_before(spec: TrialSpec) -> None:
-    """Refuse before it waits in the queue what cannot be measured, as far as it is known without a worker.
+    """Refuse a spec that cannot be measured before it is queued, as far as that is known without a worker.
 
     Raises:
-        SpecError: a dimension, a batch, feeds or an engine that this model does not have.
+        SpecError: a dimension, a batch, inputs or an engine that this model does not have.
         ModelError: there is no such model.
-        TunerError: what this server does not admit.
+        TunerError: the server does not admit it.
     """
-    admit(spec)  # before anything tells what lies at a path
+    admit(spec)  # before anything reveals what lies at a path
     trial_run.check_before(spec, store(), no_worker)
 
 
 def race(asked: Sequence[Configuration], **options: Any) -> Job:
-    """Return the checked job of a race, for `submit`; see `kinds.race` for the options.
+    """Return the checked job of a comparison, for `submit`; see `job_types.race` for the options.
 
-    One that cannot run does not keep the others from racing; its result says why.
+    A configuration that cannot run does not stop the others; its result gives the reason.
 
     Raises:
-        TunerError: what keeps every candidate from running, or what this server does not admit.
+        TunerError: no candidate can run, or the server does not admit one.
     """
     for one in asked:
         admit(one.spec)
@@ -418,10 +418,10 @@ def race(asked: Sequence[Configuration], **options: Any) -> Job:
 
 
 def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:
-    """Return the model that a spec names: by hash when it has one, else by path or name.
+    """Return the model that a spec names: by hash if it has one, else by path or name.
 
     Raises:
-        ModelError: no model of the library has that hash, or nothing that name.
+        ModelError: no model of the library has that hash or that name.
     """
     if ref.sha256 and (record := store().model(ref.sha256)):
         return record
@@ -438,7 +438,7 @@ def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:
 
 
 def reset(name: str | None = None) -> None:
-    """Set one widget, or all of them, back to the default."""
+    """Reset one widget, or all of them, to the default."""
     for widget, value in fields.defaults().items():
         if name is None or widget == name:
             st.session_state[widget] = value
@@ -454,7 +454,7 @@ def reset(name: str | None = None) -> None:
 
 
 def linked_trial() -> str | None:
-    """Id of the trial this page is about: the link's, else the one of this session."""
+    """Return the trial that this page shows: the link's, else the session's."""
     linked = url_state.named(TRIAL_PARAM)
     if linked and linked != st.session_state.get(TRIAL):
         st.session_state[TRIAL], st.session_state[TRIAL_OF] = linked, None
@@ -462,7 +462,7 @@ def linked_trial() -> str | None:
 
 
 def show_trial(trial_id: str | None) -> None:
-    """Make `trial_id` the trial that Tune shows, in the address as well."""
+    """Make `trial_id` the trial that Tune shows, also in the address."""
     if st.session_state.get(TRIAL) != trial_id:
         st.session_state[TRIAL_OF] = None
     st.session_state[TRIAL] = trial_id
@@ -470,21 +470,21 @@ def show_trial(trial_id: str | None) -> None:
 
 
 def own_trial(trial_id: str) -> None:
-    """Show a trial whose settings are the widgets' own, as one that this session just started."""
+    """Show a trial whose settings the widgets already have, as after starting it here."""
     st.session_state[APPLIED] = trial_id
     show_trial(trial_id)
     st.session_state[TRIAL_OF] = st.session_state.get(MODEL)
 
 
 def submit(job: Job) -> str:
-    """Queue what somebody of this session asked for; return the id by which it is followed.
+    """Queue a job of this session; return its id.
 
-    A page that is drawn anew while a button is pressed may hand the press over twice; the second one finds
-    the job of the first still active, and starts nothing. This holds for jobs whose trials say all that is
-    asked; of two others one cannot tell whether they ask the same.
+    Streamlit may deliver one press twice when a page is redrawn meanwhile; the second one finds the first job
+    still active and starts nothing. This applies to jobs that their trials describe completely; other jobs
+    cannot be told apart.
 
     Raises:
-        TunerError: as `Scheduler.submit`.
+        TunerError: see `Scheduler.submit`.
     """
     asked = (job.kind, job.what, [one.spec for one in job.trials])
     last, last_id, at = st.session_state.get(SUBMITTED, (None, "", 0.0))
@@ -496,38 +496,38 @@ def submit(job: Job) -> str:
 
 
 def follow(job_id: str, page: str, **query: str) -> None:
-    """Make a job that this session just started the one that the sidebar follows.
+    """Let the sidebar follow a job that this session just started.
 
     Args:
-        job_id: of a trial, a race or another job.
-        page: that shows it, as the file of its view is called.
+        job_id: of a trial, a comparison or another job.
+        page: folder of the view that shows it.
         query: of the page's address.
     """
     st.session_state[OWN] = {"id": job_id, "page": f"views/{page}/page.py", "query": query}
 
 
 def own_job() -> tuple[Status, str, dict[str, str]] | None:
-    """Where the job stands that this session started last, the page that shows it, and its query."""
+    """Return the status of the job that this session started last, its page and the page's query."""
     own = st.session_state.get(OWN)
     found = status(own["id"]) if own else None
     return None if own is None or found is None else (found, own["page"], own["query"])
 
 
 def is_busy(page: str = "") -> bool:
-    """Whether the job that this session started last waits or runs; with `page`: and is shown there."""
+    """Whether the job that this session started last waits or runs; with `page`: on that page."""
     followed = own_job()
     return followed is not None and is_active(followed[0]) and followed[1].startswith(f"views/{page}")
 
 
 def is_new_link(trial_id: str) -> bool:
-    """True once for each trial that came by a link."""
+    """Whether this trial came by a link just now; true once per trial."""
     fresh = st.session_state.get(APPLIED) != trial_id
     st.session_state[APPLIED] = trial_id
     return fresh
 
 
 def left_behind(key: str, record: ModelRecord) -> bool:
-    """Whether another model was chosen since the result of a page was shown; `key` remembers the model."""
+    """Whether another model was chosen after a page showed its result; `key` remembers the model."""
     before = st.session_state.get(key)
     if before is None:
         st.session_state[key] = before = record.content_sha256
@@ -535,12 +535,12 @@ def left_behind(key: str, record: ModelRecord) -> bool:
 
 
 def measured(record: ModelRecord, *, limit: int = 100) -> list[Trial]:
-    """Complete measurements of a model, newest first, without samples."""
+    """Return the complete measurements of a model, newest first, without samples."""
     return store().trials(model_sha256=record.content_sha256, kind="measure", state="COMPLETE", limit=limit)
 
 
 def trial_link(trial_id: str, page: str = "") -> str:
-    """Address of a page (Tune by default) that opens `trial_id` in any browser."""
+    """Return the address of a page (Tune by default) that opens `trial_id` in any browser."""
     here = urlsplit(st.context.url or "")
     base = f"{here.scheme}://{here.netloc}" if here.netloc else ""
     prefix = st.get_option("server.baseUrlPath").strip("/")
@@ -549,9 +549,9 @@ def trial_link(trial_id: str, page: str = "") -> str:
 
 
 def pinned(spec: TrialSpec) -> Configuration | None:
-    """What `spec` races against beside ONNX Runtime's default: the pinned baseline; None without one.
+    """Return the pinned baseline to compare `spec` with besides ONNX Runtime's default; None without one.
 
-    A baseline that asks for the same thing as `spec` is none: the default tells more.
+    A baseline equal to `spec` is left out: the default says more.
 
     Raises:
         SpecError: this version cannot read the pinned trial.
@@ -562,7 +562,7 @@ def pinned(spec: TrialSpec) -> Configuration | None:
         return None
     try:
         found = trial_spec(store().trial(trial_id))
-    except StoreError:  # deleted since
+    except StoreError:  # deleted meanwhile
         return None
     if same_request(found, spec):
         return None
@@ -571,7 +571,7 @@ def pinned(spec: TrialSpec) -> Configuration | None:
 
 
 def predicted(spec: TrialSpec) -> Prediction | None:
-    """How long a run of `spec` will take; None where this model has not raced on this machine yet."""
+    """Predict how long a run of `spec` takes; None: this model has no comparison on this machine yet."""
     record = current_model()
     if record is None:
         return None
@@ -586,12 +586,12 @@ def predicted(spec: TrialSpec) -> Prediction | None:
 
 @st.cache_resource(show_spinner=False, max_entries=20)
 def _past(model_sha256: str, fingerprint: str, newest: str) -> Past | None:
-    """Kept until `newest`, the id of the last race, is another."""
+    """Read past durations; cached until `newest`, the id of the last comparison, changes."""
     return past(store(), model_sha256=model_sha256, fingerprint=fingerprint)
 
 
 def search_space(spec: TrialSpec, question: Question, place: Place, models: Models) -> Space:
-    """What a search could try; counted once for each start and each choice of what may change.
+    """Return the search space; counted once per start point and choice of what may vary.
 
     Raises:
         SpecError: nothing is left to vary, or too many configurations differ.
@@ -604,27 +604,27 @@ def search_space(spec: TrialSpec, question: Question, place: Place, models: Mode
 def _space(
     told_apart: tuple[object, ...], place: Place, _spec: TrialSpec, _question: Question, _models: Models
 ) -> Space:
-    """Hundreds of thousands of combinations take a second."""
+    """Count the space; hundreds of thousands of combinations take a second."""
     return space_of(_spec, _question, place, _models)
 
 
 def trial_spec(trial: Trial) -> TrialSpec:
-    """The spec of a stored trial; raises `SpecError` when this version cannot read it."""
+    """Return the spec of a stored trial; raises `SpecError` when this version cannot read it."""
     return spec_from_dict(trial.spec)
 
 
 def status(trial_id: str) -> Status | None:
-    """Where a submitted trial or job of this server stands."""
+    """Return the status of a trial or job of this server."""
     return scheduler().status(trial_id)
 
 
 def is_active(current: Status | None) -> bool:
-    """True while a trial or job waits or runs."""
+    """Whether a trial or job waits or runs."""
     return current is not None and current.state in ("WAITING", "RUNNING")
 
 
 def is_dark() -> bool:
-    """True while the page has its dark theme."""
+    """Whether the page has its dark theme."""
     return st.context.theme.type == "dark"
 
 
@@ -643,11 +643,11 @@ _TITLES: Mapping[str, str] = {
 
 
 def report(error: TunerError, title: str = "") -> None:
-    """Show an expected failure: what broke, and what to do.
+    """Show an expected failure: its cause and its remedy.
 
     Args:
-        error: what broke.
-        title: what came to nothing; empty: after the kind of error.
+        error: the failure.
+        title: the failed action; empty: named after the kind of error.
     """
     hint = f"\n\n**What to do:** {plain(error.hint)}" if error.hint else ""
     heading = title or _TITLES.get(type(error).__name__, "That did not work")
@@ -655,12 +655,12 @@ def report(error: TunerError, title: str = "") -> None:
 
 
 def report_record(record: ErrorRecord, title: str = "") -> None:
-    """Show the stored error of a failed trial; `title` as of `report`."""
+    """Show the stored error of a failed trial; `title` as in `report`."""
     report(error_from_record(record), title)
 
 
 def report_unexpected(error: Exception) -> bool:
-    """Show whatever a page or a callback raised; Streamlit has logged it, and draws nothing of its own."""
+    """Show an unexpected error of a page or callback; Streamlit has logged it, and draws nothing itself."""
     if isinstance(error, TunerError):
         report(error)
     else:
@@ -674,17 +674,17 @@ def report_unexpected(error: Exception) -> bool:
 
 
 def keep_error(error: TunerError, place: str = "") -> None:
-    """Keep an error of a callback, where nothing can be drawn, for `show_kept_error`.
+    """Keep an error of a callback, which cannot draw, for `show_kept_error`.
 
     Args:
-        error: what went wrong.
-        place: beside which action it is shown; empty: where the page shows what has no place.
+        error: the failure.
+        place: name of the action that shows it; empty: the page's general place.
     """
     st.session_state[ERROR] = {**record_from_error(error), "place": place}
 
 
 def show_kept_error(place: str = "", title: str = "") -> None:
-    """Show what `keep_error` left for `place`, once; `title` as of `report`."""
+    """Show the error kept for `place`, once; `title` as in `report`."""
     kept = st.session_state.get(ERROR)
     if kept is None or kept["place"] != place:
         return
@@ -693,11 +693,11 @@ def show_kept_error(place: str = "", title: str = "") -> None:
 
 
 def notify(text: str) -> None:
-    """Show `text` once, after the rerun that follows."""
+    """Show `text` once, after the next rerun."""
     st.session_state[NOTICE] = text
 
 
 def show_notice() -> None:
-    """Show what `notify` left, if anything."""
+    """Show the text of `notify`, if any."""
     if text := st.session_state.pop(NOTICE, None):
         st.toast(text, icon=":material/check_circle:")

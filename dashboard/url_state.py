@@ -1,6 +1,6 @@
-"""What the address of a page names: the one place that reads and writes the address of results.
+"""The query of a page's address: the only module that reads and writes the address of results.
 
-A name is taken away with None, and what stands there already is not written again.
+None removes a name. A value that is already there is not written again.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ OLD_PATHS: Mapping[str, str] = {"curves": "sweep", "why": "explain"}  # path of 
 
 
 def file_of(path: str) -> str:
-    """Return the script of a page, as Streamlit's navigation names it."""
+    """Return the script of a page, named as Streamlit's navigation names it."""
     return f"views/{path}/page.py"
 
 
 def named(name: str) -> str | None:
-    """Return what the address names; None: nothing."""
+    """Return a value of the address; None: it has none."""
     return st.query_params.get(name)
 
 
 def put(name: str, value: str | None) -> None:
-    """Let the address name a value from now on; None: nothing."""
+    """Set a value of the address; None removes it."""
     if value is None:
         st.query_params.pop(name, None)
     elif st.query_params.get(name) != value:

@@ -1,11 +1,11 @@
-"""Charts of measurements: the distribution of latencies; and what all charts share.
+"""Charts of measurements: the distribution of latencies, and the parts that all charts share.
 
 Each chart is two steps: `*_info` turns results into plain data (tested as data), and the figure only draws
-it. No Streamlit, no clock, no file here. Latency over time lives in `duel_charts.py`, ratios in
-`compare_charts.py`, curves in `curve_charts.py`, profiles in `profile_charts.py`.
-Latencies arrive in seconds and are drawn in milliseconds. Backgrounds stay transparent and text takes the
-page's colour, so that the light and the dark theme both work; colours are joined by dashes and markers.
-The top of a figure is kept free for Plotly's toolbar, which would else cover the legend.
+it. No Streamlit, no clock, no file here. Latency over time is in `timeline_charts.py`, ratios in
+`compare_charts.py`, curves in `sweep_charts.py`, profiles in `profile_charts.py`. Latencies arrive in seconds
+and are drawn in milliseconds. Backgrounds stay transparent and text takes the page's colour, so that the
+light and the dark theme both work; dashes and markers supplement the colours. The top of a figure is kept
+free for Plotly's toolbar, which would otherwise cover the legend.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from core.evidence.measurement import Trial
 from core.store import PRUNED
 from core.wire.units import brief, provider, significant
 
-# Okabe and Ito's palette without its two lightest colours, told apart by all common kinds of colour vision;
-# every one has a contrast of 3:1 or nearly so on white and on a dark page.
+# Okabe and Ito's palette without its two lightest colours, distinct with all common kinds of colour vision;
+# each has a contrast of 3:1 or nearly so on white and on a dark page.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7A7AFF", "#B8860B")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 MUTED = "#8A94A6"
-TEXT = "#000037"  # a placeholder of Streamlit's, drawn in the strong text colour of the page's theme
-PAGE = "#000038"  # the same for the colour of the page
-ON_LIGHT = "#0F172A"  # of text where no placeholder works
+TEXT = "#000037"  # a placeholder of Streamlit's, replaced by the strong text colour of the page's theme
+PAGE = "#000038"  # the same for the background of the page
+ON_LIGHT = "#0F172A"  # text colour where no placeholder works
 FONT_PX, LARGE_PX, TITLE_PX = 12, 13, 15
 FONT_FAMILY = "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 STANDOFF_PX = 10  # from the ticks of an axis to its title
 LABEL_STANDOFF_PX = 4  # from an axis to its ticks
-BAR_WIDTH = 0.7  # of a row; Plotly measures it at a series of its own, whose rows may lie far apart
+BAR_WIDTH = 0.7  # of a row; Plotly measures it within a series, whose rows may lie far apart
 TOOLBAR_PX = 30
-TITLE_ROW_PX = 38  # least room above the axes
+TITLE_ROW_PX = 38  # least height above the axes
 HEIGHT = 340
-TRUE_Y = {"y": "customdata"}  # of a series: it is drawn at other places than those that a file should hold
-MOST_OF_LINE = 44  # characters of a line of the legend
-WIDE = 5.0  # largest over smallest value from which on an axis is logarithmic
-CROWDED = 1e-4  # of an axis of percentiles that reaches so far, p0 has no room beside p50
-TAIL = 1000  # slowest runs of a distribution that are all drawn
-MAX_SAMPLES = 4000  # a browser draws this many points of a line smoothly
+TRUE_Y = {"y": "customdata"}  # of a series whose drawn positions are not the values for a file
+MOST_OF_LINE = 44  # characters of a line in the legend
+WIDE = 5.0  # ratio of largest to smallest value from which an axis is logarithmic
+CROWDED = 1e-4  # share of an axis of percentiles that reaches so far; p0 then has no room next to p50
+TAIL = 1000  # slowest runs of a distribution, all of them drawn
+MAX_SAMPLES = 4000  # points of a line that a browser draws smoothly
 
 
-# --- what ran ----------------------------------------------------------
+# --- providers used ----------------------------------------------------
 
 
 def provider_label(effective: Sequence[str], requested: Sequence[str], *, fallback: bool) -> str:
-    """Name a series after what really ran; a fallback is named as one and never after what was asked for."""
+    """Name a series after the providers used; a fallback is marked as one."""
     ran = effective[0] if effective else "unknown provider"
     if not fallback:
         return ran
@@ -62,14 +62,14 @@ def provider_label(effective: Sequence[str], requested: Sequence[str], *, fallba
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A measured result and what to call it in a legend."""
+    """A measured result and its name in a legend."""
 
     name: str
     result: Mapping[str, Any]
 
 
 def side(trial: Trial, name: str = "") -> Side:
-    """A trial under `name`, always with what really ran."""
+    """Return a trial as `name` with the providers used."""
     result = trial.facts
     ran = provider_label(
         result.get("effective_providers") or (),
@@ -81,30 +81,30 @@ def side(trial: Trial, name: str = "") -> Side:
 
 
 def per_row(sides: Sequence[Side]) -> bool:
-    """True where the sides were fed different numbers of rows: only latencies per row can be compared."""
+    """Whether the sides have different batch sizes, so that only latencies per sample can be compared."""
     return len({one.result.get("batch_size") for one in sides}) > 1
 
 
 def latency_title(sides: Sequence[Side]) -> str:
-    """Title of an axis of latencies."""
+    """Return the title of an axis of latencies."""
     return "Latency per sample (ms)" if per_row(sides) else "Latency per run (ms)"
 
 
 def pruned(sides: Sequence[Side]) -> list[str]:
-    """Names of the sides whose raw samples were dropped from the store: their numbers are all there is."""
+    """Return the names of the sides whose raw samples were pruned from the store."""
     return [one.name for one in sides if PRUNED in one.result and not one.result.get("latencies_s")]
 
 
 def in_ms(one: Side, *, rows: bool) -> list[float]:
-    """Latencies of a side in milliseconds and run order; `rows`: per row of its batch."""
+    """Return the latencies of a side in milliseconds and run order; `rows`: per sample of its batch."""
     size = one.result.get("batch_size") if rows else None
     return [seconds * 1e3 / (size or 1) for seconds in one.result.get("latencies_s") or []]
 
 
 def thin(values: Sequence[float], limit: int) -> tuple[list[int], list[float]]:
-    """Return at most `limit` indices and values: smallest and largest of each stretch, in order.
+    """Return at most `limit` indices and values: smallest and largest of each interval, in order.
 
-    Outliers survive, which a plain "every n-th" would lose.
+    Unlike a plain "every n-th", this keeps outliers.
     """
     if len(values) <= limit:
         return list(range(len(values))), list(values)
@@ -119,12 +119,12 @@ def thin(values: Sequence[float], limit: int) -> tuple[list[int], list[float]]:
 
 
 def percentile(ms: Sequence[float], share: float) -> float:
-    """Return the nearest-rank percentile for a share of 1; of few values the largest, of none 0."""
+    """Return the nearest-rank percentile for a share of 1; of few values the largest, of no values 0."""
     return sorted(ms)[math.ceil(share * len(ms)) - 1] if ms else 0.0
 
 
 def clipped_words(above: int, share: float, cap_ms: float, top_ms: float | None) -> str:
-    """Say how much lies beyond the percentile where a picture ends."""
+    """Say how much lies above the percentile at which a plot ends."""
     runs = f"{above:,} run{'s' * (above != 1)}"
     return f"{runs} above p{100 * share:g} ({number(cap_ms)} ms), up to {number(top_ms)} ms"
 
@@ -142,17 +142,17 @@ class Steps:
 
     @property
     def slower(self) -> list[float]:
-        """Share of the runs that took longer than each of `ms`; of the last one what it stands for itself."""
+        """Share of the runs that took longer than each of `ms`; for the last one its own share."""
         return [max(1 - share, self.least) for share in self.fraction]
 
     @property
     def least(self) -> float:
-        """Smallest share that the runs can tell: that of a single one."""
+        """Smallest share that the runs resolve: that of a single run."""
         return 1 - self.fraction[-2] if len(self.fraction) > 1 else 1.0
 
 
 def latency_ecdf_info(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> list[Steps]:
-    """Fraction of runs at or below each latency, of sides that have their samples; `limit` points each."""
+    """Return the fraction of runs at or below each latency, of sides with samples; `limit` points each."""
     rows = per_row(sides)
     return [_steps(one.name, ms, limit) for one in sides if (ms := in_ms(one, rows=rows))]
 
@@ -160,14 +160,14 @@ def latency_ecdf_info(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> lis
 def _steps(name: str, ms: Sequence[float], limit: int) -> Steps:
     ordered = sorted(ms)
     n = len(ordered)
-    tail = min(TAIL, limit // 2)  # slowest runs, all of them
+    tail = min(TAIL, limit // 2)  # slowest runs, all of them drawn
     stride = max(1, math.ceil(n / (limit - tail)))
     ranks = sorted({0, *range(0, n, stride), *range(max(0, n - tail), n)})
     return Steps(name=name, ms=[ordered[rank] for rank in ranks], fraction=[(rank + 1) / n for rank in ranks])
 
 
 def latency_ecdf(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> go.Figure:
-    """Percentile of each latency, the tail as wide as the bulk: each step up is a tenth of the runs left."""
+    """Draw percentiles over latency; each tick leaves a tenth of the runs before it, widening the tail."""
     figure = base_figure(x_title=latency_title(sides), y_title="Percentile of the runs")
     found = latency_ecdf_info(sides, limit=limit)
     if ticks := wide_ticks([end for steps in found for end in (steps.ms[0], steps.ms[-1])]):
@@ -191,7 +191,7 @@ def latency_ecdf(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> go.Figur
         tails.insert(0, 1.0)
     figure.update_yaxes(
         type="log",
-        range=[0.02, math.log10(rarest) - 0.1],  # upside down: what is rare stands on top
+        range=[0.02, math.log10(rarest) - 0.1],  # reversed: rare is on top
         tickvals=tails,
         ticktext=[f"p{100 * (1 - tail):.6g}" for tail in tails],
     )
@@ -202,12 +202,12 @@ def latency_ecdf(sides: Sequence[Side], *, limit: int = MAX_SAMPLES) -> go.Figur
 
 
 def plain(text: str) -> str:
-    """Make `text` safe to draw: Plotly reads a subset of HTML, and names come from untrusted models."""
+    """Make `text` safe to draw: Plotly interprets a subset of HTML, and names come from untrusted models."""
     return html.escape(text, quote=False)
 
 
 def series_name(text: str) -> str:
-    """A name for the legend, broken at commas: an entry that is wider than the figure would be cut."""
+    """Return a name for the legend, broken at commas: an entry wider than the figure would be cut."""
     lines = [""]
     for part in plain(text).split(", "):
         joined = f"{lines[-1]}, {part}" if lines[-1] else part
@@ -220,12 +220,12 @@ def series_name(text: str) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number for a hover text, written as everywhere else."""
+    """Format a number for a hover text, as everywhere else."""
     return "unknown" if value is None else significant(value, digits)
 
 
 def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figure:
-    """An empty figure: transparent background, titled axes; on top the toolbar's room, then the legend."""
+    """Return an empty figure: transparent background, titled axes; room for the toolbar, then the legend."""
     figure = go.Figure()
     whole = height + TOOLBAR_PX
     figure.update_layout(
@@ -233,7 +233,7 @@ def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figur
         margin={"l": 12, "r": 12, "t": 44 + TOOLBAR_PX, "b": 12},
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
-        template="none",  # nothing comes from a theme: a page and a file show the same
+        template="none",  # no theme: page and file show the same
         colorway=PALETTE,
         font={"color": TEXT, "size": FONT_PX, "family": FONT_FAMILY},
         legend={
@@ -254,14 +254,14 @@ def base_figure(*, x_title: str, y_title: str, height: int = HEIGHT) -> go.Figur
 
 
 def axis(title: str = "") -> dict[str, Any]:
-    """The look of an axis, for `update_layout`: all its text has room, whatever draws it."""
+    """Return the look of an axis, for `update_layout`: automatic margins give all its text room."""
     return {
         "title": {"text": title, "font": {"color": TEXT, "size": LARGE_PX}, "standoff": STANDOFF_PX},
-        "automargin": True,  # else ticks are cut, and titles lie over them
+        "automargin": True,  # otherwise ticks are cut, and titles overlap them
         "ticks": "",
         "ticklabelstandoff": LABEL_STANDOFF_PX,
         "tickfont": {"color": TEXT, "size": FONT_PX},
-        "exponentformat": "none",  # else 1,000 is drawn as 1k and 0.00002 as 20µ: of milliseconds
+        "exponentformat": "none",  # otherwise 1,000 is drawn as 1k and 0.00002 as 20µ: of milliseconds
         "separatethousands": True,
         "gridcolor": transparent(MUTED, 0.25),
         "zeroline": False,
@@ -269,7 +269,7 @@ def axis(title: str = "") -> dict[str, Any]:
 
 
 def entitle(figure: go.Figure, title: str) -> go.Figure:
-    """Give a figure its title, in the row of the toolbar, which stands to the right; there is room for it."""
+    """Give a figure its title, left of the toolbar in the same row, and room for it."""
     lacking = TITLE_ROW_PX - (figure.layout.margin.t or 0)
     if lacking > 0:
         height = None if figure.layout.height is None else figure.layout.height + lacking
@@ -291,7 +291,7 @@ def entitle(figure: go.Figure, title: str) -> go.Figure:
 
 
 def note_beyond(figure: go.Figure, text: str) -> None:
-    """Say at the picture's upper right corner what lies beyond it."""
+    """Write in the upper right corner of the plot how much lies beyond it."""
     figure.add_annotation(
         x=1,
         xref="x domain",
@@ -306,7 +306,7 @@ def note_beyond(figure: go.Figure, text: str) -> None:
 
 
 def text_on(color: str) -> str:
-    """Return black or white, whichever is read better on `color`; either way it is 4.5:1 or more."""
+    """Return black or white, whichever has more contrast on `color`: always 4.5:1 or more."""
     return max(("#000000", "#FFFFFF"), key=lambda text: contrast(text, color))
 
 
@@ -336,13 +336,13 @@ def log_ticks(values: Sequence[float]) -> list[float]:
 
 
 def wide_ticks(values: Sequence[float]) -> list[float]:
-    """Return ticks of a logarithmic axis where a linear one would hide the small values; else nothing."""
+    """Return ticks of a logarithmic axis if a linear one would hide the small values; else nothing."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     return log_ticks([low, high]) if low > 0 and high > WIDE * low else []
 
 
 def style(index: int) -> dict[str, str]:
-    """Colour, dash and marker of series number `index`."""
+    """Return colour, dash and marker of series number `index`."""
     return {
         "color": PALETTE[index % len(PALETTE)],
         "dash": DASHES[index % len(DASHES)],

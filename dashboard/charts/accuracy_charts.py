@@ -1,4 +1,4 @@
-"""Accuracy as charts: what was taken for what, right answers against the threshold, differences.
+"""Charts of accuracy: confusion matrix, correct answers over the threshold, differences of two models.
 
 As in `charts`: `*_info` turns numbers into plain data, the figure only draws it; no Streamlit, no file.
 Shares arrive as 0 to 1 and are drawn in percent, differences in percentage points.
@@ -16,15 +16,15 @@ import plotly.graph_objects as go
 from core.show.table import Column, Table, tabulate
 from dashboard.charts import HEIGHT, MUTED, PALETTE, base_figure, plain, style, transparent
 
-MOST_CLASSES = 24  # rows of a confusion matrix; the classes with fewest errors are one row beyond it
+MOST_CLASSES = 24  # rows of a confusion matrix; beyond it the classes with the fewest errors share one row
 WITH_NUMBERS = 14  # classes up to which the counts fit into their cells
 CELL, FRAME = 34, 130  # pixels
-LIGHTEST, DARKEST = "#EDF4FA", PALETTE[0]  # one hue, opaque: the numbers in it are chosen for contrast
-MAX_POINTS = 600  # of a curve: more cannot be seen
+LIGHTEST, DARKEST = "#EDF4FA", PALETTE[0]  # one hue, opaque, as the numbers contrast with it
+MAX_POINTS = 600  # of a curve: more are not visible
 ROW_HEIGHT = 52
 NAME_LIMIT = 24  # characters of a class
 
-# colour, marker and word of each verdict on "not worse"; the marker tells them apart without the colour
+# colour, marker and word of each verdict on non-inferiority; the marker distinguishes them without colour
 VERDICTS: Mapping[str, tuple[str, str, str]] = {
     "NOT_WORSE": (PALETTE[2], "diamond", "not worse"),
     "WORSE": (PALETTE[1], "triangle-left", "worse"),
@@ -32,27 +32,27 @@ VERDICTS: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-# --- what was taken for what --------------------------------------------------------------------------------
+# --- confusion matrix ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confusion:
-    """A confusion matrix to draw: a row for each class that is true, a column for each that was said."""
+    """A confusion matrix to draw: a row for each true class, a column for each predicted class."""
 
     names: list[str]
     counts: list[list[int]]
-    shares: list[list[float | None]]  # of the rows of that class; None: it has none
-    merged: int  # classes that the last row and column stand for; 0: each has its own
+    shares: list[list[float | None]]  # of the samples of that class; None: it has none
+    merged: int  # classes that the last row and column combine; 0: each has its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One class that was taken for another."""
+    """One class that was mistaken for another."""
 
     truth: str
     said: str
     rows: int
-    share: float  # of the rows of `truth`
+    share: float  # of the samples of `truth`
 
 
 def confusion_info(
@@ -62,12 +62,12 @@ def confusion_info(
     *,
     most: int = MOST_CLASSES,
 ) -> Confusion:
-    """Return the matrix to draw; of more than `most` classes, those with the fewest errors are one.
+    """Return the matrix to draw; beyond `most` classes, those with the fewest errors are combined.
 
     Args:
-        matrix: rows by true class, columns by the class that was said.
+        matrix: rows by true class, columns by predicted class.
         names: of the classes.
-        rows: of each class; more than its line sums up to where some got no answer.
+        rows: samples of each class; more than its line's sum if some have no answer.
         most: classes with a row of their own.
     """
     counts, totals = np.asarray(matrix, np.int64), np.asarray(rows, np.int64)
@@ -95,7 +95,7 @@ def confusion_info(
 
 
 def confusion_table(info: Confusion) -> Table:
-    """Return a row for each pair of classes that has any, with their share of the true class."""
+    """Return a row for each pair of classes with counts, with their share of the true class."""
     found = [
         (row, column)
         for row, counts in enumerate(info.counts)
@@ -112,7 +112,7 @@ def confusion_table(info: Confusion) -> Table:
 
 
 def confusion(info: Confusion) -> go.Figure:
-    """Draw the matrix; a darker cell holds more of the rows of its class, an empty one none."""
+    """Draw the matrix; a darker cell holds more samples of its class, an empty one none."""
     size = FRAME + CELL * len(info.names)
     figure = base_figure(x_title="Predicted class", y_title="True class", height=max(HEIGHT, size))
     ticks = list(range(len(info.names)))
@@ -159,7 +159,7 @@ def _hover(truth: str, said: str, rows: int, share: float | None) -> str:
 def confused_pairs(
     matrix: Sequence[Sequence[int]], names: Sequence[str], rows: Sequence[int], limit: int = 20
 ) -> list[Pair]:
-    """Return the pairs of classes that are mistaken most often, most rows first; see `confusion_info`."""
+    """Return the most frequent confusions, most samples first; see `confusion_info`."""
     counts = np.array(matrix, np.int64)
     np.fill_diagonal(counts, 0)
     order = np.argsort(-counts, axis=None, kind="stable")[:limit]
@@ -174,12 +174,12 @@ def _shortened(name: str) -> str:
     return name if len(name) <= NAME_LIMIT else name[: NAME_LIMIT - 1] + "…"
 
 
-# --- the threshold ------------------------------------------------------------------------------------------
+# --- threshold ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tradeoff:
-    """Sensitivity and specificity at each threshold; thresholds rise. None: no row could tell."""
+    """Sensitivity and specificity at each threshold, in ascending order. None: no sample defines it."""
 
     thresholds: list[float]
     sensitivity: list[float | None]
@@ -188,9 +188,9 @@ class Tradeoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roc:
-    """One model's curve of true against false alarms, and where the threshold stands on it."""
+    """One model's ROC curve, and the position of the threshold on it."""
 
-    name: str  # with the area under the curve, where there is one
+    name: str  # with the area under the curve, if known
     false_alarms: list[float]  # 1 - specificity
     sensitivity: list[float]
     point: tuple[float, float] | None
@@ -209,7 +209,7 @@ def tradeoff_info(
 
 
 def tradeoff(info: Tradeoff, threshold: float) -> go.Figure:
-    """Draw both shares of right answers against the threshold, which is a line."""
+    """Draw both shares of correct answers over the threshold, which is a line."""
     figure = base_figure(x_title="Threshold on the probability", y_title="Share of correct samples")
     for index, (name, values) in enumerate(
         (("sensitivity", info.sensitivity), ("specificity", info.specificity))
@@ -248,8 +248,8 @@ def roc_info(
         name: of the model.
         points: false alarms and sensitivity, both rising.
         area: under the curve; None: not known.
-        threshold: that decides now.
-        at: sensitivity and specificity there; None: no row could tell.
+        threshold: the present one.
+        at: sensitivity and specificity there; None: no sample defines it.
     """
     kept = _visible([*zip(*points, strict=True)])
     found, spared = at
@@ -269,10 +269,10 @@ def roc_info(
 
 
 def _visible(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Indices of points that lie apart; the ends and both sides of each large step are kept."""
+    """Return the indices of points that lie apart, with the ends and both sides of each large step."""
     if len(points) <= MAX_POINTS:
         return list(range(len(points)))
-    step = 4.0 / MAX_POINTS  # both shares run from 0 to 1, once, and a step keeps two points
+    step = 4.0 / MAX_POINTS  # both shares run from 0 to 1 once, and a step keeps two points
     kept = [0]
     for index, point in enumerate(points[1:], 1):
         last = points[kept[-1]]
@@ -323,12 +323,12 @@ def roc(lines: Sequence[Roc]) -> go.Figure:
     return figure
 
 
-# --- differences of two models on the same rows -------------------------------------------------------------
+# --- differences of two models on the same data -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceRow:
-    """One model against the reference on the same rows; shares, negative where it is worse."""
+    """One model against the reference on the same samples; shares, negative where it is worse."""
 
     label: str
     difference: float
@@ -338,7 +338,7 @@ class DifferenceRow:
 
     @property
     def hover(self) -> str:
-        """What the chart says about it."""
+        """Return the hover text."""
         return "<br>".join(
             (
                 plain(self.label),

@@ -1,9 +1,9 @@
-"""Ratios of several configurations against one baseline: a forest plot.
+"""Ratios of several configurations to one baseline: a forest plot.
 
 As in `charts`: `forest_info` is plain data, `forest` only draws it; no Streamlit, no clock, no file. While a
-race runs, `live_pictures` is drawn instead. A ratio is speed against the baseline: further right is faster,
-on a logarithmic axis whose ticks say by what factor to either side of 1. Names and hovers say the same factor
-in words, "1.30× slower".
+comparison runs, `live_charts` is drawn instead. A ratio is speed relative to the baseline: further right is
+faster, on a logarithmic axis whose ticks give the factor to either side of 1. Names and hover texts give the
+same factor in words, "1.30× slower".
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from dashboard.charts import (
 )
 
 ROW_HEIGHT = (
-    52  # pixels: the name of a contestant stands above its interval, so that a phone has room for both
+    52  # pixels: the name of a configuration is above its interval, so that a phone has room for both
 )
 LABEL_SHIFT = 14  # pixels from an interval up to its name
 SLIM_ROW_HEIGHT = 42
 LIVE_ROW_HEIGHT = 46
 LABEL_LIMIT, TITLE_LIMIT = 52, 34  # characters
 TITLE_LINE, LINE_PX = 50, 18  # characters that a small screen has room for, and how high a second line is
-AXIS_ROOM = 0.08  # of the axis beside the outermost interval
+AXIS_ROOM = 0.08  # share of the axis next to the outermost interval
 LINEAR_UP_TO = 4.0  # a wider span of ratios gets the ticks of a logarithmic axis
 MAX_TICKS = 8
-BASELINE, REJECTED = "BASELINE", "REJECTED"  # beside the verdicts
+BASELINE, REJECTED = "BASELINE", "REJECTED"  # besides the verdicts
 
-# colour, marker and word of each verdict; the marker tells them apart without the colour
+# colour, marker and word of each verdict; the marker distinguishes them without colour
 VERDICTS: Mapping[str, tuple[str, str, str]] = {
     Verdict.FASTER: (PALETTE[2], "triangle-right", Verdict.FASTER.word),
     Verdict.SLOWER: (PALETTE[1], "triangle-left", Verdict.SLOWER.word),
@@ -55,7 +55,7 @@ VERDICTS: Mapping[str, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForestRow:
-    """One contestant: its ratio and 95 % interval; a bound is None where too few rounds were made."""
+    """One configuration: its ratio and 95 % interval; a bound is None with too few rounds."""
 
     label: str
     ratio: float
@@ -68,18 +68,18 @@ class ForestRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForestInfo:
-    """A forest plot as data, top row first; a difference below the share `margin` does not matter."""
+    """A forest plot as data, top row first; `margin` is the equivalence margin, a share."""
 
     baseline: str
     rows: list[ForestRow]
     margin: float
     axis: tuple[float, float]
     ticks: list[float]
-    per_row: bool  # the times of a row are compared, because the batch sizes differ
+    per_row: bool  # times per sample are compared, because the batch sizes differ
 
     @property
     def band(self) -> tuple[float, float]:
-        """Ratios between which two configurations are called equal."""
+        """Ratios between which two configurations are equivalent."""
         return 1 / (1 + self.margin), 1 + self.margin
 
 
@@ -96,13 +96,13 @@ def forest_info(
     """Return the forest of `contrasts` in their order, the baseline last.
 
     Args:
-        contrasts: as a comparison stores them, all against `baseline`; those without a ratio are left out.
+        contrasts: as stored in a comparison, all against `baseline`; those without a ratio are left out.
         labels: trial -> name.
-        baseline: trial that the others are put against.
+        baseline: trial that the others are compared with.
         margin: of equivalence, a share.
-        muted: candidates whose verdict was rejected.
-        per_row: times per row are compared; None: where a contrast says so.
-        final: False while the race runs, when there are no verdicts yet.
+        muted: candidates with a rejected verdict.
+        per_row: whether times per sample are compared; None: if a contrast says so.
+        final: False while the comparison runs, when there are no verdicts yet.
     """
     known = [one for one in contrasts if one.get("ratio")]
     rows = [_row(one, labels, rejected=one["candidate"] in muted, final=final) for one in known]
@@ -133,7 +133,7 @@ def forest_info(
 
 
 def race_info(comparison: Comparison) -> ForestInfo | None:
-    """Return the forest of a finished race, in the order of its ranks; None: nothing was put against it."""
+    """Return the forest of a finished comparison, in the order of its ranks; None: it has no contrast."""
     found = comparison_text.against_reference(comparison)
     if not found:
         return None
@@ -154,12 +154,12 @@ def duel_info(comparison: Comparison, contrasts: Sequence[Mapping[str, Any]]) ->
 
 
 def of_one(contrasts: Sequence[Mapping[str, Any]], named: Mapping[str, str], **how: Any) -> ForestInfo:
-    """Return the forest of one trial against one reference or two; with two, each is named after its own.
+    """Return the forest of one trial against one or two references; of two, each names its interval.
 
     Args:
         contrasts: of the trial, at least one.
-        named: what its references are called.
-        how: as of `forest_info`.
+        named: names of its references.
+        how: options of `forest_info`.
     """
     first, alone = contrasts[0]["baseline"], len(contrasts) == 1
     rows = [
@@ -171,7 +171,7 @@ def of_one(contrasts: Sequence[Mapping[str, Any]], named: Mapping[str, str], **h
 
 
 def margin_of(comparison: Comparison) -> float:
-    """Return the share below which a difference does not matter."""
+    """Return the equivalence margin, a share."""
     return float(comparison.protocol.get("margin") or 0.0)
 
 
@@ -192,7 +192,7 @@ def _row(contrast: Mapping[str, Any], labels: Mapping[str, str], *, rejected: bo
 
 
 def _words(contrast: Mapping[str, Any], verdict: str, *, final: bool) -> tuple[str, str]:
-    """The verdict in a few characters, and what it rests on."""
+    """Return the verdict in a few characters, and its justification."""
     if not final:
         ratio, interval = interim.words(contrast)
         return f"{ratio} so far", interval
@@ -203,12 +203,12 @@ def _words(contrast: Mapping[str, Any], verdict: str, *, final: bool) -> tuple[s
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Return ratios by round factors to either side of 1, which is among them, between `low` and `high`."""
+    """Return ratios by round factors to either side of 1, 1 included, between `low` and `high`."""
     if high / low > LINEAR_UP_TO:
         factors = [tick for tick in log_ticks([1.0, max(high, 1 / low)]) if tick > 1]
     else:
         steps = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-        room = high + 1 / low - 2  # on both sides together
+        room = high + 1 / low - 2  # of both sides together
         step = next((one for one in steps if room / one <= MAX_TICKS), 1.0)
         factors = [round(1 + k * step, 6) for k in range(1, math.floor(room / step) + 1)]
     return [
@@ -219,7 +219,7 @@ def ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def axis_title(info: ForestInfo) -> str:
-    """Say what is put against what, and on which side faster lies."""
+    """Name the compared sides, and the direction of faster."""
     unit = " per sample" if info.per_row else ""
     return f"← slower · speed{unit} versus {_shortened(info.baseline, TITLE_LIMIT)} · faster →"
 
@@ -228,10 +228,10 @@ def forest(info: ForestInfo, *, slim: bool = False, least: int = 0) -> go.Figure
     """Draw a finished forest: each interval with its name above it, on a logarithmic axis.
 
     Args:
-        info: what is drawn.
+        info: data of the plot.
         slim: without the row of the baseline, which is the line at 1×, and without a legend, because each row
-            says its verdict in a word.
-        least: height in pixels; more rows take more.
+            names its verdict.
+        least: minimum height in pixels; more rows take more.
     """
     rows = [row for row in info.rows if not (slim and row.verdict == BASELINE)]
     title = _broken(axis_title(info))
@@ -241,7 +241,7 @@ def forest(info: ForestInfo, *, slim: bool = False, least: int = 0) -> go.Figure
     if slim:
         height = 74 + second + SLIM_ROW_HEIGHT * len(rows)
         figure.update_layout(showlegend=False, margin={"t": 0}, height=height)
-    places = {index: len(rows) - 1 - index for index in range(len(rows))}  # the first row on top
+    places = {index: len(rows) - 1 - index for index in range(len(rows))}  # the first row is on top
     figure.add_vrect(
         x0=info.band[0],
         x1=info.band[1],
@@ -265,7 +265,7 @@ def forest(info: ForestInfo, *, slim: bool = False, least: int = 0) -> go.Figure
 
 
 def _broken(title: str) -> str:
-    """A title of an axis in two lines where it is long: the directions, and what is put against what."""
+    """Break a long axis title into two lines: the directions, and the compared sides."""
     if len(title) <= TITLE_LINE:
         return plain(title)
     slower, _, rest = title.partition(" · ")
@@ -278,7 +278,7 @@ def _shortened(name: str, limit: int) -> str:
 
 
 def _add_verdict(figure: go.Figure, verdict: str, rows: Sequence[tuple[ForestRow, int]]) -> None:
-    """The contestants of one verdict are one series, so that the legend says what a marker means."""
+    """Draw the configurations of one verdict as one series, so that the legend explains the marker."""
     own = [(row, place) for row, place in rows if row.verdict == verdict]
     if not own:
         return
@@ -315,6 +315,6 @@ def _add_name(figure: go.Figure, row: ForestRow, place: int) -> None:
             yshift=LABEL_SHIFT,
             yanchor="bottom",
             text=plain(text),
-            bgcolor=PAGE,  # no line strikes it through
+            bgcolor=PAGE,  # keeps lines from crossing the text
             showarrow=False,
         )

@@ -1,8 +1,9 @@
-"""Where the runs of several sides lie, as overlapping densities on one axis of latencies.
+"""Latency distributions of several sides as overlapping densities on one axis.
 
 As in `charts`: `densities_info` turns results into plain data, `densities` only draws it; no Streamlit.
 A density is a histogram of fine bins smoothed by a Gaussian of Silverman's width, so that the area under each
-line is 1. The picture ends at the p99 of the runs, and says how many lie beyond: the percentiles show those.
+line is 1. The plot ends at the p99 of the runs and gives the number beyond; the plot of percentiles shows
+those.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from dashboard.charts import (
 )
 
 BINS, POINTS = 1024, 256
-LEAST = 20  # runs below which a smooth line would be an invention
-END = 0.99  # of the runs are in the picture
-REACH = 4.0  # widths of the Gaussian
+LEAST = 20  # runs below which a smooth line is not justified
+END = 0.99  # share of the runs in the plot
+REACH = 4.0  # of the kernel, in Gaussian widths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Density:
-    """How densely the runs of one side lie: share of them in each millisecond, or in each factor of ten."""
+    """Density of the runs of one side: share of them per millisecond, or per factor of ten."""
 
     name: str
     ms: list[float]
@@ -49,19 +50,19 @@ class Density:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Densities:
-    """What `densities` draws."""
+    """Data of `densities`."""
 
     sides: list[Density]
     few: list[str]  # names of the sides with too few runs
     log: bool  # the axis is logarithmic
-    above: int  # runs beyond the picture
+    above: int  # runs beyond the plot
     cap_ms: float
     top_ms: float
     x_title: str
 
 
 def densities_info(sides: Sequence[Side]) -> Densities:
-    """Return the densities of the sides that have their samples, and enough of them.
+    """Return the densities of the sides with enough samples.
 
     Source of the width: Silverman, Density Estimation (1986), equation 3.31.
     """
@@ -104,7 +105,7 @@ def _density(name: str, ms: np.ndarray, low: float, cap: float, *, log: bool) ->
 
 
 def densities(info: Densities) -> go.Figure:
-    """Draw the densities over each other, each median as a line of its side's dash."""
+    """Draw overlapping densities, each median as a line with its side's dash."""
     unit = "factor of 10" if info.log else "ms"
     figure = base_figure(x_title=info.x_title, y_title=f"Share of the runs per {unit}")
     top = max((max(one.density) for one in info.sides), default=1.0)

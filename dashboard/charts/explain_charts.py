@@ -1,7 +1,7 @@
-"""Charts of a difference: the way from one result to the other, step by step, and both beside each other.
+"""Charts of a difference: the steps from one result to the other, and both side by side.
 
 As in `charts`: `*_info` is plain data, the figure only draws it; no Streamlit, no clock, no file. Seconds
-come in, milliseconds are drawn. What saves time and what costs it differ in colour and in sign.
+come in, milliseconds are drawn. Savings and costs differ in colour and in sign.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from core.show.sheets.differences import label, nodes
 from core.wire import units
 from dashboard.charts import BAR_WIDTH, MUTED, PALETTE, base_figure, number, plain
 
-MAX_STEPS = 14  # rows of nodes; the smallest others are added up
+MAX_STEPS = 14  # rows of nodes; the smallest others are summed
 ROW_PX = 28
-TICKS = 5  # of the axis of times at most
-CHARACTER_PX = 7  # of a number beside the plot
+TICKS = 5  # maximum of the axis of times
+CHARACTER_PX = 7  # width of a digit next to the plot
 LABEL_LIMIT = 28  # characters of a line of a label
-LEAST_SHARE = 0.005  # below, a number would only say that there is nothing
+LEAST_SHARE = 0.005  # below, a number would add nothing
 SAVES, COSTS, SUM = "takes less", "takes more", "the whole difference"
 COLORS = {SAVES: PALETTE[0], COSTS: PALETTE[1], SUM: MUTED}
 BASELINE, CANDIDATE = "baseline", "candidate"
@@ -33,26 +33,26 @@ _PATTERNS: dict[RowKind, str] = {"inserted": "/", "outside": ".", "unseen": "x",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step of the way: from `start_ms` by `ms`, which is below zero where the candidate takes less."""
+    """One step: from `start_ms` by `ms`, which is negative where the candidate takes less time."""
 
     label: str
-    kind: RowKind | None  # None: the whole
+    kind: RowKind | None  # None: the total
     start_ms: float
     ms: float
     half_ms: float | None  # half the 95 % interval
-    share: float | None  # of the whole difference
+    share: float | None  # of the total difference
     baseline_ms: float
     candidate_ms: float
     nodes: str  # "18 → 16"; empty where there are none
 
     @property
     def series(self) -> str:
-        """Its entry in the legend."""
+        """Return its legend entry."""
         return SUM if self.kind is None else SAVES if self.ms < 0 else COSTS
 
 
 def steps_info(difference: Difference, *, limit: int = MAX_STEPS) -> list[Step]:
-    """The rows of a difference as steps that lead from zero to the whole, which comes last."""
+    """Return the parts of a difference as steps from zero to the total, which comes last."""
     steps: list[Step] = []
     at_ms = 0.0
     for row in shortened(difference.rows, limit):
@@ -74,7 +74,7 @@ def steps_info(difference: Difference, *, limit: int = MAX_STEPS) -> list[Step]:
 
 
 def shortened(rows: Sequence[Row], limit: int) -> list[Row]:
-    """The rows with all but the `limit` largest of nodes added up; what is no node stays last."""
+    """Return the rows with all but the `limit` largest nodes summed; rows that are no nodes stay last."""
     nodes = [row for row in rows if row.kind not in ("outside", "unseen")]
     rest = nodes[limit:]
     if len(rest) < 2:
@@ -92,7 +92,7 @@ def shortened(rows: Sequence[Row], limit: int) -> list[Row]:
 
 
 def _wrapped(text: str) -> str:
-    """A label in as many lines as it needs: an axis cuts what is wider than its room."""
+    """Break a label into lines: an axis cuts labels wider than its room."""
     return "<br>".join(plain(line) for line in textwrap.wrap(text, LABEL_LIMIT)) or plain(text)
 
 
@@ -111,7 +111,7 @@ def _step(row: Row, start_ms: float, share: float | None) -> Step:
 
 
 def steps(info: Sequence[Step], *, unit: str) -> go.Figure:
-    """Draw the way from the baseline (zero) to the candidate; `unit` is "run" or "row"."""
+    """Draw the steps from the baseline (zero) to the candidate; `unit` is "run" or "row"."""
     figure = base_figure(
         x_title=f"Candidate minus baseline (ms per {unit})", y_title="", height=150 + ROW_PX * len(info)
     )
@@ -127,7 +127,7 @@ def steps(info: Sequence[Step], *, unit: str) -> go.Figure:
 
 
 def _lay_out(figure: go.Figure, labels: Sequence[str]) -> None:
-    """Give every label a row, the legend the whole width, and the times few ticks, upright where they fit."""
+    """Give every label a row, the legend the whole width, the time axis few ticks, upright if they fit."""
     figure.update_layout(legend={"xref": "container", "traceorder": "normal"})
     figure.update_yaxes(
         tickvals=list(range(len(labels))),
@@ -168,7 +168,7 @@ def _add_steps(figure: go.Figure, series: str, rows: Sequence[tuple[int, Step]],
 
 
 def _add_texts(figure: go.Figure, info: Sequence[Step]) -> None:
-    """Write each step's number right of the plot, in a margin as wide as the longest of them."""
+    """Write each step's number right of the plot, in a margin as wide as the longest number."""
     texts = [_text(one) for one in info]
     for index, text in enumerate(texts):
         figure.add_annotation(
@@ -187,7 +187,7 @@ def _add_texts(figure: go.Figure, info: Sequence[Step]) -> None:
 def _text(step: Step) -> str:
     if step.share is None or abs(step.share) < LEAST_SHARE:
         return ""
-    time = units.ms(step.ms / 1e3, 3, signed=True).removesuffix(" ms")  # as the axis says
+    time = units.ms(step.ms / 1e3, 3, signed=True).removesuffix(" ms")  # signed as the axis
     return f"{time} · {step.share:.0%}".replace("%", " %")
 
 
@@ -205,7 +205,7 @@ def _hover(step: Step, unit: str) -> str:
     return "<br>".join(plain(part) for part in parts)
 
 
-# --- both sides -----------------------------------------------------------------------------------------
+# --- side by side ---------------------------------------------------------------------------------------
 
 
 def sides(difference: Difference, *, limit: int = MAX_STEPS) -> go.Figure:

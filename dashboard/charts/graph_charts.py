@@ -1,9 +1,9 @@
-"""A model as a graph: nodes and folded blocks in levels, coloured by what is asked; clicks say which one.
+"""A model's graph: nodes and folded blocks in levels, coloured by a chosen property; clicks select items.
 
-As in `charts`: `items_info` is plain data, the figure only draws it; no Streamlit, no clock, no file. What a
-colour says stands in the legend or on a scale, and in words in the hover text; what a node is shows in its
-shape, too. Plotly draws with SVG: its WebGL compiles code in the browser, which the pages' security policy
-refuses, and up to `MOST_DRAWN` items SVG is quick enough.
+As in `charts`: `items_info` is plain data, the figure only draws it; no Streamlit, no clock, no file. The
+legend or a scale explains the colours, and the hover text gives them in words; the shape shows the kind of an
+item, too. Plotly draws with SVG: its WebGL compiles code in the browser, which the pages' security policy
+refuses, and SVG is fast enough for up to `MOST_DRAWN` items.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dashboard.charts import MUTED, PALETTE, TEXT, base_figure, plain, transpare
 
 Mode = Literal["Operator", "Time", "Provider", "Precision", "Error"]
 MODES: tuple[Mode, ...] = ("Operator", "Time", "Provider", "Precision", "Error")
-UNKNOWN = {  # what it means to have no colour of a mode
+UNKNOWN = {  # mode -> meaning of an item without a colour
     "Time": "no time known",
     "Provider": "provider not known",
     "Precision": "type not known",
@@ -33,8 +33,8 @@ UNKNOWN = {  # what it means to have no colour of a mode
 }
 SEVERAL = "several in one block"
 OTHER = "other"
-SCALE = "Cividis"  # reads the same with every kind of colour vision
-SYMBOLS = {  # what an item is -> its shape
+SCALE = "Cividis"  # readable with every kind of colour vision
+SYMBOLS = {  # kind of an item -> its shape
     "node": "circle",
     "block": "square",
     "inserted": "diamond",
@@ -50,45 +50,45 @@ KINDS = {  # in the legend
     "changed": "replaces a node",
     "holder": "holds a body (If, Loop, Scan)",
 }
-NAMED, LABELLED = 40, 150  # items that are written with their names, or with their operators
+NAMED, LABELLED = 40, 150  # items up to which all have names, or operators, as labels
 LEVEL_PX, LEAST_PX, MOST_PX, ABOVE_PX = 34, 480, 900, 120
 CHARACTER_PX, LABEL_PX = 7.1, 14  # of a label: a character, and a line
 SCALE_PX = 14  # width of a scale of colours
-BESIDE_PX = 110  # a scale of colours and the margins
-LEAST_LABEL = 5  # characters; shorter ones say nothing
-DEEP = 100  # levels; of a deeper graph the first ones show
-FIRST = 50.0  # levels that show of a deep graph
-AROUND = 12.0  # levels that show around what is marked in a deep graph
+BESIDE_PX = 110  # a scale of colours with its margins
+LEAST_LABEL = 5  # characters; shorter labels say nothing
+DEEP = 100  # levels; a deeper graph shows its first ones
+FIRST = 50.0  # visible levels of a deep graph
+AROUND = 12.0  # visible levels around the marked items of a deep graph
 MARK = PALETTE[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paint:
-    """What the colours say, and of what."""
+    """The meaning of the colours."""
 
     mode: Mode
     times: Times | None  # None: there is no profile
-    order: tuple[str, ...]  # categories with a colour of their own, the same on both sides
-    optimized: bool  # the graph is what ONNX Runtime made of the model
+    order: tuple[str, ...]  # categories with a colour of their own, the same for both graphs
+    optimized: bool  # whether the graph is the one that ONNX Runtime optimized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """One item of the picture."""
+    """One item of the plot."""
 
-    index: int  # of the item in its folding
+    index: int  # of the item in its folded graph
     x: float
     y: float
     what: str  # a key of `SYMBOLS`
     label: str
     hover: str
-    value: float | None  # of a scale; None: unknown, or the mode has none
-    category: str  # of a legend
+    value: float | None  # on a scale; None: unknown, or the mode has no scale
+    category: str  # in a legend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """Everything that is drawn of one graph."""
+    """All items to draw of one graph."""
 
     drawn: tuple[Drawn, ...]
     ways: tuple[tuple[tuple[float, float], ...], ...]
@@ -97,7 +97,7 @@ class Picture:
     depth: int
     room_px: int
     marked: frozenset[int] = field(default=frozenset())  # items
-    hits: frozenset[int] = field(default=frozenset())  # items that a search has found
+    hits: frozenset[int] = field(default=frozenset())  # items found by a search
 
 
 def picture(
@@ -110,16 +110,16 @@ def picture(
     hits: Collection[int] = (),
     room_px: int = 900,
 ) -> Picture:
-    """Put together what is drawn.
+    """Collect the items to draw.
 
     Args:
-        folding: what is drawn as one thing.
+        folding: which nodes are drawn as one item.
         layout: of its items.
         rows: the nodes of that level, by their index in it.
-        paint: what the colours say.
-        marked: nodes that are chosen.
-        hits: nodes that a search has found.
-        room_px: how wide it is drawn, at least: labels that have no room are cut or left out.
+        paint: meaning of the colours.
+        marked: chosen nodes.
+        hits: nodes found by a search.
+        room_px: minimum width of the plot: labels without room are cut or left out.
     """
     drawn: list[Drawn] = []
     rooms = _rooms(layout, room_px)
@@ -152,11 +152,11 @@ def picture(
 
 
 def order(mode: Mode, rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the categories of a mode that have a colour of their own: of most time first, or most frequent.
+    """Return the categories of a mode with a colour of their own: longest time or most frequent first.
 
     Args:
-        mode: what the colours say.
-        rows: the nodes of all graphs that are shown, so that a colour means the same in each.
+        mode: meaning of the colours.
+        rows: the nodes of all shown graphs, so that a colour means the same in each.
     """
     if mode not in _PLAIN:
         return ()
@@ -164,7 +164,7 @@ def order(mode: Mode, rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _ranked(named: Sequence[tuple[str, Row]]) -> list[str]:
-    """The names by the time of their nodes, then by how many they are; a time that several share is split."""
+    """Rank names by the time of their nodes, then by number of nodes; shared time is divided."""
     seconds: defaultdict[str, float] = defaultdict(float)
     counts: Counter[str] = Counter()
     for name, row in named:
@@ -174,7 +174,7 @@ def _ranked(named: Sequence[tuple[str, Row]]) -> list[str]:
 
 
 def _rooms(layout: Layout, room_px: int) -> list[int]:
-    """Characters of a label that have room to the right of each item."""
+    """Return the characters of a label that fit to the right of each item."""
     if layout.depth * LABEL_PX > MOST_PX:
         return [0] * len(layout.points)
     xs = [x for way in layout.ways for x, _ in way] + [x for x, _ in layout.points]
@@ -257,7 +257,7 @@ def _time(seconds: float, times: Times, own: Sequence[Row]) -> str:
     return f"{ms(seconds)} per run ({times.share(seconds):.1%}){also} on {', '.join(map(provider, where))}"
 
 
-# --- what a colour says -------------------------------------------------------------------------------------
+# --- colours ------------------------------------------------------------------------------------------------
 
 
 def _color(item: Item, own: Sequence[Row], paint: Paint) -> tuple[float | None, str]:
@@ -277,7 +277,7 @@ def _color(item: Item, own: Sequence[Row], paint: Paint) -> tuple[float | None, 
 
 
 def dominant(own: Sequence[Row]) -> str:
-    """Return the operator that takes most time in a block; without a profile the most frequent one."""
+    """Return the operator with the most time in a block; without a profile the most frequent one."""
     return _ranked([(_operator(row), row) for row in own])[0]
 
 
@@ -304,7 +304,7 @@ _PLAIN: Mapping[str, Callable[[Row], str]] = {
 
 
 def most(pictures: Sequence[Picture]) -> float:
-    """Return the end of a scale that all pictures share, so that a colour means the same in each."""
+    """Return the end of a scale for all plots together, so that a colour means the same in each."""
     return max((one.value for each in pictures for one in each.drawn if one.value is not None), default=0.0)
 
 
@@ -312,7 +312,7 @@ def figure(info: Picture, end: float) -> go.Figure:
     """Draw a graph; data flow downwards. `customdata` of every point is the index of its item.
 
     Args:
-        info: what is drawn.
+        info: data of the plot.
         end: of a scale of colours that begins at zero, see `most`.
     """
     height = min(MOST_PX, max(LEAST_PX, ABOVE_PX + LEVEL_PX * info.depth))
@@ -418,9 +418,9 @@ def _points(
 
 
 def _shapes(shown: go.Figure, info: Picture) -> None:
-    """What the shapes mean, of those that are there beside plain nodes."""
+    """Draw the legend of the shapes in use, except plain nodes."""
     for what in [one for one in SYMBOLS if any(each.what == one for each in info.drawn)]:
-        if what == "node":  # the legend has it already
+        if what == "node":  # already in the legend
             continue
         shown.add_scatter(
             x=[None],
@@ -450,12 +450,12 @@ def _rings(shown: go.Figure, info: Picture) -> None:
 
 
 def is_cut(info: Picture) -> bool:
-    """Whether only a part of the levels shows at first, because all of them could not be read."""
+    """Whether only a part of the levels shows at first, because all of them would be unreadable."""
     return info.depth > DEEP
 
 
 def _levels_shown(info: Picture) -> tuple[float, float]:
-    """The first and the last level that show at first; of a deep graph those around what is marked."""
+    """Return the first and the last visible level; in a deep graph those around the marked items."""
     if not is_cut(info):
         return -0.7, info.depth - 0.3
     marked = [one.y for one in info.drawn if one.index in info.marked]
@@ -479,7 +479,7 @@ def _range_x(info: Picture) -> list[float]:
 
 
 def clicked(points: Sequence[Mapping[str, object]]) -> int | None:
-    """Return the item of the first point of a selection that is one."""
+    """Return the item of the first point of a selection that has one."""
     for point in points:
         told = point.get("customdata")
         if isinstance(told, list | tuple):

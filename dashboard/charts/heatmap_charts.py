@@ -1,4 +1,4 @@
-"""Two settings as a plane of cells, and throughput against latency with its front.
+"""Heat map of two settings, and throughput over latency with its Pareto front.
 
 As in `charts.py`: `*_info` is plain data, the figures only draw it; no Streamlit, no clock, no file. Seconds
 come in, milliseconds are drawn.
@@ -37,28 +37,28 @@ from dashboard.charts.sweep_charts import STATISTICS, axis_title, key_of, value_
 Mark = Literal["", "best", "level", "inconclusive", "over", "lost"]
 CELL_PX, FRAME_PX = 44, 130
 WITH_NUMBERS = 12  # cells on a side up to which each says its number
-LIGHT, DARK = "#DCE9F5", "#08457E"  # few and many rows per second; told apart in grey, too
+LIGHT, DARK = "#DCE9F5", "#08457E"  # few and many samples per second; distinct in grey, too
 STRIPES = 4  # of a hatched cell
-PLATE = "rgba(255,255,255,0.85)"  # under a number
+PLATE = "rgba(255,255,255,0.85)"  # background of a number
 HALF = 0.46  # of a cell, inside its border
-LABELLED = 24  # points that can be named beside their marks
+LABELLED = 24  # points that can have names
 
 
-# --- a plane of cells ---------------------------------------------------------------------------------------
+# --- heat map -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One point of two settings; a rate of None has no colour."""
+    """One point of two settings; without a rate it has no colour."""
 
     x: int  # column
     y: int  # row
-    rate: float | None  # rows per second
+    rate: float | None  # samples per second
     text: str
     hover: str
     point: str  # see `key_of`
     mark: Mark
-    open: bool  # its interval holds the line
+    open: bool  # its interval contains the latency limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Plane:
     columns: list[str]
     rows: list[str]
     cells: list[Cell]
-    over_label: str  # what a cross means
+    over_label: str  # meaning of a cross
 
 
 def plane_info(points: Sequence[Measured], axes: Sequence[Axis], standing: Standing) -> Plane:
@@ -79,7 +79,7 @@ def plane_info(points: Sequence[Measured], axes: Sequence[Axis], standing: Stand
     Args:
         points: of a sweep over two axes, of any state.
         axes: the two.
-        standing: how the points stand.
+        standing: state of the points relative to the limit and the best point.
     """
     across, up = axes
     line = "" if standing.line_s is None else f"{brief(standing.line_s * 1e3)} ms"
@@ -162,7 +162,7 @@ def _with_interval(point: Measured, name: str, unit: str) -> str:
 
 
 def plane(info: Plane) -> go.Figure:
-    """Draw a heat map: colour is rows per second; crosses, stripes and frames say how cells stand."""
+    """Draw a heat map: colour is samples per second; crosses, stripes and frames show the cells' state."""
     height = max(HEIGHT, FRAME_PX + CELL_PX * len(info.rows))
     figure = base_figure(x_title=info.x_title, y_title=info.y_title, height=height)
     grid: list[list[Any]] = [[None] * len(info.columns) for _ in info.rows]
@@ -204,7 +204,7 @@ def plane(info: Plane) -> go.Figure:
 
 
 def _add_lines(figure: go.Figure, strokes: Sequence[tuple[float, float, float, float]], **look: Any) -> None:
-    """Lines from (x0, y0) to (x1, y1), as one series with one place in the legend."""
+    """Draw lines from (x0, y0) to (x1, y1) as one series with one legend entry."""
     x = [at for x0, _, x1, _ in strokes for at in (x0, x1, None)]
     y = [at for _, y0, _, y1 in strokes for at in (y0, y1, None)]
     if strokes:
@@ -215,7 +215,7 @@ def _add_stripes(figure: go.Figure, cells: Sequence[Cell]) -> None:
     strokes = []
     for cell in cells:
         for k in range(1, 2 * STRIPES):
-            shift = 2 * HALF * k / STRIPES  # along the sum of both directions
+            shift = 2 * HALF * k / STRIPES  # along the diagonal
             low, high = max(0.0, shift - 2 * HALF), min(2 * HALF, shift)
             strokes.append(
                 (cell.x - HALF + low, cell.y - HALF + high, cell.x - HALF + high, cell.y - HALF + low)
@@ -262,12 +262,12 @@ def _add_lost(figure: go.Figure, cells: Sequence[Cell], *, small: bool) -> None:
 
 
 def _add_numbers(figure: go.Figure, cells: Sequence[Cell]) -> None:
-    """Each on a light plate of its own, so that neither colour nor stripes make it hard to read."""
+    """Draw each number on a light background, so that colour and stripes do not obscure it."""
     for looks in (
         {
             "mode": "markers",
             "marker": {"symbol": "line-ew", "size": 34, "line": {"width": 17, "color": PLATE}},
-            "unselected": {"marker": {"opacity": 1}},  # else a click on a cell would fade all numbers
+            "unselected": {"marker": {"opacity": 1}},  # otherwise a click on a cell would fade all numbers
         },
         {
             "mode": "text",
@@ -286,7 +286,7 @@ def _add_numbers(figure: go.Figure, cells: Sequence[Cell]) -> None:
 
 
 def _add_handles(figure: go.Figure, cells: Sequence[Cell]) -> None:
-    """What is pointed at and clicked: Plotly selects no cell of a heat map."""
+    """Add invisible points for hover and click: Plotly cannot select cells of a heat map."""
     figure.add_scatter(
         x=[one.x for one in cells],
         y=[one.y for one in cells],
@@ -301,12 +301,12 @@ def _add_handles(figure: go.Figure, cells: Sequence[Cell]) -> None:
     )
 
 
-# --- throughput against latency -----------------------------------------------------------------------------
+# --- throughput over latency --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """One point with both its intervals; a bound is None where it is not known."""
+    """One point with both its intervals; a bound is None if unknown."""
 
     ms: float
     ms_low: float | None
@@ -322,7 +322,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tradeoff:
-    """Throughput against latency as data: a group per value of the second axis, and the front."""
+    """Throughput over latency as data: a group per value of the second axis, and the Pareto front."""
 
     x_title: str
     groups: dict[str, list[Spot]]
@@ -332,12 +332,12 @@ class Tradeoff:
 
 
 def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], standing: Standing) -> Tradeoff:
-    """Return throughput against the percentile that the limit applies to, of the points that have both.
+    """Return throughput over the latency percentile of the limit, of the points that have both.
 
     Args:
-        points: of a sweep; what is the same as another stands once.
+        points: of a sweep; equivalent ones appear once.
         axes: one or two.
-        standing: how the points stand, with the front.
+        standing: state of the points, with the Pareto front.
     """
     groups: dict[str, list[Spot]] = {}
     front: list[Spot] = []
@@ -376,7 +376,7 @@ def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], standing: St
 
 
 def tradeoff(info: Tradeoff) -> go.Figure:
-    """Draw throughput against latency: up and to the left is better; ringed points are not dominated."""
+    """Draw throughput over latency: up and to the left is better; ringed points are not dominated."""
     figure = base_figure(x_title=info.x_title, y_title="Throughput (samples/s)")
     count = sum(map(len, info.groups.values()))
     figure.add_scatter(
@@ -436,7 +436,7 @@ def _scale(figure: go.Figure, info: Tradeoff) -> None:
     if info.line is not None:
         figure.add_vline(x=info.line, line={"color": MUTED, "dash": "longdash", "width": 2.5})
         figure.add_annotation(
-            x=math.log10(info.line) if far["x"] else info.line,  # text goes by the exponent, shapes not
+            x=math.log10(info.line) if far["x"] else info.line,  # text goes by the exponent, shapes do not
             y=1,
             yref="y domain",
             yanchor="top",

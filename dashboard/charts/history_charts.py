@@ -1,8 +1,8 @@
-"""All trials of a model as points: any two numbers or settings against each other, and as parallel lines.
+"""All trials of a model as points: two numbers or settings against each other, and as parallel coordinates.
 
 As in `charts`: `point_of` and `parallel_info` make plain data, `scatter` and `parallel` only draw it; no
-Streamlit, no clock, no file. What became of a trial has a colour and a marker; one without a number stands in
-a strip of its own, so that none is lost. Every point carries the id of its trial, for what a brush selects.
+Streamlit, no clock, no file. The outcome of a trial has a colour and a marker; trials without a number are
+drawn in a strip of their own, so that none is lost. Every point carries the id of its trial, for selections.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from core.wire.units import brief
 from dashboard.charts import HEIGHT, MUTED, PALETTE, axis, base_figure, number, plain, wide_ticks
 from dashboard.charts.search_evaluation_charts import SPREAD, add_row, folded, rows_figure
 
-MOST_AXES = 6  # settings of parallel lines
-LINES = 500  # trials that are still told apart as lines
+MOST_AXES = 6  # settings of parallel coordinates
+LINES = 500  # trials that remain distinct as lines
 DEFAULT = "default"
 NO_NUMBER = "no number"
-_LEVELS = 5  # ticks of the axis of numbers of parallel lines
-_NO_NUMBER_AT = -0.14  # left of the axes of parallel lines, which reach from 0 to 1
+_LEVELS = 5  # ticks of the axis of numbers in parallel coordinates
+_NO_NUMBER_AT = -0.14  # left of the axes of parallel coordinates, which reach from 0 to 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number that every trial may have."""
+    """A number of a trial."""
 
     title: str  # with its unit
     of: Callable[[Trial], float | None]
@@ -78,7 +78,7 @@ NUMBERS: Mapping[str, Number] = {
 }
 WHEN = "when"
 
-# colour, marker and word of what became of a trial; the marker tells them apart without the colour
+# colour, marker and word of each outcome; the marker distinguishes them without colour
 OUTCOMES: Mapping[str, tuple[str, str, str]] = {
     "complete": (PALETTE[0], "circle", "complete"),
     "rejected": (PALETTE[1], "x", "rejected: no verdict"),
@@ -90,17 +90,17 @@ OUTCOMES: Mapping[str, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """What the plots need of one trial."""
+    """The data of one trial for the plots."""
 
     id: str
     at: float  # seconds since the epoch
     outcome: str  # key of `OUTCOMES`
-    numbers: dict[str, float]  # those that it has, by key of `NUMBERS`
-    settings: dict[str, str]  # those that are not the default
+    numbers: dict[str, float]  # known ones, by key of `NUMBERS`
+    settings: dict[str, str]  # those that differ from the default
 
 
 def point_of(trial: Trial) -> Point:
-    """Return what the plots need of a trial, without its samples."""
+    """Return the data of a trial for the plots, without its samples."""
     found = {name: one.of(trial) for name, one in NUMBERS.items()}
     return Point(
         id=trial.id,
@@ -122,7 +122,7 @@ def _outcome(trial: Trial) -> str:
 
 
 def _settings(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a stored spec asks for, flat; a spec holds what differs from the defaults."""
+    """Return the settings of a stored spec, flat; a spec contains the differences from the defaults."""
     for part in ("session", "workload"):
         for name, value in (spec.get(part) or {}).items():
             if name == "providers":
@@ -136,7 +136,7 @@ def _settings(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def settings_of(points: Sequence[Point]) -> list[str]:
-    """Return the settings in which the trials differ, those first that vary most."""
+    """Return the settings in which the trials differ, the most varied first."""
     values: dict[str, Counter[str]] = {}
     for point in points:
         for name, value in point.settings.items():
@@ -156,11 +156,11 @@ def axis_title(name: str) -> str:
     return NUMBERS[name].title if name in NUMBERS else name
 
 
-# --- two against each other ---------------------------------------------------------------------------------
+# --- two numbers against each other -------------------------------------------------------------------------
 
 
 def scatter(points: Sequence[Point], x: str, y: str) -> go.Figure:
-    """Draw every trial at two of its numbers or settings; one without the number stands in a strip below."""
+    """Draw every trial at two of its numbers or settings; one without the number is in a strip below."""
     figure = base_figure(x_title=plain(axis_title(x)), y_title=plain(axis_title(y)), height=HEIGHT + 60)
     placed = [(one, _place(one, x), _place(one, y)) for one in points]
     for outcome, (color, symbol, word) in OUTCOMES.items():
@@ -200,7 +200,7 @@ def scatter(points: Sequence[Point], x: str, y: str) -> go.Figure:
 
 
 def unplaced(points: Sequence[Point], x: str) -> int:
-    """How many trials have no place on the axis from left to right."""
+    """Return the number of trials without a place on the horizontal axis."""
     return sum(_place(one, x) is None for one in points)
 
 
@@ -211,7 +211,7 @@ def _place(point: Point, name: str) -> Any:
 
 
 def _scale(update: Any, values: Sequence[Any], name: str) -> None:
-    """A logarithmic axis where numbers are far apart; values of a setting in their order."""
+    """Return a logarithmic axis where numbers are far apart; values of a setting in their order."""
     known = [one for one in values if one is not None]
     if name in NUMBERS:
         if ticks := wide_ticks(known):
@@ -221,7 +221,7 @@ def _scale(update: Any, values: Sequence[Any], name: str) -> None:
 
 
 def ordered(values: Sequence[str]) -> list[str]:
-    """Return values of a setting, each once: the default, numbers by size, words by the alphabet."""
+    """Return the distinct values of a setting: the default, then numbers by size, then words by alphabet."""
     return sorted(
         set(values), key=lambda one: (one != DEFAULT, not _is_number(one), _size(one), one.casefold())
     )
@@ -242,7 +242,7 @@ def _hover(point: Point, *names: str) -> str:
     return "<br>".join(plain(line) for line in (point.id[:12], *told, *asked))
 
 
-# --- as parallel lines --------------------------------------------------------------------------------------
+# --- parallel coordinates -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,14 +252,14 @@ class Lines:
     points: list[Point]
     axes: list[tuple[str, list[str]]]  # setting and its values, from left to right
     measure: str  # key of `NUMBERS`
-    reach: tuple[float, float]  # of the numbers
+    reach: tuple[float, float]  # range of the numbers
     log: bool
     left_out: int  # trials beyond `LINES`
     hidden: int  # settings that vary, but are not drawn
 
 
 def parallel_info(points: Sequence[Point], measure: str, names: Sequence[str]) -> Lines:
-    """Return the newest trials as lines through the settings `names`, as far as they can be told apart."""
+    """Return the newest trials as lines through the settings `names`, as many as remain distinct."""
     newest = sorted(points, key=lambda one: -one.at)[:LINES]
     found = [one.numbers[measure] for one in newest if measure in one.numbers]
     low, high = min(found, default=0.0), max(found, default=1.0)
@@ -279,8 +279,8 @@ def parallel_info(points: Sequence[Point], measure: str, names: Sequence[str]) -
 def parallel(info: Lines) -> go.Figure:
     """Draw a line for each trial, down through its settings to its number.
 
-    Plotly's own parallel coordinates take WebGL, which a browser on a server's screen often lacks, and tell
-    nobody what was brushed; the points on the axes can be.
+    Plotly's own parallel coordinates need WebGL, which a browser on a server's screen often lacks, and do not
+    report a selection; the points on these axes do.
     """
     lacking = any(info.measure not in one.numbers for one in info.points)
     figure = rows_figure(len(info.axes) + 1, least=_NO_NUMBER_AT if lacking else 0.0)
@@ -307,7 +307,7 @@ def _add_lines(
     symbol: str,
     name: str,
 ) -> None:
-    """Trials of one outcome as one series; a gap parts two of them."""
+    """Draw the trials of one outcome as one series; a gap separates two lines."""
     x: list[float | None] = []
     y: list[float | None] = []
     ids: list[str | None] = []
@@ -332,7 +332,7 @@ def _add_lines(
 
 
 def _crossings(info: Lines, point: Point, order: int) -> Iterator[float]:
-    """Where a trial crosses each axis; lines through one value lie side by side."""
+    """Return where a trial crosses each axis; lines through one value lie side by side."""
     aside = SPREAD * (0.5 - order / max(1, len(info.points) - 1))
     for name, values in info.axes:
         yield _along(values.index(point.settings.get(name, DEFAULT)), len(values)) + aside
@@ -358,7 +358,7 @@ def _levels(info: Lines) -> list[float]:
 
 
 def parallel_table(info: Lines) -> Table:
-    """Return what the lines stand for: a row for each trial."""
+    """Return the data of the lines: a row for each trial."""
 
     def setting(name: str) -> Callable[[Point], str]:
         return lambda one: one.settings.get(name, DEFAULT)

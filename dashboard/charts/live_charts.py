@@ -1,8 +1,8 @@
-"""Pictures of what is still measured, as the plain data that `widgets/live_view.js` draws. Pure.
+"""Plots of running jobs, as the plain data that `widgets/live_view.js` draws. Pure functions.
 
-A picture travels to every browser that looks on, again whenever it has changed, so it holds numbers and words
-alone: their places, colours and fonts are the browser's. The finished plots are Plotly's; these look like
-them, in the colours of the theme, without an animation.
+A plot is sent to every connected browser whenever it changes, so it contains numbers and words alone; the
+browser adds positions, colours and fonts. Finished plots are Plotly's; these look like them, in the colours
+of the theme, without animation.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from dashboard.charts.search_charts import COSTS, MIB
 from dashboard.charts.sweep_charts import STATISTICS, value_of
 from dashboard.charts.sweep_charts import axis_title as setting_title
 
-FOREST_PX, ROW_PX = 58, 42  # what axes and margins of a forest take, and each interval; as the finished one
+FOREST_PX, ROW_PX = 58, 42  # axes and margins of a forest, and each interval; as in the finished one
 TRAIL_PX, COURSE_PX = 220, 500
-HALF_PX = 560  # two of them stand side by side
-BOUNDS = {"95 % interval, lower bound": 2, "95 % interval, upper bound": 3}  # name -> place in a step
+HALF_PX = 560  # width; two plots fit side by side
+BOUNDS = {"95 % interval, lower bound": 2, "95 % interval, upper bound": 3}  # name -> index in a step
 MOST_TICKS = 7
 MUTED, FIRST, SECOND = -1, 0, 1  # colours: grey, then those of a plot in order
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)  # between two ticks, times a power of ten
 
-Point = tuple[float, float | None, str]  # its place (None: a gap in the line), and its name, if any
+Point = tuple[float, float | None, str]  # position (None: a gap in the line), and name, if any
 Tick = tuple[float, str]
 
 
 class Axis(TypedDict):
-    """An axis: where it begins and ends, its ticks and its title."""
+    """An axis: its range, ticks and title."""
 
     title: str
     range: tuple[float, float]
@@ -43,17 +43,17 @@ class Axis(TypedDict):
 
 
 class Row(TypedDict):
-    """One interval of a forest; a bound is None where too few rounds were made."""
+    """One interval of a forest; a bound is None with too few rounds."""
 
     label: str
-    short: str  # the ratio in words; empty: said elsewhere
+    short: str  # the ratio in words; empty: shown elsewhere
     ratio: float
     low: float | None
     high: float | None
 
 
 class Series(TypedDict):
-    """Points of one colour, joined or not."""
+    """Points of one colour, with or without a line."""
 
     name: str
     color: int  # MUTED, or the number of a colour
@@ -70,7 +70,7 @@ class Forest(TypedDict):
     alt: str
     height: int
     x: Axis
-    margin: float  # the share below which a difference does not matter: the band around 1
+    margin: float  # equivalence margin: the band around 1
     hollow: bool
     rows: list[Row]
 
@@ -83,9 +83,9 @@ class Plot(TypedDict):
     height: int
     x: Axis
     y: Axis
-    level: float | None  # a dotted line across
+    level: float | None  # a horizontal dotted line
     legend: bool
-    wide: NotRequired[bool]  # it takes the whole width
+    wide: NotRequired[bool]  # uses the whole width
     series: list[Series]
 
 
@@ -93,13 +93,13 @@ Picture = Forest | Plot
 
 
 def forest(info: ForestInfo, alt: str, *, hollow: bool = False, said: bool = False) -> Forest:
-    """Return the intervals of a race that runs; verdicts are not final, so they have no colours.
+    """Return the intervals of a running comparison; verdicts are not final, so they have no colours.
 
     Args:
-        info: what is drawn; its baseline is the line at 1.
-        alt: what a screen reader says.
-        hollow: it is an estimate.
-        said: the ratios stand in words beside it.
+        info: data of the plot; its baseline is the line at 1.
+        alt: text for screen readers.
+        hollow: whether it is an estimate.
+        said: whether the ratios are written next to it.
     """
     rows = [row for row in info.rows if row.verdict != BASELINE]
     return {
@@ -131,8 +131,8 @@ def curve(points: Sequence[Measured], *, x: str, y: str, series: str = "") -> Pl
     """Return the points of a sweep so far, hollow because they are not final.
 
     Args:
-        points: with what is known of them.
-        x: the first axis of the sweep; its values stand side by side at equal distances.
+        points: with their numbers so far.
+        x: the first axis of the sweep; its values are drawn at equal distances.
         y: "throughput" or "p50_s".
         series: the second axis; empty: there is none.
     """
@@ -169,7 +169,7 @@ def curve(points: Sequence[Measured], *, x: str, y: str, series: str = "") -> Pl
 
 
 def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> Plot:
-    """Return the gains of a search so far over memory; over the order of trying, where that is not known.
+    """Return the speed-ups of a search so far over memory, or in the order of evaluation if that is unknown.
 
     Args:
         points: `Status.live["points"]`.
@@ -202,7 +202,7 @@ def gains(points: Sequence[Mapping[str, Any]], front: Sequence[FrontPoint]) -> P
 
 
 def course(points: Sequence[CoursePoint]) -> Plot:
-    """Return the best gain of a search over the time since it began."""
+    """Return the best speed-up of a search over the time since it began."""
     known = [(_short(one["at_s"]), _short(one["ratio"])) for one in points if one["ratio"]]
     drawn = [(at, ratio, "") for at, ratio in known]
     return {
@@ -218,7 +218,7 @@ def course(points: Sequence[CoursePoint]) -> Plot:
 
 
 def ratios(courses: Mapping[str, Sequence[Sequence[float]]], against: str) -> Plot:
-    """Return how the ratios of a race went so far; of a single one its interval, too, which narrows.
+    """Return the ratios of a comparison over time; of a single one its interval, too.
 
     Args:
         courses: name of a candidate -> (seconds, ratio, low, high) at each change, in order.
@@ -256,11 +256,11 @@ def ratios(courses: Mapping[str, Sequence[Sequence[float]]], against: str) -> Pl
 
 
 def trail(points: Sequence[Mapping[str, Any]], current: str) -> Plot:
-    """Return throughput over latency of every estimate, joined in the order of their making; all hollow.
+    """Return throughput over latency of every estimate, joined in their order; all hollow.
 
     Args:
         points: `Status.live["trail"]`: key, label, p50_s of a run, rows_per_s.
-        current: key of the one that is shown, which is larger.
+        current: key of the present estimate, which is larger.
     """
     placed = [(one["key"], _trail_point(one)) for one in points]
     times, rates = [point[0] for _, point in placed], [point[1] for _, point in placed]
@@ -303,7 +303,7 @@ def _series(
 
 
 def linear(title: str, values: Sequence[float]) -> Axis:
-    """Return an axis around all values that begins and ends at a tick; round steps, seven ticks at most."""
+    """Return an axis over all values that begins and ends at a tick; round steps, seven ticks at most."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     if high - low < 1e-9 * max(abs(low), abs(high), 1e-9):
         low, high = low - abs(low) / 10 - 1e-9, high + abs(high) / 10 + 1e-9
@@ -317,5 +317,5 @@ def linear(title: str, values: Sequence[float]) -> Axis:
 
 
 def _short(value: float) -> float:
-    """Five digits: more are not drawn, and would make every event longer."""
+    """Round to five digits: more are not drawn, and would lengthen every event."""
     return float(f"{value:.5g}")

@@ -1,7 +1,7 @@
-"""How quiet a machine has been: its self-tests over time, within the bands of the grades.
+"""Noise of a machine over time: its A/A tests, within the bands of the grades.
 
-As in `charts`: `history_info` turns stored self-tests into plain data, `history` only draws it; no Streamlit,
-no clock, no file. A ratio is drawn as its distance from 1 in percent: two equal processes differ by nothing.
+As in `charts`: `history_info` turns stored A/A tests into plain data, `history` only draws it; no Streamlit,
+no clock, no file. A ratio is drawn as its distance from 1 in percent; without noise it is 0.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ AGREES, DIFFERS = "interval contains 0", "interval excludes 0"
 _LOOKS = {AGREES: (PALETTE[0], "circle"), DIFFERS: (PALETTE[1], "x")}
 _BAND_COLOR = PALETTE[2]
 _ROOM = 1.15  # above the farthest bound
-MOST = 30.0  # percent: one wild self-test must not flatten all others
+MOST = 30.0  # percent: one extreme A/A test must not flatten all others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """Self-tests that look the same; `low` and `high` are None where there is no interval."""
+    """A/A tests with the same look; `low` and `high` are None without an interval."""
 
     name: str
     at: list[str]  # local time
@@ -44,7 +44,7 @@ class Points:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """Where the interval of a grade lies."""
+    """The interval of a grade."""
 
     grade: str
     percent: float  # on both sides of 0
@@ -52,16 +52,16 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What `history` draws; `reach` is where the first view ends, in percent on both sides."""
+    """Data of `history`; `reach` is where the first view ends, in percent on both sides."""
 
     points: list[Points]
     bands: list[Band]
     reach: float
-    beyond: int  # self-tests that lie outside the first view, at least in part
+    beyond: int  # A/A tests outside the first view, at least in part
 
 
 def history_info(self_tests: Sequence[Mapping[str, Any]]) -> History:
-    """Return self-tests, as the store keeps them, in the order of time; without a ratio there is no point."""
+    """Return the stored A/A tests, in order of time; those without a ratio have no point."""
     known = sorted((one for one in self_tests if one.get("ratio")), key=lambda one: one["at"])
     groups = {name: [one for one in known if _name(one) == name] for name in (AGREES, DIFFERS)}
     bands = [Band(grade=one, percent=100 * one.most) for one in (Grade.A, Grade.B)]
@@ -76,7 +76,7 @@ def history_info(self_tests: Sequence[Mapping[str, Any]]) -> History:
 
 
 def history(self_tests: Sequence[Mapping[str, Any]]) -> go.Figure:
-    """How far two equal processes differed, over time: 95 % intervals within the bands of the grades."""
+    """Draw the differences of two equal processes over time: 95 % intervals within the grades' bands."""
     info = history_info(self_tests)
     figure = base_figure(x_title="", y_title="Difference of two equal processes (%)")
     for index, band in enumerate(info.bands):
@@ -98,7 +98,7 @@ def history(self_tests: Sequence[Mapping[str, Any]]) -> go.Figure:
 
 
 def _draw_band(figure: go.Figure, band: Band, *, below: bool) -> None:
-    """Draw the two lines of a grade, and its name beyond one of them: narrow bands lie together."""
+    """Draw the two lines of a grade, and its name beyond one of them, as narrow bands lie close together."""
     for side in (-band.percent, band.percent):
         figure.add_hline(y=side, line={"color": _BAND_COLOR, "dash": "dot", "width": 1})
     figure.add_hrect(
@@ -150,7 +150,7 @@ def _points(name: str, group: Sequence[Mapping[str, Any]]) -> Points:
 
 
 def _bounds(one: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
-    """Difference and its bounds in percent; the ratio itself is always known here."""
+    """Return the difference and its bounds in percent; the ratio is always known here."""
     value, low, high = (
         None if (ratio := one.get(name)) is None else 100 * (ratio - 1)
         for name in ("ratio", "ratio_low", "ratio_high")

@@ -33,7 +33,7 @@ from dashboard.charts import (
 MAX_BARS = 20
 MAX_TIMELINE_SPANS = 5_000
 MAX_TIMELINE_TYPES = 6
-PATTERNS = ("", "\\", ".", "-", "|", "x", "+")  # "/" is kept for what ONNX Runtime inserted
+PATTERNS = ("", "\\", ".", "-", "|", "x", "+")  # "/" marks nodes that ONNX Runtime inserted
 REST = "between the nodes"
 OTHER = "other"
 INSERTED = "inserted by ONNX Runtime"
@@ -47,24 +47,24 @@ LABEL_CHARACTERS = 34
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Which providers were asked for and which loaded; decides how a provider is named."""
+    """The requested and the loaded providers; they determine the name of a provider."""
 
     requested: tuple[str, ...] = ()
     effective: tuple[str, ...] = ()
     fallback: bool = False
 
     def name(self, provider: str) -> str:
-        """Name a series; the provider that stepped in for a missing one is marked as the fallback."""
+        """Name a series; a provider that replaced a missing one is marked as the fallback."""
         if self.fallback and provider not in self.requested[:1]:
             return provider_label([provider], self.requested, fallback=True)
         return provider
 
 
 def with_medians(profile: Profile) -> Profile:
-    """Return the profile with each node's median self time in place of its mean, shares included.
+    """Return the profile with each node's median self time instead of its mean, shares included.
 
-    One stall of the machine lands in whichever node was running and can outweigh all others in a mean. A
-    node that ran in some runs only has the median of those runs. The rest is what the median run has left.
+    One stall of the machine is counted in the node that ran at that time and can dominate a mean. A node that
+    ran in some runs only has the median of those runs. The rest is the remainder of the median run.
     """
     total = sum(node.median_s for node in profile.nodes)
     nodes = [
@@ -81,7 +81,7 @@ def with_medians(profile: Profile) -> Profile:
 
 
 def skew(profile: Profile) -> float:
-    """Return the mean duration of the runs over their median; 1 where there is nothing to compare."""
+    """Return the mean duration of the runs over their median; 1 without runs."""
     median = percentile(profile.run_s, 0.5) if profile.run_s else 0.0
     return sum(profile.run_s) / len(profile.run_s) / median if median else 1.0
 
@@ -100,7 +100,7 @@ class Bar:
 
 
 def operator_info(profile: Profile, ran: Ran, *, limit: int = MAX_BARS) -> list[Bar]:
-    """Self time per run by operator type, split by provider; the smallest types are summed as "other"."""
+    """Return self time per run by operator type and provider; the smallest types are summed as "other"."""
     groups: dict[tuple[str, str, bool], list[NodeTime]] = defaultdict(list)
     kept = _longest_types(profile, limit)
     for node in profile.nodes:
@@ -135,7 +135,7 @@ def _bar(label: str, series: str, nodes: Sequence[NodeTime], inserted: bool) -> 
 
 
 def node_info(profile: Profile, ran: Ran, *, limit: int = MAX_BARS) -> list[Bar]:
-    """Self time per run of the longest nodes, and one bar that sums all others."""
+    """Return self time per run of the longest nodes, and one bar that sums the others."""
     longest = profile.nodes[:limit]
     bars = [
         _bar(f"{_node_label(node)} #{rank}", ran.name(node.provider), [node], node.inserted)
@@ -150,12 +150,12 @@ def node_info(profile: Profile, ran: Ran, *, limit: int = MAX_BARS) -> list[Bar]
 def _node_label(node: NodeTime) -> str:
     name = node.title
     if len(name) > LABEL_CHARACTERS:
-        name = "…" + name[1 - LABEL_CHARACTERS :]  # the end of a name tells nodes apart, its start the module
+        name = "…" + name[1 - LABEL_CHARACTERS :]  # the end of a name distinguishes nodes
     return f"{name} · {node.op_type}" if node.op_type not in name else name
 
 
 def provider_info(profile: Profile, ran: Ran) -> list[Bar]:
-    """Self time per run by provider, and what is left of a run between and around the nodes."""
+    """Return self time per run by provider, and the remainder of a run between and around the nodes."""
     groups: dict[str, list[NodeTime]] = defaultdict(list)
     for node in profile.nodes:
         groups[ran.name(node.provider)].append(node)
@@ -206,7 +206,7 @@ def bars(info: Sequence[Bar]) -> go.Figure:
 
 
 def _pattern(shape: str) -> dict[str, Any]:
-    """Light strokes over the bar's own colour, so that text on it stays readable."""
+    """Light strokes over the bar's own colour keep text readable."""
     return {"shape": shape, "fillmode": "overlay", "fgcolor": "rgba(255,255,255,0.45)", "solidity": 0.2}
 
 
@@ -245,17 +245,17 @@ class Timeline:
     drawn: int
     omitted: int
     total_ms: float
-    found: int | None = None  # executions that a search found; None: nothing was searched
-    span_ms: tuple[float, float] | None = None  # from the first to the end of the last that was found
+    found: int | None = None  # executions found by a search; None: no search
+    span_ms: tuple[float, float] | None = None  # from the first to the end of the last execution found
 
 
 def timeline_info(
     profile: Profile, ran: Ran, *, words: str = "", limit: int = MAX_TIMELINE_SPANS
 ) -> Timeline:
-    """The run with the median duration: a lane per thread and depth of If/Loop bodies, longest types named.
+    """Return the run of median duration: a lane per thread and depth of If/Loop bodies, longest types named.
 
-    Beyond `limit` spans the shortest are left out, and counted in `omitted`. With `words`, what does not hold
-    every one of them steps back into one muted bundle.
+    Beyond `limit` spans the shortest are left out, and counted in `omitted`. With `words`, spans that do not
+    contain all of them form one muted bundle.
     """
     spans = profile.timeline
     if len(spans) > limit:
@@ -282,7 +282,7 @@ def timeline_info(
 
 
 def _lanes(spans: Sequence[Span]) -> dict[tuple[int, int], int]:
-    """(thread, depth) -> lane; threads in the order they first worked, bodies below what holds them."""
+    """Return (thread, depth) -> lane; threads in order of their first span, bodies below their parent."""
     threads = list(dict.fromkeys(span.tid for span in spans))
     keys = sorted({(span.tid, span.depth) for span in spans}, key=lambda k: (threads.index(k[0]), k[1]))
     return {key: lane for lane, key in enumerate(keys)}
@@ -338,11 +338,11 @@ def _span_hover(span: Span, ran: Ran) -> str:
 
 
 def timeline(info: Timeline, *, zoom: bool = False) -> go.Figure:
-    """Draw one run as a Gantt chart; drag to zoom, double-click to see all again.
+    """Draw one run as a Gantt chart; drag to zoom, double-click to reset.
 
     Args:
-        info: what is drawn.
-        zoom: show from the first to the last execution that was found.
+        info: data of the plot.
+        zoom: show the range from the first to the last execution found.
     """
     figure = base_figure(
         x_title="Time since the start of the run (ms)",
@@ -407,9 +407,9 @@ class Tile:
 
 
 def treemap_info(profile: Profile, ran: Ran, *, limit: int = MAX_TILES) -> list[Tile]:
-    """A tile for each operator type, and in it one for each of its nodes; the areas are self times.
+    """Return a tile for each operator type, and in it one for each of its nodes; areas are self times.
 
-    Beyond the `limit` longest, the nodes of a type are one tile.
+    Beyond the `limit` longest, the nodes of a type share one tile.
     """
     kept = {id(node) for node in profile.nodes[:limit]}
     groups: dict[str, list[NodeTime]] = defaultdict(list)
@@ -446,7 +446,7 @@ def _tile(name: str, parent: str, label: str, nodes: Sequence[NodeTime], ran: Ra
 
 
 def treemap(tiles: Sequence[Tile]) -> go.Figure:
-    """Draw the tiles; a click on a type fills the figure with it, one on its head leads back."""
+    """Draw the tiles; a click on a type enlarges it to the whole figure, one on its head leads back."""
     figure = base_figure(x_title="", y_title="", height=TREEMAP_PX)
     order = [tile.op_type for tile in sorted(tiles, key=lambda tile: -tile.ms) if not tile.parent]
     colors = [

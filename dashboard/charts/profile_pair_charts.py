@@ -1,4 +1,4 @@
-"""Two profiles over one another: their times by operator type, and a run of each on one axis of time.
+"""A pair of profiles: their times by operator type, and a run of each on one time axis.
 
 As in `charts.py`: `*_info` is plain data, the figure only draws it. Seconds come in, milliseconds are drawn.
 """
@@ -34,7 +34,7 @@ class Pair:
 
 
 def pair_info(one: Profile, other: Profile) -> list[Pair]:
-    """Every operator type of either profile, those with the most time in one of the two first."""
+    """Return every operator type of either profile, those with the most time in one of the two first."""
     times: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     nodes: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for side, profile in enumerate((one, other)):
@@ -48,7 +48,7 @@ def pair_info(one: Profile, other: Profile) -> list[Pair]:
 
 
 def pair(info: Sequence[Pair], names: tuple[str, str]) -> go.Figure:
-    """Draw two bars for each operator type, A above B; the smallest types are left to the table."""
+    """Draw two bars for each operator type, A above B; the table has the smallest types."""
     shown = info[:MAX_BARS]
     figure = base_figure(
         x_title="Self time per run (ms)", y_title="", height=150 + 2 * ROW_PX * max(1, len(shown))
@@ -86,7 +86,7 @@ def pair(info: Sequence[Pair], names: tuple[str, str]) -> go.Figure:
 
 
 def pair_timeline_info(one: Profile, other: Profile, ran: tuple[Ran, Ran], *, words: str = "") -> Timeline:
-    """The median run of each on one axis of time: the lanes of A above those of B."""
+    """Return the median run of each profile on one time axis: the lanes of A above those of B."""
     first = timeline_info(one, ran[0], words=words)
     second = timeline_info(other, ran[1], words=words)
     below = len(first.lanes)

@@ -1,7 +1,7 @@
-"""The roofline: how fast each node computes, over how many operations it does per byte.
+"""The roofline: operations per second of each node over its operations per byte.
 
 As in `charts.py`: `*_info` is plain data, the figure only draws it. Operations per second come in, billions
-are drawn. A node whose time is mostly the profiler's own is drawn hollow.
+are drawn. A node whose time is mostly the profiler's overhead is drawn hollow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_POINTS = 2_000
 SMALLEST_PX, LARGEST_PX = 7, 46
 OTHER = "other"
 HEIGHT = 460
-FEW_DECADES = 3  # up to so many, a decade has more than one tick
+FEW_DECADES = 3  # up to this number, a decade has several ticks
 _G = 1e9
 
 
@@ -50,7 +50,7 @@ class Roof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Nodes under the roof; no roof where no peak is known."""
+    """Nodes and the roof; no roof without a known peak."""
 
     dots: list[Dots]
     roof: Roof | None
@@ -58,7 +58,7 @@ class Roofline:
 
 
 def roofline_info(points: Sequence[Point], peak: Peak | None) -> Roofline:
-    """Nodes by operator type, those with the most time named, and the roof from end to end of them."""
+    """Return nodes by operator type, those with the most time named, and the roof over their whole range."""
     shown = list(points)[:MOST_POINTS]
     totals: dict[str, float] = {}
     for one in shown:
@@ -123,7 +123,7 @@ def _roof(peak: Peak, intensities: Sequence[float]) -> Roof:
 
 
 def roofline(info: Roofline) -> go.Figure:
-    """Draw nodes and roof, both axes logarithmic; a larger dot took more of the time."""
+    """Draw nodes and roof on logarithmic axes; a larger dot took more of the time."""
     figure = base_figure(
         x_title="Operations per byte", y_title="Billions of operations per second", height=HEIGHT
     )

@@ -1,4 +1,4 @@
-"""What a figure shows, as a table for a file: a row for each point, the titles of the axes on top. Pure."""
+"""A figure's data as a CSV table: a row for each point, the axis titles as the header. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from core.show.table import Column, Value, csv_text, tabulate
 from dashboard.charts import TRUE_Y
 
 _BREAK, _TAG = re.compile(r"<br\s*/?>"), re.compile(r"<[^>]*>")
-_BROKEN = re.compile(r",<br\s*/?>")  # as `series_name` breaks a line
+_BROKEN = re.compile(r",<br\s*/?>")  # line break of `series_name`
 _ROUGH = ("low", "high")
 Point = dict[str, Value]
 
 
 def csv_of(figure: go.Figure) -> str:
-    """Return the points of a figure as CSV: its series, both places with their bounds, value and text.
+    """Return the points of a figure as CSV: series, both coordinates with their bounds, value and text.
 
-    A column in which nothing stands is left out. A place on an axis of names is the name.
+    An empty column is left out. A coordinate on an axis of names is the name.
     """
     points = [point for trace in figure.data for point in _points(trace)]
     heads = {"series": "series", "x": _title(figure.layout.xaxis, "x"), "y": _title(figure.layout.yaxis, "y")}
@@ -40,7 +40,7 @@ def _cell(name: str) -> Any:
 
 
 def _points(trace: Any) -> Iterator[Point]:
-    """The points of one series; a gap in a line is none."""
+    """Return the points of one series; a gap in a line is not a point."""
     name = _words(trace.name) if trace.name else ""
     if trace.type == "heatmap":
         yield from _tiles(trace, name)
@@ -75,7 +75,7 @@ def _tiles(trace: Any, name: str) -> Iterator[Point]:
 
 
 def _bounds(error: Any, axis: str) -> Mapping[str, list[Any]]:
-    """The bars of a series: how far each reaches down and up."""
+    """Return the error bars of a series: their extents below and above."""
     if error is None or error.array is None:
         return {}
     up = _listed(error.array)
@@ -102,6 +102,6 @@ def _title(axis: Any, name: str) -> str:
 
 
 def _words(text: Any) -> str:
-    """Text of a picture as one line without its markup."""
+    """Return a text of a plot as one line without its markup."""
     lines = _BREAK.sub("; ", _BROKEN.sub(", ", str(text or "")))
     return html.unescape(_TAG.sub("", lines)).strip()

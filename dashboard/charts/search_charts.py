@@ -1,8 +1,8 @@
-"""A search: what it brings with intervals, gain over cost, the best over time.
+"""Charts of a search: speed-ups with intervals, speed-up over cost, the best over time.
 
-As in `charts`: `*_info` is plain data, the figure only draws it; no Streamlit, no clock, no file. A gain is a
-ratio to ONNX Runtime's default, above 1 is better for every metric. Everything that was tried lives in
-`search_tried_charts.py`, what is still running in `live_pictures.py`.
+As in `charts`: `*_info` is plain data, the figure only draws it; no Streamlit, no clock, no file. A speed-up
+is a ratio to ONNX Runtime's default; above 1 is better for every metric. `search_evaluation_charts.py` draws
+all evaluations, `live_charts.py` a running search.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from dashboard.charts import (
 )
 from dashboard.charts.compare_charts import VERDICTS
 
-ROW_PX = 46  # the name of a row stands above its interval
+ROW_PX = 46  # the name of a row is above its interval
 NAME_SHIFT = 11  # pixels from an interval up to its name
 NAME_LIMIT = 56  # characters
-ROOM = 0.08  # of an axis beside what is drawn
-LEAST_SHOWN = 0.5  # gains below are outside of the view, unless the best is hardly above
+ROOM = 0.08  # share of an axis next to the data
+LEAST_SHOWN = 0.5  # smaller speed-ups are outside of the view, unless the best is barely larger
 MOST_EFFECTS = 12
 MIB = 1 << 20
-STAGES: Mapping[str, tuple[str, str]] = {  # stage of a search -> in words, marker
+STAGES: Mapping[str, tuple[str, str]] = {  # stage of a search -> label, marker
     "screen": ("screening", "circle"),
     "heat": ("elimination round", "square"),
     "confirm": ("confirmation", "star"),
 }
-# metric of the horizontal axis -> its title, and what a unit of it is in SI units
+# metric of the horizontal axis -> its title, and its unit in SI units
 COSTS: Mapping[str, tuple[str, float]] = {
     "peak_rss": ("Peak memory added by the session (MiB)", MIB),
     "cpu_s": ("CPU time per sample (ms)", 1e-3),
@@ -54,7 +54,7 @@ COSTS: Mapping[str, tuple[str, float]] = {
 
 
 def times(ratio: float, low: float | None = None, high: float | None = None) -> str:
-    """Return a gain as text: "1.42×, 95 % [1.38, 1.46]"."""
+    """Return a speed-up as text: "1.42×, 95 % [1.38, 1.46]"."""
     text = f"{ratio_text(ratio, low, high)}×"
     if low is None or high is None or low <= 0:
         return text
@@ -62,7 +62,7 @@ def times(ratio: float, low: float | None = None, high: float | None = None) -> 
     return f"{text}, 95 % [{low:.{places}f}, {high:.{places}f}]"
 
 
-# --- gains and effects with their intervals -----------------------------------------------------------------
+# --- speed-ups and effects with their intervals -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Ratios under each other, the first on top."""
+    """Ratios one below the other, the first on top."""
 
     rows: list[Bar]
     axis: tuple[float, float]
@@ -87,7 +87,7 @@ class Intervals:
     title: str
 
 
-WORDS: Mapping[str, str] = {  # verdict -> what it says of a gain
+WORDS: Mapping[str, str] = {  # verdict -> its meaning for a speed-up
     Verdict.FASTER: "better",
     Verdict.SLOWER: "worse",
     Verdict.EQUIVALENT: "equivalent",
@@ -96,7 +96,7 @@ WORDS: Mapping[str, str] = {  # verdict -> what it says of a gain
 
 
 def gains_info(gains: Sequence[GainNumbers]) -> Intervals:
-    """Return what a configuration brings in every respect, against ONNX Runtime's default."""
+    """Return the speed-up of a configuration in every metric, relative to ONNX Runtime's default."""
     rows = [
         Bar(
             label=metric_name(one["metric"]),
@@ -112,7 +112,7 @@ def gains_info(gains: Sequence[GainNumbers]) -> Intervals:
 
 
 def effects_info(effects: Sequence[EffectRecord], *, margin: float, most: int = MOST_EFFECTS) -> Intervals:
-    """Return what values of settings do on average, the strongest first."""
+    """Return the average effects of values of settings, the strongest first."""
     rows = [
         Bar(
             label=_effect_name(one),
@@ -129,11 +129,11 @@ def effects_info(effects: Sequence[EffectRecord], *, margin: float, most: int = 
 
 
 def metric_name(metric: str) -> str:
-    """Return a metric in a few words, "p50 latency"; two that were weighed, with an "and"."""
+    """Return a short name of a metric, "p50 latency"; two weighted metrics are joined by "and"."""
     return " and ".join(METRICS[one].title if one in METRICS else NAMES[one] for one in metric.split("+"))
 
 
-NAMES: Mapping[str, str] = {"latency_mean": "mean latency"}  # of what no target limits
+NAMES: Mapping[str, str] = {"latency_mean": "mean latency"}  # of metrics without a target
 
 
 def _effect_name(one: EffectRecord) -> str:
@@ -152,8 +152,8 @@ def intervals(info: Intervals, *, least: int = 0) -> go.Figure:
     """Draw ratios with their intervals on a logarithmic axis, each under its name.
 
     Args:
-        info: what is drawn.
-        least: height in pixels; more rows take more.
+        info: data of the plot.
+        least: minimum height in pixels; more rows take more.
     """
     height = max(least, 100 + ROW_PX * max(1, len(info.rows)))
     figure = base_figure(x_title=plain(info.title), y_title="", height=height)
@@ -174,7 +174,7 @@ def intervals(info: Intervals, *, least: int = 0) -> go.Figure:
                 yshift=NAME_SHIFT,
                 yanchor="bottom",
                 text=plain(text),
-                bgcolor=PAGE,  # no line strikes it through
+                bgcolor=PAGE,  # keeps lines from crossing the text
                 borderpad=0,
                 showarrow=False,
             )
@@ -211,7 +211,7 @@ def _add_bars(figure: go.Figure, verdict: str, word: str, own: Sequence[tuple[in
 
 
 def gain_ticks(low: float, high: float) -> list[float]:
-    """Return round gains between `low` and `high`, 1 among them where it lies between."""
+    """Return round speed-ups between `low` and `high`, with 1 if it lies between."""
     if high / low > WIDE:
         return [one for one in log_ticks([low, high]) if low <= one <= high]
     step = next((one for one in STEPS if (high - low) / one <= MOST_TICKS), STEPS[-1])
@@ -219,7 +219,7 @@ def gain_ticks(low: float, high: float) -> list[float]:
     return [round(number * step, 6) for number in range(first, last + 1)]
 
 
-WIDE, MOST_TICKS = 6.0, 7  # a wider span of gains gets the ticks of a logarithmic axis
+WIDE, MOST_TICKS = 6.0, 7  # a wider span of speed-ups gets the ticks of a logarithmic axis
 STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
@@ -231,12 +231,12 @@ def _shortened(name: str) -> str:
     return name if len(name) <= NAME_LIMIT else name[: NAME_LIMIT - 1] + "…"
 
 
-# --- gain over what it costs --------------------------------------------------------------------------------
+# --- speed-up over cost -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A configuration: its gain and what it costs."""
+    """A configuration: its speed-up and its cost."""
 
     label: str
     trial: str
@@ -249,18 +249,18 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """Gain over cost: who is on the front, everybody else, the confirmed winner."""
+    """Speed-up over cost: the Pareto front, all other configurations, the confirmed winner."""
 
     x_title: str
     front: list[Point]
     others: list[Point]
     winner: list[Point]
-    axis: tuple[float, float]  # of gains
-    beyond: int  # configurations whose gain is below the view
+    axis: tuple[float, float]  # of speed-ups
+    beyond: int  # configurations with a speed-up below the view
 
 
 def costs(points: Sequence[FrontPoint], objective: Mapping[str, float]) -> list[str]:
-    """Return the metrics over which a front can be drawn: those by which its points differ, or else one."""
+    """Return the metrics for the cost axis of a Pareto front: those in which its points differ, else one."""
     known = [
         metric
         for metric in COSTS
@@ -278,14 +278,14 @@ def front_info(
     cost: str,
     winner: Mapping[str, Any] | None = None,
 ) -> Front:
-    """Return gain over `cost`.
+    """Return the data of speed-up over `cost`.
 
     Args:
-        points: of the front.
-        tried: everybody, without controls.
-        ratio_of: the gain that is told of a configuration, as a ratio.
+        points: of the Pareto front.
+        tried: all evaluations, without controls.
+        ratio_of: returns the reported speed-up of a configuration, a ratio.
         cost: a key of COSTS.
-        winner: `Confirmed`, drawn with what its confirming race said; None: there is none.
+        winner: `Confirmed`, drawn with the result of its confirmation run; None: there is none.
     """
     title, unit = COSTS[cost]
     on_front = {changes_words(one["changes"]) for one in points}
@@ -360,10 +360,10 @@ def _gain_axis(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
-    """Draw gain over cost: the front with intervals, all others behind it, the winner as a star.
+    """Draw speed-up over cost: the Pareto front with intervals, all others behind it, the winner as a star.
 
     Args:
-        info: what is drawn.
+        info: data of the plot.
         height: in pixels.
     """
     figure = base_figure(
@@ -413,11 +413,11 @@ def _add_points(
     )
 
 
-# --- the best over time -------------------------------------------------------------------------------------
+# --- best over time -----------------------------------------------------------------------------------------
 
 
 def course(points: Sequence[CoursePoint]) -> go.Figure:
-    """Draw the best gain that was known at each moment, with what had just been raced."""
+    """Draw the best known speed-up over time, with the configurations just measured."""
     figure = base_figure(x_title="Time since the search began (s)", y_title="Best improvement so far")
     known = [(one["at_s"], one["ratio"]) for one in points if one["ratio"]]
     figure.add_scatter(

@@ -1,4 +1,4 @@
-"""Everything that a search tried: a line for each configuration, from setting to setting to its gain.
+"""All evaluations of a search as parallel coordinates: a line per configuration through its settings.
 
 As in `charts`: `parallel_info` is plain data, `parallel` only draws it; no Streamlit, no clock, no file.
 """
@@ -22,31 +22,31 @@ from dashboard.charts import LARGE_PX, MUTED, PAGE, PALETTE, base_figure, plain
 from dashboard.charts.search_charts import LEAST_SHOWN, gain_ticks, tick, times
 
 MOST_AXES = 7
-LINES = 400  # configurations that are still told apart
-ROW_PX, AROUND_PX = 68, 56  # of an axis with its name and values; of what stands around all of them
-END = 0.03  # of an axis: a text so near to its end grows away from it
-FOLDED = 12  # characters of a line of a value
-_DEFAULTS = {one.name: one.default for one in KNOBS}  # of anything else nothing is asked
-SPREAD = 0.05  # of an axis, over which lines through one value lie side by side
+LINES = 400  # configurations that remain distinct
+ROW_PX, AROUND_PX = 68, 56  # of an axis with its name and values; of the margins around all axes
+END = 0.03  # share of an axis: text this close to an end grows away from it
+FOLDED = 12  # characters per line of a value
+_DEFAULTS = {one.name: one.default for one in KNOBS}  # empty for everything else
+SPREAD = 0.05  # share of an axis over which lines through one value are spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimension:
-    """One axis of parallel lines: a setting with its values, from left to right."""
+    """One axis of parallel coordinates: a setting with its values, from left to right."""
 
     name: str
     values: list[str]
-    at: list[int]  # of each configuration, the index of its value
+    at: list[int]  # index of the value of each configuration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel:
-    """Configurations as lines through the settings that matter most to their gain, the best first."""
+    """Configurations as lines through the settings with the largest effects on speed-up, best first."""
 
     dimensions: list[Dimension]
     gains: list[float]
     labels: list[str]
-    axis: tuple[float, float]  # of gains
+    axis: tuple[float, float]  # of speed-ups
     hidden: int  # settings that vary, but are not drawn
 
 
@@ -57,13 +57,13 @@ def parallel_info(
     *,
     most: int = MOST_AXES,
 ) -> Parallel:
-    """Return everything that was tried and has a gain, the best `LINES` of it.
+    """Return the evaluations with a speed-up, the best `LINES` of them.
 
     Args:
-        tried: without controls, as differences from the default.
-        ratio_of: the gain that is told of a configuration, as a ratio.
-        effects: of the settings, the strongest first: they say which are drawn.
-        most: settings.
+        tried: evaluations without controls, as differences from the default.
+        ratio_of: returns the reported speed-up of a configuration, a ratio.
+        effects: of the settings, the strongest first: they select the drawn ones.
+        most: maximum number of settings.
     """
     found = [(one, ratio) for one in tried if (ratio := ratio_of(one)) is not None and not one.failed]
     found.sort(key=lambda pair: -pair[1])
@@ -94,10 +94,10 @@ def _dimension(name: str, tried: Sequence[Tried]) -> Dimension:
 
 
 def parallel(info: Parallel) -> go.Figure:
-    """Draw one line for each configuration down through its settings to its gain.
+    """Draw one line for each configuration down through its settings to its speed-up.
 
     The axes lie one below the other, so that names and values have room in a narrow figure, too. Plotly's own
-    parallel coordinates take WebGL, which a browser on a server's screen often lacks.
+    parallel coordinates need WebGL, which a browser on a server's screen often lacks.
     """
     places = [*(_places(one, len(info.gains)) for one in info.dimensions), _gain_places(info)]
     figure = rows_figure(len(places))
@@ -122,7 +122,7 @@ def rows_figure(count: int, *, least: float = 0.0) -> go.Figure:
 
     Args:
         count: axes.
-        least: where something stands left of all axes, 0 or less.
+        least: left end of the content left of all axes, 0 or less.
     """
     figure = base_figure(x_title="", y_title="", height=AROUND_PX + ROW_PX * count)
     for index in range(count):
@@ -134,15 +134,15 @@ def rows_figure(count: int, *, least: float = 0.0) -> go.Figure:
 
 
 def add_row(figure: go.Figure, index: int, name: str, marks: Sequence[tuple[float, str]]) -> None:
-    """Write the name of an axis above its beginning, and texts below their places on it.
+    """Write the name of an axis above its start, and texts below their positions on it.
 
     Args:
         figure: of `rows_figure`.
         index: of the axis.
         name: markup.
-        marks: place and markup of each text.
+        marks: position and markup of each text.
     """
-    common = {"y": -index, "bgcolor": PAGE, "showarrow": False}  # no line strikes a text through
+    common = {"y": -index, "bgcolor": PAGE, "showarrow": False}  # keeps lines from crossing the text
     figure.add_annotation(
         x=-END, xanchor="left", yanchor="bottom", yshift=3, text=name, font={"size": LARGE_PX}, **common
     )
@@ -152,7 +152,7 @@ def add_row(figure: go.Figure, index: int, name: str, marks: Sequence[tuple[floa
 
 
 def parallel_table(info: Parallel) -> Table:
-    """Return what the lines stand for: a row for each configuration, the best first."""
+    """Return the data of the lines: a row for each configuration, the best first."""
 
     def value(one: Dimension) -> Callable[[int], str]:
         return lambda index: one.values[one.at[index]]
@@ -170,7 +170,7 @@ def _along(at: int, count: int) -> float:
 
 
 def _places(one: Dimension, count: int) -> list[float]:
-    """Where each configuration crosses an axis: at its value, the better the further right."""
+    """Return where each configuration crosses an axis: at its value, better ones further right."""
     return [
         _along(at, len(one.values)) + SPREAD * (0.5 - index / max(1, count - 1))
         for index, at in enumerate(one.at)
@@ -196,7 +196,7 @@ def _add_lines(
     color: str,
     width: float,
 ) -> None:
-    """Configurations of one rank as one series; a gap parts two of them."""
+    """Draw the configurations of one rank as one series; a gap separates two lines."""
     x: list[float | None] = []
     y: list[float | None] = []
     text: list[str | None] = []
@@ -218,7 +218,7 @@ def _add_lines(
 
 
 def folded(value: str) -> str:
-    """The value of a setting in lines, broken at its underscores, as markup."""
+    """Return the value of a setting in lines, broken at underscores, as markup."""
     lines = [""]
     for part in re.split("(?<=_)", value.removeprefix("ORT_")):
         if lines[-1] and len(lines[-1]) + len(part) > FOLDED:

@@ -30,13 +30,13 @@ from dashboard.charts import (
     transparent,
 )
 
-LOG_FROM_RATIO = 10.0  # values that span a decade are read on a logarithmic axis
+LOG_FROM_RATIO = 10.0  # ratio of values from which an axis is logarithmic
 STATISTICS = {"p50_s": "p50", "p90_s": "p90", "p95_s": "p95", "p99_s": "p99", "mean_s": "mean"}
 AXIS_TITLES = {"batch_size": "Batch size (samples per run)", THREADS: "Intra-op threads"}
 
 
 def axis_title(name: str) -> str:
-    """Title of the axis on which setting `name` is varied."""
+    """Return the title of the axis of setting `name`."""
     if name in AXIS_TITLES:
         return AXIS_TITLES[name]
     row = row_of(name)
@@ -45,7 +45,7 @@ def axis_title(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One line of a curve with its 95 % interval; a bound is None where the runs cannot support it."""
+    """One line of a curve with its 95 % interval; a bound is None where the runs do not support it."""
 
     name: str
     x: list[int]
@@ -56,12 +56,12 @@ class Series:
     reused: list[bool]
     hover: list[str]
     style: int = 0
-    ghost: str = ""  # the earlier sweep that it is of; empty: the present one
+    ghost: str = ""  # the earlier sweep of this line; empty: the present one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """Points at one place of the axis that have no numbers, and why."""
+    """Points without numbers at one place of the axis, and the reason."""
 
     x: int
     reasons: str
@@ -69,7 +69,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveInfo:
-    """A curve as data: what is drawn, on which axes. A line or a best point is None when there is none."""
+    """A curve as data: lines and axes. A limit or a best point is None if there is none."""
 
     x_title: str
     y_title: str
@@ -88,7 +88,7 @@ class CurveInfo:
 class Ghost:
     """An earlier sweep over the same settings."""
 
-    name: str  # when it was
+    name: str  # its date
     points: Sequence[Measured]
 
 
@@ -105,12 +105,12 @@ def curve_info(
     """Return a curve over setting `x`.
 
     Args:
-        points: of a sweep; those without numbers are marked at their place, with the reason.
+        points: of a sweep; those without numbers are marked at their position, with the reason.
         x: the axis of the sweep.
         y: "throughput", or names of latency statistics such as ("p50_s", "p95_s").
         series: the other axis, whose values are lines of their own; empty: there is none.
-        line_s: the latency line, drawn on a latency curve.
-        best: the best point under the line, marked on either curve.
+        line_s: the latency limit, drawn on a latency curve.
+        best: the best point within the limit, marked on either curve.
         ghosts: earlier sweeps, drawn faintly behind it with the last of `y`.
     """
     names = [y] if isinstance(y, str) else list(y)
@@ -161,7 +161,7 @@ def _are_numbers(places: Mapping[Value | None, int]) -> bool:
 
 
 def _places(points: Sequence[Measured], x: str) -> dict[Value | None, int]:
-    """Where each value stands on the axis: a number where it is, another in the order of the sweep."""
+    """Return the axis position of each value: numbers at their value, others in the order of the sweep."""
     values = list(dict.fromkeys(one.values[x] for one in points))
     numbers = [one for one in values if isinstance(one, int) and not isinstance(one, bool)]
     if len(numbers) == len(values):
@@ -174,7 +174,7 @@ def _sorted(points: Sequence[Measured], x: str, places: Mapping[Value | None, in
 
 
 def _lost(points: Sequence[Measured], x: str, places: Mapping[Value | None, int]) -> list[Lost]:
-    """Points that failed or were refused, those at one place together."""
+    """Return points that failed or were refused, grouped by position."""
     reasons: dict[int, list[str]] = {}
     for one in points:
         if one.latency is None and one.error:
@@ -196,7 +196,7 @@ def _best_xy(
 
 
 def value_of(point: Measured, name: str) -> tuple[float, float | None, float | None] | None:
-    """Return value and bounds as drawn: milliseconds or rows per second; None: there is none."""
+    """Return value and bounds as drawn: milliseconds or samples per second; None: there is none."""
     if name == "throughput":
         if point.throughput_per_s is None:
             return None
@@ -215,7 +215,7 @@ def _series_of(
     other: str,
     places: Mapping[Value | None, int],
 ) -> list[Series]:
-    """One series per statistic, value of `other` and provider that really ran: a fallback has its own."""
+    """Return one series per statistic, value of `other` and provider used: a fallback has its own."""
     labels = {_provider(point) for point in points}
     groups: dict[str, list[tuple[Measured, tuple[float, float | None, float | None], str]]] = {}
     for name in names:
@@ -243,7 +243,7 @@ def _series_of(
 
 
 def key_of(point: Measured) -> str:
-    """What a mark of a chart says of the point that it stands for."""
+    """Return the data that a marker carries about its point."""
     return point_name(point.values)
 
 
@@ -252,10 +252,10 @@ def _provider(point: Measured) -> str:
 
 
 def hover(point: Measured, name: str, value: tuple[float, float | None, float | None]) -> str:
-    """Return what a point says when it is pointed at: its values, one number with its interval, what ran.
+    """Return the hover text of a point: its settings, one number with its interval, the provider used.
 
     Args:
-        point: to be told of.
+        point: to describe.
         name: "throughput" or a statistic of the latency.
         value: with its bounds, as drawn.
     """
@@ -315,7 +315,7 @@ def curve(info: CurveInfo) -> go.Figure:
 
 
 def _add_ghost(figure: go.Figure, series: Series, look: Mapping[str, str], *, named: bool) -> None:
-    """A faint line; all lines of one earlier sweep have one place in the legend."""
+    """Draw a faint line; all lines of one earlier sweep share a legend entry."""
     figure.add_scatter(
         x=series.x,
         y=series.y,
@@ -332,7 +332,7 @@ def _add_ghost(figure: go.Figure, series: Series, look: Mapping[str, str], *, na
 
 
 def _add_lost(figure: go.Figure, info: CurveInfo) -> None:
-    """A cross at the foot of the chart, where points failed or were refused."""
+    """Draw a cross at the bottom of the chart where points failed or were refused."""
     for one in info.lost:
         figure.add_annotation(
             x=math.log10(one.x) if info.x_log and one.x > 0 else one.x,
@@ -347,7 +347,7 @@ def _add_lost(figure: go.Figure, info: CurveInfo) -> None:
 
 
 def _add_band(figure: go.Figure, series: Series, color: str) -> None:
-    """The interval of each point as a filled band, drawn where both bounds are known."""
+    """Draw the interval of each point as a filled band, where both bounds are known."""
     rows = [
         (x, low, high)
         for x, low, high in zip(series.x, series.low, series.high, strict=True)
@@ -378,7 +378,7 @@ def _add_line(figure: go.Figure, info: CurveInfo) -> None:
         xanchor="left",
         y=math.log10(info.line)
         if info.y_log
-        else info.line,  # Plotly places text by the exponent, shapes not
+        else info.line,  # Plotly places text by the exponent, not shapes
         yanchor="bottom",
         text=info.line_label,
         showarrow=False,

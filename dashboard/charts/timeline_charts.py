@@ -1,9 +1,9 @@
-"""A race on the clock of the wall: latencies of both sides, and beneath them what disturbed each block.
+"""A comparison over wall time: latencies of both sides, and below them the disturbances of each block.
 
 As in `charts`: `timeline_info` turns results into plain data, `timeline` only draws it; no Streamlit, no
 clock, no file. Runs of a block are back to back, so a run's moment follows from the start of its block.
-Latencies are drawn in milliseconds, moments in seconds since the first block. The picture ends at the p99.9
-of the runs, so that a spike does not flatten the rest; what lies above is counted and stands on top as a rug.
+Latencies are drawn in milliseconds, moments in seconds since the first block. The plot ends at the p99.9
+of the runs, so that a spike does not flatten the rest; slower runs are counted and drawn at the top as a rug.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from dashboard.charts import (
     wide_ticks,
 )
 
-MAX_POINTS = 20_000  # of all sides together: one path of so many points is still drawn at once
-END = 0.999  # of the runs are in the picture
-MAX_SPIKES = 500  # of one side in the rug, the slowest ones: all of them are counted
-ROOM, RUG = 0.08, 0.35  # above and below what is drawn, and how far below the top the rug stands: shares
-MAX_SIGNS = 60  # of one kind in the strip: more of them would be a smear
-DISTURBED, SIGN = PALETTE[5], "#1E293B"  # the sign is dark with a light rim: seen on every tile
+MAX_POINTS = 20_000  # of all sides together: one path of this many points is still drawn quickly
+END = 0.999  # share of the runs in the plot
+MAX_SPIKES = 500  # of one side in the rug, the slowest ones; the count includes all
+ROOM, RUG = 0.08, 0.35  # above and below the data, and depth of the rug below the top: shares
+MAX_SIGNS = 60  # of one kind in the strip: more would overlap
+DISTURBED, SIGN = PALETTE[5], "#1E293B"  # the sign is dark with a light rim: visible on every tile
 NO_COUNTERS = "disturbances were not recorded"
 
-# Rows of the strip: flags of `core.evidence.interference`, by what a reader can do about them.
+# Rows of the strip: flags of `core.evidence.interference`, grouped by their remedy.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "CPU used by others": (
         "foreign_load",
@@ -67,23 +67,23 @@ CALM, SYMPTOM, CAUSE = 0, 1, 2  # a cause makes a machine busy, a symptom does n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """Runs of one side. Between two blocks stands None in `at_s` and `ms`, so that no line joins them."""
+    """Runs of one side. `at_s` and `ms` have None between two blocks, so that no line joins them."""
 
     name: str
     at_s: list[float | None]
     ms: list[float | None]
-    runs: int  # all of them; fewer are drawn where `thinned`
+    runs: int  # all runs; fewer are drawn if `thinned`
     thinned: bool
     block_at_s: list[float]
     block_ms: list[float]  # median of each block
     block_hover: list[str]
-    spikes: list[tuple[float, float]]  # when and ms of the slowest runs above the cap
+    spikes: list[tuple[float, float]]  # time and ms of the slowest runs above the cap
     above: int  # runs above the cap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strip:
-    """Blocks in the order in which they ran: when each began and ended, and how each family disturbed it."""
+    """Blocks in run order: their start and end, and the disturbances of each family."""
 
     edges_s: list[float]  # one more than blocks
     levels: dict[str, list[int]]  # family -> CALM, SYMPTOM or CAUSE of each block
@@ -93,18 +93,18 @@ class Strip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """What `timeline` draws."""
+    """Data of `timeline`."""
 
     sides: list[Runs]
-    strip: Strip | None  # None: nothing was recorded, as in trials of before there were races
+    strip: Strip | None  # None: not recorded, as in trials from before comparisons existed
     y_title: str
     y_ticks: list[float]  # of a logarithmic axis; empty: it is linear
-    cap_ms: float | None  # p99.9 of the slowest side, where the picture ends; None: nothing lies above
+    cap_ms: float | None  # p99.9 of the slowest side, where the plot ends; None: no run is above
     top_ms: float | None  # slowest run of all
 
     @property
     def above(self) -> int:
-        """How many runs lie above the picture."""
+        """Number of runs above the plot."""
         return sum(one.above for one in self.sides)
 
 
@@ -112,8 +112,8 @@ def timeline_info(sides: Sequence[Side], beside: Sequence[Side] = (), *, limit: 
     """Return the latencies of `sides` over time, and the strip of all blocks, those of `beside` included.
 
     Args:
-        sides: whose latencies are drawn; those without samples are left out.
-        beside: others of the same race, whose blocks fill the gaps of the strip.
+        sides: to draw; those without samples are left out.
+        beside: other configurations of the same comparison, whose blocks fill the gaps of the strip.
         limit: points to draw at most; beyond, smallest and largest run of each stretch are kept.
     """
     rows = per_row(sides)
@@ -124,7 +124,7 @@ def timeline_info(sides: Sequence[Side], beside: Sequence[Side] = (), *, limit: 
     return Timeline(
         sides=drawn,
         strip=_strip([*with_runs, *beside]),
-        y_title="ms per sample" if rows else "ms per run",  # short: the plot is low, above a strip
+        y_title="ms per sample" if rows else "ms per run",  # short: the plot is low
         y_ticks=wide_ticks([ms for one in drawn for ms in one.ms if ms is not None and ms <= cap]),
         cap_ms=cap if any(one.above for one in drawn) else None,
         top_ms=max((max(ms) for ms in latencies), default=None),
@@ -132,7 +132,7 @@ def timeline_info(sides: Sequence[Side], beside: Sequence[Side] = (), *, limit: 
 
 
 def blocks_of(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Blocks of a result; a trial of before there were races ran all of them at once."""
+    """Return the blocks of a result; a trial from before comparisons existed has one block."""
     blocks: list[Mapping[str, Any]] = result.get("blocks") or []
     return blocks or [
         {"at_s": 0.0, "refill_s": 0.0, "runs": len(result.get("latencies_s") or []), "flags": []}
@@ -213,7 +213,7 @@ def _level(found: Sequence[str], family: Sequence[str]) -> int:
 
 
 def counter_words(block: Mapping[str, Any]) -> list[str]:
-    """Say what is known of one block: its flags first, then what was read, one fact a line."""
+    """Describe the known facts of one block: its flags first, then its counters, one per line."""
     counters = block.get("counters")
     if not counters:
         return [NO_COUNTERS]
@@ -251,19 +251,19 @@ _NAMES = {
 
 # --- drawing -----------------------------------------------------------------------------------------------
 
-_GAP = 0.1  # of the height of the axes, between runs and strip
-_STRIP_ROW_PX = 17  # of a family, so that its name is read
-_AROUND_PX = 140  # that legend, titles and ticks take of the height, in the middle, with two sides
-_SIDE_PX = 20  # that a further side takes of it in the legend of a narrow screen
+_GAP = 0.1  # share of the axes' height between runs and strip
+_STRIP_ROW_PX = 17  # of a family, so that its name is readable
+_AROUND_PX = 140  # height of legend, titles and ticks on a medium screen, with two sides
+_SIDE_PX = 20  # height of a further side in the legend of a narrow screen
 _HEIGHT = 430
 
 
 def timeline(info: Timeline, *, height: int = 0) -> go.Figure:
-    """Draw latencies over wall time with the interference strip beneath, on one axis of time.
+    """Draw latencies over wall time with the interference strip below, on one time axis.
 
     Args:
-        info: what is drawn.
-        height: in pixels, for a caller who says `thinned` beside it; 0: as high as is good for it.
+        info: data of the plot.
+        height: in pixels, for a caller that shows `thinned` next to it; 0: automatic.
     """
     note = "" if height else "".join(f"<br>{part}" for part in thinned(info))
     figure = base_figure(
@@ -271,7 +271,7 @@ def timeline(info: Timeline, *, height: int = 0) -> go.Figure:
         y_title=info.y_title,
         height=height or (_HEIGHT + _more_px(info) if info.strip else HEIGHT),
     )
-    for draw in (_add_runs, _add_medians):  # the medians of all lie on top
+    for draw in (_add_runs, _add_medians):  # the medians of all sides on top
         for index, one in enumerate(info.sides):
             draw(figure, one, index)
     if info.y_ticks:
@@ -285,7 +285,7 @@ def timeline(info: Timeline, *, height: int = 0) -> go.Figure:
 
 
 def thinned(info: Timeline) -> tuple[str, ...]:
-    """Say, in two parts, that not every run is a point of its own; empty: each is."""
+    """Say, in two parts, that not every run is a point of its own; empty: every run is."""
     if not any(one.thinned for one in info.sides):
         return ()
     return f"{sum(one.runs for one in info.sides):,} runs thinned,", "the extremes of each stretch kept"
@@ -325,7 +325,7 @@ def _add_medians(figure: go.Figure, one: Runs, index: int) -> None:
 
 
 def _clip(figure: go.Figure, info: Timeline, cap: float) -> None:
-    """End the picture at the cap; what lies above stands at its edge as a rug, with the count in words."""
+    """End the plot at the cap; slower runs are a rug at its edge, with their number in words."""
     drawn = [ms for one in info.sides for ms in one.ms if ms is not None]
     low, rug = min(drawn), cap
     if info.y_ticks:
@@ -391,13 +391,13 @@ def _add_strip(figure: go.Figure, strip: Strip, around_px: int) -> None:
             "autorange": "reversed",
             "showgrid": False,
             "fixedrange": True,
-            "tickvals": families,  # every one, however low the rows are
+            "tickvals": families,  # all of them, however low the rows are
         },
     )
 
 
 def _add_signs(figure: go.Figure, strip: Strip, level: int, name: str, symbol: str) -> None:
-    """A sign in each disturbed stretch, so that the colour is not alone."""
+    """Draw a sign in each disturbed stretch, so that colour is not the only cue."""
     signs = [
         (at, family) for family, levels in strip.levels.items() for at in _stretches(strip, levels, level)
     ]
@@ -415,7 +415,7 @@ def _add_signs(figure: go.Figure, strip: Strip, level: int, name: str, symbol: s
 
 
 def _stretches(strip: Strip, levels: Sequence[int], level: int) -> list[float]:
-    """Middles of the stretches of blocks with `level`; of too many, some evenly spread ones."""
+    """Return the middles of the stretches of blocks with `level`; of too many, some evenly spaced ones."""
     middles: list[float] = []
     first = 0
     for found, group in groupby(levels):

@@ -1,8 +1,8 @@
-"""Charts of a quantized variant: the error that each operator brings, and what it saves for that.
+"""Charts of a quantized variant: the error of each operator, and the time that it saves.
 
 As in `charts`: `*_info` is plain data, the figure only draws it; no Streamlit, no clock, no file. Errors are
 relative (L2) of the model's outputs, drawn in percent; seconds come in, milliseconds are drawn. Operators
-that are chosen to stay in float differ in colour and in pattern or marker.
+chosen to stay in float differ in colour and in pattern or marker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dashboard.charts import BAR_WIDTH, MUTED, PALETTE, base_figure, number, pla
 
 MAX_BARS = 20  # operators with the largest errors; a longer list is in the table
 ROW_PX = 26
-NAME_LIMIT = 40  # characters of a name beside its bar
+NAME_LIMIT = 40  # characters of a name next to its bar
 QUANTIZED, BLOCKED = "quantized", "kept in float"
 COLORS = {QUANTIZED: PALETTE[0], BLOCKED: PALETTE[1]}
 _LIGHT = "rgba(255,255,255,0.55)"
@@ -38,7 +38,7 @@ def bars_info(found: Savings, blocked: Collection[str], *, limit: int = MAX_BARS
 
     Args:
         found: all operators.
-        blocked: names of those that shall stay in float.
+        blocked: names of those that stay in float.
         limit: of bars.
     """
     return [
@@ -63,7 +63,7 @@ def _lines(unit: Unit) -> list[str]:
 
 
 def _shortened(name: str) -> str:
-    """The end of a long name tells operators apart; exporters begin them all alike."""
+    """Return the end of a long name, which distinguishes operators; exporters start all names alike."""
     return name if len(name) <= NAME_LIMIT else f"…{name[1 - NAME_LIMIT :]}"
 
 
@@ -106,7 +106,7 @@ def bars(info: Sequence[Bar]) -> go.Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One choice of the curve."""
+    """One point of the curve: a choice of operators in float."""
 
     blocked: int  # operators that stay in float
     error_percent: float
@@ -115,7 +115,7 @@ class Point:
 
 
 def curve_info(curve: Sequence[Choice]) -> list[Point]:
-    """Return the choices that were timed, as points; none where nothing was."""
+    """Return the timed choices as points; none if nothing was timed."""
     points = []
     for before, one in zip((None, *curve), curve, strict=False):
         if one.saved_s is None:
@@ -139,11 +139,11 @@ def curve_info(curve: Sequence[Choice]) -> list[Point]:
 
 
 def curve(info: Sequence[Point], chosen: Choice) -> go.Figure:
-    """Draw time saved over error: from nothing quantized (bottom left) to everything.
+    """Draw time saved over error, from nothing quantized (bottom left) to everything.
 
     Args:
         info: from `curve_info`.
-        chosen: what is chosen now; it need not lie on the curve.
+        chosen: the present choice; it may lie off the curve.
     """
     figure = base_figure(x_title="Expected output error (%)", y_title="Time saved per run (ms)")
     figure.add_scatter(

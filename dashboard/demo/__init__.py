@@ -1,8 +1,8 @@
-"""The demonstration: ORTune over races that were recorded, so that it can be shown without a quiet machine.
+"""The demonstration: ORTune with recorded comparisons, so that it needs no idle machine.
 
-The recording is part of the package. It is unpacked into a temporary home, which goes with the server; the
-mark in it (`core.store.recorded`) makes every page and report say where its numbers come from, and keeps
-everybody from measuring.
+The recording is part of the package. It is unpacked into a temporary home, which is removed with the server.
+Its mark (`core.store.recorded`) makes every page and report state the origin of the numbers, and disables
+measuring.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from core.wire.errors import StoreError, TunerError
 
 RECORDED = Path(__file__).with_name("recorded.tar.xz")
 PREFIX = "ortune-demo-"
-MODELS = "models"  # folder of a home: variants that were made for the recording
-PLAYBACK = "playback"  # and what jobs told while they ran, a file each
+MODELS = "models"  # folder of a home: variants that were created for the recording
+PLAYBACK = "playback"  # recorded statuses of running jobs, a file each
 
 
 def unpack() -> Path:
-    """Unpack the recording and return the new home; `remove` takes it away.
+    """Unpack the recording and return the new home; `remove` deletes it.
 
     Raises:
-        StoreError: it is not there, is damaged, or the temporary folder takes no more.
+        StoreError: it is missing or damaged, or the temporary folder is full.
     """
     home = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
@@ -52,7 +52,7 @@ def unpack() -> Path:
 
 
 def opening(store: Store) -> str | None:
-    """Return the id of the result that a visitor sees first: the surest gain, best one that plays back."""
+    """Return the id of the result that a visitor sees first: the clearest speed-up, best with a playback."""
     wins = [
         (
             (store.folder / PLAYBACK / f"{one['candidate']}.json").is_file(),
@@ -67,14 +67,14 @@ def opening(store: Store) -> str | None:
 
 
 def seen_on(store: Store, page: str) -> list[str]:
-    """Return the content hashes of models that a page has something recorded of, the best to open with first.
+    """Return the content hashes of models with recorded results of a page, the best one to open with first.
 
     Args:
         store: the recorded results.
         page: its path.
 
     Returns:
-        Hashes; none where a page shows something of every model.
+        Hashes; none if the page has something for every model.
     """
     match page:
         case "tune" | "explain" | "graph" | "export":
@@ -96,14 +96,14 @@ def seen_on(store: Store, page: str) -> list[str]:
 
 
 def _is_clear(one: Mapping[str, Any]) -> bool:
-    """Whether a contrast is a gain that needs no explanation: for as many samples, with equal outputs."""
+    """Whether a contrast is a plain speed-up: for as many samples, with equal outputs."""
     differs = one["per_row"] or one["outputs_differ"] or one.get("something_else") or one.get("contradicted")
     is_fine = one.get("grade") in (Grade.A, Grade.B)
     return one["verdict"] == Verdict.FASTER and is_fine and not differs and not is_rejected(one)
 
 
 def remove(home: Path) -> None:
-    """Take the home of a demonstration away."""
+    """Delete the home of a demonstration."""
     shutil.rmtree(home, ignore_errors=True)
 
 
@@ -113,14 +113,14 @@ def moved(record: ModelRecord, path: str) -> ModelRecord:
 
 
 def _find_models_again(store: Store, home: Path) -> None:
-    """Name the files of models as they lie here."""
+    """Update the paths of model files to their places here."""
     for one in store.models():
         if not Path(one.path).is_absolute():
             store.put_model(moved(one, str(home / one.path)))
 
 
 def _find_scores_again(store: Store) -> None:
-    """Name scores and data of accuracies as they lie here; a sample that is missing leaves them unknown."""
+    """Update the paths of scores and data of accuracy results; a missing sample leaves them unknown."""
     for one in store.accuracies():
         try:
             key = key_of(spec_from_dict(one.spec), one.model_sha256)

@@ -1,5 +1,5 @@
-"""A report as one HTML file that asks nobody for anything: words of `core.show.report`, plots of the charts.
+"""A report as one HTML file without external requests: text of `core.show.report`, plots of the charts.
 
-`figures` says which plots belong to a result, `page` writes the file, `__main__` is the process that the
-command line starts for it. No Streamlit here.
+`figures` selects the plots of a result, `page` writes the file, and the command line runs `__main__` in a
+process of its own. No Streamlit here.
 """

@@ -1,4 +1,4 @@
-"""`python -m dashboard.report`: write one HTML file, for the command `report`; it knows no Streamlit."""
+"""`python -m dashboard.report`: write one HTML file, for the command `report`; without Streamlit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboard.report.html_file import html_of
 
 
 def main() -> int:
-    """Write the file that the command line asks for; 2: it cannot be written."""
+    """Write the requested file; return 2 if it cannot be written."""
     parser = argparse.ArgumentParser(prog="dashboard.report")
     parser.add_argument("refs", nargs="+")
     parser.add_argument("--output", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""Which plots belong to what is reported: those of the pages, with fewer points where there are very many."""
+"""The plots of a report: those of the pages, with fewer points where there are very many."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ MAX_STEPS = 1000  # of one side's distribution
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A figure with its heading, and what a screen reader says of it."""
+    """A figure with its heading, and its text for screen readers."""
 
     title: str
     figure: go.Figure
     alt: str
-    spare: bool = False  # may be left out where the file would be too large
+    spare: bool = False  # may be left out to keep the file small
 
 
 def plots(about: About) -> list[Plot]:
-    """Return the plots of what is reported; none where there is nothing to draw."""
+    """Return the plots of a report; none if there is nothing to draw."""
     match about:
         case OneTrial():
             return list(_trial(about))

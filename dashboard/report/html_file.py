@@ -1,4 +1,4 @@
-"""From references to the file: what the process of the command line and the pages both call."""
+"""The HTML file of a result, from references to it; used by the command line's process and the pages."""
 
 from __future__ import annotations
 

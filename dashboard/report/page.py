@@ -1,8 +1,8 @@
-"""A report as one HTML file: plots that answer to the mouse, both themes, fit for paper, no request.
+"""A report as one HTML file: interactive plots, both themes, printable, no external request.
 
-Whatever comes from models, files and people is escaped here, in one place each: text by `_text`, data of the
-figures by `_data`. A content policy in the file allows its own two scripts and nothing else, so that a name
-which got through all the same could neither run nor call anybody.
+Everything from models, files and people is escaped here: text by `_text`, data of the figures by `_data`. A
+content security policy in the file allows its own two scripts and nothing else, so that a name that escaped
+both could neither run code nor send a request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIGNS: dict[Color, str] = {"green": "▲", "blue": "◆", "orange": "▼", "red"
 
 
 def page(report: Report, plots: Sequence[Plot]) -> str:
-    """Return the file; plots that may be spared are left out, and named, where it would be too large."""
+    """Return the file; plots that may be left out are omitted, and named, if it would be too large."""
     text = _written(report, plots)
     spared: list[Plot] = []
     while len(text.encode()) > MOST_BYTES and (spare := _largest(plots, spared)) is not None:
@@ -77,7 +77,7 @@ def _digest(text: str) -> str:
 
 
 def _data(plots: Sequence[Plot]) -> str:
-    """The figures as JSON that cannot end its script element, whatever a name holds."""
+    """Return the figures as JSON that cannot end its script element, whatever a name contains."""
     figures = [json.loads(one.figure.to_json()) for one in plots]
     text = json.dumps(figures, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
@@ -86,16 +86,16 @@ def _data(plots: Sequence[Plot]) -> str:
 
 
 def _text(text: str) -> str:
-    """Text as HTML: nothing in it is markup, and what cannot be printed is seen."""
+    """Return text as HTML without markup; unprintable characters become visible."""
     return html.escape(visible(text), quote=True)
 
 
 def _prose(text: str) -> str:
-    """A sentence as HTML: what stands between backticks is code."""
+    """Return a sentence as HTML; text in backticks becomes code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", _text(text))
 
 
-# --- what stands in it --------------------------------------------------------------------------------------
+# --- content ------------------------------------------------------------------------------------------------
 
 
 def _body(report: Report, plots: Sequence[Plot], spared: Sequence[Plot]) -> Iterable[str]:

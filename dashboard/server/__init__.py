@@ -1,1 +1,1 @@
-"""Who may speak to the server, what a page may do, uploads, and its end: what Streamlit leaves open."""
+"""What Streamlit's server lacks: access checks, page policy, login, uploads, live streams, shutdown."""

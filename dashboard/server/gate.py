@@ -1,9 +1,9 @@
-"""The gate in front of the server: who may speak to it, from which page, and what a page of it may do.
+"""The gate in front of the server: which hosts and pages may send requests, and what a page may do.
 
 Streamlit accepts any Host, any port of localhost as origin, and asks a web service for this machine's
-external address before it refuses another. Here every request is judged first: a Host that is not ours could
-be a name that was pointed at this machine (DNS rebinding), and an Origin that is not exactly that Host is
-another page.
+external address before it refuses another. The gate checks every request first. A Host that is not
+ours could be a name that resolves to this machine (DNS rebinding), and an Origin that is not exactly that
+Host is another page.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_VARIABLE = variables.TOKEN
-MIN_TOKEN = 16  # characters: what nobody guesses through the network
+MIN_TOKEN = 16  # characters: too long to guess through the network
 COOKIE = "ortune_login"
 COOKIE_S = 30 * 24 * 3600
 LOGIN = "_login"
-HEALTH = "/_stcore/health"  # says "ok" and nothing else; container engines ask without a login
-WRONG_TOKEN_S = 1.0  # before the next guess
+HEALTH = "/_stcore/health"  # says "ok" and nothing else; container engines poll it without a login
+WRONG_TOKEN_S = 1.0  # delay before the next attempt
 MAX_FORM_BYTES = 4096
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
@@ -45,11 +45,11 @@ _ORIGIN = re.compile(rf"(?P<scheme>https?)://{_HOST.pattern}")
 _PORTS = {"http": 80, "https": 443}
 
 
-# --- who is asked, and from which page ----------------------------------------------------------------------
+# --- allowed hosts and origins ------------------------------------------------------------------------------
 
 
 def is_loopback(address: str) -> bool:
-    """True when `address`, a name or a number, stands for this machine alone."""
+    """Whether `address`, a name or a number, reaches this machine alone."""
     try:
         found = {str(one[4][0]) for one in socket.getaddrinfo(address, None)}
     except (OSError, UnicodeError):
@@ -58,10 +58,10 @@ def is_loopback(address: str) -> bool:
 
 
 def own_hosts(address: str, more: Iterable[str] = ()) -> frozenset[str]:
-    """Return the names that browsers may call this server by.
+    """Return the names by which browsers may call this server.
 
     Args:
-        address: that it listens on; a wildcard stands for every address of this machine.
+        address: to listen on; a wildcard means every address of this machine.
         more: names that the operator adds, such as that of a proxy.
     """
     names = ["localhost", "127.0.0.1", "::1", *more]
@@ -79,13 +79,13 @@ def _bracketed(name: str) -> str:
 
 
 def host_name(host: str) -> str | None:
-    """Return the name in a header `Host`, in lower case and without the port; None: it is no such header."""
+    """Return the name in a `Host` header, in lower case and without the port; None: the header is invalid."""
     match = _HOST.fullmatch(host)
     return match["name"].lower().rstrip(".") if match else None
 
 
 def same_origin(origin: str | None, host: str | None) -> bool:
-    """True when a request with header `Origin` was sent by a page of ours; `host` is the header `Host`."""
+    """Whether a request with this `Origin` header comes from a page of ours; `host` is the `Host` header."""
     page, asked = _ORIGIN.fullmatch(origin or ""), _HOST.fullmatch(host or "")
     if page is None or asked is None:
         return False
@@ -96,11 +96,11 @@ def same_origin(origin: str | None, host: str | None) -> bool:
     )
 
 
-# --- what a page may do -------------------------------------------------------------------------------------
+# --- page policy --------------------------------------------------------------------------------------------
 
 
 def _inline_hashes() -> list[str]:
-    """Hashes of the scripts inside Streamlit's own page, the only inline ones that may run."""
+    """Return the hashes of the scripts inside Streamlit's own page, the only inline scripts that may run."""
     import streamlit
 
     page = Path(streamlit.__file__).with_name("static") / "index.html"
@@ -113,14 +113,14 @@ def _inline_hashes() -> list[str]:
 
 
 def policy(host: str, inline: Iterable[str]) -> str:
-    """The content security policy for pages under `host`: nothing from elsewhere, no frame around them."""
+    """Return the content security policy of pages under `host`: nothing external, no frame around them."""
     return "; ".join(
         (
             "default-src 'self'",
-            # Streamlit loads the script of a component of ours from a blob
+            # Streamlit loads the scripts of our components from a blob
             f"script-src 'self' blob: {' '.join(inline)}".rstrip(),
-            "style-src 'self' 'unsafe-inline'",  # Streamlit and Plotly write styles while they run
-            "img-src 'self' data: blob:",  # Plotly saves a figure by way of both
+            "style-src 'self' 'unsafe-inline'",  # Streamlit and Plotly write styles at run time
+            "img-src 'self' data: blob:",  # Plotly saves a figure through both
             "font-src 'self' data:",
             f"connect-src 'self' ws://{host} wss://{host} data: blob:",
             "worker-src 'self' blob:",
@@ -148,12 +148,12 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What counts of a request: its headers, each as often as it was sent."""
+    """The relevant parts of a request: its headers, each as often as it was sent."""
 
     headers: Mapping[str, list[str]]
 
     def one(self, name: str) -> str | None:
-        """The value of a header that came exactly once."""
+        """Return the value of a header that came exactly once."""
         values = self.headers.get(name, [])
         return values[0] if len(values) == 1 else None
 
@@ -166,9 +166,9 @@ def _asked(scope: Scope) -> _Asked:
 
 
 class Gate:
-    """ASGI middleware that lets requests of our own pages through, and adds the headers that hold them."""
+    """ASGI middleware that passes requests of our own pages, and adds the security headers."""
 
-    stands = False  # whether this process is served through one
+    stands = False  # whether a gate serves this process
 
     def __init__(self, app: ASGIApp, *, hosts: Collection[str], token: str = "") -> None:
         """Wrap `app`.
@@ -176,7 +176,7 @@ class Gate:
         Args:
             app: the server.
             hosts: from `own_hosts`.
-            token: that a visitor has to give once; empty: nobody is asked.
+            token: that a visitor must enter once; empty: no login.
         """
         self.app = app
         self.hosts = hosts
@@ -185,7 +185,7 @@ class Gate:
         Gate.stands = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request that may not pass; hand every other on."""
+        """Answer a refused request; pass every other one on."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
@@ -202,7 +202,7 @@ class Gate:
             await self.app(scope, receive, self._holding(send, host))
 
     def _holding(self, send: Send, host: str) -> Send:
-        """`send` that adds the headers to every answer."""
+        """Return a `send` that adds the headers to every answer."""
         own = _HEADERS | {"Content-Security-Policy": policy(host, self.inline)}
 
         async def with_headers(message: Message) -> None:
@@ -226,7 +226,7 @@ class Gate:
         return morsel is not None and hmac.compare_digest(morsel.value.encode(), _ticket(self.token).encode())
 
     async def _log_in(self, scope: Scope, receive: Receive, send: Send, asked: _Asked) -> None:
-        """Ask for the token, or take it."""
+        """Show the login form, or check the entered token."""
         is_form = scope["type"] == "http" and scope["path"].rpartition("/")[2] == LOGIN
         if is_form and scope["method"] == "POST" and "origin" in asked.headers:
             form = parse_qs((await _body(receive)).decode("utf-8", "replace"))
@@ -249,12 +249,12 @@ class Gate:
 
 
 def _ticket(token: str) -> str:
-    """What the cookie holds: made from the token, without being it."""
+    """Return the content of the cookie: derived from the token, without revealing it."""
     return hmac.new(token.encode(), b"ortune login", hashlib.sha256).hexdigest()
 
 
 def _local(place: str) -> str:
-    """`place` where it is a path of this server, else its start."""
+    """Return `place` if it is a path of this server, else its start page."""
     plain = place.startswith("/") and not place.startswith("//") and place.isascii() and place.isprintable()
     return place if plain and "\\" not in place else "/"
 
@@ -285,7 +285,7 @@ async def _redirect(send: Send, place: str, cookie: str) -> None:
 
 
 async def _answer(scope: Scope, send: Send, status: int, text: str, *, kind: str = "text/plain") -> None:
-    """Refuse a request; a WebSocket that is closed before it is open is a 403 to the browser."""
+    """Refuse a request; closing a WebSocket before it is open is a 403 to the browser."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
         return
@@ -299,11 +299,11 @@ async def _answer(scope: Scope, send: Send, status: int, text: str, *, kind: str
     await send({"type": "http.response.body", "body": body})
 
 
-# --- no request to the outside ------------------------------------------------------------------------------
+# --- no external request ------------------------------------------------------------------------------------
 
 
 def stay_inside() -> None:
-    """Keep Streamlit from asking a web service for the external address of this machine."""
+    """Keep Streamlit from requesting the external address of this machine from a web service."""
     from streamlit import net_util
 
     vars(net_util)["get_external_ip"] = lambda: None

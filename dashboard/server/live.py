@@ -1,12 +1,12 @@
-"""The route by which browsers look on: one stream per job, built once for everybody who looks.
+"""The route of live updates: one stream per job, built once for all connected browsers.
 
-A page offers a stream while it is drawn: a name, and a function that builds what is shown now. A browser
-listens by server-sent events, `GET /ortune/live/<name>?key=…`. While somebody listens, one task builds the
+A page offers a stream while it is drawn: a name, and a function that builds the present event. A browser
+listens by server-sent events, `GET /ortune/live/<name>?key=…`. While there are listeners, one task builds the
 event, at most four times a second, and every listener gets the same bytes when they have changed. The first
-event after a connection is always the whole present state, so that a broken connection loses nothing.
-`&poll=1` answers that state once, as JSON, for a browser behind a proxy that holds events back.
+event after a connection is always the complete present state, so a broken connection loses nothing. `&poll=1`
+answers that state once, as JSON, for a browser behind a proxy that buffers events.
 
-The key comes with the page: whoever may not see the page cannot know it, whichever login guards the server.
+The page delivers the key, so only visitors who passed the server's login know it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 TICK_S = 0.25  # between two events
-CALM_S = 1.0  # the same of what goes on for seconds and minutes: drawing it takes CPU from what is measured
-ELSEWHERE_S = 2.0  # between two looks into the store, at what another process measures
-ALIVE_S = 10.0  # a browser is told so often that the connection stands
-RETRY_MS = 1000  # after which a browser comes back to a broken connection
-MOST = 256  # streams that are offered at once; the one that was offered first goes
+CALM_S = 1.0  # the same for jobs of seconds or minutes: drawing takes CPU time from the measurement
+ELSEWHERE_S = 2.0  # between two reads of the store, for jobs of another process
+ALIVE_S = 10.0  # between two keep-alive messages
+RETRY_MS = 1000  # before a browser reconnects
+MOST = 256  # streams at once; the oldest is dropped
 PATH = "/ortune/live/{name}"
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the second is for nginx
 
@@ -48,19 +48,19 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 _log = logging.getLogger(__name__)
 
 Read = TypeVar("Read")
-Build = Callable[[], Mapping[str, object]]  # what is shown now, with "ended" at the end; called in any thread
+Build = Callable[[], Mapping[str, object]]  # the present event, with "ended" at the end; called in any thread
 
 
 class Seldom(Generic[Read]):
-    """What is read from the disk, for streams that ask for it all the time: anew every few seconds only."""
+    """A cached read from the disk for streams that call it often: refreshed every few seconds only."""
 
     def __init__(self, read: Callable[[], Read], every_s: float) -> None:
-        """Read it when it is asked for first."""
+        """Read on the first call."""
         self._read, self._every_s = read, every_s
         self._known: tuple[float, Read] | None = None
 
     def __call__(self) -> Read:
-        """Return what was read at most so long ago."""
+        """Return a value that is at most that old."""
         known, now = self._known, time.monotonic()
         if known is None or now - known[0] > self._every_s:
             known = self._known = now, self._read()
@@ -68,7 +68,7 @@ class Seldom(Generic[Read]):
 
 
 class Stream:
-    """What is shown of one job, as the bytes of its newest event. Safe from any thread."""
+    """The newest event of one job, as bytes. Thread-safe."""
 
     def __init__(self, build: Build, every_s: float) -> None:
         """Begin without an event."""
@@ -80,7 +80,7 @@ class Stream:
         self._lock = threading.Lock()
 
     def refresh(self, *, at_once: bool = False) -> bytes:
-        """Build the event anew unless that was just done, or even so `at_once`, and return its bytes."""
+        """Build the event unless that was just done, or always with `at_once`, and return its bytes."""
         with self._lock:
             now = time.monotonic()
             if self.ended or (now - self._built_at < self.every_s / 2 and not at_once):
@@ -92,34 +92,34 @@ class Stream:
             return self.newest
 
     def _event(self) -> Mapping[str, object]:
-        """What is shown now; where nothing can be built any more, the page has to say why."""
+        """Build the event; after an error, end the stream, so that the page runs and shows the reason."""
         try:
             return self.build()
-        except TunerError:  # deleted since
+        except TunerError:  # deleted meanwhile
             return ENDED
-        except Exception:  # a defect of ours must cost one view, not the loop of the server
+        except Exception:  # a bug of ours must cost one view, not the server's loop
             _log.exception("What is shown of a running job cannot be built")
             return ENDED
 
 
 class Streams:
-    """The streams of this server. Pages offer them from their threads, the loop of the server serves them."""
+    """The streams of this server. Pages offer them from their threads; the server's loop serves them."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin without streams."""
         self._lock = threading.Lock()
         self._streams: OrderedDict[str, Stream] = OrderedDict()
-        self._changed: dict[str, asyncio.Event] = {}  # of the loop alone, as the tasks
+        self._changed: dict[str, asyncio.Event] = {}  # used by the loop only, as the tasks
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closing = False
 
     def offer(self, name: str, build: Build, *, every_s: float = TICK_S) -> Stream:
-        """Make a stream known, and return it with an event of now; one that goes on keeps its listeners.
+        """Register a stream, and return it with a current event; an existing one keeps its listeners.
 
         Args:
-            name: of the stream; what it shows is the same for all who know it.
-            build: builds what is shown now.
-            every_s: seconds between two events; more for what is read from the disk.
+            name: of the stream; its content is the same for every listener.
+            build: builds the present event.
+            every_s: seconds between two events; more for data read from the disk.
         """
         with self._lock:
             stream = self._streams.get(name)
@@ -133,21 +133,21 @@ class Streams:
         return stream
 
     def find(self, name: str) -> Stream | None:
-        """Return the stream of this name; None: no page has offered it."""
+        """Return the stream of this name; None: no page has offered one."""
         with self._lock:
             return self._streams.get(name)
 
     def listeners(self, start: str) -> int:
-        """Return how many browsers listen to the streams whose names begin so."""
+        """Return the number of browsers that listen to streams with this prefix."""
         with self._lock:
             return sum(one.listeners for name, one in self._streams.items() if name.startswith(start))
 
     def close(self) -> None:
-        """End all connections within a tick: browsers come back when there is a server again."""
+        """End all connections within a tick; browsers reconnect when there is a server again."""
         self._closing = True
 
     async def listen(self, name: str, stream: Stream) -> AsyncIterator[bytes]:
-        """Yield the frames of one listener: the whole present state, then every change, up to the end."""
+        """Yield the frames of one listener: the complete present state, then every change until the end."""
         stream.listeners += 1
         try:
             yield f"retry: {RETRY_MS}\n\n".encode()
@@ -174,7 +174,7 @@ class Streams:
             self._tasks[name] = asyncio.create_task(self._tick(name, stream))
 
     async def _tick(self, name: str, stream: Stream) -> None:
-        """Build the event again and again while somebody listens, and wake the listeners when it changed."""
+        """Rebuild the event while there are listeners, and wake them when it has changed."""
         try:
             while stream.listeners and not stream.ended and not self._closing:
                 before = stream.newest
@@ -194,7 +194,7 @@ STREAMS = Streams()
 
 
 def key_of(name: str) -> str:
-    """Return what a browser has to show for a stream, which only a page of this process can tell it."""
+    """Return the key that a browser must send for a stream; only a page of this process knows it."""
     return hmac.new(_SECRET, name.encode(), hashlib.sha256).hexdigest()[:32]
 
 
@@ -204,7 +204,7 @@ def address(name: str) -> str:
 
 
 async def get(request: Request) -> Response:
-    """Answer one who wants to look on: `GET /ortune/live/<name>?key=…`, with `&poll=1` just once."""
+    """Answer `GET /ortune/live/<name>?key=…` with a stream, or with one event for `&poll=1`."""
     name = request.path_params["name"]
     given = request.query_params.get("key", "")
     if not hmac.compare_digest(given.encode(), key_of(name).encode()):

@@ -1,4 +1,4 @@
-"""Login with an OpenID provider, where `[auth]` stands in Streamlit's secrets; strangers see nothing else."""
+"""Login with an OpenID provider, if Streamlit's secrets have `[auth]`; other visitors see the login only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamlit import runtime
 from core.wire import variables
 from dashboard.server.gate import Gate
 
-USERS_VARIABLE = variables.USERS  # e-mail addresses, or @domains, with commas between them
+USERS_VARIABLE = variables.USERS  # e-mail addresses or @domains, comma-separated
 
 
 def is_configured() -> bool:
@@ -21,17 +21,17 @@ def is_configured() -> bool:
 
 
 def _providers() -> dict[str, str]:
-    """Name and label of each provider that is set up; an empty name: the only one."""
+    """Return name and label of each configured provider; an empty name: the only one."""
     named = [name for name, part in st.secrets["auth"].items() if isinstance(part, Mapping)]
     return {name: f"Log in with {name}" for name in named} or {"": "Log in"}
 
 
 def is_welcome(user: Mapping[str, Any], listed: str) -> bool:
-    """Whether a person whom the provider knows may use this server.
+    """Whether a person authenticated by the provider may use this server.
 
     Args:
-        user: what the provider says.
-        listed: `$ORTUNE_USERS`; empty: everybody whom it lets in.
+        user: claims of the provider.
+        listed: `$ORTUNE_USERS`; empty: everybody with a login.
     """
     wanted = {one.strip().lower() for one in listed.split(",") if one.strip()}
     if not wanted:
@@ -43,7 +43,7 @@ def is_welcome(user: Mapping[str, Any], listed: str) -> bool:
 
 
 def require() -> None:
-    """Go on with a visitor who may be here; show everybody else the way to log in, and end the run."""
+    """Continue for a visitor with access; show the login to everybody else, and end the run."""
     if not is_configured():
         _require_gate()
         return
@@ -61,13 +61,13 @@ def require() -> None:
 
 
 def log_out() -> None:
-    """Draw the way out, for a visitor who has logged in with a provider."""
+    """Draw the button to log out, for a visitor with a provider's login."""
     if is_configured() and st.user.is_logged_in:
         st.button("Log out", key="log_out", type="tertiary", icon=":material/logout:", on_click=st.logout)
 
 
 def _require_gate() -> None:
-    """Refuse a server without the gate, as `streamlit run` starts one: pages of others could speak to it."""
+    """Refuse a server without the gate, as `streamlit run` starts one: other pages could send it requests."""
     if Gate.stands or type(runtime.get_instance()) is not runtime.Runtime:
         return
     st.error("Start it with `python -m dashboard`, which controls access.", title="No access control")

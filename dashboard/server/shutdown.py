@@ -1,8 +1,8 @@
 """Shuts the server down on SIGTERM as on Ctrl-C.
 
 uvicorn answers a signal by closing its connections, however long those take, and then raises it again: at
-SIGTERM the process would be gone before the race was cancelled and written down. Here everything of ours is
-closed as soon as the signal comes, and who still holds a connection does not hold the server.
+SIGTERM the process would end before the running comparison was cancelled and stored. This module closes our
+services as soon as the signal comes, and an open connection does not delay the end.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any
 
 from core.process.interrupt import SIGNALS
 
-PATIENCE_S = 3.0  # for open connections, once everything of ours is closed; Docker kills after ten seconds
-LAST_S = 3.0  # then for the server and for pages that still compute
+PATIENCE_S = 3.0  # for open connections, after our services are closed; Docker kills after ten seconds
+LAST_S = 3.0  # then for the server and for pages that still run
 
 
 class Ending:
-    """Listens to the signals of one server, and ends it."""
+    """Handles the signals of one server, and ends it."""
 
     def __init__(self, close: Callable[[], None]) -> None:
-        """`close` ends all that the server does; called once, in a thread of its own."""
+        """Set `close`, which ends all services of the server; called once, in a thread of its own."""
         self._close = close
         self._number = 0  # of the first signal
         self._servers_own: dict[int, Any] = {}
@@ -38,22 +38,22 @@ class Ending:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:
-        """Listen while the server serves; it has handlers of its own by now, and they are told."""
+        """Install the handlers while the server serves; they call those that uvicorn has installed before."""
         self._servers_own = {number: signal.getsignal(number) for number in SIGNALS}
-        # started now: a handler may interrupt whoever just starts a thread, and would wait for its lock
+        # started now: a handler may interrupt a thread that is being started, and would wait for its lock
         threading.Thread(target=self._end, name="ortune-ending", daemon=True).start()
         for number in SIGNALS:
             signal.signal(number, self._while_serving)
         yield
 
     def finish(self) -> None:
-        """After serving: end the process with 128 + the signal's number, if a signal ended the server."""
+        """End the process after serving, with 128 + the signal's number, if a signal ended the server."""
         if self._number:
             self._closed.wait()
             sys.exit(128 + self._number)
 
     def _around_serving(self, number: int, frame: FrameType | None) -> None:
-        if not self._asked.is_set():  # before serving: nothing has begun. Afterwards: it is raised once more
+        if not self._asked.is_set():  # before serving: nothing has begun. Afterwards: it is raised again
             os._exit(128 + number)
 
     def _while_serving(self, number: int, frame: FrameType | None) -> None:
@@ -69,7 +69,7 @@ class Ending:
             self._closed.set()
             pause = threading.Event()
             pause.wait(PATIENCE_S)
-            logging.getLogger("uvicorn.error").disabled = True  # it would show where it was broken off
-            self._servers_own[signal.SIGINT](signal.SIGINT, None)  # a second Ctrl-C: do not wait for anybody
+            logging.getLogger("uvicorn.error").disabled = True  # it would log a traceback
+            self._servers_own[signal.SIGINT](signal.SIGINT, None)  # a second Ctrl-C: do not wait
             pause.wait(LAST_S)
             os._exit(128 + self._number)

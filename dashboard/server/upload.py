@@ -1,10 +1,10 @@
-"""Files from the browser to the server's disk: the HTTP route that streams them, the widget that sends them.
+"""Uploads from the browser to the server's disk: the HTTP route that streams files, and the widget.
 
 Streamlit's own uploader keeps a file in memory twice; a model of some GB would take the server down. Here the
-browser PUTs each file, the route writes it as it arrives, and memory stays flat. The route is outside of
-Streamlit's protections, so it brings its own: a token of this process, the same origin, a size limit, checked
-names, and a temporary name until the file is complete. Disk space is promised before a byte is written, to
-all that send at once together, and looked at again with every part that comes.
+browser PUTs each file, the route writes it as it arrives, and memory use stays constant. The route is outside
+of Streamlit's protections, so it has its own: a token of this process, the same origin, a size limit, checked
+names, and a temporary name until the file is complete. Disk space is reserved before a byte is written, for
+all concurrent uploads together, and checked again with every chunk.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ TOKEN_HEADER = "X-ORTune-Token"  # noqa: S105 - the name of a header
 DEFAULT_LIMIT_BYTES = 8 << 30
 LIMIT_VARIABLE = variables.MAX_UPLOAD_BYTES
 QUOTA_VARIABLE = variables.MAX_WAITING_BYTES
-QUOTA_FILES = 4  # of the largest size may wait until somebody takes them over
+QUOTA_FILES = 4  # of the largest size may wait to be processed
 MOST_FILES = 1000  # of any size
 KEEP_FREE_BYTES = 256 << 20  # a full disk would also stop the store
-IDLE_S = 60.0  # a sender that is silent for so long is gone
-STALE_S = 24 * 3600.0  # a batch that nobody took over within a day is removed
+IDLE_S = 60.0  # a sender that is silent for so long has disconnected
+STALE_S = 24 * 3600.0  # a batch that nobody has processed within a day is removed
 CLEAN_EVERY_S = 3600.0
 PATH = "/api/upload/{batch}/{name:path}"
 
@@ -56,20 +56,20 @@ MAX_NAME_BYTES = 200
 
 
 def limit_bytes() -> int:
-    """Largest file that may be uploaded, $ORTUNE_MAX_UPLOAD_BYTES or 8 GiB."""
+    """Return the largest file size for uploads, $ORTUNE_MAX_UPLOAD_BYTES or 8 GiB."""
     text = os.environ.get(LIMIT_VARIABLE, "")
     return int(text) if text.isdigit() else DEFAULT_LIMIT_BYTES
 
 
 def folder() -> Path:
-    """Where uploads wait until the library takes them over."""
+    """Return the folder where uploads wait for the library."""
     return home() / "uploads"
 
 
 def checked_name(name: str) -> str:
-    """Return `name` when it may be a file's name here.
+    """Return `name` if it is a valid file name here.
 
-    It is refused, not repaired: a model finds its external data by the exact name.
+    An invalid name is refused, not repaired: a model finds its external data by the exact name.
 
     Raises:
         SpecError: a path, a hidden file, a control character, or too long.
@@ -134,7 +134,7 @@ _DISK_FULL = "The server's disk is full. Free some of it, and upload the file ag
 
 
 class _RefusedError(Exception):
-    """An upload that must not go on; `status` is the HTTP status."""
+    """A refused upload; `status` is the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -142,7 +142,7 @@ class _RefusedError(Exception):
 
 
 class _Room:
-    """The disk space that is promised to files which are still coming, so that many at once have room."""
+    """The disk space reserved for incoming files, so that concurrent uploads have room."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -150,7 +150,7 @@ class _Room:
 
     @contextlib.contextmanager
     def promised(self, part: Path, size: int) -> Iterator[None]:
-        """Keep `size` bytes for `part` during the `with`; refused where they are not there."""
+        """Reserve `size` bytes for `part` during the `with`; refused if there is no room."""
         with self._lock:
             to_come = size + sum(self._to_come.values())
             if to_come > _free_bytes() - KEEP_FREE_BYTES:
@@ -166,14 +166,14 @@ class _Room:
                 del self._to_come[part]
 
     def came(self, part: Path, size: int) -> None:
-        """Count `size` bytes that are written now; refused where others have taken the space meanwhile."""
+        """Count `size` bytes as written; refused if other files have taken the space meanwhile."""
         with self._lock:
             self._to_come[part] -= size
         if _free_bytes() < KEEP_FREE_BYTES:
             raise _RefusedError(507, _DISK_FULL)
 
     def uses(self, batch: Path) -> bool:
-        """Whether a file of this batch is coming."""
+        """Whether a file of this batch is arriving."""
         with self._lock:
             return any(part.parent == batch for part in self._to_come)
 
@@ -191,10 +191,10 @@ def _quota_bytes() -> int:
 
 
 def _waiting() -> tuple[int, int]:
-    """How many files wait or come, and how many bytes of them are on the disk."""
+    """Return the number of files that wait or arrive, and their bytes on the disk."""
     files = size = 0
     for path in folder().rglob("*"):
-        with contextlib.suppress(OSError):  # just taken over
+        with contextlib.suppress(OSError):  # just processed
             if path.is_file():
                 files, size = files + 1, size + path.stat().st_size
     return files, size
@@ -205,7 +205,7 @@ def _existing(path: Path) -> Path:
 
 
 async def _stream(request: Request, part: Path, declared: int) -> None:
-    """Write what comes, no byte more or less than was `declared`."""
+    """Write the incoming bytes, exactly as many as `declared`."""
     stored, chunks = 0, request.stream()
     with part.open("xb") as file:
         while True:
@@ -217,7 +217,7 @@ async def _stream(request: Request, part: Path, declared: int) -> None:
             if stored > declared:
                 raise _RefusedError(413, f"The file is larger than {declared:,} bytes. Upload it again.")
             file.write(chunk)
-            file.flush()  # what is counted as come has to take its space
+            file.flush()  # written bytes must take their space on the disk before they are counted
             _room.came(part, len(chunk))
     if stored < declared:
         raise _RefusedError(400, "The upload was broken off. Upload the file again.")
@@ -231,7 +231,7 @@ ROUTES = [Route(PATH, put, methods=["PUT"])]
 
 
 def remove_stale(now: float | None = None) -> None:
-    """Remove batches that nobody took over."""
+    """Remove batches that nobody has processed."""
     now = time.time() if now is None else now
     with contextlib.suppress(OSError):
         for batch in folder().iterdir():
@@ -245,7 +245,7 @@ def _last_change(batch: Path) -> float:
 
 
 def keep_clean() -> None:
-    """Remove stale batches now and every hour, as long as this server lives."""
+    """Remove stale batches now and every hour, while this server runs."""
     remove_stale()
 
     def clean() -> None:
@@ -260,7 +260,7 @@ def take(batch: str, names: Sequence[str]) -> list[Path]:
     """Return the files of a finished batch.
 
     Raises:
-        SpecError: the batch or a name is not what this server stored.
+        SpecError: this server did not store the batch or a name.
     """
     if not _BATCH.fullmatch(batch):
         raise SpecError("The upload has no valid batch.", hint="Upload again.")
@@ -274,14 +274,14 @@ def take(batch: str, names: Sequence[str]) -> list[Path]:
 
 
 def discard(files: Sequence[Path]) -> None:
-    """Remove what is left of the batches that `files` came in."""
+    """Remove the remaining files of the batches of `files`."""
     for batch in {file.parent for file in files}:
         if batch.parent == folder():
             shutil.rmtree(batch, ignore_errors=True)
 
 
 def keep(files: Sequence[Path], place: Path) -> list[Path]:
-    """Move uploaded files into `place/<their content>/`, so that settings may refer to them for good."""
+    """Move uploaded files into `place/<their content>/`, so that settings may refer to them permanently."""
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(file.name.encode())
@@ -312,10 +312,10 @@ def uploader(
     multiple: bool = True,
     most_bytes: int | None = None,
 ) -> None:
-    """Draw the upload area; `on_upload` gets the files of each finished batch, in a callback.
+    """Draw the upload area; a callback passes the files of each finished batch to `on_upload`.
 
-    A browser sends no file above `most_bytes`, or the server's own limit. A `TunerError` that it raises is
-    shown under the area.
+    A browser sends no file above `most_bytes` or the server's own limit. A `TunerError` of `on_upload` is
+    shown below the area.
     """
     most = limit_bytes() if most_bytes is None else min(most_bytes, limit_bytes())
     batch_key, error_key = f"{key}.batch", f"{key}.error"
@@ -354,7 +354,7 @@ def uploader(
 
 
 def refuse(key: str, error: TunerError, title: str = "Upload refused") -> None:
-    """Have the upload area `key` say, when it is drawn next, why what was sent came to nothing."""
+    """Let the upload area `key` show an error when it is drawn next."""
     st.session_state[f"{key}.error"] = {**record_from_error(error), "title": title}
 
 

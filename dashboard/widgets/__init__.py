@@ -1,1 +1,1 @@
-"""What several pages draw: settings, feeds, data, results, verdicts, jobs."""
+"""Widgets shared by several pages: settings, inputs, data, results, verdicts, jobs."""

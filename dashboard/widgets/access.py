@@ -1,4 +1,4 @@
-"""What Streamlit's markup leaves out for screen readers and keyboards, added in the browser."""
+"""Accessibility fixes for Streamlit's markup, for screen readers and keyboards, applied in the browser."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _component = st.components.v2.component("ortune_access", js=_JS.read_text(encodi
 
 
 def mend() -> None:
-    """Mend the page, and what appears on it later."""
+    """Fix the page, and everything that appears on it later."""
     _component(key="access", height=0)

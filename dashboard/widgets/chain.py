@@ -1,4 +1,4 @@
-"""The chain of execution providers: what is asked for, what can load here, and the options of each."""
+"""The chain of execution providers: the requested order, availability here, and the options of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dashboard.widgets.setting import LINES, help_text, undo
 
 
 def providers() -> None:
-    """Draw the ordered chain, what of it can load here, and the options of what is chosen."""
+    """Draw the ordered chain, which providers load here, and the options of the chosen ones."""
     key = fields.key("providers")
     facts = {fact["name"]: fact for fact in state.environment()["providers"]}
     chosen: list[str] = list(st.session_state.get(key) or [])
@@ -39,10 +39,10 @@ def providers() -> None:
 
 
 def ways_out(place: str) -> None:
-    """Offer what can be done at once where a provider does not load.
+    """Offer remedies for a provider that does not load.
 
     Args:
-        place: makes the keys of the buttons differ where they stand twice.
+        place: makes the keys of the buttons unique where they appear twice.
     """
     with st.container(horizontal=True, gap="small", key=f"ways_out.{place}"):
         st.button(
@@ -79,7 +79,7 @@ def _provider_line(name: str, fact: wire.ProviderFact | None) -> None:
 
 
 def _what_can_load(facts: list[wire.ProviderFact], some_chosen: bool) -> None:
-    """One line on the rest of the build's providers; the reasons on demand."""
+    """Draw one line on the other providers of the build; the reasons on demand."""
     good = [format.provider(fact["name"]) for fact in facts if fact["loadable"]]
     bad = [fact for fact in facts if not fact["loadable"]]
     also = "also " if some_chosen else ""

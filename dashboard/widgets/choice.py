@@ -1,7 +1,7 @@
-"""A list whose choice the page changes too: what was started here, a link or another list may come first.
+"""A list whose choice the page can change, too: after a start here, a link or a choice in another list.
 
-The model, earlier results and profiles are chosen so. It stands here because all three need the same: what is
-shown by now goes into the widget before it is drawn, and only what a person chose is taken up.
+Models, earlier results and profiles use it. The present choice goes into the widget before it is drawn, and
+only a choice made by a person calls back.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def draw(
         label: of the list.
         options: ids.
         key: begins the widget's key.
-        chosen: the id that is shown by now; None: none.
-        take_up: called with what a person chose, before the page is drawn.
+        chosen: id of the present choice; None: none.
+        take_up: called with the choice of a person, before the page is drawn.
         more: passed on to `st.selectbox`.
     """
     own = f"{key}.list"
     st.session_state[own] = chosen
-    if chosen is None:  # with one shown there is nothing to clear
+    if chosen is None:  # with one chosen there is nothing to clear
         more.setdefault("index", None)
 
     def choose() -> None:

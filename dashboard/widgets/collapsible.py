@@ -1,4 +1,4 @@
-"""Groups of settings and details that are closed at first: what is in them is drawn when they are opened."""
+"""Groups of settings and details that are closed at first: their content is drawn when they are opened."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dashboard import format
 
 
 def box(label: str, *, key: str, icon: str, first_open: bool = False) -> ExpanderContainer:
-    """Return a group whose label may tell a number: it stays open or closed while the number changes.
+    """Return a group whose label may contain a number: it stays open or closed while the number changes.
 
     Args:
-        label: with what is told of the content, such as a count.
-        key: of the widget, under which the session knows whether it is open.
+        label: may describe the content, such as by a count.
+        key: of the widget; the session remembers under it whether the group is open.
         icon: name of a Material Symbol.
-        first_open: whether it is open when it is drawn first.
+        first_open: whether it is open at first.
 
     Returns:
-        The group; draw into it only where `.open` says so.
+        The group; draw into it only if `.open`.
     """
-    # a label is part of the widget's identity: under another one it would begin as at first
+    # a label is part of the widget's identity: another label would reset the group
     st.session_state[key] = bool(st.session_state.get(key, first_open))
     return st.expander(label, icon=format.icon(icon), key=key, on_change="rerun")
 
@@ -32,10 +32,10 @@ def group(label: str, draw: Callable[[], None], *, key: str, icon: str, changed:
 
     Args:
         label: of the group.
-        draw: draws what is in it.
+        draw: draws its content.
         key: of the widget.
         icon: name of a Material Symbol.
-        changed: how many of its settings are not at their defaults.
+        changed: number of its settings that differ from their defaults.
     """
     opened = box(f"{label} · {changed} changed" if changed else label, key=key, icon=icon)
     if opened.open:

@@ -1,4 +1,4 @@
-"""A race on the screen: the running one with every interval, the finished one with ranks and table."""
+"""A comparison on the screen: running with every interval, finished with ranks and table."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from dashboard.widgets import (
 )
 
 TABLE = "compare.table"
-PICTURE_PX = 420  # least height of a finished forest
+PICTURE_PX = 420  # least height of a finished forest plot
 Follow = Callable[[], Event]
-TRIAL_A, TRIAL_B = "a", "b"  # ?a=&b= of the page that explains a difference
+TRIAL_A, TRIAL_B = "a", "b"  # ?a=&b= of the page Explain
 
 
 def title(comparison: Comparison) -> None:
-    """Draw which comparison this is."""
+    """Draw the title of the comparison."""
     st.markdown(f"#### {format.plain(comparison_text.title(comparison))}")
 
 
@@ -45,20 +45,20 @@ def title(comparison: Comparison) -> None:
 
 
 def watch(comparison: Comparison, build: Follow, *, key: str, name: str = "") -> None:
-    """Draw the running race: how far it is, every interval and p50 so far, and who has failed.
+    """Draw the running comparison: progress, every interval and p50 so far, and the failed configurations.
 
     Args:
-        comparison: that runs.
-        build: builds what is shown of it; from `follow`.
+        comparison: the running one.
+        build: builds its events; from `follow`.
         key: of the view.
-        name: of the stream; empty: the id of the race.
+        name: of the stream; empty: the id of the comparison.
     """
     tick_s = live_view.pace(comparison.id, comparison.state)
     live_view.watch(name or comparison.id, build, key=key, tick_s=tick_s)
 
 
 def played(comparison: Comparison) -> tuple[str, Follow]:
-    """Return the stream of a race that is played back: its name, and what builds its events."""
+    """Return the stream of a played-back comparison: its name, and the function that builds its events."""
     field, share = live_text.field_of(comparison, trials_of(comparison)()), margin(comparison)
     return playback.stream(
         comparison.id,
@@ -67,10 +67,10 @@ def played(comparison: Comparison) -> tuple[str, Follow]:
 
 
 def follow(comparison: Comparison, trials: live.Seldom[list[Trial]]) -> Follow:
-    """Return what builds the event of a race that runs here or elsewhere.
+    """Return the function that builds the events of a comparison that runs here or elsewhere.
 
     Args:
-        comparison: that runs.
+        comparison: the running one.
         trials: reads their states.
     """
     field, share = live_text.field_of(comparison, trials()), margin(comparison)
@@ -89,20 +89,20 @@ def follow(comparison: Comparison, trials: live.Seldom[list[Trial]]) -> Follow:
 
 
 def trials_of(comparison: Comparison) -> live.Seldom[list[Trial]]:
-    """Return what reads the trials of a race from the store, every few seconds at most."""
+    """Return a function that reads the trials of a comparison from the store, every few seconds at most."""
     return live.Seldom(lambda: state.store().trials_of(comparison.id), live.ELSEWHERE_S)
 
 
 def margin(comparison: Comparison) -> float:
-    """Share below which a difference does not matter."""
+    """Return the equivalence margin of the comparison, a share."""
     return float(comparison.protocol.get("margin") or 0.0)
 
 
-# --- when it is done --------------------------------------------------------------------------------------
+# --- finished ---------------------------------------------------------------------------------------------
 
 
 def finished(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
-    """Draw a comparison that has ended, however it did: the answer, its picture, then what it rests on."""
+    """Draw an ended comparison, complete or not: the answer, its plot, then the evidence."""
     if comparison.error and comparison.state != "CANCELLED":
         state.report_record(comparison.error)
     if comparison.state == "CANCELLED":
@@ -164,7 +164,7 @@ def _forest(comparison: Comparison) -> None:
 
 
 def _noise(contrasts: Sequence[verdict.Contrast]) -> str:
-    """The parts of the widest interval; empty where they are not known."""
+    """Return the parts of the widest interval; empty if unknown."""
     known = [one for one in contrasts if verdict.noise_words(one)]
     if not known:
         return ""
@@ -173,11 +173,11 @@ def _noise(contrasts: Sequence[verdict.Contrast]) -> str:
 
 
 def _table(comparison: Comparison, trials: Mapping[str, Trial]) -> list[str]:
-    """Draw the table and return the ids of the chosen trials."""
+    """Draw the table and return the ids of the selected trials."""
     with st.container(key=TABLE):
         chosen = tables.draw(
             comparisons.contestants(comparison, trials.values()),
-            key=f"{TABLE}.{comparison.id}",  # a tick belongs to its race
+            key=f"{TABLE}.{comparison.id}",  # a selection belongs to one comparison
             on_select="rerun",
             alt="Rank, verdict versus baseline, and the numbers of every configuration",
         )
@@ -224,7 +224,7 @@ def _single(trial: Trial) -> None:
 
 
 def _details(comparison: Comparison) -> None:
-    """Cautions, how it was measured, what the intervals hold for, the self-test."""
+    """Draw cautions, how it was measured, the scope of the intervals, the A/A test."""
     result = comparison.facts
     if lines := comparison_text.cautions(comparison):
         st.markdown("\n".join(f"- :material/warning: {format.plain(line)}" for line in lines))
@@ -252,7 +252,7 @@ def _intervals(comparison: Comparison) -> None:
 
 
 def _plots(comparison: Comparison, trials: Mapping[str, Trial]) -> None:
-    """Latency over time and distribution of everybody; the samples are read only when they are looked at."""
+    """Draw latency over time and the distributions of all; the samples are read when the plot is opened."""
     measured = [one.result for one in trials.values() if one.result]
     if measured and all(PRUNED in one for one in measured):
         results.pruned_note()
@@ -282,7 +282,7 @@ def _sides(comparison: Comparison, trials: Mapping[str, Trial]) -> list[charts.S
 
 
 def _whole(trial_id: str) -> Trial | None:
-    """The trial with its samples; where they are damaged, that is said, and the others are drawn."""
+    """Return the trial with its samples; report damaged samples, so that the others are still drawn."""
     try:
         return state.store().trial(trial_id)
     except TunerError as error:

@@ -35,7 +35,7 @@ GROUPS: tuple[tuple[str, str, bool], ...] = (
     ("Memory", ":material/database:", False),
     ("Protocol", ":material/timer:", True),
 )
-_ALSO_IN = {"Model": "Graph"}  # one setting does not deserve a group on the screen
+_ALSO_IN = {"Model": "Graph"}  # a single setting needs no group of its own
 _OWN_WIDGETS = (
     *("providers", "dims", "feeds", "feed_values", "image_mean", "image_std", "streams"),
     *("protocol.effort", "budget_s", "margin"),
@@ -46,7 +46,7 @@ _OWN_WIDGETS = (
 
 
 def model_picker() -> ModelRecord | None:
-    """Draw the choice of the model and return the current one; None, said on the screen, without one."""
+    """Draw the choice of the model and return the current one; without any, show why and return None."""
     current = state.current_model()
     if current is None:
         st.page_link("views/models/page.py", label="Open Models", icon=":material/deployed_code:")
@@ -70,7 +70,7 @@ def _take_up(sha256: str) -> None:
 
 
 def model_line(record: ModelRecord) -> str:
-    """One line on what the model is."""
+    """Describe the model in one line."""
     info = record.info
     shapes = "; ".join(
         f"{one['name']} {one['dtype']} {format.shape(one['shape'])}" for one in info["inputs"][:3]
@@ -87,7 +87,7 @@ def model_line(record: ModelRecord) -> str:
 
 
 def settings(record: ModelRecord) -> TrialSpec | None:
-    """Draw every setting; return what they ask for, or None when it cannot be used (the reason is shown)."""
+    """Draw every setting; return the spec, or None when it is invalid (the reason is shown)."""
     state.seed(record)
     spec, error = _try_spec()
     effects = specs.without_effect(spec) if spec is not None else {}
@@ -108,16 +108,17 @@ def settings(record: ModelRecord) -> TrialSpec | None:
 
 
 def counts() -> dict[str, int]:
-    """Return how many settings of each group differ from their defaults; groups without any are left out."""
+    """Return the number of changed settings per group, without groups that have none."""
     changed = set(changed_settings())
     groups = ["Advanced" if one.advanced else _group_of(one) for one in KNOBS if one.name in changed]
     return {group: groups.count(group) for group in dict.fromkeys(groups)}
 
 
 def _show_counts() -> None:
-    """Write the counts behind the names of the groups.
+    """Write the counts after the names of the groups.
 
-    A label that changed would make another expander of it, and close it under the hand that moves a slider.
+    They are not part of the label: a changed label would make a new expander, which closes while a slider
+    moves.
     """
     rules = (
         f":is(.st-key-group-{group.lower()}, .st-key-group-{group.lower()} > *) > details > summary p::after "
@@ -150,9 +151,9 @@ def _in_group(group: str, *, advanced: bool) -> list[Knob]:
 
 
 def operators() -> tuple[str, ...]:
-    """Draw the choice of the libraries of operators, which all pages share, and return what is chosen.
+    """Draw the choice of operator libraries, which all pages share, and return the chosen ones.
 
-    Nothing is drawn where no folder of them is open.
+    Draws nothing without an allowed folder of libraries.
     """
     name = "custom_op_libraries"
     st.session_state.setdefault(fields.key(name), fields.defaults()[fields.key(name)])
@@ -162,12 +163,12 @@ def operators() -> tuple[str, ...]:
 
 
 def named_operators() -> tuple[str, ...]:
-    """The libraries of operators that this session names."""
+    """Return the operator libraries that this session names."""
     return tuple(st.session_state.get(fields.key("custom_op_libraries")) or ())
 
 
 def _has_libraries(name: str) -> bool:
-    """Whether the operator of this server opens a folder of them, or what came with a trial names some."""
+    """Whether the operator allows a folder of libraries, or the settings of a loaded trial name some."""
     return libraries_folder() is not None or bool(st.session_state.get(fields.key(name)))
 
 
@@ -202,7 +203,7 @@ def _advanced(record: ModelRecord, effects: dict[str, str]) -> None:
 
 
 def _supported(runs: int | None) -> None:
-    """Say which percentiles the chosen number of runs can carry."""
+    """Say which percentiles the chosen number of runs supports."""
     if not runs:
         return
     words = [
@@ -212,11 +213,11 @@ def _supported(runs: int | None) -> None:
     st.caption(f":material/info: {runs:,} runs can support: {' · '.join(words)}")
 
 
-# --- presets, and what is changed -------------------------------------------------------------------------
+# --- presets and changed settings -------------------------------------------------------------------------
 
 
 def presets() -> None:
-    """Draw the named starting points; one click loads one."""
+    """Draw the presets; one click loads one."""
     with st.popover("Presets", icon=":material/tune:", key="presets"):
         for name, (label, purpose, _, _) in PRESETS.items():
             st.button(
@@ -229,14 +230,14 @@ def presets() -> None:
 
 
 def apply_preset(name: str) -> None:
-    """Load preset `name` into the widgets; model, dimensions, feeds and protocol stay as they are."""
+    """Load preset `name` into the widgets; model, dimensions, inputs and protocol stay as they are."""
     session, workload = preset(name)
     template = TrialSpec.model_construct(
         model=specs.ModelRef(path="-"), session=session, workload=specs.WorkloadSpec(**workload)
     )
     wanted = fields.values_from_spec(template)
     for setting in KNOBS:
-        if setting.name == "custom_op_libraries":  # the model needs them, whatever is tuned
+        if setting.name == "custom_op_libraries":  # the model needs them with any settings
             continue
         if setting.target in ("attribute", *ENTRIES, "session") or setting.name in (
             "batch_size",
@@ -251,7 +252,7 @@ def apply_preset(name: str) -> None:
 
 
 def changes() -> None:
-    """Draw the presets, what differs from the default, each with its reset, and a reset of everything."""
+    """Draw the presets, each difference from the default with its reset, and a reset of everything."""
     changed = changed_settings()
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="changes"):
         presets()
@@ -273,7 +274,7 @@ def changes() -> None:
 
 
 def _chip(setting: Knob) -> None:
-    """A changed setting with its value; pressed, it goes back to its default."""
+    """Draw a changed setting with its value; a press resets it to its default."""
     key = fields.key(setting.name)
     value = format.short(format.value(st.session_state[key]), 24)
     st.button(
@@ -286,11 +287,11 @@ def _chip(setting: Knob) -> None:
     )
 
 
-_OPTIONS = "provider_options"  # of whatever provider
+_OPTIONS = "provider_options"  # of any provider
 
 
 def changed_settings() -> list[str]:
-    """Names of the settings whose widget differs from its default."""
+    """Return the names of the settings whose widgets differ from their defaults."""
     names = [k.name for k in KNOBS if fields.key(k.name) in DEFAULTS and is_changed(fields.key(k.name))]
     options = any(
         value not in ("", None, fields.DEFAULT)
@@ -301,10 +302,10 @@ def changed_settings() -> list[str]:
 
 
 def bring(spec: TrialSpec) -> None:
-    """Load the settings of the result that is shown, unless somebody has chosen or loaded others.
+    """Load the settings of the shown result, unless somebody has chosen or loaded others.
 
     Raises:
-        TunerError: as `state.apply_spec`.
+        TunerError: see `state.apply_spec`.
     """
     if not untouched():
         return
@@ -314,18 +315,18 @@ def bring(spec: TrialSpec) -> None:
 
 
 def came_by_themselves() -> None:
-    """Take note that the settings as they stand came with a result that nobody asked for."""
+    """Remember that the present settings came with a result and were not chosen."""
     st.session_state[state.LOADED] = False
     st.session_state[state.BY_ITSELF] = _chosen(state.current_spec())
 
 
 def _chosen(spec: TrialSpec) -> list[str]:
-    """The settings without sizes, which are proposed where nobody gives them."""
+    """Return the settings without sizes, which are proposed automatically."""
     return [line for line in summary(spec) if not line.startswith("dims ")]
 
 
 def untouched() -> bool:
-    """Whether nobody has chosen a setting yet; once somebody has, that stays so."""
+    """Whether nobody has chosen a setting yet; a choice stays recorded."""
     came = st.session_state.get(state.BY_ITSELF, [])
     spec, _ = _try_spec()
     if spec is None or _chosen(spec) != came:
@@ -334,29 +335,29 @@ def untouched() -> bool:
 
 
 def badges(spec: TrialSpec, model: str = "") -> None:
-    """Draw `settings.chips` as a line of badges; says so when everything is at its default.
+    """Draw `settings.chips` as a row of badges, or that all settings are at their defaults.
 
     Args:
-        spec: what is asked for.
-        model: what its model is, where it is no FP32 original.
+        spec: whose settings are drawn.
+        model: description of its model, unless that is the FP32 original.
     """
     with st.container(horizontal=True, gap="small"):
         asked_for(spec, model)
 
 
 def asked_for(spec: TrialSpec, model: str = "") -> None:
-    """Draw the badges of `badges` into the row that is open."""
+    """Draw the badges of `badges` into the open row."""
     found = chips(spec)
     if model:
-        made = model.partition("`: ")[2] or model  # of which variant: on hover
+        made = model.partition("`: ")[2] or model  # the recipe of the variant; its name on hover
         st.badge(format.plain(format.short(made, 48)), color="violet", help=format.plain(model))
     setting_badges(found)
 
 
 def setting_badges(found: Sequence[tuple[str, str]]) -> None:
-    """Draw a badge for each setting, `(short words, full name with value)`, into the row that is open.
+    """Draw a badge for each setting, `(short words, full name with value)`, into the open row.
 
-    Of many, the last ones share a badge that names them on hover; without any, one says so.
+    Many settings share a last badge that names them on hover; one badge stands for no settings at all.
     """
     if not found:
         st.badge("ORT default", icon=":material/check:", color="gray", help="No setting is changed.")

@@ -1,7 +1,7 @@
-"""The form of a dataset: which file, which of its rows, and what is done to its images.
+"""The form of a dataset: its file, its rows, and the preprocessing of images.
 
-`form` draws it and returns the `DatasetSpec` that it asks for. The session keeps the values under a prefix:
-pages that use the same prefix have the same dataset. A path may name files of the open folders only.
+`form` draws it and returns its `DatasetSpec`. The session keeps the values under a prefix: pages with the
+same prefix share a dataset. A path may name files of the allowed folders only.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dashboard import fields, state
 from dashboard.folders import allowed_path
 from dashboard.server import upload
 
-LABELLED = "dataset"  # prefix of the labelled data that accuracy is measured on
-CALIBRATION = "calibration"  # prefix of the data that a quantization is calibrated on
+LABELLED = "dataset"  # prefix of the labelled data for accuracy
+CALIBRATION = "calibration"  # prefix of the data for calibrating a quantization
 
 SAMPLE = "sample_models/digits_test.npz"
 SAMPLES: Mapping[str, tuple[str, str]] = {
-    # prefix -> path, and what it is
+    # prefix -> path and description
     LABELLED: (SAMPLE, "360 handwritten digits that the sample model `digits_cnn` has never seen."),
     CALIBRATION: (
         "sample_models/digits_calibration.npz",
@@ -34,7 +34,7 @@ SAMPLES: Mapping[str, tuple[str, str]] = {
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _FILLED = ("resize", "crop", "channels", "scale", "mean", "std")  # widgets of the preprocessing
 
-FIRST_VALUES: Mapping[str, Any] = {  # of the form's values -> what it begins with
+FIRST_VALUES: Mapping[str, Any] = {  # name of a form value -> initial value
     "path": "",
     "kind": "auto",
     "split": "",
@@ -68,7 +68,7 @@ _PARTS = {
 _CHANNELS = {"auto": "as the input", "rgb": "RGB", "bgr": "BGR", "gray": "gray"}
 
 PREPARATIONS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
-    # name -> label, what it is for, and what it sets beside the defaults
+    # name -> label, purpose, and the values that it sets apart from the defaults
     "unit": ("0 to 1", "Resized to the input, pixels divided by 255.", {}),
     "imagenet": (
         "ImageNet",
@@ -86,7 +86,7 @@ PREPARATIONS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
 
 
 def key(prefix: str, name: str) -> str:
-    """Key of one widget of the form."""
+    """Return the key of one widget of the form."""
     return f"{prefix}.{name}"
 
 
@@ -94,10 +94,10 @@ def key(prefix: str, name: str) -> str:
 
 
 def spec_from_values(values: Mapping[str, Any]) -> DatasetSpec | None:
-    """Return what the form's values (by their names) ask for; None where no file is named.
+    """Return the dataset of the form's values (by their names); None without a file.
 
     Raises:
-        SpecError: a value that no dataset can have, or text that cannot be read.
+        SpecError: an invalid value, or text that cannot be read.
     """
     have = {**FIRST_VALUES, **values}
     path = str(have["path"] or "").strip()
@@ -132,7 +132,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def values_from_spec(spec: DatasetSpec) -> dict[str, Any]:
-    """Return the form's values that ask for `spec`: the inverse of the above."""
+    """Return the form's values for `spec`: the inverse of `spec_from_values`."""
     own = {name: getattr(spec, name) for name in FIRST_VALUES if name not in _FILLED}
     done = {name: getattr(spec.preprocessing, name) for name in _FILLED}
     listed = {name: ", ".join(f"{one:g}" for one in done[name]) for name in ("mean", "std")}
@@ -146,11 +146,11 @@ def fill(prefix: str, spec: DatasetSpec) -> None:
 
 
 def asked(prefix: str) -> DatasetSpec | None:
-    """Return what this session's form asks for, drawn or not; None where no file is named.
+    """Return the dataset of this session's form, drawn or not; None without a file.
 
     Raises:
-        SpecError: as `spec_from_values`.
-        ModelError: the file is not there, or may not be named in the browser.
+        SpecError: see `spec_from_values`.
+        ModelError: the file does not exist, or lies outside of the allowed folders.
     """
     spec = spec_from_values({name: _value(prefix, name) for name in FIRST_VALUES})
     if spec is None:
@@ -167,12 +167,12 @@ def _value(prefix: str, name: str) -> Any:
 
 
 def form(prefix: str, *, labels: bool = True, outputs: Sequence[str] = ()) -> DatasetSpec | None:
-    """Draw the form and return what it asks for; None, with the reason shown, where it cannot be used.
+    """Draw the form and return its dataset; None, with the reason shown, when it is invalid.
 
     Args:
         prefix: of the keys, `LABELLED` or `CALIBRATION`.
-        labels: the rows need labels.
-        outputs: of the model, where the one with the classes may have to be chosen.
+        labels: whether the rows need labels.
+        outputs: of the model, if the user may have to choose the one with the classes.
     """
     for name, value in FIRST_VALUES.items():
         st.session_state.setdefault(key(prefix, name), value)
@@ -227,7 +227,7 @@ def _take(prefix: str, path: str) -> None:
 
 
 def _uploaded(prefix: str, files: Sequence[Path]) -> None:
-    """Keep uploaded data for good and point the form at them.
+    """Store uploaded data permanently and put their path into the form.
 
     Raises:
         SpecError: files that are not one dataset.

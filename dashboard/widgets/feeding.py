@@ -1,4 +1,4 @@
-"""What a run is fed: sizes of the free dimensions, the source of the inputs, fixed values."""
+"""Inputs of a run: sizes of the free dimensions, source of the values, fixed values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dashboard.widgets.slider import stepped
 
 
 def dims(record: ModelRecord) -> None:
-    """Draw a size for each free dimension besides the batch; what nobody chose says where it is from."""
+    """Draw a size for each free dimension besides the batch, with the origin of each proposed size."""
     proposed = _proposed(record)
     for dim in fields.other_dims(record.info):
         is_side = bool(image_side(dim, record.info))
@@ -39,7 +39,7 @@ def dims(record: ModelRecord) -> None:
         st.caption(f":material/warning: {format.plain(note)}")
 
 
-GUESS = " (a guess)"  # behind the name of a size that nobody knows
+GUESS = " (a guess)"  # after the name of a size that is a guess
 _FROM: Mapping[Source, str] = {
     **{"guess": GUESS, "last run": " (last run)", "file": " (from the metadata)"},
     **{"names": " (usual)", "sum": " (the sum)", "others": ""},
@@ -47,7 +47,7 @@ _FROM: Mapping[Source, str] = {
 
 
 def _proposed(record: ModelRecord) -> dict[str, Size]:
-    """The sizes that nobody chose."""
+    """Return the proposed sizes."""
     sizes = state.sizes(record)
     return fields.as_proposed(st.session_state, sizes)  # type: ignore[arg-type] # keys of widgets
 
@@ -59,11 +59,11 @@ def _size_label(dim: str, info: wire.ModelInfo) -> str:
 
 
 def told_texts(record: ModelRecord) -> dict[Source, str]:
-    """Say which sizes a run would be fed that nobody gave, by where they are from.
+    """Describe the proposed sizes that a run would use, by their origin.
 
     Returns:
         "guess": "guessed: height 224 × width 224"; "file": "from the model's metadata: imgsz 640 × 640";
-        "names": "usual: sequence 128"; without those that no size is from.
+        "names": "usual: sequence 128"; without origins that no size has.
     """
     found = _proposed(record)
     in_file = list(dict.fromkeys(one.why for one in found.values() if one.source == "file"))
@@ -87,7 +87,7 @@ _SOURCES = {fields.RANDOM: "Random", fields.NPZ: ".npz file", fields.IMAGES: "Im
 
 
 def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
-    """Draw where the inputs come from, and a fixed value for each of them."""
+    """Draw the choice of the source, and a fixed value for each input."""
     st.segmented_control(
         "Inputs",
         list(_SOURCES),
@@ -103,7 +103,7 @@ def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
     if source == fields.IMAGES:
         for name in ("image_mean", "image_std"):
             one(knob(name), effects.get(name), record)
-    text = any(info["dtype"] == STRING for info in record.info["inputs"])  # nothing runs without it
+    text = any(info["dtype"] == STRING for info in record.info["inputs"])  # string inputs need values
     with st.expander("Fixed input values", icon=":material/push_pin:", key="group.values", expanded=text):
         for info in record.info["inputs"]:
             _fixed_value(info)
@@ -135,13 +135,13 @@ def _feed_files(source: str) -> None:
 
 
 def feeds_uploaded(files: Sequence[Path]) -> None:
-    """Keep uploaded feeds for good and point the settings at them: one file, or the folder of several."""
+    """Store uploaded input files permanently and set their path: one file, or the folder of several."""
     kept = upload.keep(files, home() / "feeds")
     st.session_state[fields.FEEDS_PATH] = str(kept[0] if len(kept) == 1 else kept[0].parent)
 
 
 def _fixed_text(info: wire.InputInfo) -> None:
-    """An input of text, which is fed what is written here and nothing at random."""
+    """Draw the value of a string input, which has no random values."""
     st.text_area(
         f"{format.label(info['name'])} (text, {format.shape(info['shape'])})",
         key=fields.value_key(info["name"]),

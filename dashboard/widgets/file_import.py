@@ -1,4 +1,4 @@
-"""The way in for files that were made elsewhere: an upload, read by a worker, kept with its mark."""
+"""Import of files made elsewhere: an upload that a worker reads, kept with its tag."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NOT_IMPORTED = "Nothing was imported"
 
 
 def area(page: str, label: str, *, hint: str, wanted: Literal["profile", "summary"]) -> Imported | None:
-    """Draw the upload area; return what was brought in this run of the page.
+    """Draw the upload area; return the files imported in this run of the page.
 
     Args:
         page: begins the keys.
         label: of the area.
-        hint: which files.
-        wanted: what the page shows.
+        hint: accepted files.
+        wanted: kind of file that the page shows.
     """
     if state.said_closed():
         return None
@@ -53,4 +53,4 @@ def area(page: str, label: str, *, hint: str, wanted: Literal["profile", "summar
         upload.refuse(f"{page}.import", error, NOT_IMPORTED)
     finally:
         upload.discard(files)
-    st.rerun()  # the area says what is wrong
+    st.rerun()  # the area shows the error

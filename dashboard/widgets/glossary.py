@@ -1,4 +1,4 @@
-"""The words of the product, one press away from where they stand."""
+"""The glossary, one press away from where its terms are used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dashboard import format
 
 
 def button() -> None:
-    """Draw the button that opens all of them."""
+    """Draw the button that opens the whole glossary."""
     if st.button(
         "Glossary",
         key="glossary",
@@ -30,7 +30,7 @@ def _show() -> None:
 
 
 def words(*chosen: str) -> None:
-    """Draw a button that opens some of them, beside where they stand.
+    """Draw a button that opens some terms, next to their use.
 
     Args:
         chosen: keys of the glossary.
@@ -40,7 +40,7 @@ def words(*chosen: str) -> None:
 
 
 def terms(*chosen: str) -> None:
-    """Draw what some of them mean, within something that opens.
+    """Draw the meaning of some terms, inside an opened element.
 
     Args:
         chosen: keys of the glossary.

@@ -1,4 +1,4 @@
-"""A job that is under way: its progress and a way to cancel it, until the page is drawn again at its end."""
+"""A running job: its progress and a cancel button, until the page is redrawn at its end."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def draw(
     help: str,
     of: str = "",
 ) -> None:
-    """Draw the box of `job`, which is empty unless the job waits or runs.
+    """Draw the box of `job`; empty unless the job waits or runs.
 
     Args:
-        job: where it stands; None: there is none.
+        job: its status; None: there is none.
         page: begins the keys of the widgets, `page.live` and `page.cancel`.
         what: the job, in a sentence: "this pair".
-        help: what cancelling does.
-        of: ends the keys, where a page has several boxes.
+        help: effect of cancelling.
+        of: suffix of the keys, on a page with several boxes.
     """
     end = f".{of}" if of else ""
     with st.container(key=f"{page}.live{end}", gap="xsmall"):
@@ -38,7 +38,7 @@ def draw(
 
 
 def event(job: str, what: str, name: str = "") -> Event:
-    """Return what is shown of a job of this server that has no numbers until its end."""
+    """Return the event of a job of this server that has no numbers until it ends."""
     return live_events.of_job(state.status(job), what, name=name)
 
 

@@ -1,4 +1,4 @@
-"""The runs of one or more sides as plots: over time, as densities, and as percentiles up to the last run."""
+"""Latencies of one or more sides as plots: over time, as densities, and as percentiles to the last run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dashboard.widgets import plots
 
 
 def over_time(info: timeline_charts.Timeline, *, key: str, words: str = "", height: int = 0) -> None:
-    """Draw latency over time, with what disturbed each block beneath.
+    """Draw latency over time, with the disturbances of each block below.
 
     Args:
-        info: what is drawn.
+        info: data of the plot.
         key: of the chart.
-        words: what was disturbed, in a few words.
-        height: of it in pixels; 0: as high as is good for it.
+        words: short summary of the disturbances.
+        height: of the plot in pixels; 0: automatic.
     """
     plots.draw(
         timeline_charts.timeline(info, height=height),
@@ -37,7 +37,7 @@ def over_time(info: timeline_charts.Timeline, *, key: str, words: str = "", heig
 
 
 def distribution(sides: Sequence[charts.Side], *, key: str) -> None:
-    """Draw where the runs lie: densities over each other first, then percentiles with a long tail."""
+    """Draw the distribution of latencies: overlapping densities first, then percentiles with a long tail."""
     info = density_charts.densities_info(sides)
     if info.sides:
         plots.draw(

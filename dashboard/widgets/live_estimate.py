@@ -1,7 +1,8 @@
-"""The Live preview on Tune: estimates of settings as they are moved.
+"""The Live preview on Tune: estimates of settings while they are changed.
 
-The race itself is `core.run.live`, one for all visitors of this server; this leaves wishes with it and shows
-what it tells. A browser that goes away leaves nothing behind: without a wish the race ends within a minute.
+`core.run.live` measures, in one live comparison for all visitors of this server; this module submits the
+settings to it and shows its estimates. Without settings to measure, as after a browser has disconnected, the
+live comparison ends within a minute.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _switched() -> None:
 
 
 def stop() -> None:
-    """Want no more glimpses in this session."""
+    """End the estimates of this session."""
     shared = _shared()
     with shared.lock:
         if shared.wishes is not None:
@@ -63,14 +64,14 @@ def stop() -> None:
 
 @dataclass(slots=True)
 class _Shared:
-    """The live race of this server."""
+    """The live comparison of this server."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     wishes: live.Wishes | None = None
     job: str = ""
     last: dict[str, tuple[Mapping[str, Any], float]] = field(
         default_factory=dict
-    )  # visitor -> told, and when
+    )  # visitor -> last estimate, and its time
 
 
 @st.cache_resource(show_spinner=False)
@@ -83,13 +84,13 @@ def _visitor() -> str:
 
 
 def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: DeltaGenerator) -> None:
-    """Draw the glimpse of the settings as they stand; nothing while Live is off.
+    """Draw the estimate of the present settings; nothing while Live is off.
 
     Args:
         record: the model.
-        spec: what the settings ask for; None: they cannot be used, which is said beside them.
-        busy: a run of this page waits or races; the glimpse comes after it.
-        ratio: where the ratio stands once more, in the bar.
+        spec: of the present settings; None: they are invalid, and the error is shown elsewhere.
+        busy: a run of this page waits or is measured; the estimate starts after it.
+        ratio: a second place for the ratio, in the bar.
     """
     if not st.session_state.get(ON) or state.closed():
         return
@@ -160,14 +161,14 @@ def _status() -> Status | None:
 
 
 def _told(status: Status | None, visitor: str) -> Mapping[str, Any]:
-    """What the live race tells a visitor."""
+    """Return the estimate of the live comparison for a visitor."""
     live_now = (status.live if status is not None else None) or {}
     found: Mapping[str, Any] = live_now.get("told", {}).get(visitor, {})
     return found
 
 
 def _event(visitor: str, wanted: str, margin: float, *, is_default: bool) -> Event:
-    """What is shown to a visitor of the settings with the key `wanted`."""
+    """Return the event of the settings with the key `wanted` for a visitor."""
     status, shared = _status(), _shared()
     told, told_at = _told(status, visitor), time.time()
     if told:
@@ -181,7 +182,7 @@ def _event(visitor: str, wanted: str, margin: float, *, is_default: bool) -> Eve
 
 
 def _trail(visitor: str, wanted: str, model: str | None) -> Event:
-    """What is shown of estimates before where the settings were measured; of another model nothing."""
+    """Return the earlier estimates as an event, for settings with a full result; none of another model."""
     told = _told(_status(), visitor)
     if told.get("model") != model:
         return {"ended": True, "lines": [], "pictures": []}

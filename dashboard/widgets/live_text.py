@@ -1,4 +1,4 @@
-"""A race that runs, in words: how far it is, its ratios and latencies so far. No Streamlit, no clock."""
+"""A running comparison in words: progress, ratios and latencies so far. No Streamlit, no clock."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dashboard import format
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """Who races: what each is called, and the rows that each feeds at once (None: the model's own batch)."""
+    """The compared configurations: their names, and the samples per inference of each (None: unknown)."""
 
     labels: Mapping[str, str]
     rows: Mapping[str, int | None]
 
     @property
     def per_row(self) -> bool:
-        """Whether only numbers per row can be compared."""
+        """Whether only numbers per sample can be compared."""
         return len(set(self.rows.values())) > 1
 
 
 def field_of(comparison: Comparison, trials: Sequence[Trial]) -> Field:
-    """Return who races in `comparison`, by the specs of its `trials`."""
+    """Return the configurations of `comparison`, by the specs of its `trials`."""
     return Field(
         labels={one.trial: one.label for one in comparison.contestants},
         rows={one.id: (one.spec.get("workload") or {}).get("batch_size") for one in trials},
@@ -34,11 +34,11 @@ def field_of(comparison: Comparison, trials: Sequence[Trial]) -> Field:
 
 
 def rounds_text(live: Mapping[str, Any], *, racing: bool) -> str:
-    """Say which generation runs, and how many rounds there were of those expected.
+    """Name the current launch, and the numbers of completed and expected rounds.
 
     Args:
         live: `Status.live`.
-        racing: more rounds may follow.
+        racing: whether more rounds may follow.
     """
     rounds, predicted = live.get("rounds") or 0, live.get("predicted_rounds") or 0
     more = f" of about {predicted:,}" if racing and predicted > rounds else ""
@@ -47,19 +47,19 @@ def rounds_text(live: Mapping[str, Any], *, racing: bool) -> str:
 
 
 def p50_text(live: Mapping[str, Any], trial: str, field: Field) -> str:
-    """Return the p50 of a contestant so far, "1.230 ms" or "0.3075 ms per sample"; empty: not known yet."""
+    """Return the p50 of a configuration so far, "1.230 ms" or "0.3075 ms per sample"; empty: unknown."""
     seconds = (live.get("p50_s") or {}).get(trial)
     if seconds is None:
         return ""
     if not field.per_row:
         return format.ms(seconds)
     rows = field.rows.get(trial)
-    # not known how many a model feeds itself
+    # the batch of a model without a size is unknown
     return f"{format.ms(seconds / rows)} per sample" if rows else ""
 
 
 def words(live: Mapping[str, Any], trial: str, field: Field, *, racing: bool) -> str:
-    """Say how far the race of `trial` is, and what it found so far; a verdict stands only at its end.
+    """Describe the comparison of `trial` so far: progress and findings; a verdict exists only at the end.
 
     "launch 3 · 9 of about 32 rounds · p50 0.8123 ms (ORT default: 1.064 ms) · 1.31× faster than ORT
     default so far, 95 % [1.10, 1.56] · not final"
@@ -79,5 +79,5 @@ def words(live: Mapping[str, Any], trial: str, field: Field, *, racing: bool) ->
 
 
 def contrasts_of(live: Mapping[str, Any], trial: str) -> list[dict[str, Any]]:
-    """Ratios of `trial` alone, known or not: a pinned baseline is put against the default as well."""
+    """Return the ratios of `trial` alone, known or not, without those of a pinned baseline to the default."""
     return [one for one in live.get("contrasts") or [] if one["candidate"] == trial]

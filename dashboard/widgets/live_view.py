@@ -1,4 +1,4 @@
-"""What is still measured: drawn in place in the browser, from a stream; one run of the page at its end."""
+"""A running job drawn in place in the browser from a stream; the page runs once, at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _component = st.components.v2.component(
     html=(_HERE / "live_view.html").read_text(encoding="utf-8"),
     css=(_HERE / "live_view.css").read_text(encoding="utf-8"),
     js=(_HERE / "live_view.js").read_text(encoding="utf-8"),
-    isolate_styles=False,  # its pictures and texts are parts of the page, as those of the finished result
+    isolate_styles=False,  # its plots and texts are parts of the page, as those of the finished result
 )
 
 
@@ -33,16 +33,16 @@ def watch(
     ask_s: float = 0.0,
     rerun: bool = True,
 ) -> None:
-    """Show what a job has found so far, in the browsers of all who look, until it ends.
+    """Show the findings of a job so far, in all connected browsers, until it ends.
 
     Args:
-        name: of the stream: the id of the job, with what tells apart several views of it.
-        build: builds what is shown now, in any thread and without this session.
+        name: of the stream: the id of the job, with a suffix for each of several views.
+        build: builds the present event, in any thread and without this session.
         key: of the widget.
-        part: "ratio" or "more": only this of a stream that another widget shows as a whole.
+        part: "ratio" or "more": show only this part of a stream that another widget shows completely.
         tick_s: seconds between two events.
-        ask_s: the browser asks so often instead of listening; 0: it listens.
-        rerun: the page runs once when it ends; never for a part.
+        ask_s: seconds between polls of a browser that does not listen; 0: it listens.
+        rerun: run the page once at the end; never for a part.
     """
     stream = live.STREAMS.offer(name, build, every_s=tick_s)
     _component(
@@ -60,17 +60,17 @@ def watch(
 
 
 def pace(job: str, job_state: str) -> float:
-    """Return the seconds between two events of a job: more where another process measures it.
+    """Return the seconds between two events of a job: more when another process measures it.
 
-    Each event is read from the disk then.
+    Each of those events is read from the disk.
 
     Args:
         job: its id.
-        job_state: as it stands in the store.
+        job_state: its state in the store.
     """
     is_elsewhere = job_state in ACTIVE and not state.is_active(state.status(job))
     return live.ELSEWHERE_S if is_elsewhere else live.CALM_S
 
 
 def _redrawn() -> None:
-    """The run that follows draws the result."""
+    """Rerun the page; that run draws the result."""

@@ -1,4 +1,4 @@
-"""The machine on the screen: its corner of the sidebar, its facts, its providers, and how quiet it is."""
+"""The machine on the screen: its sidebar line, facts, providers, and noise."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from dashboard.charts import machine_charts
 from dashboard.live_events import Event
 from dashboard.widgets import live_view, plots, results, tables
 
-REFRESH_S = 10.0  # between two questions of a browser; others measure too, and a look into a folder is cheap
-OWN_REFRESH_S = 1.0  # while a job of this session runs: as the page that shows it
+REFRESH_S = 10.0  # between two polls of a browser; other servers measure too, and reading a folder is cheap
+OWN_REFRESH_S = 1.0  # while a job of this session runs; as on the page that shows it
 
 
 def sidebar() -> None:
@@ -48,7 +48,7 @@ def sidebar() -> None:
 
 
 def queue_line() -> None:
-    """Draw who measures now and who waits, on the whole machine; first what this session has started."""
+    """Draw the machine's queue: what is measured and what waits; first the job that this session started."""
     followed = state.own_job()
     own = followed[0].id if followed is not None else ""
     ask_s = OWN_REFRESH_S if state.is_busy() else REFRESH_S
@@ -61,14 +61,14 @@ def queue_line() -> None:
 
 
 def _event(own: str) -> Event:
-    """Who measures now and who waits, for whoever has started `own`; empty: nothing."""
+    """Return the machine's queue as an event, for the session that started `own`; empty: none."""
     mine = state.status(own) if own else None
     entries = [one for one in state.queue().entries() if mine is None or not is_of(one, mine)]
     return live_events.of_queue(mine, entries, state.scheduler().active())
 
 
 def is_of(entry: Entry, own: Status) -> bool:
-    """Whether a line of the machine's queue is the job that this session has started."""
+    """Whether an entry of the machine's queue is the job that this session started."""
     return state.is_active(own) and entry.pid == os.getpid() and entry.what == own.what
 
 
@@ -76,7 +76,7 @@ def is_of(entry: Entry, own: Status) -> bool:
 
 
 def facts(environment: wire.Environment) -> None:
-    """Draw what decides how fast this machine computes, and whether its results may be compared."""
+    """Draw the facts that determine the speed of this machine and the comparability of its results."""
     if advice := thread_advice(environment):
         st.warning(format.plain(advice), icon=":material/account_tree:")
     tables.facts(models_and_machines.machine_facts(environment))
@@ -90,7 +90,7 @@ def libraries(environment: wire.Environment) -> None:
 
 
 def providers(environment: wire.Environment) -> None:
-    """Draw which providers this build lists, and which of them really load here."""
+    """Draw the providers of this build, and which of them load here."""
     listed = environment["providers"]
     tables.draw(
         tabulate(
@@ -109,11 +109,11 @@ def providers(environment: wire.Environment) -> None:
     )
 
 
-# --- quietness ----------------------------------------------------------------------------------------------
+# --- noise --------------------------------------------------------------------------------------------------
 
 
 def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
-    """Draw what a noise check said in one statement; one that is not passed says why and what to do."""
+    """Draw the answer of a noise check in one statement; a failed check gives reason and remedy."""
     with st.container(gap="xsmall", key="machine.answer"):
         icon = ":material/check_circle:" if answer.publishable else ":material/do_not_disturb_on:"
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -126,13 +126,13 @@ def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
 
 
 def how_tested(answer: Answer, self_test: Mapping[str, Any]) -> None:
-    """Draw what the newest noise check rests on."""
+    """Draw the evidence of the newest noise check."""
     st.markdown(format.plain(answer.reason))
     st.caption(format.plain(_about(answer, self_test)))
 
 
 def needs(answer: Answer) -> None:
-    """Draw what each effort would need here; nothing where the check was too short to tell."""
+    """Draw the time that each effort would need here; nothing when the check was too short to tell."""
     if answer.needs:
         tables.draw(
             models_and_machines.needs(answer),
@@ -153,7 +153,7 @@ def _about(answer: Answer, self_test: Mapping[str, Any]) -> str:
 
 
 def quiet_history(self_tests: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the A/A controls of this machine over time, the noise checks among them; nothing without one."""
+    """Draw the A/A controls of this machine over time, including noise checks; nothing without one."""
     info = machine_charts.history_info(self_tests)
     if not info.points:
         return

@@ -1,4 +1,4 @@
-"""Going on with a finished race: a button that adds generations, in a new race that holds the old rounds."""
+"""Measure longer: a button that adds launches to a finished comparison, in a new one with the old rounds."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dashboard.widgets.protocol import wait_quiet_s
 def button(
     page: str, race: Comparison, trials: Sequence[Trial], follow: Callable[[Comparison], None]
 ) -> None:
-    """Draw the button; nothing where the race cannot be gone on with. Draw it only while the page has no job.
+    """Draw the button; nothing if the comparison cannot be continued. Call only while the page has no job.
 
     Args:
         page: begins the key of the widget.
-        race: that has ended.
-        trials: of its contestants, with or without samples.
-        follow: called with the race that goes on, to make it the one that the page shows.
+        race: the ended comparison.
+        trials: of its configurations, with or without samples.
+        follow: called with the continued comparison, to show it on the page.
     """
     if not verdict.can_go_on(race, trials):
         return
@@ -50,6 +50,6 @@ def _start(race_id: str, follow: Callable[[Comparison], None]) -> None:
 
 
 def same_place(trial_id: str, before: Comparison, after: Comparison) -> str:
-    """Return the trial of `after` that goes on with `trial_id` of `before`."""
+    """Return the trial of `after` that continues `trial_id` of `before`."""
     place = [one.trial for one in before.contestants].index(trial_id)
     return after.contestants[place].trial

@@ -1,4 +1,4 @@
-"""The way in for models: an upload area, whose files a worker reads into the library."""
+"""Upload of models: an area whose files a worker reads into the library."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NOT_ADDED = "The model was not added"
 
 
 def area(page: str, added: Callable[[ModelRecord, bool], None]) -> None:
-    """Draw the upload area; a model that came is told to `added`, and the page drawn anew.
+    """Draw the upload area; pass a new model to `added`, and redraw the page.
 
     Args:
         page: begins the keys.
-        added: gets the model, and whether the library did not have it yet.
+        added: called with the model, and whether it is new in the library.
     """
     upload.uploader(
         "An .onnx file, with its external data files if it has any",
@@ -37,9 +37,9 @@ def _keep(page: str, files: list[Path]) -> None:
 
 
 def _read(page: str, added: Callable[[ModelRecord, bool], None]) -> None:
-    """Take uploaded files into the library; not in a callback, as reading a large one takes seconds.
+    """Add uploaded files to the library; not in a callback, because a large one takes seconds.
 
-    The area says what goes wrong, as soon as it is drawn anew.
+    The area shows an error when it is redrawn.
     """
     pending = [Path(path) for path in st.session_state.pop(f"{page}.pending", [])]
     if not pending:
@@ -52,4 +52,4 @@ def _read(page: str, added: Callable[[ModelRecord, bool], None]) -> None:
         upload.refuse(f"{page}.upload", error, NOT_ADDED)
     finally:
         upload.discard(pending)
-    st.rerun()  # what is above is drawn anew, with the model or with what is wrong
+    st.rerun()  # redraw the content above, with the model or the error

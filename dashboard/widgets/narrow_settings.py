@@ -1,4 +1,4 @@
-"""The row at the bottom of a narrow screen: it opens the settings over the answer, and starts the job."""
+"""The bottom row of a narrow screen: it opens the settings over the answer, and starts the job."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import streamlit as st
 
 
 def foot(page: str, action: Callable[[str], None]) -> None:
-    """Draw the row; a wide screen does not show it.
+    """Draw the row; wide screens hide it.
 
     Args:
         page: begins the keys.
-        action: draws the primary action of the page under the key that it gets.
+        action: draws the primary action of the page with the given key.
     """
     name = f"{page}.drawer"
     is_open = bool(st.session_state.setdefault(name, False))

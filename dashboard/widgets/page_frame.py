@@ -1,7 +1,7 @@
-"""The frame of every page: one bar with title, model, what is shown and the primary action; panes under it.
+"""The frame of every page: one bar with title, model, choice and primary action; panes below it.
 
-The bar's places are filled when a page knows what belongs there; its order stays. A page whose question needs
-more than one choice puts its settings into the left pane and its answer into the right one.
+A page fills the bar's places in any sequence; their order is fixed. A page with more than one choice has its
+settings in the left pane and its answer in the right one.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ SETTINGS_PX, MODEL_PX = 340, 220
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """Places of a page's bar, from left to right."""
+    """The places of a page's bar, from left to right."""
 
     model: DeltaGenerator
-    choice: DeltaGenerator  # what the page is about, and which result is shown
+    choice: DeltaGenerator  # model of the page, and which result is shown
     more: DeltaGenerator  # further actions
     action: DeltaGenerator  # the primary one
 
     def not_yet(self, label: str, reason: str) -> None:
-        """Draw the primary action as it stands while there is nothing to start, and why."""
+        """Draw the primary action, disabled, with the reason why nothing can be started."""
         self.action.button(label, key="bar.not_yet", type="primary", disabled=True, help=reason)
 
 
@@ -33,7 +33,7 @@ def bar(title: str, about: str = "") -> Bar:
 
     Args:
         title: of the page.
-        about: what the page answers, for whoever asks.
+        about: purpose of the page, on demand.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="bar"):
         st.title(title, anchor=False, width="content", help=about or None)

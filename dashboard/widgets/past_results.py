@@ -1,4 +1,4 @@
-"""The list of earlier results of a page: choosing one takes it up."""
+"""The list of earlier results of a page: choosing one shows it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def offer(
     help: str,
     labelled: bool = True,
 ) -> None:
-    """Draw the list, where it has more than what is shown.
+    """Draw the list, if it has more than the shown result.
 
     Args:
         label: of the list.
-        kept: id -> what it is called, newest first. The name of an id must never change: by it Streamlit
-            finds the chosen one again.
-        shown: id of what the page shows; another or None: nothing of the list.
+        kept: id -> name, newest first. The name of an id must never change: Streamlit identifies the
+            choice by it.
+        shown: id of the result on the page; None or not in the list: none of them.
         key: begins the widget's key.
-        take_up: shows the chosen one; called before the page is drawn.
-        help: what choosing does.
-        labelled: the label is seen, too; a screen reader reads it in any case.
+        take_up: shows the chosen result; called before the page is drawn.
+        help: effect of a choice.
+        labelled: whether the label is visible; a screen reader reads it in any case.
     """
     if not set(kept) - {shown}:
         return

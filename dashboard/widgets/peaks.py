@@ -1,4 +1,4 @@
-"""Peaks of the machine on the screen: what was measured, how sure that is, and the button that measures."""
+"""Peaks of the machine on the screen: measured values, their uncertainty, and the button that measures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN = "peaks.own"  # id of the job that this session started, until its end was 
 
 
 def measured(fingerprint: str) -> dict[str, Any] | None:
-    """The newest peaks of a machine; None, with what went wrong shown, where the store cannot tell."""
+    """Return the newest peaks of a machine; None, with the error shown, if the store cannot be read."""
     try:
         return state.store().peaks(fingerprint)
     except StoreError as error:
@@ -29,12 +29,12 @@ def measured(fingerprint: str) -> dict[str, Any] | None:
 
 
 def running() -> Status | None:
-    """The measurement of peaks of this server that waits or runs, whoever started it."""
+    """Return this server's waiting or running measurement of peaks, whoever started it."""
     return next((one for one in state.scheduler().active() if one.kind == KIND), None)
 
 
 def measure(page: str, threads: int = 0) -> None:
-    """Start one from `page`; a callback. `threads`: measured beside the usual numbers of them."""
+    """Start a measurement from `page`; a callback. `threads`: measured besides the usual thread counts."""
     try:
         job = st.session_state[OWN] = state.submit(job_types.peaks(threads))
         state.follow(job, page)
@@ -47,9 +47,9 @@ def button(page: str, *, again: bool, threads: int = 0, primary: bool = True) ->
 
     Args:
         page: begins the keys of the widgets.
-        again: they were measured before.
+        again: whether they were measured before.
         threads: see `measure`.
-        primary: it is what the page is for, where they were not measured before.
+        primary: whether it is the page's primary action until they are measured.
     """
     active = running()
     st.button(
@@ -69,7 +69,7 @@ def button(page: str, *, again: bool, threads: int = 0, primary: bool = True) ->
 
 
 def progress(page: str) -> None:
-    """Draw the progress of a measurement, and once how one of this session failed."""
+    """Draw the progress of a measurement, and once the error of a failed one of this session."""
     active = running()
     job_box.draw(
         active, f"{page}.peaks", what="the peaks", help="Ends its process; earlier peaks stay as they are."
@@ -81,7 +81,7 @@ def progress(page: str) -> None:
 
 
 def shown(found: Mapping[str, Any], *, key: str) -> None:
-    """Draw the peaks of a machine with their intervals, and what makes them doubtful."""
+    """Draw the peaks of a machine with their intervals and cautions."""
     peaks = peaks_of(found)
     for text in sheets.doubts(peaks):
         st.warning(format.plain(text), icon=":material/warning:")

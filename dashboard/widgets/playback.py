@@ -1,7 +1,7 @@
-"""A recorded measurement that plays back as it happened. It draws what was told then, and measures nothing.
+"""Playback of a recorded measurement at its original pace. It draws recorded events and measures nothing.
 
-Beside a store of recorded results may lie a folder with a file per job: where the job stood, again and again,
-with the second at which that was told (`docs/demo.py` records them). Whoever looks gets the events of then.
+A store of recorded results may have a folder with a file per job: successive statuses of the job with their
+seconds (`docs/demo.py` records them). The events are rebuilt from them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from dashboard import format, live_events, state
 from dashboard.demo import PLAYBACK
 from dashboard.live_events import Event
 
-PLAYING = "playback.playing"  # key of the session
-Build = Callable[[Status, float], Event]  # of where the job stood, and of the time then, since the epoch
+PLAYING = "playback.playing"  # session key
+Build = Callable[[Status, float], Event]  # from a status and its time, in seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was told of a job."""
+    """One recorded status of a job."""
 
-    at_s: float  # since it began
+    at_s: float  # since the job began
     now: float  # seconds since the epoch
     status: Status
 
@@ -39,12 +39,12 @@ class Told:
 @dataclass(frozen=True, slots=True)
 class _Playing:
     job: str
-    name: str  # of the stream: every visitor has an own one
+    name: str  # of the stream: each visitor has one
     began: float  # monotonic
 
 
 def button(job: str, *, key: str) -> bool:
-    """Draw the button that plays back how this job went, or ends that; return whether there is such a button.
+    """Draw the button that plays a job back or stops the playback; return whether there is one.
 
     Args:
         job: whose result is shown.
@@ -75,7 +75,7 @@ def button(job: str, *, key: str) -> bool:
 
 
 def playing(job: str) -> bool:
-    """Return whether the playback of this job is on the screen of this session."""
+    """Whether this session plays this job back."""
     now = st.session_state.get(PLAYING)
     if now is None or now.job != job:
         return False
@@ -84,11 +84,11 @@ def playing(job: str) -> bool:
 
 
 def stream(job: str, build: Build) -> tuple[str, partial[Event]]:
-    """Return the name of the stream of what is played back, and what builds its events; `playing` says so.
+    """Return the name of the played-back stream and the function that builds its events; requires `playing`.
 
     Args:
-        job: that is played back.
-        build: builds what was shown.
+        job: the played-back one.
+        build: builds an event from a status.
     """
     now, told = st.session_state[PLAYING], _recorded(job)
     return now.name, partial(_event, told, build, now.began)
@@ -99,12 +99,12 @@ def _event(told: Sequence[Told], build: Build, began: float) -> Event:
 
 
 def event(told: Sequence[Told], build: Build, at_s: float) -> Event:
-    """Return what was shown at that second of a job, and the end after the last one.
+    """Return the event at that second of a job; after the last one, the end.
 
     Args:
-        told: all that was told of it, in order.
-        build: builds what was shown.
-        at_s: since it began.
+        told: all recorded statuses, in order.
+        build: builds an event from a status.
+        at_s: since the job began.
     """
     if at_s >= told[-1].at_s:
         return live_events.ENDED
@@ -114,7 +114,7 @@ def event(told: Sequence[Told], build: Build, at_s: float) -> Event:
 
 
 def read(path: Path) -> tuple[Told, ...]:
-    """Return what a file tells of a job; nothing where it cannot be read."""
+    """Return the recorded statuses of a job; none where the file cannot be read."""
     try:
         rows: Any = json.loads(path.read_text(encoding="utf-8"))
         return tuple(Told(float(one["at_s"]), float(one["now"]), Status(**one["status"])) for one in rows)
@@ -127,7 +127,7 @@ _read_once = lru_cache(maxsize=8)(read)
 
 def _recorded(job: str) -> tuple[Told, ...]:
     folder = state.store().folder / PLAYBACK
-    is_there = bool(state.recorded()) and folder.is_dir() and job.isalnum()  # elsewhere one measures again
+    is_there = bool(state.recorded()) and folder.is_dir() and job.isalnum()  # others measure a job again
     return _read_once(folder / f"{job}.json") if is_there else ()
 
 

@@ -1,8 +1,8 @@
-"""The one way in which a page draws a finished plot: with a title, and saved as PNG, SVG and CSV.
+"""Finished plots: the only way in which a page draws one; with title, saved as PNG, SVG and CSV.
 
-Plotly's own toolbar offers one format of pictures, so the buttons under a figure ask Plotly in the browser
-for either: what is saved is what is seen, with the page's colour behind it. The table is made here, when it
-is asked for.
+Plotly's own toolbar offers one image format. The buttons below a figure therefore call Plotly in the browser
+for either format: the file shows the figure as on the screen, with the page's background. The table is built
+here on demand.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def draw(
 
     Args:
         figure: gets the title.
-        title: what is shown, in plain text.
+        title: in plain text.
         key: of the chart; with ".plot" of the box around it, with ".csv" of the button.
-        alt: what a screen reader says.
-        table: what the file holds, where the places in the figure are not the numbers; None: its points.
-        wheel: turning it zooms.
+        alt: text for screen readers.
+        table: content of the CSV file, if positions in the figure are not the values; None: its points.
+        wheel: whether the mouse wheel zooms.
         select: `on_select` and `selection_mode`, as of `st.plotly_chart`.
 
     Returns:
-        What is selected, where something can be.
+        The selection, if something can be selected.
     """
     name = f"ortune-{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}"
     with st.container(key=f"{key}.plot", gap=None):
@@ -88,5 +88,5 @@ def _text(figure: go.Figure, table: Callable[[], Table] | None) -> str:
 
 
 def _box(key: str) -> str:
-    """The class that Streamlit gives to what has this key."""
+    """Return the class that Streamlit gives to an element with this key."""
     return f"st-key-{re.sub('[^a-zA-Z0-9_-]', '-', key)}"

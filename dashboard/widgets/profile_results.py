@@ -1,4 +1,4 @@
-"""One profile on the screen: its sentence, the picture of a view, numbers, tables, and the trace file."""
+"""One profile on the screen: summary sentence, plot of a view, numbers, tables, and the trace file."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from dashboard.widgets import peaks, profile_views
 from dashboard.widgets.profile_views import Shown
 
 MEAN, MEDIAN = "Mean", "Median"
-NOISE_PER_NODE_S = 8e-6  # what ORT's profiler adds inside a node's own time, at most (5 to 8 µs)
-SKEW = 1.25  # mean over median of the profiled runs, from which the screen warns
+NOISE_PER_NODE_S = 8e-6  # added by ORT's profiler to a node's own time, at most (5 to 8 µs)
+SKEW = 1.25  # mean over median of the profiled runs, above which the screen warns
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _loaded(trial_id: str) -> tuple[Profile, dict[str, Any], dict[str, Any]]:
-    """The profile, the rest of the result and the spec: a complete trial never changes."""
+    """Read the profile, the rest of the result and the spec; cached, as a complete trial never changes."""
     trial = state.store().trial(trial_id)
     result: dict[str, Any] = {**trial.facts}
     return profile_from_dict(result.pop("profile", {})), result, trial.spec
@@ -40,15 +40,15 @@ def _loaded(trial_id: str) -> tuple[Profile, dict[str, Any], dict[str, Any]]:
 
 @st.cache_resource(show_spinner=False, max_entries=4)
 def _brought(imported_id: str) -> Profile:
-    """An imported profile, which never changes either."""
+    """Read an imported profile; cached, as it never changes either."""
     return profile_from_dict(state.store().shelf.data(imported_id))
 
 
-IMPORTED = "imported:"  # begins the id of an imported profile among those of trials
+IMPORTED = "imported:"  # prefix of the id of an imported profile among those of trials
 
 
 def imported(one: Imported, others: Mapping[str, str]) -> None:
-    """Draw a profile that was made elsewhere: marked, and with no number of this machine beside it."""
+    """Draw a profile made elsewhere: marked, and without numbers of this machine."""
     try:
         profile = _brought(one.id)
     except TunerError as error:
@@ -76,8 +76,8 @@ def result(trial_id: str, others: Mapping[str, str], menu: DeltaGenerator) -> No
 
     Args:
         trial_id: of a complete profile.
-        others: profiles that may lie over it: id -> label.
-        menu: the place of further actions.
+        others: profiles to compare it with: id -> label.
+        menu: place of further actions.
     """
     try:
         profile, result, asked = _loaded(trial_id)
@@ -107,23 +107,23 @@ def result(trial_id: str, others: Mapping[str, str], menu: DeltaGenerator) -> No
         st.caption("Open the trace at `chrome://tracing` (Load) or `ui.perfetto.dev`.")
 
 
-# --- what stands where --------------------------------------------------------------------------------------
+# --- places -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Places:
-    """Parts of the page from top to bottom, and what was chosen in the row above the picture."""
+    """Parts of the page from top to bottom, and the choices in the row above the plot."""
 
-    top: DeltaGenerator  # the sentence
+    top: DeltaGenerator  # summary sentence
     picture: DeltaGenerator
     numbers: DeltaGenerator
-    below: DeltaGenerator  # what belongs to the view, under its picture
+    below: DeltaGenerator  # parts of the view below its plot
     details: DeltaGenerator
     view: str
     basis: str
 
     def timed(self, profile: Profile) -> Profile:
-        """Return the profile in the chosen times."""
+        """Return the profile with the chosen times (means or medians)."""
         return profile_charts.with_medians(profile) if self.basis == MEDIAN else profile
 
 
@@ -165,7 +165,7 @@ def _draw(places: _Places, shown: Shown, result: Mapping[str, Any], said: Advice
 
 
 def _other(basis: str, chosen: str) -> tuple[Profile, Ran, int | None]:
-    """The profile that lies over another, in the same times; `IMPORTED` marks one that was made elsewhere."""
+    """Return the profile to compare with, in the same times; `IMPORTED` marks one made elsewhere."""
     rows = None
     if chosen.startswith(IMPORTED):
         profile, ran = _brought(chosen.removeprefix(IMPORTED)), Ran()
@@ -184,7 +184,7 @@ def _ran(result: Mapping[str, Any]) -> Ran:
 
 
 def _sentence(said: Advice) -> None:
-    """The one sentence on top."""
+    """Draw the summary sentence."""
     if said.sentence:
         st.subheader(format.plain(said.sentence), anchor=False)
 
@@ -230,7 +230,7 @@ def _metrics(profile: Profile, result: Mapping[str, Any], basis: str) -> None:
 
 
 def _about(profile: Profile, result: Mapping[str, Any]) -> None:
-    """What the numbers rest on."""
+    """Draw how the numbers were obtained."""
     calls = sum(node.calls_per_run for node in profile.nodes)
     st.caption(
         f"{profile.runs} runs of {_rows(result)}, {len(profile.nodes):,} nodes, "
@@ -242,7 +242,7 @@ def _about(profile: Profile, result: Mapping[str, Any]) -> None:
 
 
 def _basis(profile: Profile, profile_id: str) -> str:
-    """Let the user choose between means and medians; a skewed profile starts with medians."""
+    """Draw the choice between means and medians; a skewed profile starts with medians."""
     return str(
         st.segmented_control(
             "Times",
@@ -323,7 +323,7 @@ def _inserted(profile: Profile, result: Mapping[str, Any]) -> None:
     )
 
 
-# --- take it away -----------------------------------------------------------------------------------------
+# --- export -----------------------------------------------------------------------------------------------
 
 
 def _actions(trial_id: str, asked: Mapping[str, Any]) -> None:
@@ -364,7 +364,7 @@ def _reader(trace: Path) -> Callable[[], bytes]:
 
 def _use(asked: Mapping[str, Any]) -> None:
     spec = spec_from_dict(asked)
-    runs = state.current_spec().protocol.runs  # the number of profiled runs is no number of runs to measure
+    runs = state.current_spec().protocol.runs  # profiled runs do not count here
     spec = spec.model_copy(update={"protocol": spec.protocol.model_copy(update={"runs": runs})})
     try:
         state.apply_spec(spec)

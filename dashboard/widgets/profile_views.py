@@ -1,4 +1,4 @@
-"""The views of one profile: operators, nodes, areas, roofline, providers, timeline, and another over it."""
+"""The views of one profile: operators, nodes, areas, roofline, providers, timeline, pair of profiles."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ VIEW, SEARCH, OVER = "profile.view", "profile.search", "profile.over"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A profile on the page, and what is known around it."""
+    """A profile on the page, and its context."""
 
-    profile: Profile  # in the chosen times
+    profile: Profile  # with the chosen times
     ran: Ran
     peak: Peak | None
-    others: Mapping[str, str]  # profiles that may lie over it: id -> label
-    other: Callable[[str], tuple[Profile, Ran, int | None]]  # reads one in the same times, with its rows
-    rows: int | None = None  # fed per run; None: not known
+    others: Mapping[str, str]  # profiles to compare it with: id -> label
+    other: Callable[[str], tuple[Profile, Ran, int | None]]  # reads one, with its samples per inference
+    rows: int | None = None  # samples per inference; None: not known
     fingerprint: str = ""  # of the machine that made it; empty: made elsewhere
-    threads: int = 0  # that its session was asked to have
+    threads: int = 0  # requested threads of its session
 
     @property
     def is_imported(self) -> bool:
-        """Whether nobody knows which machine made it."""
+        """Whether it was made on an unknown machine."""
         return not self.fingerprint
 
 
@@ -58,7 +58,7 @@ def choose() -> str:
 
 
 def draw(view: str, shown: Shown, picture: DeltaGenerator) -> None:
-    """Draw the picture of a view in its place, and here what belongs to it."""
+    """Draw the plot of a view in its place, and its further parts here."""
     _VIEWS[view](shown, picture)
 
 
@@ -129,7 +129,7 @@ def _roofline(shown: Shown, picture: DeltaGenerator) -> None:
 
 
 def _roof_state(shown: Shown) -> None:
-    """Say which roof is drawn; where none is, offer to measure it."""
+    """Name the roof in the plot; without one, offer to measure it."""
     if shown.is_imported:
         st.info(
             "The peaks of the profiled machine are not known, so no roof is drawn.",
@@ -195,7 +195,7 @@ _HOW_TO_ZOOM = "Drag or turn the wheel to zoom, double-click to see all of it ag
 
 
 def _timeline_search(name: str) -> tuple[str, bool]:
-    """What is looked for on a timeline, and whether it shall fill it."""
+    """Draw the search field of a timeline and its switch; return the search text and whether to zoom."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         words = st.text_input(
             "Search the timeline by node, operator or provider",
@@ -230,7 +230,7 @@ def _omitted(info: Timeline) -> str:
     return f" The {info.omitted:,} shortest of {info.drawn + info.omitted:,} executions are left out."
 
 
-# --- two profiles over one another -------------------------------------------------------------------------
+# --- comparison of two profiles ----------------------------------------------------------------------------
 
 
 def _pair(shown: Shown, picture: DeltaGenerator) -> None:

@@ -1,4 +1,4 @@
-"""How sure to be and how long to try: effort with its predicted time, budget, margin; wait for quiet."""
+"""Effort with its predicted time, time budget, equivalence margin, and the wait for an idle machine."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from dashboard import fields, format, state
 from dashboard.widgets.setting import help_text, one, undo
 
 PRECISION = "protocol.effort"
-QUICK = "quick"  # unless another effort is chosen
-# keys of the session: one wish for all pages that start races
+QUICK = "quick"  # the default effort
+# session keys, shared by all pages that measure
 WAIT, MINUTES = "protocol.wait_quiet", "protocol.wait_minutes"
 DEFAULT_MINUTES, MOST_MINUTES = 5, 120
 
 
 def protocol(spec: TrialSpec | None, effects: dict[str, str]) -> None:
-    """Draw the group; exact numbers of runs are among the advanced settings, and empty is automatic.
+    """Draw the group; exact numbers of runs are among the advanced settings, where empty means automatic.
 
     Args:
-        spec: what all settings ask for; None when they cannot be used, so that nothing is predicted.
-        effects: settings that do nothing now -> why.
+        spec: of all settings; None: they are invalid, and nothing is predicted.
+        effects: setting without effect now -> reason.
     """
     _precision(_predictions(spec))
     if effects.get(PRECISION):
@@ -39,7 +39,7 @@ def protocol(spec: TrialSpec | None, effects: dict[str, str]) -> None:
 
 
 def effort(key: str, label: str = "Effort", predictions: Mapping[str, Prediction] | None = None) -> str:
-    """Draw how exact a race shall be, and how long that will take where it is known; return its name."""
+    """Draw the choice of the effort, with its predicted time if known; return its name."""
     known = predictions or {}
     chosen = st.segmented_control(
         label,
@@ -56,7 +56,7 @@ def effort(key: str, label: str = "Effort", predictions: Mapping[str, Prediction
 
 
 def wait_for_quiet() -> None:
-    """Draw whether races wait for a quiet machine, and how long at most; all pages share the answer."""
+    """Draw the wait for an idle machine and its time limit; all pages share the values."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="row.wait_quiet"):
         st.toggle(
             "Wait for an idle machine",
@@ -82,7 +82,7 @@ def wait_for_quiet() -> None:
 
 
 def wait_quiet_s() -> float:
-    """Return how long a race of this session waits for a quiet machine, in seconds; 0: not at all.
+    """Return the seconds that a comparison of this session waits for an idle machine; 0: it does not wait.
 
     Raises:
         SpecError: minutes out of range.
@@ -96,7 +96,7 @@ def wait_quiet_s() -> float:
 
 
 def _predictions(spec: TrialSpec | None) -> dict[str, Prediction]:
-    """Effort -> how long it will take; empty where that is not known."""
+    """Return effort -> predicted seconds; empty if unknown."""
     if spec is None:
         return {}
     found = {}
@@ -106,7 +106,7 @@ def _predictions(spec: TrialSpec | None) -> dict[str, Prediction]:
             prediction = state.predicted(spec.model_copy(update={"protocol": changed}))
             if prediction is not None:
                 found[name] = prediction
-    except TunerError:  # said where it matters: by the machine line, or when it runs
+    except TunerError:  # reported where it matters: by the machine line, or when the job runs
         return {}
     return found
 
@@ -134,7 +134,7 @@ def _option(name: str, prediction: Prediction | None) -> str:
 
 
 def _time_words(name: str, predictions: dict[str, Prediction]) -> str:
-    """How precise the chosen one is, and how long it will take, or until when it is tried at most."""
+    """Describe the precision of the chosen effort and its predicted time, or the time limit."""
     precise, prediction = f"Within ±{100 * EFFORTS[name].target:g} %", predictions.get(name)
     if prediction is None:
         budget_s = st.session_state.get(fields.key("budget_s")) or EFFORTS[name].budget_s

@@ -1,4 +1,4 @@
-"""Where submitted work stands, in words: in the queue of this machine, or at which step. Plain text."""
+"""The status of submitted work in words: its place in the machine's queue, or its step. Plain text."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dashboard import format
 
 
 def progress(status: Status, what: str) -> tuple[float, str]:
-    """Share and text for a progress bar, while `what` ("this race") waits or runs."""
+    """Return share and text of a progress bar, while `what` ("this race") waits or runs."""
     if status.state == "WAITING":
         return 0.0, waiting_text(status, what)
     return (min(1.0, status.done / status.total) if status.total else 0.0), step_text(status)
 
 
 def waiting_text(status: Status, what: str) -> str:
-    """Who has the machine, and how many jobs are ahead of `what` ("this race"); or what it waits for then."""
+    """Say who uses the machine, and how many jobs are ahead of `what` ("this race"), or what it waits for."""
     if status.stage == WAITING_QUIET:
         return f"Waiting for an idle machine: {status.text}"
     if not status.holder and status.place <= 0:
@@ -25,7 +25,7 @@ def waiting_text(status: Status, what: str) -> str:
 
 
 def step_text(status: Status) -> str:
-    """The present step, how much of it is done, the time so far and the time that is left of it."""
+    """Describe the present step: its share done, its time so far and its time left."""
     parts = [status.stage or "starting"]
     if status.total:
         parts.append(f"{status.done:,} of {status.total:,}")
@@ -38,5 +38,5 @@ def step_text(status: Status) -> str:
 
 
 def whole(seconds: float) -> str:
-    """Return a duration in whole seconds, "3 s": a finer one would change with every look."""
+    """Return a duration in whole seconds, "3 s": a finer one would change with every update."""
     return f"{seconds:.0f} s" if seconds < 60 else format.duration(seconds)

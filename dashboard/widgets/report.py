@@ -1,4 +1,4 @@
-"""The way out of a result: an HTML file for somebody without ORTune, Markdown for a pull request."""
+"""Reports of a result: an HTML file for people without ORTune, Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from core.wire.errors import TunerError
 from dashboard import state
 from dashboard.report.html_file import html_of
 
-PRICE, CURRENCY = "report.price", "report.currency"  # keys of the session, the same on all pages
+PRICE, CURRENCY = "report.price", "report.currency"  # session keys, shared by all pages
 DEFAULT_CURRENCY = "USD"
 MARKDOWN_PX = 260
 
 
 def offer(about: Callable[[], About], *, key: str) -> None:
-    """Draw the popover; what is in it is made when somebody opens it.
+    """Draw the popover; its content is made when somebody opens it.
 
     Args:
-        about: finds what is reported; may raise `TunerError`.
+        about: returns the subject of the report; may raise `TunerError`.
         key: of the page's widgets.
     """
     opened = st.popover(
@@ -64,7 +64,7 @@ def _inside(about: About, key: str) -> None:
 
 
 def _price(key: str) -> Price | None:
-    """Draw the fields of the price; None: nobody gave one."""
+    """Draw the fields of the price; None: nobody entered one."""
     left, right = st.columns([3, 2])
     per_hour = left.number_input(
         "Price per hour",

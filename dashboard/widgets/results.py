@@ -1,4 +1,4 @@
-"""A stored result on the screen: what ran, its numbers, notes and charts; their words come from `cells`."""
+"""A stored result on the screen: configuration, numbers, notes and charts; the words come from `cells`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STATES: Mapping[str, tuple[str, str]] = {
     # state -> icon, colour
     "WAITING": (":material/hourglass_empty:", "orange"),
     "RUNNING": (":material/speed:", "blue"),
-    "COMPLETE": (":material/check_circle:", "gray"),  # how good its answer is says `quality_badge`
+    "COMPLETE": (":material/check_circle:", "gray"),  # `quality_badge` rates the answer
     "FAIL": (":material/error:", "red"),
     "CANCELLED": (":material/cancel:", "gray"),
     "DAMAGED": (":material/broken_image:", "red"),
@@ -38,7 +38,7 @@ def state_badge(name: str) -> None:
 
 
 def quality_badge(shown: Quality | None, result: Result | None = None) -> None:
-    """Draw how good an answer is and why, with the details of `result` on demand; nothing without a grade."""
+    """Draw the grade of an answer with its reason, and the details of `result` on demand; none: nothing."""
     if shown is not None:
         more = " ".join(verdict.quality_details(result))
         st.badge(
@@ -50,13 +50,13 @@ def quality_badge(shown: Quality | None, result: Result | None = None) -> None:
 
 
 def breach_badge(result: Result | None) -> None:
-    """Draw the mark of a result whose outputs are not what they should be; nothing for any other."""
+    """Draw a badge for a result whose output check failed; nothing for any other."""
     if why := breach(result):
         st.badge(MARK, icon=":material/warning:", color="orange", help=format.plain(verdict.sentence(why)))
 
 
 def busy_note(result: Result | None) -> None:
-    """Draw who else used the machine, in a sentence, where numbers of the race stand."""
+    """Say which other processes used the machine, next to the numbers of a comparison."""
     if words := verdict.busy_words(result):
         st.caption(f":material/groups: {format.plain(f'Measured {words}. {verdict.BUSY_MEANING}')}")
 
@@ -65,7 +65,7 @@ def pruned_note(missing: Sequence[str] = ()) -> None:
     """Say that a chart needs raw samples which were pruned.
 
     Args:
-        missing: whose they were, where others can be drawn; empty: everybody's.
+        missing: the sides without samples, if others can be drawn; empty: all sides.
     """
     whose = f" of {', '.join(missing)}" if missing else ""
     st.caption(
@@ -74,12 +74,12 @@ def pruned_note(missing: Sequence[str] = ()) -> None:
 
 
 def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
-    """Draw which trial this is.
+    """Draw the name and state of the trial.
 
     Args:
-        trial: to be shown.
-        live: it runs, or is played back: a box of its own says how far it is, and nothing is judged.
-        judged: a card follows that has the remarks on its race.
+        trial: the shown one.
+        live: it runs, or is played back: another box shows the progress, and no verdict is drawn.
+        judged: a verdict card follows, with the cautions on its comparison.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         fed = fed_text(trial)
@@ -118,16 +118,16 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
 
 
 def fed_text(trial: Trial) -> str:
-    """Return the shapes that a trial was fed: "1×3×224×224", with names where there are several.
+    """Return the input shapes of a trial: "1×3×224×224", with names where there are several.
 
-    Empty where nobody can tell: the model is gone, or a file brings its shapes along.
+    Empty if unknown: the model is gone, or a file determines the shapes.
     """
     record = state.store().model(trial.model_sha256) if trial.model_sha256 else None
     if record is None:
         return ""
     try:
         plan = feed_plan(state.trial_spec(trial).workload, record.info)
-    except TunerError:  # of another version
+    except TunerError:  # written by another version
         return ""
     shapes = {one["name"]: "×".join(map(str, one["shape"])) for one in plan["inputs"]}
     if plan["source"] == "npz" or not all(shapes.values()):
@@ -140,7 +140,7 @@ def fed_text(trial: Trial) -> str:
 
 
 def trial_label(trial: Trial) -> str:
-    """A measured trial in a list. Never changes: Streamlit finds the chosen option again by its label."""
+    """Name a measured trial in a list. Never changes: Streamlit identifies the chosen option by its label."""
     asked = format.short(setting_chips.short_changes(trial) or "ORT default", 60)
     busy = verdict.busy_mark(trial.result)
     return f"{format.when(trial.created_at)} · p50 {format.ms(trial.p50_s)}{busy} · {asked} · {trial.id[:8]}"
@@ -154,7 +154,7 @@ def _rows(result: Result) -> str:
 
 
 def strip(shown: Sequence[Cell], key: str) -> None:
-    """Draw numbers in one row under a picture: how sure each is beneath it, the rest on demand.
+    """Draw numbers in one row under a plot: the uncertainty of each below it, the rest on demand.
 
     Args:
         shown: the numbers.
@@ -169,12 +169,12 @@ def strip(shown: Sequence[Cell], key: str) -> None:
 
 
 def grid(shown: Sequence[Cell], key: str, *, judged: bool = False) -> None:
-    """Draw numbers side by side, each with how sure it is, and with the baseline's.
+    """Draw numbers side by side, each with its uncertainty and the baseline's number.
 
     Args:
         shown: the numbers.
         key: of the box around them.
-        judged: a card above them says how sure the ratio is.
+        judged: a verdict card above them shows the uncertainty of the ratio.
     """
     with st.container(key=key), st.grid(4, min_column_width=140):
         for cell in shown:
@@ -195,11 +195,11 @@ def grid(shown: Sequence[Cell], key: str, *, judged: bool = False) -> None:
 
 
 def outputs(result: Result, *, agree: bool = True) -> None:
-    """Draw how far the outputs are from what they should be, and what to do where that is too far.
+    """Draw the deviation of the outputs from the reference, and the remedy where it exceeds the tolerance.
 
     Args:
-        result: that tells it.
-        agree: draw it where they agree, too.
+        result: that contains it.
+        agree: draw it where the outputs agree, too.
     """
     words = error_in_words(result)
     if why := breach(result):
@@ -214,7 +214,7 @@ def outputs(result: Result, *, agree: bool = True) -> None:
 
 
 def what_ran(result: Result) -> None:
-    """Draw what was asked for, what it was fed and what really ran."""
+    """Draw the requested settings, the inputs and the providers used."""
     if shown := result.get("fed"):
         words = "; ".join(fed_words(fed_from_dict(one)) for one in shown)
         st.caption(f":material/input: inputs: {format.plain(words)}")
@@ -247,11 +247,11 @@ def _casts(casts: Mapping[str, Any] | None) -> None:
 
 
 def notes(result: Result, said: Sequence[str] = ()) -> None:
-    """Draw what a reader of the numbers must know.
+    """Draw the remarks that a reader of the numbers needs.
 
     Args:
         result: of the trial.
-        said: sentences that stand on the page already.
+        said: sentences that the page shows already.
     """
     known = [verdict.sentence(str(line)) for line in result.get("notes") or []]
     lines = [format.plain(line) for line in known if line not in said]
@@ -260,7 +260,7 @@ def notes(result: Result, said: Sequence[str] = ()) -> None:
 
 
 def failed(trial: Trial) -> None:
-    """Draw a trial that has no numbers: a failure as such, a wish to stop as what it is."""
+    """Draw a trial without numbers: a failure as an error, a cancelled one as cancelled."""
     if trial.state == "CANCELLED":
         st.info("This trial was cancelled; it has no numbers.", icon=":material/cancel:")
     elif trial.error:

@@ -1,4 +1,4 @@
-"""The widget of one setting: help, mark and reset when changed, and the reason when it does nothing."""
+"""The widget of one setting: help, reset when changed, and the reason when it has no effect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboard.widgets.slider import AUTO, stepped
 
 
 def one(setting: Knob, no_effect: str | None, record: ModelRecord | None = None) -> None:
-    """Draw one setting: help, its reset when changed, and the reason when it does nothing."""
+    """Draw one setting: help, its reset when changed, and the reason when it has no effect."""
     key = fields.key(setting.name)
     with st.container(
         horizontal=True, wrap=False, vertical_alignment="bottom", gap="small", key=f"row.{setting.name}"
@@ -27,7 +27,7 @@ def one(setting: Knob, no_effect: str | None, record: ModelRecord | None = None)
 
 
 def is_changed(key: str) -> bool:
-    """True where the widget `key` holds something else than its default."""
+    """Whether the value of the widget `key` differs from its default."""
     return bool(st.session_state.get(key, DEFAULTS[key]) != DEFAULTS[key])
 
 
@@ -38,11 +38,11 @@ UNDO_PX = 28
 
 
 def undo(label: str, key: str) -> None:
-    """Draw, beside a changed widget, the way back; its room is there before, so that nothing moves."""
+    """Draw the reset of a changed widget; its room is reserved before, so that nothing moves."""
     with st.container(width=UNDO_PX, key=f"undo.{key}"):
         if is_changed(key):
             st.button(
-                "Reset",  # seen as the icon alone
+                "Reset",  # only the icon is visible
                 key=f"reset.{key}",
                 icon=":material/undo:",
                 type="tertiary",
@@ -70,7 +70,7 @@ def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> 
         closed = setting.name == "expert" and not expert_allowed()
         if closed:
             text += f"Off on this server; its operator allows it with `{EXPERT_VARIABLE}=1`."
-        off = closed and not st.session_state.get(key)  # what came with a trial can be turned off
+        off = closed and not st.session_state.get(key)  # a value loaded with a trial can be turned off
         st.toggle(label, key=key, help=text, persist_state="session", disabled=off)
     elif setting.name == "engine":
         _engine(setting, label, key, text, record)
@@ -98,7 +98,7 @@ def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> 
 
 MOST_IN_A_ROW = 4
 LINES = "key=value, one per line"
-STEP = 0.001  # of a share; any other can be typed
+STEP = 0.001  # of a share; other values can be typed
 
 
 def _optimizers(label: str, key: str, text: str) -> None:
@@ -115,7 +115,7 @@ def _optimizers(label: str, key: str, text: str) -> None:
 
 
 def _libraries(label: str, key: str, text: str) -> None:
-    """Those in the operator's folder, and what came with a trial, which may be there no more."""
+    """Draw the choice of libraries: the operator's, and those loaded with a trial, which may be gone."""
     offered, chosen = libraries_offered(), list[str](st.session_state[key])
     st.multiselect(
         label,
@@ -132,7 +132,7 @@ _NAMES = {"disabled_optimizers": _optimizers, **dict.fromkeys(fields.LIBRARIES, 
 
 
 def _engine(setting: Knob, label: str, key: str, text: str, record: ModelRecord | None) -> None:
-    """What runs a program is offered for a model that was exported here; what is chosen stays visible."""
+    """Draw the engine; one that needs an exported program only for such models, or where it is chosen."""
     has_program = record is not None and torch_source(record) is not None
     chosen = st.session_state[key]
     options = [one for one in setting.choices if has_program or not ENGINES[one].program or one == chosen]
@@ -167,7 +167,7 @@ def _choice(setting: Knob, label: str, key: str, text: str) -> None:
 
 
 def _brief(choice: str) -> str:
-    """A choice without what all of them begin with: "extended" of ORT_ENABLE_EXTENDED."""
+    """Return a choice without the prefix that all share: "extended" of ORT_ENABLE_EXTENDED."""
     plain = choice.removeprefix("ORT_ENABLE_").removeprefix("ORT_")
     return plain.replace("_", " ").lower() if plain != choice else choice.upper() or "default"
 
@@ -181,7 +181,7 @@ def _number(setting: Knob, label: str, key: str, text: str, record: ModelRecord 
     if stops := setting.stops(setting, Place(threads=state.environment()["cpu"]["usable"])):
         stepped(label, key, stops, help=text, auto=_auto(setting), placeholder=AUTO if optional else None)
         return
-    st.number_input(  # no bounds: the browser would show a number beyond them and send the one before
+    st.number_input(  # no bounds: the browser would show a number out of bounds and send the previous one
         label,
         step=1,
         key=key,
@@ -192,7 +192,7 @@ def _number(setting: Knob, label: str, key: str, text: str, record: ModelRecord 
 
 
 def _auto(setting: Knob) -> str:
-    """What ONNX Runtime takes where it is not told, as far as that is a number."""
+    """Return what ONNX Runtime uses by default, as far as that is a number."""
     if setting.name == "intra_op_num_threads":
         return f"{AUTO} ({state.environment()['cpu']['ort_default_threads']})"
     return AUTO
@@ -220,7 +220,7 @@ def _placeholder(setting: Knob) -> str:
 
 
 def help_text(setting: Knob) -> str:
-    """What a setting does, ONNX Runtime's name for it, its default, and what that means on this machine."""
+    """Describe a setting: effect, ONNX Runtime's name, default, and the default's value on this machine."""
     parts = [setting.help]
     if setting.name in ("intra_op_num_threads", "inter_op_num_threads"):
         cpu = state.environment()["cpu"]

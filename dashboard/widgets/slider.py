@@ -1,7 +1,7 @@
-"""A number as a slider with stops and a field beside it for any other: two views of one widget key.
+"""A number as a slider with stops and a field for any other value: two views of one widget key.
 
-The field holds the value; the slider is drawn from it, and writes into it when it is moved. So what is shown
-is what runs, whether it was slid, typed, or came with a result.
+The field holds the value; the slider is drawn from it and writes into it when it is moved. The shown value is
+therefore the one that runs, whether it was slid, typed, or loaded with a result.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-AUTO = "auto"  # the stop at which the field is empty
+AUTO = "auto"  # the stop that empties the field
 FIELD_PX = 104
 
 
@@ -28,9 +28,9 @@ def stepped(
     Args:
         label: of both; read out with "exactly" for the field.
         key: of the field, which holds the number; None: empty.
-        stops: of the slider, ascending; None first where nothing asked for is a stop.
+        stops: of the slider, ascending; None first if the empty field is a stop.
         help: for both.
-        auto: what the stop None is called.
+        auto: name of the stop None.
         placeholder: of the empty field.
     """
     value: int | None = st.session_state[key]
@@ -47,7 +47,7 @@ def stepped(
         args=(own, key),
         format_func=_called(auto),
     )
-    st.number_input(  # no bounds: the browser would show a number beyond them and send the one before
+    st.number_input(  # no bounds: the browser would show a number out of bounds and send the previous one
         f"{label}, exactly",
         step=1,
         key=key,

@@ -1,7 +1,7 @@
-"""The chain of steps that shall make a variant: its widgets are drawn from the table `core.spec.steps`.
+"""The chain of steps that creates a variant: its widgets are drawn from the table `core.spec.steps`.
 
-The session keeps the order of the steps, and each option as the value of its widget; `chain` reads what they
-ask for. No step and no option is known by heart here.
+The session keeps the order of the steps, and each option as the value of its widget; `chain` reads them. This
+module names no step and no option.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ CHAIN = "variants.chain"  # the steps in order: [{"id": …, "kind": …}]
 
 
 def option_key(step_id: str, name: str) -> str:
-    """Key of the widget of one option of one step."""
+    """Return the widget key of one option of one step."""
     return f"step.{step_id}.{name}"
 
 
-# --- the chain of this session ------------------------------------------------------------------------------
+# --- session state ------------------------------------------------------------------------------------------
 
 
 def listed() -> list[dict[str, str]]:
-    """The steps of this session, in order."""
+    """Return the steps of this session, in order."""
     return list(st.session_state.get(CHAIN) or [])
 
 
 def chain() -> list[Step]:
-    """Return what the widgets ask for.
+    """Return the steps of the widgets.
 
     Raises:
-        SpecError: an option that cannot be.
+        SpecError: an invalid option.
     """
     return [Step(one["kind"], _values(one)) for one in listed()]
 
@@ -51,7 +51,7 @@ def load(steps: Sequence[Step]) -> None:
 
 
 def clear() -> None:
-    """Empty the chain."""
+    """Remove all steps."""
     for one in listed():
         _forget(one)
     st.session_state[CHAIN] = []
@@ -102,7 +102,7 @@ def _remove(step_id: str) -> None:
 
 
 def _move(step_id: str, by: int) -> None:
-    """Put a step one place earlier (-1) or later (+1)."""
+    """Move a step one place earlier (-1) or later (+1)."""
     steps = listed()
     index = next(i for i, one in enumerate(steps) if one["id"] == step_id)
     other = index + by
@@ -111,14 +111,14 @@ def _move(step_id: str, by: int) -> None:
         st.session_state[CHAIN] = steps
 
 
-# --- drawing it ---------------------------------------------------------------------------------------------
+# --- widgets ------------------------------------------------------------------------------------------------
 
 
 def builder(info: wire.ModelInfo) -> list[Step] | None:
-    """Draw the chain and the way to add to it; return what it asks for, None (and said) where it cannot be.
+    """Draw the chain and the way to add to it; return its steps, None (with the error shown) if invalid.
 
     Args:
-        info: of the model that the first step changes.
+        info: of the model to which the first step applies.
     """
     steps = listed()
     if not steps:
@@ -233,7 +233,7 @@ def _number(option: Option, label: str, key: str, text: str) -> None:
 
 
 def _step(default: float) -> float:
-    """What one press of a number's button adds: 0.01 to a percentile, a tenth of a small tolerance."""
+    """Return the step of a number's buttons: 0.01 for a percentile, a tenth of a small tolerance."""
     return 0.01 if default >= 1 else default / 10
 
 
@@ -271,7 +271,7 @@ def _dims(option: Option, step_id: str, info: wire.ModelInfo) -> None:
 
 
 def help_text(option: Option) -> str:
-    """What an option does, its name for the command line, its range and its default."""
+    """Describe an option: effect, name for the command line, range and default."""
     parts = [option.help, f"Name: `{option.name}`."]
     if option.low is not None and option.high is not None and option.kind in ("int", "float"):
         parts.append(f"From {option.low:g} to {option.high:g}.")

@@ -1,4 +1,4 @@
-"""Tables of `core.show.table` in a browser: numbers that sort, with their unit on top; one column stays."""
+"""Tables of `core.show.table` in a browser: sortable numbers, units in the header; one pinned column."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dashboard.format import DASH, plain, rounded
 CHARACTER_PX, PADDING_PX, LEAST_PX, MOST_PX = 7.2, 20, 90, 300
 LINE_MOST_PX, MOMENT_PX = 320, 135
 ROW_PX, LINE_PX, MOST_LINES = 35, 20, 2
-WRAPPED_PX = 62  # from 4rem on, Streamlit breaks text into lines instead of cutting it
+WRAPPED_PX = 62  # from 4rem on, Streamlit wraps text instead of cutting it
 _BINARY = {"KiB": 1 << 10, "MiB": 1 << 20}
 _QUANTITIES = ("ms", "bytes", "number")
-_TINY = 1e-6  # below, rounding to decimals would leave nothing
+_TINY = 1e-6  # below, rounding to decimals would give 0
 
 
 def draw(
@@ -33,19 +33,19 @@ def draw(
     mode: Any = "multi-row",
     ticked: Sequence[int] = (),
 ) -> DataframeState:
-    """Draw a table; columns in which nothing is known are left out.
+    """Draw a table without the columns that have no values.
 
     Args:
         table: whose browser columns are drawn.
         key: of the widget.
-        alt: what a screen reader says.
-        most: rows that show without scrolling; None: all.
-        on_select: what a tick does, as of `st.dataframe`.
+        alt: text for screen readers.
+        most: rows visible without scrolling; None: all.
+        on_select: effect of a selection, as in `st.dataframe`.
         mode: of the selection.
-        ticked: rows that are ticked when the table first shows under this key.
+        ticked: rows selected when the table first appears under this key.
 
     Returns:
-        The ticked rows, where rows can be ticked.
+        The selected rows, if rows can be selected.
     """
     shown = frame(table, st.context.timezone or "UTC")
     tall = None if table.cut else row_height(table)
@@ -69,7 +69,7 @@ def draw(
 
 
 def facts(shown: Sequence[Fact]) -> None:
-    """Draw facts, a line each; what shares a name stands together."""
+    """Draw facts, one per line; those with the same name are grouped."""
     lines: dict[str, list[str]] = {}
     for one in shown:
         lines.setdefault(title(Column(one.name)), []).append(plain(one.text))
@@ -77,11 +77,11 @@ def facts(shown: Sequence[Fact]) -> None:
 
 
 def frame(table: Table, zone: str = "UTC") -> pd.DataFrame:
-    """Return the browser's columns of a table: times in ms, sizes in MiB, ids at the end, nothing empty.
+    """Return the browser's columns of a table: times in ms, sizes in MiB, ids at the end, no empty column.
 
     Args:
-        table: to be shown.
-        zone: of its moments.
+        table: to draw.
+        zone: of its timestamps.
     """
     known = [
         (one, index)
@@ -111,7 +111,7 @@ def _cell(column: Column, value: Value, zone: str) -> Any:
     if isinstance(value, str):
         if column.kind == "id":
             return value[:ID_CHARACTERS]
-        return value.replace("`", "") if column.kind == "text" else None  # a cell shows marks as they are
+        return value.replace("`", "") if column.kind == "text" else None  # a cell shows backticks literally
     if column.kind == "moment":
         return pd.Timestamp(value, unit="s", tz="UTC").tz_convert(zone)
     if column.kind == "ms":
@@ -148,7 +148,7 @@ def _config(column: Column, table: Table, widest: int) -> Any:
         case _:
             if column.narrow:
                 return st.column_config.Column(width="small", help=told)
-            return st.column_config.Column(help=told)  # a text, or a tick
+            return st.column_config.Column(help=told)  # a text or a checkbox
 
 
 def _longest(table: Table, column: Column) -> int:
@@ -157,7 +157,7 @@ def _longest(table: Table, column: Column) -> int:
 
 
 def row_height(table: Table) -> int | None:
-    """Return the height of rows in which the column that tells them apart has room; None: one line."""
+    """Return a row height with room for the column that tells rows apart; None: one line."""
     longest = max((_longest(table, one) for one in table.columns if one.tells), default=0)
     lines = min(MOST_LINES, math.ceil(CHARACTER_PX * longest / (MOST_PX - PADDING_PX)))
     return None if lines <= 1 else max(WRAPPED_PX, LINE_PX * lines + 16)

@@ -1,6 +1,6 @@
-"""A trial's duel on the screen: the verdict card, both sides over time, the cold start and the cost.
+"""A trial's comparison on the screen: verdict card, both sides over time, cold start, cost.
 
-The words come from `verdict` and `cells`; this module draws them. It reads the store, it changes nothing.
+The words come from `verdict` and `cells`; this module draws them. It only reads the store.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ TRIALS_PARAM = "trials"  # ?trials=<id>,<id> of the Compare page
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duel:
-    """A trial, the race it ran in, and what raced beside it."""
+    """A trial, its comparison, and the other configurations of that comparison."""
 
     trial: Trial
     comparison: Comparison
-    contrasts: list[verdict.Contrast]  # of the trial; the first is the one that counts
+    contrasts: list[verdict.Contrast]  # of the trial; the first is the main one
     baseline: Trial | None  # measured again in the same rounds; None: the trial is the baseline itself
-    others: list[Trial]  # the rest of the race
+    others: list[Trial]  # the rest of the comparison
 
     @property
     def contrast(self) -> verdict.Contrast | None:
-        """The contrast that counts; None: nothing stood against the trial."""
+        """Return the main contrast; None: the trial was compared with nothing."""
         return self.contrasts[0] if self.contrasts else None
 
 
 def duel_of(trial: Trial) -> Duel | None:
-    """Return the race of `trial`; None where it never raced, or the race is not kept any more."""
+    """Return the comparison of `trial`; None: it never was in one, or the store no longer has it."""
     if not trial.comparison:
         return None
     try:
         comparison = state.store().comparison(trial.comparison)
-    except TunerError:  # deleted since
+    except TunerError:  # deleted meanwhile
         return None
     own = verdict.contrasts_of(comparison, trial.id)
     beside = [
@@ -73,7 +73,7 @@ def duel_of(trial: Trial) -> Duel | None:
 def _trial(trial_id: str) -> Trial | None:
     try:
         return state.store().trial(trial_id)
-    except TunerError:  # deleted since
+    except TunerError:  # deleted meanwhile
         return None
 
 
@@ -81,7 +81,7 @@ def _trial(trial_id: str) -> Trial | None:
 
 
 def card(duel: Duel) -> None:
-    """Draw what the comparison said, the interval, and how sure that is."""
+    """Draw the verdict, the interval, and the confidence."""
     with st.container(key="verdict", gap="xsmall"):
         head(duel.trial, duel)
         if duel.contrasts:
@@ -90,12 +90,12 @@ def card(duel: Duel) -> None:
 
 
 def head(trial: Trial, duel: Duel | None, actions: Callable[[], None] = lambda: None) -> None:
-    """Draw the answer in a sentence with its interval, what it was put against, and what changes its meaning.
+    """Draw the answer in a sentence with its interval, its reference, and the facts that change its meaning.
 
     Args:
-        trial: on the screen.
+        trial: the shown one.
         duel: its comparison; None: it never was in one.
-        actions: draws buttons at the end of the line.
+        actions: draws buttons at the end of the row.
     """
     if duel is None or not duel.contrasts:
         _alone(trial, duel, actions)
@@ -113,7 +113,7 @@ def head(trial: Trial, duel: Duel | None, actions: Callable[[], None] = lambda: 
 
 
 def beneath(duel: Duel) -> None:
-    """Draw how much was measured, what would help, and the confidence details on demand."""
+    """Draw the amount of data, what would narrow the interval, and the confidence details on demand."""
     if not duel.contrasts:
         _self_test(duel)
         return
@@ -129,14 +129,14 @@ def beneath(duel: Duel) -> None:
 
 
 def warnings(duel: Duel | None) -> list[str]:
-    """Return what the card says of the numbers; the notes beside them need not say it again."""
+    """Return the cautions on the card; the remarks next to the numbers need not repeat them."""
     if duel is None or not duel.contrasts:
         return []
     return verdict.card(duel.comparison, duel.contrasts[0]).warnings
 
 
 def _sure(duel: Duel, said: verdict.Card) -> None:
-    """What the interval rests on, who else used the machine, what the grade means."""
+    """Draw the evidence for the interval, other processes, and the meaning of the grade."""
     result = duel.comparison.facts
     if said.noise:
         st.caption(f":material/align_horizontal_center: {format.plain(verdict.sentence(said.noise))}")
@@ -156,7 +156,7 @@ def _headline(icon: str, text: str, actions: Callable[[], None]) -> None:
 
 
 def _about(trial: Trial, duel: Duel | None, against: str = "") -> None:
-    """One line: what it stands against, how sure that is, what was set, where it ran."""
+    """Draw one line: reference, confidence, settings, machine."""
     result = trial.facts
     judged = duel.comparison.facts if duel is not None else result
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="about"):
@@ -185,7 +185,7 @@ def _further(duel: Duel, contrast: verdict.Contrast, reason: str) -> None:
 
 
 def _alone(trial: Trial, duel: Duel | None, actions: Callable[[], None]) -> None:
-    """The trial stands against nothing: it is what the others are put against, or those failed."""
+    """Describe a trial without a contrast: it is the baseline of the others, or those failed."""
     result = trial.facts
     failed = [one for one in duel.others if one.error] if duel is not None else []
     rate = next((one.value for one in _latency(trial, duel) if one.name == "throughput_per_s"), "")
@@ -207,7 +207,7 @@ def _alone(trial: Trial, duel: Duel | None, actions: Callable[[], None]) -> None
 
 
 def _self_test(duel: Duel) -> None:
-    """What the A/A test of a baseline showed, and who else used the machine."""
+    """Describe the A/A test of a baseline, and the other processes that used the machine."""
     results.busy_note(duel.comparison.result)
     lines = verdict.self_test_lines(duel.comparison)
     reason = duel.comparison.facts.get("grade_reason")
@@ -223,7 +223,7 @@ def _self_test(duel: Duel) -> None:
 
 
 def forest(duel: Duel) -> None:
-    """Draw the interval; with two references, each interval is named after its own."""
+    """Draw the interval; with two references, each interval is named after its reference."""
     info = compare_charts.duel_info(duel.comparison, duel.contrasts)
     plots.draw(
         compare_charts.forest(info, slim=True),
@@ -234,7 +234,7 @@ def forest(duel: Duel) -> None:
 
 
 def never_raced(trial: Trial, pinned: Trial) -> None:
-    """Say that `trial` and the pinned baseline never ran in the same rounds, and offer the race."""
+    """Say that `trial` and the pinned baseline never ran in the same rounds, and offer to compare them."""
     with st.container(key="never_raced", gap="xxsmall"):
         name = f"trial `{pinned.id[:8]}`, {format.when(pinned.finished_at)}"
         differ = format.plain("; ".join(cells.differences(trial, pinned)))
@@ -254,7 +254,7 @@ def never_raced(trial: Trial, pinned: Trial) -> None:
 
 
 def latencies(trial: Trial, duel: Duel | None, key: str) -> None:
-    """Draw latency over time with what disturbed it, and the distribution, of a trial and its baseline."""
+    """Draw latency over time with disturbances, and the distribution, of a trial and its baseline."""
     over_time, distribution = st.tabs(
         ["Latency over time", "Distribution"], key=f"{key}.plots", on_change="rerun"
     )
@@ -267,13 +267,13 @@ def latencies(trial: Trial, duel: Duel | None, key: str) -> None:
 
 
 def latency_over_time(trial: Trial, duel: Duel | None, key: str, *, height: int = 0) -> None:
-    """Draw the runs of a trial and its baseline over time, with what disturbed them.
+    """Draw the runs of a trial and its baseline over time, with the disturbances.
 
     Args:
-        trial: that is shown.
-        duel: its race, if it had one.
-        key: begins those of the chart.
-        height: of the chart in pixels; 0: as high as is good for it.
+        trial: the shown one.
+        duel: its comparison, if it had one.
+        key: prefix of the chart's keys.
+        height: of the chart in pixels; 0: automatic.
     """
     sides = _sides(trial, duel)
     if not sides:
@@ -286,13 +286,13 @@ def latency_over_time(trial: Trial, duel: Duel | None, key: str, *, height: int 
 
 
 def latency_distribution(trial: Trial, duel: Duel | None, key: str) -> None:
-    """Draw where the runs of a trial and its baseline lie."""
+    """Draw the distributions of a trial and its baseline."""
     if sides := _sides(trial, duel):
         latency_plots.distribution(sides, key=key)
 
 
 def _sides(trial: Trial, duel: Duel | None) -> list[charts.Side]:
-    """The trial and its baseline; empty, and said on the screen, where no samples are left."""
+    """Return the trial and its baseline; without samples, say so and return none."""
     baseline = duel.baseline if duel is not None else None
     sides = [charts.side(trial, "this trial" if baseline is not None else "")]
     if duel is not None and baseline is not None:
@@ -308,11 +308,11 @@ def _strip_words(info: timeline_charts.Timeline) -> str:
     return f"{info.strip.flagged:,} of {len(info.strip.hover):,} blocks disturbed"
 
 
-# --- what a start and a run cost ----------------------------------------------------------------------------
+# --- start-up and cost --------------------------------------------------------------------------------------
 
 
 def cold_start(trial: Trial, duel: Duel | None) -> None:
-    """Draw what a start costs, and after how many runs the faster side has repaid it."""
+    """Draw the start-up cost, and the number of runs after which the faster side has repaid it."""
     result, baseline = trial.facts, _result(duel)
     shown = cells.cold_cells(result, baseline)
     contrast = duel.contrast if duel is not None else None
@@ -328,7 +328,7 @@ def cold_start(trial: Trial, duel: Duel | None) -> None:
 
 
 def cost(trial: Trial, duel: Duel | None) -> None:
-    """Draw what a run costs beside its latency."""
+    """Draw the cost of a run besides its latency."""
     found = cells.cost_cells(trial.facts, _result(duel))
     results.grid([one for one in found if one.name not in FIRST], key="cost")
 
@@ -341,17 +341,17 @@ FIRST = ("p50_s", "p95_s", "throughput_per_s", cells.PEAK_MEMORY)  # names of th
 
 
 def numbers(trial: Trial, duel: Duel | None) -> None:
-    """Draw the four numbers that are asked for first, with the verdict and those of what raced beside it."""
+    """Draw the four main numbers, with the verdict and the numbers of the other configurations."""
     result = trial.facts
     results.outputs(result, agree=False)
-    if duel is None or not verdict.busy_words(duel.comparison.result):  # else the card has said it
+    if duel is None or not verdict.busy_words(duel.comparison.result):  # otherwise the card has said it
         results.busy_note(result)
     shown = [*_latency(trial, duel), *cells.cost_cells(result, _result(duel))]
     results.strip([one for one in shown if one.name in FIRST], key="numbers")
 
 
 def latency(trial: Trial, duel: Duel | None) -> None:
-    """Draw the other latencies, and the error of the outputs."""
+    """Draw the other latencies, and the output error."""
     outputs = cells.outputs_cell(trial.facts)
     shown = [one for one in _latency(trial, duel) if one.name not in FIRST]
     results.grid([*shown, *([outputs] if outputs is not None else [])], key="latencies")
@@ -365,7 +365,7 @@ def _latency(trial: Trial, duel: Duel | None) -> list[cells.Cell]:
 
 
 def field_of(trial: Trial) -> Field:
-    """Return who races with `trial`; nobody is known where the race was deleted."""
+    """Return the configurations compared with `trial`; empty when the comparison was deleted."""
     try:
         race = state.store().comparison(trial.comparison)
     except TunerError:

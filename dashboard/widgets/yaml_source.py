@@ -1,4 +1,4 @@
-"""A YAML file that is chosen, or its text that is pasted: two fields, of which the file counts."""
+"""A YAML source: a chosen file or pasted text; the file takes precedence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def fields(file: str, pasted: str, *, begins: str) -> None:
     Args:
         file: key of the uploader.
         pasted: key of the text area.
-        begins: what such a YAML begins with, shown where nothing is pasted.
+        begins: first line of such a YAML, shown as the placeholder.
     """
     st.file_uploader(
         "YAML file",
@@ -35,18 +35,18 @@ def fields(file: str, pasted: str, *, begins: str) -> None:
 
 
 def _file_chosen(file: str, pasted: str) -> None:
-    """What was pasted before must not come back when the file is removed."""
+    """Clear the pasted text, so that it does not come back when the file is removed."""
     if st.session_state.get(file) is not None:
         st.session_state[pasted] = ""
 
 
 def text_of(file: str, pasted: str, *, to: str) -> tuple[str, str]:
-    """Return what the YAML is called, and its text.
+    """Return the name of the YAML, and its text.
 
     Args:
         file: key of the uploader.
         pasted: key of the text area.
-        to: what is to be done with it, for the error: "load".
+        to: verb for the error, such as "load".
 
     Raises:
         SpecError: neither is given, or the file is not text.
