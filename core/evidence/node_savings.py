@@ -53,9 +53,7 @@ class Savings:
     units: tuple[Unit, ...]  # largest error first
     whole: float  # error of the whole variant, as measured
     timed: bool
-    elsewhere_s: (
-        float  # saved by all other nodes; negative: conversions cost that much
-    )
+    elsewhere_s: float  # saved by all other nodes; negative: conversions cost that much
     float_s: float | None  # a typical run without the profiler; None: not timed
     quantized_s: float | None
 

@@ -35,7 +35,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Whether this machine passes the noise check, with the reason. `headline` is the statement to display."""
+    """Whether this machine passes the noise check, with the reason. `headline` is the text to display."""
 
     publishable: bool
     headline: str

@@ -98,7 +98,7 @@ class Neighbours:
         return f"{who} {form} {counted_cores(told)}{of_it}"
 
     def to_dict(self) -> Presence:
-        """Plain JSON data: total cores and the listed programs, largest first; the unnamed rest comes last."""
+        """Plain JSON data: total cores and the listed programs, largest first, the unnamed rest last."""
         rest = [Program(name=self.unnamed, cores=self.unnamed_cores)] if self._counts_rest() else []
         listed = (*self._counted(), *rest)
         return {"cores": self.cores, "programs": [{"name": one.name, "cores": one.cores} for one in listed]}

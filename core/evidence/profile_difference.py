@@ -63,9 +63,7 @@ class Row:
     kind: RowKind
     baseline_s: float
     candidate_s: float
-    half_width_s: (
-        float | None
-    )  # of the difference, 95 %, from its spread between the passes; None: not known
+    half_width_s: float | None  # of the difference, 95 %, from its spread between the passes; None: not known
     baseline_nodes: int = 0
     candidate_nodes: int = 0
 

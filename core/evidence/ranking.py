@@ -85,7 +85,7 @@ def intervals(
 
 
 def _bounds(contrast: Mapping[str, Any]) -> Interval | None:
-    """Return the bounds behind the verdict; earlier versions stored two intervals that contradict each other."""
+    """Return the bounds behind the verdict; earlier versions stored two contradicting intervals instead."""
     told = [contrast]
     if contrast.get("contradicted") and contrast.get("without_flagged"):
         told.append(contrast["without_flagged"])

@@ -166,9 +166,7 @@ class AtThreshold:
     false_positives: int
     true_negatives: int
     false_negatives: int
-    unread_positives: (
-        int  # rows of the class without a finite probability: wrong, without a prediction
-    )
+    unread_positives: int  # rows of the class without a finite probability: wrong, without a prediction
     unread_negatives: int  # likewise of all other rows
 
     @property

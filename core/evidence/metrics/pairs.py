@@ -112,9 +112,7 @@ class Judgement:
     high: float
     p: float  # of McNemar's exact test
     verdict: Verdict
-    rows_needed: (
-        int | None
-    )  # for a decision, if the shares stay the same; None: no number of rows is enough
+    rows_needed: int | None  # for a decision, if the shares stay the same; None: no number of rows is enough
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data; the four counts and the difference are on one level."""
