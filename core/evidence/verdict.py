@@ -15,7 +15,7 @@ from core.spec.effort import DEFAULT_MARGIN
 
 Color = Literal["green", "blue", "orange", "red", "gray"]
 
-MIN_LAUNCHES = 2  # a single process may be slow for its whole life, by up to a factor of two
+MIN_LAUNCHES = 2  # of each; a single process may be slow for its whole life, by a factor of two
 MIN_UNITS = 5  # launches of one round each: the minimum of which trimming leaves three
 MOST_DIGITS, MOST_DECIMALS = 4, 6
 MOST_FACTOR = 2.0  # an interval beyond this factor of the estimate, either way, counts as not known yet
