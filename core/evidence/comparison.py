@@ -1,8 +1,8 @@
 """Types of a comparison: its configurations, their roles, and the added references.
 
 Every measurement is a comparison: a single trial is compared with its baseline and the ORT default.
-`Comparison` is the stored record; `line_up` returns the configurations to measure. Pure data: no clock, no
-file, no worker. `evidence.result` computes the results.
+`Comparison` is the stored record; `line_up` returns the configurations to measure.
+Pure data: no clock, no file, no worker. `evidence.result` computes the results.
 """
 
 from __future__ import annotations

@@ -274,8 +274,8 @@ def look(
 ) -> Look:
     """Return the observation of a configuration from a comparison.
 
-    If the two processes of the default differ by more than `COPIES_APART`, the speed-up is relative to the
-    faster one, because no fault makes a process faster.
+    If the two processes of the default differ by more than `COPIES_APART`, the speed-up is relative to
+    the faster one, because no fault makes a process faster.
 
     Args:
         head: stage, comparison and trial; with an error where there is no valid result.

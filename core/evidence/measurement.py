@@ -171,8 +171,8 @@ def latency_summary(
 
     A percentile that the runs cannot support is None, or has no upper bound; `needs_runs` and `needs_rounds`
     give the total number that it needs. Intervals hold for new processes; a single process has none, because
-    it says nothing about the next one. The mean is that of a typical process, like ratios (`usual`);
-    everything else is computed from all runs.
+    it says nothing about the next one. The mean is that of a typical process (`usual`), as for
+    ratios; everything else is computed from all runs.
 
     Args:
         latencies_s: in run order.
