@@ -1,1 +1,1 @@
-"""From numbers to verdicts: pure functions and types, no process and no store."""
+"""Statistics from measurements to verdicts: pure functions and types, no process and no store."""

@@ -1,6 +1,6 @@
 """Break-even: inferences after which a faster configuration makes up for a slower start.
 
-Pure functions of two stored results and the contrast of their race; no clock, no I/O. Seconds throughout.
+Pure functions of two stored results and their contrast; no clock, no I/O. Seconds throughout.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ _UNITS = {"run": "run", "row": "sample"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakEven:
-    """After how much work the candidate has used less time in all than the baseline.
+    """Amount of work after which the candidate has used less total time than the baseline.
 
-    `start_s` is what its start costs more than the baseline's, beyond a usual run; below 0 it starts sooner.
-    `count` of `unit` belongs to the kinds "after" (ahead from there on) and "until" (ahead up to there), with
-    `low` and `high` from the interval of the ratio; they are None where it has no such end.
+    `start_s` is the extra start time of the candidate, beyond a usual run; a negative value is a faster
+    start. `count`, in `unit`, belongs to the kinds "after" (faster in total from there on) and "until" (up to
+    there). `low` and `high` come from the interval of the ratio; a bound is None where the interval gives
+    none.
     """
 
     kind: Kind
     start_s: float
-    gain_s: float  # per `unit`; below 0: the candidate loses
+    gain_s: float  # time saved per `unit`; negative: the candidate is slower
     count: int | None = None
     low: int | None = None
     high: int | None = None
@@ -36,7 +37,7 @@ class BreakEven:
 
     @property
     def words(self) -> str:
-        """One sentence for a person."""
+        """One sentence for display."""
         gap, gain = ms(abs(self.start_s), 3), ms(abs(self.gain_s), 3)
         start = f"the start takes {gap} {'longer' if self.start_s > 0 else 'less'}"
         unit = _UNITS[self.unit]
@@ -60,22 +61,22 @@ class BreakEven:
 def break_even(
     candidate: Mapping[str, Any], baseline: Mapping[str, Any], contrast: Mapping[str, Any]
 ) -> BreakEven | None:
-    """Return when the candidate's steady state has repaid its start; None where a start was not measured.
+    """Return after how much work the candidate has made up for its start; None: a start was not measured.
 
-    The time of N rows is taken as session creation, plus the first run, plus the steady latency of the rows
-    after it. The steady latency of the baseline is its p50 (the mean where there are too few runs for one),
-    and the candidate's follows from the paired ratio: two medians of their own could contradict the verdict.
+    The time of N samples is session creation, plus the first run, plus the steady latency of the remaining
+    samples. The steady latency of the baseline is its p50 (the mean where there are too few runs for a p50).
+    The candidate's follows from the paired ratio, because two separate medians could contradict the verdict.
 
     Args:
         candidate: result of a trial.
-        baseline: result of the trial that raced against it.
-        contrast: of the two, as a comparison stores it.
+        baseline: result of the trial that it was compared with.
+        contrast: contrast of the two, as a comparison stores it.
     """
     if not contrast.get("ratio") or None in (_start_s(candidate), _start_s(baseline)):
         return None
     ratio = float(contrast["ratio"])
     same_rows = candidate["batch_size"] == baseline["batch_size"]
-    steady_s = _steady_s(baseline) / float(baseline["batch_size"])  # per row
+    steady_s = _steady_s(baseline) / float(baseline["batch_size"])  # per sample
     start_s = _beyond_a_run(candidate, steady_s / ratio) - _beyond_a_run(baseline, steady_s)
     unit_s = steady_s * float(baseline["batch_size"] if same_rows else 1)
 
@@ -106,7 +107,7 @@ def _start_s(result: Mapping[str, Any]) -> float | None:
 
 
 def _beyond_a_run(result: Mapping[str, Any], steady_row_s: float) -> float:
-    """What creation and first run take beyond a usual run of the same rows."""
+    """Return the time of creation and first run beyond a steady run of the same batch size."""
     start = _start_s(result)
     assert start is not None
     return start - float(steady_row_s * result["batch_size"])

@@ -1,8 +1,8 @@
 """Types of a comparison: its configurations, their roles, and the added references.
 
-Every measurement is a comparison: a single trial races against its baseline and ONNX Runtime's default.
-`Comparison` is the stored record, `line_up` says who races. Pure data: no clock, no file, no worker. How
-results follow from a race is `evidence`'s.
+Every measurement is a comparison: a single trial is compared with its baseline and the ORT default.
+`Comparison` is the stored record; `line_up` returns the configurations to measure.
+Pure data: no clock, no file, no worker. `evidence.result` computes the results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from core.spec import TrialSpec, anchor
 from core.wire.errors import ErrorRecord
 
 ANCHOR_LABEL = "ORT default"
-CANDIDATE_LABEL = "candidate"  # of the only one that is measured
+CANDIDATE_LABEL = "candidate"  # label of a single candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Contestants that raced together. `result` is None until there were rounds; see `evidence`."""
+    """Configurations measured together. `result` is None until a round is complete; see `evidence.result`."""
 
     id: str
     state: TrialState
@@ -52,18 +52,18 @@ class Comparison:
 
     @property
     def facts(self) -> ComparisonResult:
-        """Its result; without a key where there is none."""
+        """The result; an empty dict where there is none."""
         return self.result if self.result is not None else {}
 
     @property
     def baseline(self) -> str:
-        """Trial that the others are put against: the baseline where there is one, else the anchor."""
+        """Trial that the others are compared with: the baseline where there is one, else the ORT default."""
         by_role = {one.role: one.trial for one in reversed(self.contestants)}
         return by_role.get("baseline") or by_role.get("anchor") or self.contestants[0].trial
 
     @property
     def is_duel(self) -> bool:
-        """Whether it measured one configuration, as Tune and `tune` do; a study never is."""
+        """Whether it measured a single candidate, as Tune and `tune` do; always False for a study."""
         return not self.study and [one.label for one in self.contestants if one.role == "candidate"] == [
             CANDIDATE_LABEL
         ]
@@ -76,29 +76,29 @@ class Comparison:
         return {**data, **result}
 
 
-# --- who races --------------------------------------------------------------------------------------------
+# --- configurations to measure ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """One configuration that shall race, and what to call it."""
+    """A configuration to measure, with its label."""
 
     spec: TrialSpec
     label: str
     role: Role = "candidate"
-    model: str = ""  # name of its model; empty: that of the file
+    model: str = ""  # name of its model; empty: the name of the file
 
 
 def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
-    """Return everybody who races: candidates, the baseline, and ONNX Runtime's default on the same workload.
+    """Return all configurations to measure: candidates, baseline, and ORT default on the same workload.
 
-    The default is added only where nobody asks for it already; a candidate that is the default stands first,
-    so that `Comparison.baseline` finds it. How well to measure is one thing for all: what the first candidate
-    asks for (its precision, budget, margin and number of runs).
+    The default is added only if it is not among them. A candidate that equals the default comes first, so
+    that `Comparison.baseline` finds it. The protocol of the first candidate (effort, budget, margin and
+    number of runs) applies to all configurations.
 
     Args:
-        asked: at least one candidate, at most one baseline. The anchor's workload is the first candidate's,
-            unless there is one among them.
+        asked: at least one candidate, at most one baseline. Without a configuration of the role "anchor", the
+            ORT default gets the workload of the first candidate.
     """
     candidates = [one for one in asked if one.role == "candidate"]
     assert candidates, "no other configuration to compare with"
@@ -123,7 +123,7 @@ def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
 
 
 def _anchor_label(first: Configuration, asked: Sequence[Configuration]) -> str:
-    """Say which model the default runs where several race, and how it is fed where the baseline differs."""
+    """Return the label of the ORT default, with its model and I/O binding where these differ."""
     label, binding = ANCHOR_LABEL, first.spec.workload.use_io_binding
     if several_models([one.spec for one in asked]):
         label += f" ({first.model or Path(first.spec.model.path).stem})"
@@ -133,13 +133,13 @@ def _anchor_label(first: Configuration, asked: Sequence[Configuration]) -> str:
 
 
 def several_models(specs: Sequence[TrialSpec]) -> bool:
-    """Whether specs name several models, by their paths and, where all are known, by their hashes."""
+    """Whether specs name several models, compared by path and, where all hashes are known, by hash."""
     paths, hashes = {one.model.path for one in specs}, {one.model.sha256 for one in specs}
     return len(paths) > 1 and (None in hashes or len(hashes) > 1)
 
 
 def same_request(one: TrialSpec, other: TrialSpec) -> bool:
-    """Whether two specs ask for the same thing, however well it is to be measured."""
+    """Whether two specs request the same configuration, regardless of the effort."""
     return _request(one) == _request(other)
 
 

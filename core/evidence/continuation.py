@@ -1,9 +1,10 @@
 """Measuring longer: how a finished comparison is continued, and the error rate that is left.
 
-More generations join those that there are, and the answer is that of all of them. In 95 % no interval of a
-comparison misses: of none of the contrasts that are told together, at none of its looks, and at no look of
-what goes on from it. So it never spends all that is left of the 5 %: of n looks to come each gets
-one part of n + 1, and the last part is left for going on, again and again (a geometric series). Pure.
+A continued comparison adds launches to the existing ones and computes its result from all of them. With 95 %
+probability, all intervals of a comparison hold together: those of all contrasts reported together, at all
+interim analyses, and at all interim analyses of its continuations. A comparison therefore never spends all of
+the remaining 5 %: of n planned interim analyses each gets one part of n + 1. The last part remains for
+continuations, which divide it in the same way (a geometric series). Pure.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from core.evidence.statistics import CONFIDENCE
 from core.spec.effort import EFFORTS
 from core.wire.errors import SpecError
 
-MORE_LOOKS = 3  # at least, behind the generations that there are
-GROWTH = 1.5  # from one look to the next
-LEAST_LEFT = 1e-9  # of the 5 %: less is rounding
+MORE_LOOKS = 3  # minimum number of interim analyses after the existing launches
+GROWTH = 1.5  # of the number of launches, from one interim analysis to the next
+LEAST_LEFT = 1e-9  # remaining error rate; a smaller one is rounding
 
 
 def check(race: Comparison, trials: Sequence[Trial]) -> None:
-    """Refuse what cannot be gone on with.
+    """Refuse a comparison that cannot be continued.
 
     Raises:
-        SpecError: the race has no result, is of an older version, had an exact number of runs, has spent its
-            looks, or its raw samples are gone.
+        SpecError: the comparison has no result, comes from an older version, had a fixed number of runs, has
+            used its error rate, has failed configurations, or its raw measurements are gone.
     """
     reason = ""
     if not race.result:
@@ -51,12 +52,12 @@ def check(race: Comparison, trials: Sequence[Trial]) -> None:
 
 
 def protocol(race: Comparison, precision: str, budget_s: float | None) -> dict[str, Any]:
-    """Return how a race goes on: its protocol, with a budget of its own and looks behind what there is.
+    """Return the protocol of a continuation, with its own budget and further interim analyses.
 
     Args:
-        race: the finished one.
-        precision: name, of the race that goes on.
-        budget_s: seconds; None: that of the effort.
+        race: the finished comparison.
+        precision: name of the effort of the continuation.
+        budget_s: seconds; None: the budget of the effort.
     """
     asked = EFFORTS[precision]
     made = len(race.facts["generations"])
@@ -73,36 +74,36 @@ def protocol(race: Comparison, precision: str, budget_s: float | None) -> dict[s
         "splits": (1 - CONFIDENCE) / share,
         "spent": (1 - CONFIDENCE) / family(race.protocol) - left(race),
         "made": made,
-        "least": min(look for look in looks if look > made),  # whoever asks for more gets more
+        "least": min(look for look in looks if look > made),  # minimum number of launches
         "continues": race.id,
     }
 
 
 def parts(looks: int, family: int = 1) -> int:
-    """Return by what the 5 % of an interval of a new comparison are divided.
+    """Return the divisor of the 5 % error rate for an interval of a new comparison.
 
     Args:
-        looks: how often it may look at its numbers; one part more is left for going on with it. 0: an exact
-            number of runs, which cannot be gone on with.
-        family: how many contrasts are told together, all of which hold with 95 %.
+        looks: number of interim analyses; one more part is left for continuations. 0: a fixed number of runs,
+            which cannot be continued.
+        family: number of contrasts reported together, all of which hold together with 95 %.
     """
     return (looks + 1 if looks else 1) * family
 
 
 def family(protocol: Mapping[str, Any]) -> int:
-    """Return how many contrasts of a race hold together with 95 %; 1: each alone."""
+    """Return the number of contrasts of a comparison that hold together with 95 %; 1: each holds alone."""
     return int(protocol.get("family") or 1)
 
 
 def splits(protocol: Mapping[str, Any]) -> float:
-    """Return by what the 5 % of an interval of a race are divided; before there was `parts`, by its looks."""
+    """Return the divisor of the 5 % of a comparison; old records use their number of interim analyses."""
     return float(protocol.get("splits") or max(1, len(protocol.get("looks") or [])))
 
 
 def left(race: Comparison) -> float:
-    """Return what each contrast may still err by, all looks of the race and of those before it taken off.
+    """Return the error rate left to each contrast after all interim analyses of this and earlier comparisons.
 
-    Its end counts as a look, wherever it came.
+    The end of the comparison counts as an interim analysis.
     """
     protocol, made = race.protocol, len(race.facts.get("generations") or ())
     looks = {look for look in protocol.get("looks") or () if protocol.get("made", 0) < look <= made}
@@ -111,11 +112,11 @@ def left(race: Comparison) -> float:
 
 
 def record_of(race: Comparison, trials: Sequence[Trial]) -> RaceRecord:
-    """Return the raw record of a race.
+    """Return the raw record of a comparison.
 
     Args:
-        race: that `check` let pass.
-        trials: of all its contestants, in their order, with their samples.
+        race: a comparison that passed `check`.
+        trials: trials of all its configurations, in their order, with their latencies.
     """
     result = race.facts
     ids = [trial.id for trial in trials]
@@ -130,7 +131,7 @@ def record_of(race: Comparison, trials: Sequence[Trial]) -> RaceRecord:
 
 
 def _ran(trial: Trial) -> Ran:
-    load: Any = {"batch_size": trial.facts["batch_size"]}  # all that a race takes from it
+    load: Any = {"batch_size": trial.facts["batch_size"]}  # the only key that a comparison reads
     return Ran(load=load)
 
 

@@ -1,11 +1,11 @@
 """The ratio of two configurations from paired rounds: estimate, interval, verdict.
 
-Pure functions of numbers; no clock, no I/O. A round is one block of every contestant within a second or so:
-what the machine did to both sides cancels in their ratio. A generation is some rounds of one set of fresh
-processes. Memory layout, page and thread placement are drawn once per process and stay for its life, so the
-rounds of one generation share them: the unit of analysis is the generation, and an interval holds for new
-processes of the same configurations. Ratios are baseline latency over candidate latency per row: above 1 the
-candidate is faster.
+Pure functions of numbers; no clock, no I/O. A round is one block of every configuration within about a
+second, so background load affects both sides and cancels in their ratio. A launch is the rounds of one set of
+fresh processes; the code calls it a generation. Memory layout, page and thread placement are drawn once per
+process, so the rounds of one launch share them. The launch is therefore the unit of analysis, and an interval
+holds for new processes of the same configurations. A ratio is baseline latency over candidate latency per
+sample: above 1 the candidate is faster.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ from core.evidence.statistics import CONFIDENCE, Estimate, t_quantile
 from core.evidence.verdict import MIN_LAUNCHES, MIN_UNITS, Verdict
 from core.spec.effort import DEFAULT_MARGIN
 
-MIN_ROUNDS = 5  # of a single generation: the fewest that show what its rounds differ by
-SEEN_UNITS = 4  # from here on the race itself has seen as much of the spread between processes as was assumed
-PERSISTENCE_UNITS = 16  # the fewest that show whether a generation resembles the one before
+MIN_ROUNDS = 5  # rounds of a single launch needed to estimate the spread between rounds
+SEEN_UNITS = 4  # launches from which on the measured spread between processes outweighs the assumed prior
+PERSISTENCE_UNITS = 16  # launches needed to estimate the autocorrelation between launches
 MOST_PERSISTENCE = 0.9
-RESOLUTION = 1e-9  # log ratios that differ by less are the same number and rounding: no clock shows that
-DRIFT_UNITS = 8  # the fewest for which the normal approximation of Mann and Kendall's test holds
+RESOLUTION = 1e-9  # smaller differences of log ratios are rounding, below the resolution of any clock
+DRIFT_UNITS = 8  # launches needed for the normal approximation of the Mann-Kendall test
 DRIFT_P = 0.01
 DRIFT_LEAST = 0.02  # a real drift below 2 % over a whole comparison changes no decision
-HOPELESS_UNITS = 9  # before, the spread itself is not known well enough to give up
+HOPELESS_UNITS = 9  # with fewer launches the spread is not known well enough to stop for futility
 HOPELESS_CHANCE = 0.05
 
 _NORMAL = statistics.NormalDist()
 _DRIFT_Z = _NORMAL.inv_cdf(1 - DRIFT_P / 2)
 _LARGEST_LOG = 700.0  # beyond, exp overflows
-_MEDIAN_COST = {1: 1.0, 2: 1.0, 3: 1.346, 4: 1.192}  # variance of a median, in that of a mean, normal data
+_MEDIAN_COST = {1: 1.0, 2: 1.0, 3: 1.346, 4: 1.192}  # variance of median over that of mean, normal data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """What is known of the spread between processes before a race: its size, and how much that counts."""
+    """Prior of the spread between processes: its size and its weight."""
 
     sigma_between: float  # standard deviation of the log ratio of two fresh processes
-    df: float  # degrees of freedom: as many as that many generations would give
+    df: float  # degrees of freedom: its weight as a number of launches
     source: Source
 
 
-# Pairs of fresh processes of one configuration differed by 0.6 to 1 % at 40 µs a run and by 0.3 % at 1 ms on
-# a quiet machine with two cores. Two degrees of freedom: any race of four generations outweighs it.
+# Pairs of fresh processes of one configuration differed by 0.6 to 1 % at 40 µs per run and by 0.3 % at 1 ms
+# on an idle machine with two cores. Two degrees of freedom: any comparison of four launches outweighs it.
 ASSUMED = Prior(sigma_between=0.01, df=2.0, source="assumed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """A ratio with its interval and what follows from it. Bounds are None where they cannot be known."""
+    """A ratio with its interval and verdict. Bounds are None where they cannot be estimated."""
 
     ratio: float
     ratio_low: float | None
@@ -66,20 +66,20 @@ class Contrast:
     verdict: Verdict
     rounds: int
     generations: int
-    sigma: float | None  # robust standard deviation of one round's log ratio within a generation
-    sigma_between: float | None  # the same between fresh processes; None: not told apart from `sigma`
+    sigma: float | None  # robust standard deviation of one round's log ratio within a launch
+    sigma_between: float | None  # the same between fresh processes; None: not separable from `sigma`
     between_from: Source
     half_width: float | None  # of the interval, as a share of the ratio
-    within_half_width: float | None  # its part that more rounds would narrow; the squares of the two add up
-    between_half_width: float | None  # its part that only more processes would narrow
+    within_half_width: float | None  # part that more rounds reduce; the squares of the two parts add up
+    between_half_width: float | None  # part that only more launches reduce
     standard_error: float | None  # of the log ratio
     df: float | None  # degrees of freedom of the interval
-    drifting: bool  # the log ratio itself moved from the first generations to the last
-    margin: float  # within which a difference counts as none
+    drifting: bool  # the log ratio has a trend over the launches
+    margin: float  # equivalence margin, relative
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Its bounds; None where they are not known."""
+        """Bounds of the interval; None where they are not known."""
         known = self.ratio_low is not None and self.ratio_high is not None
         return cast(tuple[float, float], (self.ratio_low, self.ratio_high)) if known else None
 
@@ -95,41 +95,42 @@ def contrast(
     margin: float = DEFAULT_MARGIN,
     prior: Prior | None = ASSUMED,
 ) -> Contrast:
-    """Estimate the ratio from the log ratios of every round of every generation, and decide.
+    """Estimate the ratio and its verdict from the log ratios of all rounds of all launches.
 
-    A generation counts as the 20 % trimmed mean of its rounds (the median below five). The estimate is the
-    20 % trimmed mean of the generations with Yuen's interval, carried through exp. The variance of a
-    generation is the mean of what these generations show and what the prior and the rounds predict, weighted
-    by their degrees of freedom, and never less than what they show: a race of few generations does not
-    believe its own luck, nor does it let a prior talk it out of what it saw. A prior that falls short of what
-    was seen counts for fewer degrees of freedom, by the ratio of the two variances.
+    A launch counts as the 20 % trimmed mean of its rounds (the median below five rounds). The estimate is the
+    20 % trimmed mean of the launches with Yuen's interval, back-transformed by exp. The variance of a launch
+    is the mean of the observed variance and the one that the prior and the rounds predict, weighted by their
+    degrees of freedom. It is never less than the observed variance: the prior can widen an interval of few
+    launches, but not narrow it. A predicted variance below the observed one reduces the prior's degrees of
+    freedom by the ratio of the two.
 
-    An interval has the confidence 1 - 0.05/looks, so that with 95 % all intervals of all looks hold together,
-    and a comparison may stop at any of them. A stop between two looks (the budget) takes the place of the
-    look that follows. Where several contrasts are told together, `looks` counts those of all of them (see
-    `continuation.parts`). From 16 generations on an interval is widened where one resembles the one before.
+    An interval has the confidence 1 - 0.05/looks, so that all intervals of all interim analyses hold together
+    with 95 %, and a comparison may stop at any of them. A stop between two interim analyses (budget spent)
+    takes the place of the next one. If several contrasts are reported together, `looks` counts those of all
+    of them (see `continuation.parts`). From 16 launches on, autocorrelation between launches widens the
+    interval.
 
-    EQUIVALENT, the whole interval within 1/(1 + margin) and 1 + margin, wins over FASTER and SLOWER. There is
-    no interval, and the verdict is UNDECIDED, of a single generation, which shows nothing of the next; below
-    5 generations without a prior, or of one round each, which the prior does not know; and where all that
-    trimming leaves is the same number: then the clock was too coarse to show the spread, and a standard error
-    of zero would be a false certainty.
+    EQUIVALENT (the whole interval within 1/(1 + margin) and 1 + margin) takes precedence over FASTER and
+    SLOWER. There is no interval, and the verdict is UNDECIDED, in three cases: a single launch, which says
+    nothing about the next one; fewer than 5 launches without a prior, or with one round each, which the prior
+    does not cover; and identical values after trimming, because the clock was too coarse to show the spread
+    and a standard error of zero would be wrong.
 
     Args:
-        generations: of each, in order, ln(baseline's median per row / candidate's) of its rounds; empty ones
-            are skipped.
-        looks: by what the 5 % are divided: how often the comparison may look at its numbers to decide whether
-            to stop, times the contrasts that hold together.
-        margin: relative difference up to which two contestants count as equally fast; 0: never.
-        prior: of the spread between processes; None: these generations alone.
+        generations: for each launch, in order, ln(baseline's median per sample / candidate's) of its rounds;
+            empty launches are skipped.
+        looks: divisor of the 5 %: number of interim analyses times the number of contrasts that hold
+            together.
+        margin: equivalence margin, relative; 0: never equivalent.
+        prior: prior of the spread between processes; None: none is used.
 
     Raises:
         ValueError: there is no round.
 
     Source: Tukey and McLaughlin (1963); Yuen (1974), Biometrika 61, 165-170; generations as units: Kalibera
     and Jones (2013), Rigorous benchmarking in reasonable time; moderated variances: Smyth (2004), Statistical
-    Applications in Genetics and Molecular Biology 3(1); for the widening the effective number of a
-    first-order autoregression, Bayley and Hammersley (1946).
+    Applications in Genetics and Molecular Biology 3(1); widening by autocorrelation: the effective sample
+    size of a first-order autoregression, Bayley and Hammersley (1946).
     """
     kept = [sorted(one) for one in generations if one]
     n, rounds = len(kept), sum(map(len, kept))
@@ -168,13 +169,13 @@ def contrast(
 
 
 def usual(values: Sequence[float]) -> Estimate:
-    """Estimate what is usual among launches: the 20 % trimmed mean with Yuen's interval, as for a ratio.
+    """Estimate the typical value of a launch: the 20 % trimmed mean with Yuen's interval, as for a ratio.
 
-    A launch that is slow for its whole life moves neither the number nor, unless there are many, much of its
-    interval; it holds for new launches, and one launch has none.
+    A few slow launches change neither the estimate nor much of the interval. The interval holds for new
+    launches; a single launch has none.
 
     Args:
-        values: one of each launch, at least one.
+        values: one value per launch, at least one.
     """
     n, ordered = len(values), sorted(values)
     value = _center(ordered)
@@ -186,10 +187,11 @@ def usual(values: Sequence[float]) -> Estimate:
 
 
 def excess_between(generations: Sequence[Sequence[float]]) -> float | None:
-    """Variance of the log ratio of two fresh processes, as these generations alone show it.
+    """Return the variance of the log ratio between fresh processes, estimated from these launches alone.
 
-    What the generations differ by, less what their rounds explain; below 0 where chance made them agree, so
-    that the mean of many such is right. None below 4 generations, or of one round each.
+    It is the variance between launches minus the part that their rounds explain. It can be negative by
+    chance, which keeps the mean of many such estimates unbiased. None below 4 launches or with one round
+    each.
 
     Args:
         generations: as for `contrast`.
@@ -202,13 +204,13 @@ def excess_between(generations: Sequence[Sequence[float]]) -> float | None:
 
 
 def spanning(one: Contrast, other: Contrast) -> Contrast:
-    """Return `one` with an interval that holds the interval of `other`, too; the verdict follows from it.
+    """Return `one` with an interval that includes the interval of `other`; the verdict follows from it.
 
-    What more rounds and more processes would narrow is not told apart any more.
+    The two parts of the half-width are None.
 
     Args:
-        one: with an interval.
-        other: with an interval, of some of the same rounds.
+        one: contrast with an interval.
+        other: contrast with an interval, from a part of the same rounds.
     """
     assert one.interval is not None
     assert other.interval is not None
@@ -225,10 +227,10 @@ def spanning(one: Contrast, other: Contrast) -> Contrast:
 
 
 def settled(contrast: Contrast, target: float, of_effect: float = 0.0) -> bool:
-    """Whether a comparison may stop at this look: it is decided, narrow enough, and does not drift.
+    """Whether a comparison may stop at this interim analysis: decided, narrow enough and without drift.
 
     Args:
-        contrast: of all rounds so far.
+        contrast: contrast of all rounds so far.
         target: relative half-width, as in `Effort.target`.
         of_effect: as in `Effort`.
     """
@@ -238,17 +240,17 @@ def settled(contrast: Contrast, target: float, of_effect: float = 0.0) -> bool:
 
 
 def hopeless(now: Contrast, *, looks: float, left: int) -> bool:
-    """Whether to say UNDECIDED now, because the generations still allowed are too few to change that.
+    """Whether to stop for futility: the remaining launches are too few to reach a verdict.
 
-    Those to come are predicted from those that were: the estimate will move by about its own standard error,
-    the interval will shrink with the square root of the generations. True when the chance that this ends in
-    any verdict is below 5 %. Conservative: never before 9 generations, nor without an interval; and a
-    comparison that is decided but wider than its target goes on.
+    The prediction assumes that the estimate moves by about its standard error and that the interval shrinks
+    with the square root of the number of launches. True if the probability of any verdict is below 5 %.
+    Conservative: never before 9 launches or without an interval. A comparison that is decided but wider than
+    its target continues.
 
     Args:
-        now: of all generations so far.
+        now: contrast of all launches so far.
         looks: as for `contrast`.
-        left: generations that the budget and the last look still allow; 0 or less: none.
+        left: launches that the budget and the last interim analysis still allow; 0 or less: none.
 
     Source: predictive power with a flat prior, Spiegelhalter, Freedman and Blackburn (1986).
     """
@@ -258,10 +260,10 @@ def hopeless(now: Contrast, *, looks: float, left: int) -> bool:
 
 
 def predicted_units(deviation: float, target: float, *, looks: float = 6, prior_df: float = 0.0) -> int:
-    """Return how many generations bring the half-width of the interval to `target`.
+    """Return the number of launches that brings the half-width of the interval to `target`.
 
     Args:
-        deviation: standard deviation of one generation's log ratio.
+        deviation: standard deviation of the log ratio of one launch.
         target: relative half-width, above 0.
         looks: as for `contrast`.
         prior_df: degrees of freedom of the prior.
@@ -276,22 +278,22 @@ def predicted_units(deviation: float, target: float, *, looks: float = 6, prior_
 
 
 def sufficient_look(units: int, looks: Sequence[int]) -> int | None:
-    """Return the first look that has `units` generations or more; None where even the last has fewer."""
+    """Return the first interim analysis with at least `units` launches; None if the last one has fewer."""
     return next((look for look in looks if look >= units), None)
 
 
 _MOST_PREDICTED = 100_000
 
 
-# --- estimators: of values in ascending order, so that a race sorts each generation once -----------------
+# --- estimators: they take values in ascending order, so that each launch is sorted once -----------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Noise:
-    """The variance of one generation's log ratio, and how well it is known."""
+    """The variance of the log ratio of one launch, with its degrees of freedom."""
 
     variance: float
-    within: float | None  # its part that the rounds of a generation cause; None: not told apart
+    within: float | None  # part caused by the rounds within a launch; None: not separable
     df: float
 
 
@@ -301,9 +303,9 @@ def _noise(
     within_s: float | None,
     prior: Prior | None,
 ) -> _Noise | None:
-    """None where the rounds are too few, or too much alike, to show a spread."""
+    """Return None where the rounds are too few, or too similar, to estimate the variance."""
     n, within = len(centers), _within_center(generations, within_s)
-    if within is None:  # a prior of processes says nothing of what single rounds differ by
+    if within is None:  # the prior covers processes, not single rounds
         prior = None
     enough = (n >= 2 or len(generations[0]) >= MIN_ROUNDS) if prior is not None else n >= MIN_UNITS
     if not enough or _all_alike(generations, centers):
@@ -312,19 +314,19 @@ def _noise(
     own = _robust_deviation(centers) if n > 1 else None
     if prior is None or within is None:
         return _Noise(variance=(own or 0.0) ** 2, within=within, df=own_df)
-    # One generation has seen no other process: however much earlier races knew, it is not believed here.
+    # A single launch cannot check the prior, so it gets at most the weight and at least the size of ASSUMED.
     df = min(prior.df, ASSUMED.df) if n == 1 else prior.df
     between = max(prior.sigma_between, ASSUMED.sigma_between) if n == 1 else prior.sigma_between
     seen = (own or 0.0) ** 2
     moderated = (df * (between**2 + within) + own_df * seen) / (df + own_df)
-    # A prior may widen what chance made narrow, never narrow what was seen; and the more it falls short of
-    # that, the less it counts for how well the noise is known.
+    # The prior may widen the observed variance, never narrow it. The further it falls below the observed
+    # variance, the fewer degrees of freedom it adds.
     counts = min(1.0, (between**2 + within) / seen) if seen else 1.0
     return _Noise(variance=max(seen, moderated), within=within, df=df * counts + own_df)
 
 
 def _all_alike(generations: Sequence[Sequence[float]], centers: Sequence[float]) -> bool:
-    """Whether what trimming leaves is one number, within generations and between them."""
+    """Whether all values left after trimming are equal, within launches and between them."""
     if len(centers) > 1:
         return _trimmed_range(centers) < RESOLUTION and all(
             _trimmed_range(one) < RESOLUTION for one in generations
@@ -338,7 +340,7 @@ def _trimmed_range(ordered: Sequence[float]) -> float:
 
 
 def _center(ordered: Sequence[float]) -> float:
-    """20 % trimmed mean; the median below five, where there is nothing to trim."""
+    """Return the 20 % trimmed mean; the median below five values, where nothing is trimmed."""
     n = len(ordered)
     cut = _cut(n)
     if not cut:
@@ -348,7 +350,7 @@ def _center(ordered: Sequence[float]) -> float:
 
 @lru_cache(maxsize=1024)
 def _trimming_cost(n: int) -> float:
-    """Standard error of `_center` of n normal values, in that of their mean."""
+    """Return the standard error of `_center` of n normal values over that of their mean."""
     cut = _cut(n)
     if not cut:
         return math.sqrt(_MEDIAN_COST[n])
@@ -356,11 +358,11 @@ def _trimming_cost(n: int) -> float:
 
 
 def _within(generations: Sequence[Sequence[float]]) -> float | None:
-    """Standard deviation of one round within a usual generation; None where none has two rounds.
+    """Return the standard deviation of one round within a launch; None where no launch has two rounds.
 
-    The median over the generations, weighted by their degrees of freedom: one wild round of one generation
-    moves neither its center nor theirs, and so must not count here. From three on, each is divided by what
-    the median of a chi-squared variable falls short of its mean by (Wilson and Hilferty 1931).
+    It is the median over the launches, weighted by their degrees of freedom: an outlier in one launch does
+    not move the trimmed means, so it must not count here. From three launches on, each variance is divided by
+    the ratio of the median of a chi-squared variable to its mean (Wilson and Hilferty 1931).
     """
     kept = [(one, df) for one in generations if (df := _spread_df(len(one))) > 0]
     shortfall = {df: (1 - 2 / (9 * df)) ** 3 if len(kept) > 2 else 1.0 for df in {df for _, df in kept}}
@@ -368,7 +370,7 @@ def _within(generations: Sequence[Sequence[float]]) -> float | None:
     half, below = sum(df for _, df in seen) / 2, 0
     for number, (square, df) in enumerate(seen):
         below += df
-        if below == half:  # between two, as for any median
+        if below == half:
             return math.sqrt((square + seen[number + 1][0]) / 2)
         if below > half:
             return math.sqrt(square)
@@ -381,7 +383,7 @@ def _spread_df(n: int) -> int:
 
 
 def _within_center(generations: Sequence[Sequence[float]], within_s: float | None) -> float | None:
-    """Variance of a generation's center that its rounds cause, on average; None where it is not known."""
+    """Return the mean variance of a launch's center caused by its rounds; None where it is not known."""
     if within_s is None:
         return None
     costs = [_trimming_cost(n) ** 2 / n for n in map(len, generations)]
@@ -389,7 +391,7 @@ def _within_center(generations: Sequence[Sequence[float]], within_s: float | Non
 
 
 def _robust_deviation(ordered: Sequence[float]) -> float:
-    """Standard deviation from the winsorised one; 0 where all that trimming leaves is one number."""
+    """Return the standard deviation from the winsorised one; 0 if all values left by trimming are equal."""
     n = len(ordered)
     if n < 2:
         return 0.0
@@ -404,11 +406,11 @@ def _robust_deviation(ordered: Sequence[float]) -> float:
 
 
 def _persistence(values: Sequence[float], ordered: Sequence[float]) -> float:
-    """How much wider the error of a mean is because a value resembles the one before; 1 where it does not.
+    """Return the factor by which autocorrelation increases the error of a mean; 1 without autocorrelation.
 
-    The autocorrelation is that of the values winsorised by 20 %, less its bias of -1/n. It counts from
-    its own standard error on, 1/sqrt(n) (Bartlett 1946): whoever widens for any luck above 0 makes every
-    interval too wide by a tenth.
+    The autocorrelation is that of the values winsorised by 20 %, corrected for its bias of -1/n. It counts
+    only above its standard error, 1/sqrt(n) (Bartlett 1946): widening for every value above 0 would make all
+    intervals about 10 % too wide.
     """
     n = len(values)
     if n < PERSISTENCE_UNITS:
@@ -430,7 +432,7 @@ def _persistence(values: Sequence[float], ordered: Sequence[float]) -> float:
 
 @lru_cache(maxsize=1024)
 def _normal_winsorised_deviation(share: float) -> float:
-    """Standard deviation of a standard normal whose tails of `share` each are pulled in to their edge."""
+    """Return the standard deviation of a standard normal winsorised by `share` at each end."""
     if share <= 0:
         return 1.0
     edge = -_NORMAL.inv_cdf(share)
@@ -452,16 +454,16 @@ def _chance_of_verdict(now: Contrast, looks: float, left: int) -> float:
 
 
 def _above(distance: float, deviation: float) -> float:
-    """Chance that a normal move of `deviation` goes farther than `distance`."""
+    """Return the probability that a normal change with this deviation exceeds `distance`."""
     if deviation == 0:
         return float(distance < 0)
     return 1 - _NORMAL.cdf(distance / deviation)
 
 
 def _drifting(log_ratios: Sequence[float]) -> bool:
-    """Mann and Kendall's test for a trend, and a trend large enough to matter.
+    """Whether the Mann-Kendall test finds a trend, and the trend is large enough to matter.
 
-    The size is Theil's "incomplete" slope: the median of the differences between the generations of the first
+    The size is Theil's "incomplete" slope: the median of the differences between the launches of the first
     half and those half a comparison later.
     """
     n = len(log_ratios)
@@ -476,7 +478,7 @@ def _drifting(log_ratios: Sequence[float]) -> bool:
 
 
 def _kendall_score(values: Sequence[float]) -> tuple[int, float]:
-    """Rising minus falling pairs, and the variance of that number when there is no trend; ties accounted."""
+    """Return rising minus falling pairs, and its variance without a trend, corrected for ties."""
     seen: list[float] = []
     score = 0
     for value in values:
@@ -497,7 +499,7 @@ def _t(units: int, looks: float, prior_df: float = 0.0) -> float:
 
 
 def _cut(units: int) -> int:
-    """How many are trimmed at either end: 20 %, and so none below five."""
+    """Return how many values are trimmed at each end: 20 %, so none below five."""
     return units // 5
 
 

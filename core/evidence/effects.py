@@ -1,20 +1,19 @@
 """Effects of settings: a model of the log speed-up fitted to few evaluations.
 
-The gain of a configuration is a constant, an effect of each of its values and an effect of each pair of its
-values, all normal, plus noise: a Gaussian process whose covariance counts on which axes two configurations
-agree. Every axis has a size of its own, because most settings do nothing to most models and a few do all; a
-pair counts as far as its two axes do. Sizes are learnt from the data, where the likelihood times a wide prior
-is largest. The mean at a configuration that was tried is the measured value drawn towards what the others
-say, by as much as it is uncertain; at one that was not tried, a prediction.
+The log speed-up of a configuration is the sum of a constant, an effect of each of its values, an effect of
+each pair of its values, and noise, all normal. This is a Gaussian process whose covariance depends on the
+axes in which two configurations agree. Every axis has its own effect size, because most settings have no
+effect on most models; the size of a pair follows from its two axes. Sizes are maximum a posteriori estimates
+under a wide prior. The mean of an evaluated configuration is its measured value, shrunk towards the
+prediction from the others according to its uncertainty. The mean of any other configuration is a prediction.
 
-Two things disturb single looks. The looks of one race share its reference, so that they err together. And a
-process may be in a slow mode for life: a look that is far slower than everybody else lets expect counts
-little, one that is far faster counts fully, because nothing makes a process too fast. Pure; numpy.
+Observations have two special errors. Observations of one comparison share its reference, so their errors are
+correlated. And a process may be slow for its whole life: an observation far slower than predicted gets little
+weight. One far faster keeps its full weight, because no fault makes a process faster. Pure; numpy.
 
 Source: additive kernels, Duvenaud, Nickisch and Rasmussen (2011); Rasmussen and Williams (2006), chapter 5,
-leave-one-out: 5.4.2; batches: Desautels, Krause and Burdick (2014), JMLR 15, 4053-4103; the design and the
-bound are those of `Search` in measurement practice: a balanced first look, pairs of settings, and the next
-batch by an upper bound.
+leave-one-out: 5.4.2; batches: Desautels, Krause and Burdick (2014), JMLR 15, 4053-4103. A search uses a
+balanced design for screening, pairs of settings, and the next batch by an upper confidence bound.
 """
 
 from __future__ import annotations
@@ -31,26 +30,26 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.int16]  # [configurations, axes]: the index of the value
 
 CONSTANT_SD = 0.3
-SIZES = (0.003, 0.01, 0.03, 0.1, 0.3)  # of one value's effect on ln(gain), of each axis
-USUAL_SIZE, SIZE_SPREAD = 0.01, 1.5  # of the prior of a size: its middle, and its deviation in logarithms
-PAIR_SHARES = (0.0, 0.3, 0.8)  # of a pair's effect, in the geometric mean of its two axes' sizes
-SHARED = 1 / 3  # of the variance of a look that is its race's reference: two processes against one
-RACE_SDS = (0.0, 0.02)  # by which a race's reference is off beyond that
+SIZES = (0.003, 0.01, 0.03, 0.1, 0.3)  # grid: standard deviation of an effect on the log speed-up, per axis
+USUAL_SIZE, SIZE_SPREAD = 0.01, 1.5  # prior of a size: median, and standard deviation of its logarithm
+PAIR_SHARES = (0.0, 0.3, 0.8)  # grid: effect size of a pair over the geometric mean of its axes' sizes
+SHARED = 1 / 3  # share of an observation's variance due to the reference: its two processes against one
+RACE_SDS = (0.0, 0.02)  # grid: further standard deviation of the reference of a comparison
 SWEEPS = 3  # over all axes
-LACK_OF_FIT = 0.005  # of a configuration: what no model of values and pairs explains
-LEAST_VARIANCE = 1e-6  # of a look: no number is known better than to a thousandth
-UNKNOWN_ERROR = 0.05  # of a gain whose standard error is not known
-SLOW_Z = 2.5  # deviations below what the others say, from which a look is taken for one of a slow process
+LACK_OF_FIT = 0.005  # standard deviation that values and pairs of a configuration do not explain
+LEAST_VARIANCE = 1e-6  # of an observation: a standard error of a thousandth
+UNKNOWN_ERROR = 0.05  # of a log speed-up whose standard error is not known
+SLOW_Z = 2.5  # standard deviations below the prediction from which a process counts as slow
 ROBUST_ROUNDS = 2
-MOST_LEARNT_FROM = 160  # looks by which sizes are learnt; the newest
-MOST_PAIRED = 150  # configurations over which an effect is averaged
-CHUNK = 8192  # configurations that are predicted at once
-MOST_PROMISING = 600  # configurations among which a batch is chosen
+MOST_LEARNT_FROM = 160  # maximum number of observations used to fit the sizes
+MOST_PAIRED = 150  # maximum number of configurations over which an effect is averaged
+CHUNK = 8192  # configurations predicted at once
+MOST_PROMISING = 600  # maximum number of configurations from which a batch is chosen
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How large effects are."""
+    """Sizes of the effects: standard deviations on the log scale."""
 
     axes: tuple[float, ...]
     pair: float
@@ -64,12 +63,12 @@ class Effects:
     tried: Codes
     gains: Array
     sizes: Sizes
-    precision: Array  # inverse of the covariance of the looks
+    precision: Array  # inverse of the covariance of the observations
     weights: Array
     looks: _Looks
 
     def at(self, codes: Codes) -> tuple[Array, Array]:
-        """Return mean and standard deviation of ln(gain) of configurations."""
+        """Return mean and standard deviation of the log speed-up of configurations."""
         means, deviations = [np.zeros(0)], [np.zeros(0)]
         own = self._own
         for start in range(0, len(codes), CHUNK):
@@ -80,10 +79,10 @@ class Effects:
         return np.concatenate(means), np.concatenate(deviations)
 
     def unshrunk(self, least: float) -> Effects:
-        """Return the same with effects of any size up to about `least` as likely as those it learnt.
+        """Return the model with all effect sizes raised to at least `least`.
 
-        Sizes are learnt from the same few looks: where these are noisy, small sizes draw every effect to none
-        and call that sure. What is printed must not.
+        Sizes are fitted to the same few observations. If these are noisy, the sizes are small, and all
+        effects shrink to zero with narrow intervals. Displayed effects must not.
         """
         axes = tuple(max(one, least) for one in self.sizes.axes)
         sizes = Sizes(axes=axes, pair=self.sizes.pair, race=self.sizes.race)
@@ -91,20 +90,20 @@ class Effects:
         return replace(self, sizes=sizes, precision=precision, weights=precision @ self.gains)
 
     def joint(self, codes: Codes) -> tuple[Array, Array]:
-        """Return mean and covariance of ln(gain) of a few configurations."""
+        """Return mean and covariance of the log speed-up of a few configurations."""
         across = covariance(codes, self.tried, self.sizes)
         spread = covariance(codes, codes, self.sizes) - across @ self.precision @ across.T
         return across @ self.weights, spread
 
     @cached_property
     def _own(self) -> float:
-        """The prior variance of any configuration."""
+        """Prior variance of a configuration."""
         one = np.zeros((1, self.tried.shape[1]), dtype=np.int16)
         return float(covariance(one, one, self.sizes)[0, 0])
 
 
 def covariance(one: Codes, other: Codes, sizes: Sizes) -> Array:
-    """Return the prior covariance of ln(gain): of every configuration of `one` with every one of `other`."""
+    """Return the prior covariance of the log speed-up between the configurations of `one` and `other`."""
     levels = np.maximum(one.max(axis=0, initial=0), other.max(axis=0, initial=0)) + 1
     mine, theirs = _one_hot(one, levels), _one_hot(other, levels)
     size = np.repeat(sizes.axes, levels)
@@ -121,7 +120,7 @@ def covariance(one: Codes, other: Codes, sizes: Sizes) -> Array:
 
 
 def _one_hot(codes: Codes, levels: NDArray[np.int16]) -> Array:
-    """A column for each value of each axis: 1 where a configuration has it."""
+    """Return a column for each value of each axis: 1 where a configuration has it."""
     found = np.zeros((len(codes), int(levels.sum())))
     columns = codes + (np.cumsum(levels) - levels)[None, :]
     np.put_along_axis(found, columns.astype(np.intp), 1.0, axis=1)
@@ -135,14 +134,14 @@ def fit(
     races: Sequence[str] | None = None,
     doubts: Sequence[float] | None = None,
 ) -> Effects:
-    """Fit the model to what was tried.
+    """Fit the model to the observations.
 
     Args:
-        tried: at least one configuration; the same one may stand there twice.
-        gains: ln(gain over the default) of each.
+        tried: observed configurations, at least one; a configuration may occur several times.
+        gains: log speed-up of each over the default.
         errors: their standard errors; None: not known.
-        races: in which each was measured, those of one race share their reference; empty: in none.
-        doubts: standard error of the reference of its race beyond that; see `tried.reference_doubts`.
+        races: comparison of each observation, whose reference it shares; empty: none.
+        doubts: further standard error of the reference; see `evaluations.reference_doubts`.
     """
     known = tuple(UNKNOWN_ERROR if one is None else one for one in errors)
     return _fit(
@@ -164,7 +163,7 @@ def _fit(
     races: tuple[str, ...],
     doubts: tuple[float, ...],
 ) -> Effects:
-    """The same of what can be looked up: a search asks for the model of one state several times."""
+    """Fit with hashable arguments, cached: a search fits the model of one state several times."""
     looks = _Looks(
         np.frombuffer(raw, dtype=np.int16).reshape(len(gains), width), gains, errors, races, doubts
     )
@@ -186,7 +185,7 @@ def _fit(
 
 
 class _Looks:
-    """Looks at configurations, and how they err."""
+    """Observations of configurations, with their error model."""
 
     def __init__(
         self,
@@ -200,15 +199,15 @@ class _Looks:
         self.y = np.asarray(gains, dtype=np.float64)
         self.errors = np.asarray(errors, dtype=np.float64)
         self.races = np.asarray(races)
-        self.reference = np.asarray(doubts, dtype=np.float64)  # of the race that a look belongs to
-        self.doubt = np.zeros(len(codes))  # variance that is added to that of looks at slow processes
+        self.reference = np.asarray(doubts, dtype=np.float64)  # of the comparison of each observation
+        self.doubt = np.zeros(len(codes))  # variance added to observations of slow processes
         self.same_race = (self.races[:, None] == self.races[None, :]) & (self.races != "")[:, None]
         self.agree = (codes[:, None, :] == codes[None, :, :]).transpose(2, 0, 1).astype(np.float64)
         self._noise: dict[float, Array] = {}
         self.whole = LACK_OF_FIT**2 * (self.agree.sum(axis=0) == codes.shape[1])
 
     def some(self, step: int) -> _Looks:
-        """Every so many of them."""
+        """Return every `step`-th observation."""
         at = slice(None, None, step)
         lists = (one[at].tolist() for one in (self.y, self.errors, self.races, self.reference))
         found = _Looks(self.codes[at], *lists)
@@ -216,20 +215,20 @@ class _Looks:
         return found
 
     def covariance(self, sizes: Sizes) -> Array:
-        """Of the looks: of what they look at, and of how they err."""
+        """Return the covariance of the observations: of the true values plus that of the errors."""
         own = np.asarray(sizes.axes)
         total = np.tensordot(own, self.agree, axes=1)
         squares = np.tensordot(own**2, self.agree, axes=1)
         return self.of(total, squares, sizes)
 
     def of(self, total: Array, squares: Array, sizes: Sizes) -> Array:
-        """The same of sums over the axes on which two looks agree: of the sizes, and of their squares."""
+        """Return the covariance from sums of sizes and squared sizes over the axes in which a pair agrees."""
         true = CONSTANT_SD**2 + squares + sizes.pair**2 * (total**2 - squares) / 2 + self.whole
         found: Array = true + self.noise(sizes.race)
         return found
 
     def noise(self, race: float) -> Array:
-        """How the looks err, alone and together; not to be written to."""
+        """Return the covariance of the errors. The result is cached: do not modify it."""
         if race in self._noise:
             return self._noise[race]
         alone = (1 - SHARED * (self.races != "")) * self.errors**2 + self.doubt + LEAST_VARIANCE
@@ -240,10 +239,10 @@ class _Looks:
         return found
 
     def doubt_slow(self, sizes: Sizes) -> bool:
-        """Doubt looks that are far slower than all others let expect; whether there is a new one."""
+        """Add variance to observations far slower than predicted; return whether there was one."""
         precision = np.linalg.inv(self.covariance(sizes))
         variance = 1 / np.diag(precision)
-        beyond = (precision @ self.y) * variance  # of each look, from what the others say
+        beyond = (precision @ self.y) * variance  # distance from the leave-one-out prediction
         slow = (beyond < -SLOW_Z * np.sqrt(variance)) & (self.errors > 0)
         self.doubt[slow] += beyond[slow] ** 2
         self._noise.clear()
@@ -251,7 +250,7 @@ class _Looks:
 
 
 def _sizes(looks: _Looks, start: Sizes | None) -> Sizes:
-    """The most probable sizes on a grid: one for all axes first, then axis by axis."""
+    """Return the most probable sizes on a grid: one size for all axes first, then axis by axis."""
     width = looks.codes.shape[1]
     if start is None:
         agree = looks.agree.sum(axis=0)
@@ -294,7 +293,7 @@ def _sizes(looks: _Looks, start: Sizes | None) -> Sizes:
 
 
 def _log_posterior(spread: Array, y: Array, sizes: Sizes) -> float:
-    """Of the looks with that covariance, and of the sizes, up to a constant."""
+    """Return the log posterior of observations and sizes under a covariance, up to a constant."""
     n = len(y)
     bordered = np.empty((n + 1, n + 1))
     bordered[:n, :n], bordered[n, :n], bordered[:n, n] = spread, y, y
@@ -308,18 +307,18 @@ def _log_posterior(spread: Array, y: Array, sizes: Sizes) -> float:
 
 
 def next_best(model: Effects, codes: Codes, count: int) -> list[tuple[int, float]]:
-    """Return which configurations to try next, by the upper bound mean + deviation, and what each may gain.
+    """Return the configurations to evaluate next, by upper confidence bound, with their expected improvement.
 
-    Once one is chosen it is taken as if it had been tried with the outcome that is expected, so that a batch
-    is no cluster of neighbours.
+    After each choice the model is updated as if the configuration had been observed at its mean, so that the
+    configurations of a batch differ.
 
     Args:
-        model: of what was tried.
-        codes: those that were not.
-        count: of the batch.
+        model: fitted to the observations.
+        codes: configurations that were not evaluated.
+        count: size of the batch.
 
     Returns:
-        (index into `codes`, expected improvement of ln(gain) over the best mean so far), best first.
+        (index into `codes`, expected improvement of the log speed-up over the best mean), best first.
     """
     if not len(codes):
         return []
@@ -330,7 +329,7 @@ def next_best(model: Effects, codes: Codes, count: int) -> list[tuple[int, float
     own, mean, variance = codes[order], mean[order], deviation[order] ** 2
     across = covariance(own, model.tried, model.sizes)
     chosen: list[tuple[int, float]] = []
-    learnt = np.zeros((0, len(own)))  # what each chosen one tells of all others
+    learnt = np.zeros((0, len(own)))  # what each chosen one explains of all others, as covariance
     open_ = np.ones(len(own), dtype=np.bool_)
     for _ in range(min(count, len(own))):
         bound = np.where(open_, mean + np.sqrt(np.maximum(variance, 0.0)), -np.inf)
@@ -345,7 +344,7 @@ def next_best(model: Effects, codes: Codes, count: int) -> list[tuple[int, float
     return chosen
 
 
-LOOK_ERROR = 0.015  # of a look that is not made yet
+LOOK_ERROR = 0.015  # standard error assumed for a future observation
 
 
 def expected_improvement(mean: Array, deviation: Array, top: float) -> Array:
@@ -359,7 +358,7 @@ def expected_improvement(mean: Array, deviation: Array, top: float) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a value does against the start's value of its axis: ln(gain), with its standard error."""
+    """Effect of a value compared with the start's value of its axis: log speed-up with standard error."""
 
     axis: int
     value: int
@@ -369,7 +368,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairEffect:
-    """What two values do together beyond what each does alone."""
+    """Interaction of two values: their joint effect beyond the sum of their single effects."""
 
     axes: tuple[int, int]
     values: tuple[int, int]
@@ -378,11 +377,11 @@ class PairEffect:
 
 
 def main_effects(model: Effects, codes: Codes) -> list[Effect]:
-    """Return the effect of every value against its axis's first, averaged over configurations of the space.
+    """Return the effect of every value compared with the first of its axis, averaged over the space.
 
     Args:
-        model: of what was tried.
-        codes: of the space; a sample is enough.
+        model: fitted to the observations.
+        codes: configurations of the space; a sample is enough.
     """
     found = []
     for axis in range(codes.shape[1]):
@@ -399,7 +398,7 @@ def main_effects(model: Effects, codes: Codes) -> list[Effect]:
 
 
 def pair_effects(model: Effects, codes: Codes, *, most: int = 5) -> list[PairEffect]:
-    """Return the strongest interactions, each the double difference of its four corners, largest first."""
+    """Return the strongest interactions (double differences of four corners), most significant first."""
     found = []
     size = codes.shape[1]
     for a in range(size):
@@ -422,19 +421,19 @@ def _contrast(model: Effects, codes: Codes, weights: Array) -> tuple[float, floa
     return float(weights @ mean), math.sqrt(max(0.0, float(weights @ joint @ weights)))
 
 
-# --- the first look -----------------------------------------------------------------------------------------
+# --- screening ----------------------------------------------------------------------------------------------
 
 
 def balanced(codes: Codes, count: int, *, seed: int, taken: Sequence[int] = ()) -> list[int]:
-    """Return configurations in which every value, and every pair as far as it goes, comes equally often.
+    """Return a balanced design: every value, and as far as possible every pair, occurs equally often.
 
-    Greedy: each time the best of a random sample, by how rare its values and pairs are so far.
+    Greedy: each step adds the configuration of a random sample whose values and pairs are rarest so far.
 
     Args:
-        codes: of the space.
-        count: how many.
-        seed: of the samples.
-        taken: those that are tried anyway; they count.
+        codes: configurations of the space.
+        count: number of configurations to return.
+        seed: seed of the random samples.
+        taken: configurations that are evaluated anyway; they count for the balance.
     """
     rng = np.random.default_rng(seed)
     size = codes.shape[1]
@@ -461,7 +460,7 @@ def balanced(codes: Codes, count: int, *, seed: int, taken: Sequence[int] = ()) 
         rows = codes[sample]
         cost = np.zeros(len(sample))
         for axis in range(size):
-            # a value of a small axis is to come more often than one of a large one
+            # a value of an axis with few values should occur more often than one of an axis with many
             cost += singles[axis][rows[:, axis]] * levels[axis]
         for (a, b), seen in pairs.items():
             cost += PAIR_WEIGHT * seen[rows[:, a], rows[:, b]] * levels[a] * levels[b] / max(1, size)

@@ -2,11 +2,12 @@
 
 Pure.
 
-A look is one race's numbers: gains over ONNX Runtime's default in the same rounds, as ln(gain) with standard
-error, larger is better for every metric. All looks together choose what to try next. What is told of a
-configuration (`told`) comes from its most careful look alone, with that comparison's own interval: the
-confirmation, else the elimination round. A look of fewer than four launches has no interval: a process may be
-slow for life, and so few cannot show it.
+An observation is the result of one comparison: speed-ups over the ORT default in the same rounds, as log
+ratio with standard error; larger is better for every metric. All observations together determine what to
+evaluate next. The reported speed-up of a configuration comes from its most precise observation alone, with
+the interval of that comparison: the confirmation, else the elimination round. An observation with fewer than
+four launches has no interval, because a process may be slow for its whole life and few launches cannot show
+that.
 """
 
 from __future__ import annotations
@@ -24,36 +25,36 @@ from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 
 Stage = Literal["screen", "heat", "confirm"]
-Gain = tuple[float, float | None]  # ln(gain), and its standard error; None: not known
+Gain = tuple[float, float | None]  # log speed-up and its standard error; None: not known
 
 FROM_MEDIANS = ("latency_p50", "latency_mean", "latency_p95", "latency_p99", "throughput")
-UNKNOWN_SE = 0.05  # of ln(gain)
-COPIES_APART = 0.10  # ln ratio of two launches of the default, beyond which the slower one is no reference
-WIDEST = 4.0  # high over low of an interval, beyond which it tells nothing
-RUN_APART = 0.25  # by which the default of one run is slower than in another before that run is doubted
-MOST_SPREAD_DF = 6.0  # what a search saw of launches counts as seven of a confirmation, never more
+UNKNOWN_SE = 0.05  # assumed standard error of a log speed-up without one
+COPIES_APART = 0.10  # log ratio of the default's two processes above which only the faster one is used
+WIDEST = 4.0  # upper over lower bound above which an interval is uninformative
+RUN_APART = 0.25  # log ratio of the default's latency in two comparisons above which one is doubted
+MOST_SPREAD_DF = 6.0  # cap: the spread seen by a search counts as at most seven launches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What one race told of one configuration."""
+    """An observation: the result of one comparison for one configuration."""
 
     stage: Stage
     race: str
     trial: str
     gains: Mapping[str, Gain] = field(default_factory=dict)  # by metric
-    values: Mapping[str, float] = field(default_factory=dict)  # by metric: seconds, bytes, rows a second
-    error: str = ""  # why it has none
-    breach: str = ""  # why its outputs are not what they should be
-    launches: int = 1  # processes that its gain by medians rests on
-    df: float | None = None  # degrees of freedom of that gain's standard error; None: not known
-    splits: float = 1.0  # by which the 5 % of its interval are divided: the interim analyses of its race
-    level: float | None = None  # ln(seconds a row) of the default in the same race
+    values: Mapping[str, float] = field(default_factory=dict)  # by metric: seconds, bytes, samples/s
+    error: str = ""  # reason why there is no result
+    breach: str = ""  # reason why the outputs exceed their tolerance
+    launches: int = 1  # launches behind the speed-up by medians
+    df: float | None = None  # degrees of freedom of the standard error of that speed-up; None: not known
+    splits: float = 1.0  # divisor of the 5 % of its interval, from the interim analyses of its comparison
+    level: float | None = None  # ln(seconds per sample) of the default in the same comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What is said of a configuration: one number, wherever it stands. Bounds are None where it has none."""
+    """The reported speed-up of a configuration, the same everywhere. Bounds are None without an interval."""
 
     ratio: float
     low: float | None
@@ -63,25 +64,25 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """One configuration and every look at it."""
+    """One configuration and all its observations."""
 
-    changes: Mapping[str, Any]  # what it sets otherwise than the start
+    changes: Mapping[str, Any]  # settings that differ from the start
     key: str  # of its request
     looks: tuple[Look, ...] = ()
-    twin: bool = False  # a hidden control: the same configuration under another name
+    twin: bool = False  # an A/A control: the same configuration under another name
 
     @property
     def failed(self) -> str:
-        """Why it cannot be the answer, by what was seen so far; empty: nothing was."""
+        """Reason why it cannot be the result, from the observations so far; empty: none."""
         return next((one.error or one.breach for one in reversed(self.looks) if one.error or one.breach), "")
 
     def gain(self, metric: str) -> Gain | None:
-        """All looks together, weighted by how sure each is; None: none tells that metric."""
+        """Return the log speed-up pooled over all observations; None: no observation has the metric."""
         found = [one.gains[metric] for one in self.looks if metric in one.gains]
         return pooled(found) if found else None
 
     def value(self, metric: str) -> float | None:
-        """The newest number of a metric."""
+        """Return the newest value of a metric."""
         return next((one.values[metric] for one in reversed(self.looks) if metric in one.values), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,7 +91,7 @@ class Tried:
 
 
 def tried_from_dict(data: Mapping[str, Any]) -> Tried:
-    """Build what `Tried.to_dict` wrote."""
+    """Build an evaluation from the data that `to_dict` wrote."""
     looks = [
         Look(**{**one, "gains": {name: (gain[0], gain[1]) for name, gain in one["gains"].items()}})
         for one in data["looks"]
@@ -99,7 +100,7 @@ def tried_from_dict(data: Mapping[str, Any]) -> Tried:
 
 
 def interval(gain: Gain) -> tuple[float, float] | None:
-    """Return the interval of a gain whose standard error stands for a known spread, as of memory."""
+    """Return the normal interval of a speed-up whose standard error is a known spread, such as memory."""
     middle, error = gain
     return None if error is None else (math.exp(middle - Z * error), math.exp(middle + Z * error))
 
@@ -107,17 +108,17 @@ def interval(gain: Gain) -> tuple[float, float] | None:
 def told(
     one: Tried, objective: Mapping[str, float], confirmed: Mapping[str, GainNumbers], *, among: int = 1
 ) -> Told | None:
-    """Return the gain of a configuration as every table, chart and sentence shows it; None: it has no number.
+    """Return the speed-up of a configuration as all tables, charts and sentences show it; None: not measured.
 
-    It is that of its most careful comparison, with the interval of that comparison: t quantiles of the
-    launches, corrected for the interim analyses. Looks before that say about how much, without an interval.
+    It is that of its most precise comparison, with the interval of that comparison: t quantiles of the
+    launches, corrected for the interim analyses. Observations from screening give no interval.
 
     Args:
-        one: the configuration.
+        one: the evaluation.
         objective: metric -> weight.
-        confirmed: trial -> what a confirmation said of it.
-        among: how many configurations this one was chosen from as the best: its interval holds for whichever
-            would have been chosen (Bonferroni).
+        confirmed: trial -> speed-up from a confirmation.
+        among: number of configurations from which this one was selected as the best; the interval is
+            corrected for that selection (Bonferroni).
     """
     for look in reversed(one.looks):
         if (found := confirmed.get(look.trial)) is not None:
@@ -145,20 +146,20 @@ def told(
 
 
 def all_confirmed(answer: Mapping[str, Any] | None) -> list[Confirmed]:
-    """Return whoever a stored answer says was confirmed, the winner first."""
+    """Return the confirmed configurations of a stored search result, the winner first."""
     found = answer or {}
     return [one for one in (found.get("winner"), *found.get("others", ())) if one]
 
 
 def gains_confirmed(answer: Mapping[str, Any] | None) -> dict[str, GainNumbers]:
-    """Return trial -> gain of whoever was confirmed, for `told`."""
+    """Return trial -> speed-up of the confirmed configurations, for `told`."""
     return {one["trial"]: one["gain"] for one in all_confirmed(answer)}
 
 
 def ratios_told(
     objective: Mapping[str, float], answer: Mapping[str, Any] | None
 ) -> Callable[[Tried], float | None]:
-    """Return what gives the told gain of a configuration as a ratio; None: it has no number."""
+    """Return a function from an evaluation to its reported speed-up as a ratio; None: not measured."""
     confirmed = gains_confirmed(answer)
 
     def ratio(one: Tried) -> float | None:
@@ -169,7 +170,7 @@ def ratios_told(
 
 
 def best_told(best: Mapping[str, Any]) -> str:
-    """Return `told_words` of the best so far, as the live state of a search holds it."""
+    """Return `told_words` of the best configuration so far, from the live state of a search."""
     gain = best["gain"]
     return told_words(
         Told(ratio=gain["ratio"], low=gain["ratio_low"], high=gain["ratio_high"], launches=best["launches"])
@@ -177,7 +178,7 @@ def best_told(best: Mapping[str, Any]) -> str:
 
 
 def told_words(one: Told) -> str:
-    """Return a gain with how sure it is: `1.33×, 95 % [1.29, 1.36]`, or how few launches it rests on."""
+    """Return a speed-up with its interval, `1.33×, 95 % [1.29, 1.36]`, or with its number of launches."""
     if one.low is None or one.high is None:
         return f"about {one.ratio:.2f}× ({one.launches} launch{'es' * (one.launches != 1)}, no interval yet)"
     if one.high / one.low > WIDEST:
@@ -186,7 +187,7 @@ def told_words(one: Told) -> str:
 
 
 def _reach(look: Look, gain: Gain, objective: Mapping[str, float], among: int) -> float | None:
-    """Half of the interval of ln(gain); None where the race compared another number than the objective."""
+    """Return the half-width of the interval on the log scale; None: the objective was not compared."""
     if gain[1] is None or not set(objective) <= {"latency_p50", *KNOWN_SPREADS}:
         return None
     if "latency_p50" not in objective:
@@ -195,19 +196,19 @@ def _reach(look: Look, gain: Gain, objective: Mapping[str, float], among: int) -
     return None if df is None else t_quantile(1 - (1 - CONFIDENCE) / look.splits / among / 2, df) * gain[1]
 
 
-KNOWN_SPREADS = ("peak_rss", "cpu_s", "model_size")  # metrics whose spread between launches is no question
+KNOWN_SPREADS = ("peak_rss", "cpu_s", "model_size")  # metrics with a known spread between launches
 
 
 # --- launches and references --------------------------------------------------------------------------------
 
 
 def launch_spread(differences: Sequence[float]) -> Prior:
-    """Return what two launches of one configuration differ by, as the controls of a search show it.
+    """Return the prior of the spread between launches from the A/A controls of a search.
 
-    Not robust on purpose: one control in ten that is far off is what an interval must tell.
+    It is not robust on purpose: intervals must cover the one control in ten that is far off.
 
     Args:
-        differences: ln ratios of two launches of one configuration in the same rounds.
+        differences: log ratios of two processes of one configuration in the same rounds.
     """
     n = len(differences)
     squares = math.fsum(one**2 for one in differences)
@@ -217,10 +218,10 @@ def launch_spread(differences: Sequence[float]) -> Prior:
 
 
 def reference_doubts(tried: Iterable[Tried]) -> dict[str, float]:
-    """Return of each race by how much, in ln, its default was slower than in the quickest other race.
+    """Return for each comparison the log ratio by which its default was slower than in the fastest one.
 
-    A default whose launches are all slow makes every other configuration of its race look fast. Differences
-    below `RUN_APART` are what a machine drifts by, and cost nothing.
+    A default whose launches are all slow makes all other configurations of its comparison look fast.
+    Differences below `RUN_APART` are ordinary drift of a machine and are left out.
     """
     levels = {
         look.race: look.level for one in tried for look in one.looks if look.level is not None and look.race
@@ -232,10 +233,10 @@ def reference_doubts(tried: Iterable[Tried]) -> dict[str, float]:
 
 
 def pooled(gains: Sequence[Gain]) -> Gain:
-    """Return the inverse-variance mean of independent looks at one number.
+    """Return the inverse-variance weighted mean of independent observations.
 
-    Looks that differ by more than their errors make the error of the mean as much larger (Birge 1932): the
-    machine was another one, and nobody knows which of them will be right next time.
+    If observations differ by more than their errors, the error of the mean grows by the Birge ratio (1932):
+    the state of the machine changed between them, and either state may recur.
     """
     weights = [1 / (UNKNOWN_SE if error is None else max(error, 1e-6)) ** 2 for _, error in gains]
     total = math.fsum(weights)
@@ -247,7 +248,7 @@ def pooled(gains: Sequence[Gain]) -> Gain:
 
 
 def weighed(gains: Mapping[str, Gain | None], objective: Mapping[str, float]) -> Gain | None:
-    """Return ln(gain) of an objective: the weighted sum over its metrics; None: one is not known."""
+    """Return the log speed-up of an objective: the weighted sum over its metrics; None: one is missing."""
     parts = [(weight, gains.get(name)) for name, weight in objective.items()]
     if any(gain is None for _, gain in parts):
         return None
@@ -258,7 +259,7 @@ def weighed(gains: Mapping[str, Gain | None], objective: Mapping[str, float]) ->
     return math.fsum(weight * gain[0] for weight, gain in known), math.hypot(*errors)
 
 
-# --- one race -----------------------------------------------------------------------------------------------
+# --- one comparison -----------------------------------------------------------------------------------------
 
 
 def look(
@@ -271,19 +272,19 @@ def look(
     arena: bool = True,
     copies: float | None = None,
 ) -> Look:
-    """Return what a race told of a configuration.
+    """Return the observation of a configuration from a comparison.
 
-    Where the two launches of the default differ by more than `COPIES_APART`, the gain is over the faster one:
-    nothing makes a process too fast.
+    If the two processes of the default differ by more than `COPIES_APART`, the speed-up is relative to
+    the faster one, because no fault makes a process faster.
 
     Args:
-        head: stage, race and trial; with an error where it has no result, or none that counts.
-        result: of that trial.
-        default: result of ONNX Runtime's default in the same race.
-        found: the contrast of the two; None: they ran in no common round.
-        sizes: bytes of its model and of the default's.
-        arena: it keeps ONNX Runtime's CPU arena.
-        copies: ln ratio of the default's two launches, where there was one pair of them.
+        head: stage, comparison and trial; with an error where there is no valid result.
+        result: result of that trial.
+        default: result of the ORT default in the same comparison.
+        found: the contrast of the two; None: they have no common round.
+        sizes: bytes of its model and of the default's model.
+        arena: whether it keeps ONNX Runtime's CPU arena.
+        copies: log ratio of the default's two processes; None: there were no two.
     """
     gains: dict[str, Gain] = {}
     values: dict[str, float] = {}
@@ -319,19 +320,19 @@ def look(
 
 
 def _level(default: Mapping[str, Any], shift: float) -> float | None:
-    """ln(seconds a row) of the default, of its faster launch where they differ."""
+    """Return ln(seconds per sample) of the default, of its faster process where they differ."""
     p50_s = (default.get("latency") or {}).get("p50_s")
     return math.log(p50_s / max(1, default.get("batch_size") or 1)) - shift if p50_s else None
 
 
 def _rough_error(found: Mapping[str, Any]) -> float | None:
-    """Of a look with too few rounds for an interval: what its rounds differ by, where that is known."""
+    """Return the standard error of an observation with too few rounds for an interval; None: not known."""
     sigma, rounds = found.get("sigma"), found.get("rounds") or 1
     return None if not sigma else math.hypot(sigma / math.sqrt(rounds), ASSUMED.sigma_between)
 
 
 def cpu_per_row(result: Mapping[str, Any]) -> tuple[float, float] | None:
-    """CPU seconds of a row and the relative standard error, by the pass for it or the blocks' counters."""
+    """Return CPU seconds per sample and the relative standard error, from the CPU pass or the counters."""
     low, high = (result.get(f"cpu_s_per_inference_{end}") for end in ("low", "high"))
     value = result.get("cpu_s_per_inference")
     if value is None and low is not None and high is not None:
@@ -354,15 +355,15 @@ def contrast_of(
     margin: float,
     prior: Prior | None = ASSUMED,
 ) -> Contrast | None:
-    """Return how a candidate stands by another number than its medians; None: the runs do not tell.
+    """Return the contrast of a statistic other than the median; None: there are too few runs.
 
-    The mean (and with it throughput) is compared within rounds like the median; a high percentile is one
-    number of each generation, the pooled runs of all its rounds.
+    The mean (and throughput) is compared within rounds like the median. A high percentile is one number per
+    launch, computed from the pooled runs of all its rounds.
 
     Args:
         metric: "latency_mean", "latency_p95", "latency_p99" or "throughput".
-        own: result of the candidate with its raw samples.
-        other: of the baseline.
+        own: result of the candidate with its latencies.
+        other: result of the baseline with its latencies.
         looks: as for `contrast`.
         margin: as for `contrast`.
         prior: as for `contrast`.
@@ -382,7 +383,7 @@ def contrast_of(
 
 
 def _blocks(result: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[float]]]:
-    """Each block with its latencies per row."""
+    """Return each block with its latencies per sample."""
     rows, at, found = max(1, result.get("batch_size") or 1), 0, []
     latencies = result.get("latencies_s") or ()
     for block in result.get("blocks") or ():
@@ -402,7 +403,7 @@ def _by_round(result: Mapping[str, Any]) -> dict[tuple[int, int], float]:
     return {key: statistics.fmean(values) for key, values in seen.items()}
 
 
-LEAST_TAIL = 3  # runs beyond a percentile of one generation, below which it is no number
+LEAST_TAIL = 3  # minimum number of runs beyond a percentile of one launch
 
 
 def _by_generation(result: Mapping[str, Any], share: float) -> dict[int, float]:

@@ -1,4 +1,4 @@
-"""What ONNX Runtime changed in a graph, counted: fused, inserted, replaced and removed nodes. Pure."""
+"""Counts of the changes that ONNX Runtime made to a graph: fused, inserted, replaced, removed nodes. Pure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Kind = Literal["fused", "inserted", "replaced", "removed", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Nodes that have the same kind of change."""
+    """A group of nodes with the same kind of change."""
 
     kind: Kind
-    op_type: str  # of the optimized graph, without its domain; empty of removed nodes, which may be of any
-    of: str  # of replaced nodes: what the model has there, with its domain; else empty
-    by: str  # of replaced nodes: what stands there now, with its domain; else empty
+    op_type: str  # in the optimized graph, without domain; empty for removed nodes, which may be of any type
+    of: str  # replaced nodes: operator in the model, with domain; else empty
+    by: str  # replaced nodes: operator in the optimized graph, with domain; else empty
     count: int
 
 
 def changes(model: Side, optimized: Side) -> list[Change]:
-    """Return what ONNX Runtime changed, the most frequent change first.
+    """Return the changes made by ONNX Runtime, the most frequent first.
 
     Args:
         model: the model's own graph.
@@ -49,11 +49,11 @@ def changes(model: Side, optimized: Side) -> list[Change]:
 
 
 def _change(node: Node, first: Node | None) -> tuple[Kind, str, str, str] | None:
-    """What became of the nodes that one node of the optimized graph stands for; None: nothing.
+    """Return the change behind one node of the optimized graph; None: it is unchanged.
 
     Args:
-        node: of the optimized graph.
-        first: the first node of the model whose work it does; None: none is known.
+        node: node of the optimized graph.
+        first: the first node of the model that it replaces; None: not known.
     """
     op = plain_op(node)
     if node.inserted:

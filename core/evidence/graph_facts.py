@@ -2,9 +2,9 @@
 
 Pure.
 
-A profile names the nodes of the graph that ran. They are found in an optimized graph by their names; in the
-model's own graph through the optimized one, so that a fused node's time belongs to all the nodes whose work
-it does, together. Without the optimized graph only names are compared, and that is what `Ran.by_name` says.
+A profile names the nodes of the executed graph. They are matched with an optimized graph by name, and with
+the model's graph through the optimized one: the time of a fused node belongs jointly to all nodes that it
+replaces. Without the optimized graph only names are compared; `Ran.by_name` marks such matches.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ Where = tuple[int, int]  # level of a side, and node of that level
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What ran for a node: one or several nodes of the profile, each with its time."""
+    """The nodes of a profile that executed a node of the graph, each with its time."""
 
     nodes: tuple[NodeTime, ...]
-    with_others: int  # further nodes of this graph whose work those do as well
-    by_name: bool  # found by its name alone
+    with_others: int  # further nodes of this graph that the same profile nodes execute
+    by_name: bool  # matched by name alone
 
     @property
     def self_s(self) -> float:
-        """Mean self time per run, of all of them."""
+        """Mean self time per run, summed over the nodes."""
         return sum(one.self_s for one in self.nodes)
 
     @property
     def share(self) -> float:
-        """Of the time in all nodes."""
+        """Share of the time in all nodes."""
         return sum(one.share for one in self.nodes)
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """Where it ran."""
+        """Execution providers that ran it."""
         return tuple(dict.fromkeys(one.provider for one in self.nodes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Which nodes of a side ran as what."""
+    """The profile matched with the nodes of a graph."""
 
     ran: Mapping[Where, Ran]
     total_s: float  # of all nodes of the profile, mean per run
-    unmatched: tuple[NodeTime, ...] = field(default=())  # of the profile, that no node here stands for
+    unmatched: tuple[NodeTime, ...] = field(default=())  # nodes of the profile without a node in this graph
 
     @property
     def unmatched_s(self) -> float:
-        """Mean time per run of what could not be matched."""
+        """Mean time per run of the unmatched nodes."""
         return sum(one.self_s for one in self.unmatched)
 
     def together_s(self, where: Iterable[Where]) -> float | None:
-        """Return the time of several nodes; what ran for several of them counts once. None: none ran."""
+        """Return the time of several nodes; a profile node shared by several counts once. None: none ran."""
         found = {id(one): one.self_s for at in where if at in self.ran for one in self.ran[at].nodes}
         return sum(found.values()) if found else None
 
@@ -73,13 +73,13 @@ class Times:
 
 
 def times(side: Side, profile: Profile, optimized: Side | None = None) -> Times:
-    """Find what ran for each node of a graph.
+    """Match the nodes of a profile with the nodes of a graph.
 
     Args:
-        side: an optimized graph, or the model's own.
-        profile: of a run of it.
-        optimized: what ONNX Runtime made of `side`, where that is the model's own; None: it is not known, or
-            `side` is the optimized one.
+        side: an optimized graph, or the model's graph.
+        profile: profile of the model.
+        optimized: the optimized graph, where `side` is the model's graph; None: it is not known, or `side` is
+            the optimized graph.
     """
     if optimized is None:
         return _by_name(side, profile)
@@ -111,7 +111,7 @@ def _by_name(side: Side, profile: Profile) -> Times:
     ran: dict[Where, list[NodeTime]] = defaultdict(list)
     others: dict[Where, int] = defaultdict(
         int
-    )  # of the same name in another branch: a profile tells no branch
+    )  # nodes of the same name in another branch, which a profile does not tell apart
     unmatched = []
     for one in profile.nodes:
         for where in (found := index.get((one.path, one.name), [])):
@@ -129,10 +129,10 @@ def _by_name(side: Side, profile: Profile) -> Times:
 
 
 def _pair_up(side: Side, ran: dict[Where, list[NodeTime]], unmatched: Sequence[NodeTime]) -> list[NodeTime]:
-    """Match what ONNX Runtime names anew in every session, where as many are left here as there.
+    """Match nodes that ONNX Runtime renames in every session, if their number is equal on both sides.
 
     Returns:
-        What is left of `unmatched`.
+        The nodes that are still unmatched.
     """
     left: dict[tuple[tuple[str, ...], str], list[NodeTime]] = defaultdict(list)
     for one in unmatched:
@@ -167,9 +167,9 @@ def plain_op(node: Node) -> str:
 
 
 def precision(level: Level, node: Node) -> str:
-    """Return the type that a node computes in: of what it gives, else of what it takes.
+    """Return the type that a node computes in: that of its outputs, else of its inputs.
 
-    A floating type counts before others; "unknown" where nothing says any.
+    A floating-point type takes precedence; "unknown" where no type is known.
     """
     for names in (node.outputs, node.inputs):
         known = [level.by_name[name].dtype for name in names if name in level.by_name]
@@ -180,7 +180,7 @@ def precision(level: Level, node: Node) -> str:
 
 
 def kind(node: Node) -> str:
-    """Say what ONNX Runtime did to get a node of an optimized graph; empty: it took it over as it is."""
+    """Describe how ONNX Runtime produced a node of an optimized graph; empty: the node is unchanged."""
     if node.inserted:
         return f"inserted {plain_op(node)}"
     if len(node.does) > 1:
@@ -192,18 +192,18 @@ def kind(node: Node) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A node with everything that is known of it."""
+    """A node with its facts."""
 
     where: Where
     level: Level
     node: Node
-    ran: Ran | None  # None: no profile, or it did not run under a name that is known
+    ran: Ran | None  # None: no profile, or no match in it
     share: float | None
-    unit: Unit | None  # of a quantized operator; None: its error is not known
+    unit: Unit | None  # quantized operator with its error; None: the error is not known
 
     @property
     def precision(self) -> str:
-        """The type that it computes in: as the graph says, else as a profile saw it."""
+        """The type that it computes in, from the graph, else from the profile."""
         found = precision(self.level, self.node)
         if found != "unknown" or self.ran is None:
             return found
@@ -211,17 +211,17 @@ class Row:
 
     @property
     def inside(self) -> str:
-        """The nodes whose bodies enclose it."""
+        """The nodes whose subgraphs enclose it."""
         return " › ".join((*self.level.path, self.level.role) if self.level.path else ())
 
     @property
     def weight_bytes(self) -> int:
-        """Of the weights that it reads."""
+        """Bytes of the weights that it reads."""
         return self.level.weight_bytes(self.node)
 
     @property
     def outputs(self) -> str:
-        """Types and shapes of what it gives."""
+        """Types and shapes of its outputs."""
         return ", ".join(
             tensor_text(self.level.by_name[name]) for name in self.node.outputs if name in self.level.by_name
         )
@@ -235,11 +235,11 @@ def tensor_text(tensor: Tensor) -> str:
 
 
 def rows(side: Side, found: Times | None = None, units: Mapping[Where, Unit] | None = None) -> list[Row]:
-    """Return every node of a side, in the order of its file, bodies after the graphs that hold them.
+    """Return every node of a graph in file order, subgraphs after the graphs that contain them.
 
     Args:
         side: the graph.
-        found: what ran for its nodes; None: there is no profile.
+        found: its matched profile; None: there is no profile.
         units: errors of its nodes.
     """
     listed = []
@@ -263,13 +263,13 @@ def rows(side: Side, found: Times | None = None, units: Mapping[Where, Unit] | N
 def scopes(side: Side, level: int, model: Side | None = None) -> list[tuple[str, ...]]:
     """Return the modules around each node of a level.
 
-    A node of an optimized graph belongs where the first node belongs whose work it does; one that ONNX
-    Runtime inserted, where the node before it does, or else the one behind it.
+    A node of an optimized graph belongs to the modules of the first node that it replaces. A node that ONNX
+    Runtime inserted belongs to those of its predecessor, or else its successor.
 
     Args:
         side: the graph.
-        level: index of the main graph or of a body.
-        model: the model's own graph, where `side` was made of it.
+        level: index of the main graph or of a subgraph.
+        model: the model's graph, where `side` is its optimized graph.
     """
     at = side.levels[level]
     if model is None:
@@ -286,10 +286,10 @@ def scopes(side: Side, level: int, model: Side | None = None) -> list[tuple[str,
 
 
 def errors(side: Side, units: Sequence[Unit]) -> dict[Where, Unit]:
-    """Find the nodes of a quantized variant, or of its float model, whose error is known.
+    """Return the nodes of a quantized variant, or of its float model, whose error is known.
 
     Args:
-        side: the graph of either.
+        side: the graph of the variant or the float model.
         units: the quantized operators with their errors, named as in the float model.
     """
     by_name = {name: unit for unit in units for name in unit.nodes}

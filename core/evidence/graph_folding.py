@@ -1,12 +1,11 @@
-"""A graph folded into blocks, so that a model of thousands of nodes can be looked at: pure.
+"""Folding of a graph into nested blocks, so that models of thousands of nodes can be displayed. Pure.
 
-    places(scopes, edges)     in which blocks each node lies, outermost first
-    opened_for(places, most)  which blocks to open at first, so that not too much is drawn
-    fold(places, edges, opened)   what is drawn then: nodes of open blocks, and closed blocks
+    places(scopes, edges)         the blocks of each node, outermost first
+    opened_for(places, most)      the blocks to open at first, so that not too many items are drawn
+    fold(places, edges, opened)   the items to draw: nodes of open blocks, and closed blocks
 
-A block is what the model's author named: the modules around a node. Where a block has more children than
-anybody can follow, because names say nothing, it is cut into stretches of levels: nodes that lie equally far
-from the inputs are on one level.
+A block is a module named by the model's author. A block with too many children is split into ranges of
+levels; a level holds the nodes with the same distance from the inputs.
 """
 
 from __future__ import annotations
@@ -18,41 +17,41 @@ from dataclasses import dataclass
 Block = tuple[str, ...]  # names of the blocks around it, outermost first, and its own
 Edge = tuple[int, int]  # from node to node, by their indices
 
-WIDE = 400  # children of one block; above, it is cut
-STRETCH = 100  # children of a cut-off part, or more where there would be too many parts
+WIDE = 400  # maximum number of children of one block; a larger block is split
+STRETCH = 100  # children of one part of a split block; more where there would be over MOST_PARTS parts
 MOST_PARTS = 200
-MOST_DRAWN = 3_000  # items at once: a browser stays fluid
-AT_FIRST = 60  # items that can be read at a glance
+MOST_DRAWN = 3_000  # maximum number of items at once, so that a browser stays responsive
+AT_FIRST = 60  # maximum number of items in the first view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What is drawn as one thing: a node, or a closed block."""
+    """An item to draw: a node, or a closed block."""
 
-    block: Block  # of a closed block its own; of a node the one that it lies in
-    members: tuple[int, ...]  # indices of nodes, ascending; one: a node
+    block: Block  # the closed block itself, or the block that contains the node
+    members: tuple[int, ...]  # indices of its nodes, ascending
     closed: bool
 
     @property
     def name(self) -> str:
-        """What to call a closed block."""
+        """Display name of a closed block."""
         return "/".join(self.block) or "everything"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folding:
-    """What is drawn, and how it hangs together."""
+    """The items to draw, and the edges between them."""
 
     items: tuple[Item, ...]
-    edges: Mapping[Edge, int]  # from item to item -> how many edges of nodes lie in it
+    edges: Mapping[Edge, int]  # from item to item -> number of node edges
     item_of: tuple[int, ...]  # of each node
 
 
 def levels(count: int, edges: Iterable[Edge]) -> list[int]:
-    """Return on which level each of `count` nodes lies: below everything that it needs.
+    """Return the level of each of `count` nodes: one below the lowest of its predecessors.
 
-    A node that needs no other, such as a constant, stands right above the first that needs it. Edges that
-    close a circle, as between folded blocks, do not count.
+    A node without predecessors, such as a constant, is one level above its first successor. Edges that close
+    a cycle, as between folded blocks, do not count.
     """
     after: dict[int, list[int]] = defaultdict(list)
     waits_for = [0] * count
@@ -69,10 +68,10 @@ def levels(count: int, edges: Iterable[Edge]) -> list[int]:
 def _longest_ways(
     count: int, after: Mapping[int, Sequence[int]], waits_for: list[int], ready: list[int]
 ) -> list[int]:
-    """The longest way to each node, in edges, from those that are `ready`; uses these two lists up."""
+    """Return the longest path to each node, in edges, from those in `ready`; consumes both lists."""
     found = [0] * count
     done = [False] * count
-    left = iter(range(count))  # where everything waits for a circle, the first one begins
+    left = iter(range(count))  # where all remaining nodes wait for a cycle, the first one starts
     while True:
         while ready:
             index = ready.pop()
@@ -90,10 +89,10 @@ def _longest_ways(
 
 
 def places(scopes: Sequence[Sequence[str]], edges: Sequence[Edge]) -> list[Block]:
-    """Return in which block each node lies: its scope, with parts put in where a block would be too wide.
+    """Return the block of each node: its scope, with a block that is too wide split into parts.
 
     Args:
-        scopes: of each node the modules around it, outermost first; empty: it has none.
+        scopes: for each node its modules, outermost first; empty: none.
         edges: between nodes.
     """
     found = [tuple(scope) for scope in scopes]
@@ -130,7 +129,7 @@ def opened_for(found: Sequence[Block], most: int = AT_FIRST) -> set[Block]:
 
     Args:
         found: the block of each node.
-        most: items. The outermost blocks are drawn in any case.
+        most: maximum number of items. The outermost blocks are drawn in any case.
     """
     opened: set[Block] = {()}
     for deeper in range(1, 1 + max((len(block) for block in found), default=0)):
@@ -142,7 +141,7 @@ def opened_for(found: Sequence[Block], most: int = AT_FIRST) -> set[Block]:
 
 
 def all_blocks(found: Iterable[Block]) -> set[Block]:
-    """Return every block that holds a node, the whole of the graph among them."""
+    """Return every block that contains a node, including the whole graph."""
     return {block[:end] for block in found for end in range(len(block) + 1)} | {()}
 
 
@@ -152,23 +151,23 @@ def _closed(block: Block, opened: Collection[Block]) -> Block | None:
 
 
 def drawn(found: Sequence[Block], opened: Collection[Block]) -> int:
-    """Return how many items are drawn when `opened` are open."""
+    """Return the number of items drawn when the blocks `opened` are open."""
     closed = [_closed(block, opened) for block in found]
     return sum(one is None for one in closed) + len({one for one in closed if one is not None})
 
 
 def can_open(found: Sequence[Block], opened: Collection[Block], block: Block) -> bool:
-    """Whether no more than `MOST_DRAWN` items are drawn when `block` is opened, too."""
+    """Whether at most `MOST_DRAWN` items are drawn if `block` is opened too."""
     return drawn(found, {*opened, block}) <= MOST_DRAWN
 
 
 def fold(found: Sequence[Block], edges: Iterable[Edge], opened: Collection[Block]) -> Folding:
-    """Return what is drawn when the blocks `opened` are open. A block of one node is drawn as that node.
+    """Return the items to draw when the blocks `opened` are open. A block of one node is drawn as a node.
 
     Args:
         found: the block of each node.
         edges: between nodes.
-        opened: open blocks; one inside of a closed block stays hidden.
+        opened: open blocks; an open block inside a closed one stays hidden.
     """
     groups: dict[Block | int, list[int]] = defaultdict(list)
     for index, block in enumerate(found):
@@ -190,6 +189,6 @@ def fold(found: Sequence[Block], edges: Iterable[Edge], opened: Collection[Block
 
 
 def way_to(found: Sequence[Block], opened: Collection[Block], node: int) -> set[Block]:
-    """Return `opened` and every block around `node`, so that it is drawn itself."""
+    """Return `opened` plus every block around `node`, so that the node itself is drawn."""
     block = found[node]
     return {*opened, *(block[:end] for end in range(len(block) + 1))}

@@ -21,12 +21,12 @@ _MOST = 40  # characters of a fixed value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fed:
-    """One input that is fed."""
+    """Description of one input."""
 
     name: str
     dtype: str
-    shapes: list[list[int]]  # each that is fed; -1: a size that a file brings along
-    values: str  # where they come from, for a person
+    shapes: list[list[int]]  # all shapes used; -1: a size that a file determines
+    values: str  # source of the values, for display
 
     def to_dict(self) -> FedInput:
         """Plain JSON data."""
@@ -34,7 +34,7 @@ class Fed:
 
 
 def fed_from_dict(data: Mapping[str, Any]) -> Fed:
-    """Read what `Fed.to_dict` wrote."""
+    """Build an input description from the data that `to_dict` wrote."""
     return Fed(name=data["name"], dtype=data["dtype"], shapes=list(data["shapes"]), values=data["values"])
 
 
@@ -43,12 +43,12 @@ def fed(
     info: wire.ModelInfo | None,
     really: Sequence[wire.TensorInfo] = (),
 ) -> list[Fed]:
-    """Return what `feeds` give to each input.
+    """Return a description of each input of `feeds`.
 
     Args:
         feeds: plans for the same inputs.
-        info: the model, which may tell why a range is what it is; None: that is not said.
-        really: types and shapes that a run saw; empty: those of the plans.
+        info: the model, which may give the reason for a range; None: no reasons.
+        really: types and shapes of an actual run; empty: those of the plans.
     """
     reasons = {one["name"]: one.get("range_reason", "") for one in info["inputs"]} if info else {}
     seen = {one["name"]: one for one in really}
@@ -88,12 +88,12 @@ def _values(one: wire.InputPlan, plan: wire.FeedPlan, reason: str) -> str:
 
 
 def takes_images(dtype: str, shape: Sequence[int]) -> bool:
-    """Whether an input of that type and shape is fed from images, where there are some."""
+    """Whether an input of that type and shape gets its values from images, where images are given."""
     return channel_axis(shape) is not None and (dtype == "uint8" or dtype.startswith("float"))
 
 
 def random_words(one: wire.InputPlan | wire.InputInfo) -> str:
-    """Return the range of an input's random values in words, as the worker draws them."""
+    """Return a text for the range of an input's random values, as the worker draws them."""
     dtype, low, high = one["dtype"], one.get("low"), one.get("high")
     if dtype == STRING:
         return "text that you provide"

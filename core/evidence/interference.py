@@ -1,19 +1,19 @@
 """Background load from counters: flags per block, a summary, and the validity of the A/A control.
 
-Does a verdict stand? The A/A test of the race says so: two processes of one configuration, raced like the
-others. Is this the machine that the user means? The counters say so: a verdict found beside a neighbour
-stands, for a busy machine.
+The A/A test decides whether a verdict is valid: it compares two processes of one configuration like all
+others. The counters decide whether the machine was busy: a verdict found under background load is valid, but
+for a busy machine.
 
-Pure functions of counters; no clock, no I/O, and no latency of a candidate: a block is judged by what the
-system says about it, never by how long it took. Two kinds of signals:
+Pure functions of counters; no clock, no I/O. A block is judged by the counters of the system, never by its
+latency. There are two kinds of signals:
 
-- *causes* name who took something away: another program, the hypervisor, the container's quota, another
-  program on the GPU. They make a machine busy, which is told wherever its numbers stand.
-- *symptoms* say that something was missing: CPU time, a core's speed. Some configurations cause their own
-  (more threads than CPUs), so each is judged against what is usual for that contestant.
+- *causes* name what took resources away: another program, the hypervisor, the container's quota, another
+  program on the GPU. They make a machine busy, and every display of its numbers says so.
+- *symptoms* show missing resources: CPU time, a core's speed. Some configurations cause their own (more
+  threads than CPUs), so each is judged against the usual value of that contestant.
 
-Thresholds without another source come from races on shared virtual machines beside a neighbour that was
-started on purpose.
+Thresholds without another source come from comparisons on shared virtual machines under artificial
+background load.
 """
 
 from __future__ import annotations
@@ -46,43 +46,43 @@ FLAGS = {
     "suspended": "the machine was suspended",
     "gpu_clock": "the GPU clock was throttled",
 }
-CAUSES = frozenset({"foreign_load", "throttled", "gpu_shared"})  # steal has its own rule: it is never quite 0
+CAUSES = frozenset({"foreign_load", "throttled", "gpu_shared"})  # steal has its own rule: it is rarely 0
 
 # --- thresholds of a block ----------------------------------------------------------------------------------
 
 CPU_DEFICIT = 0.97  # CPU time per second, relative to the contestant's own 90th percentile
-WAIT_SHARE = 0.03  # of the CPU time it usually gets: the deficit's 3 %, seen from the run queue
-SWITCHES_PER_S = 50.0  # involuntary, beyond its own: 5 in 100 ms
-STEAL_SHARE = 0.01  # of the CPU time asked for
-PRESSURE_SHARE = 0.10  # of the time, beyond what is usual beside this contestant
+WAIT_SHARE = 0.03  # waiting time over the contestant's usual CPU time; matches the 3 % of CPU_DEFICIT
+SWITCHES_PER_S = 50.0  # involuntary, beyond the contestant's own: 5 in 100 ms
+STEAL_SHARE = 0.01  # of the requested CPU time
+PRESSURE_SHARE = 0.10  # of the time, beyond the usual value of this contestant
 TICK_S = 0.010  # of /proc/stat
-SURE = 1.645  # one-sided 95 %: the load must exceed its threshold by more than the steps can explain
+SURE = 1.645  # one-sided 95 %: the load must exceed its threshold by more than the counter steps explain
 FOREIGN_CPUS = 0.10  # of one core
-IDLE_CPUS = 1.0  # a whole CPU idle: the others took nothing from the contestant
-CANARY_DEVIATION = 0.05  # of a window's median from the run's; one canary scatters by 10 % on a shared core
+IDLE_CPUS = 1.0  # with a whole CPU idle, other processes took nothing from the contestant
+CANARY_DEVIATION = 0.05  # of a window's median from the run's; one canary varies by 10 % on a shared core
 FREQUENCY_SHARE = 0.95  # of the median
-GPU_CLOCK_SHARE = 0.75  # of the maximum: below, the block is discarded (nvbench does the same)
-SUSPENDED_S = 0.010  # the two clocks that tell it are not read at the same instant; a nap lasts seconds
+GPU_CLOCK_SHARE = 0.75  # of the maximum; below, the block is discarded (nvbench does the same)
+SUSPENDED_S = 0.010  # the two clocks behind it are not read at the same instant; a suspension lasts seconds
 
 # --- thresholds of a run ------------------------------------------------------------------------------------
 
-RUN_SHARE = 0.20  # of the blocks: more of them with the same flag mark the whole run
+RUN_SHARE = 0.20  # of the blocks: a flag on more of them applies to the whole run
 RUN_CANARY_SPREAD = 0.03  # robust spread of the canary over its median
-BUSY_STEAL = 0.05  # of the CPU time asked for; less is what shared machines always lose
+BUSY_STEAL = 0.05  # of the requested CPU time; shared machines always lose less than that
 
-# --- the counters' own coarseness ---------------------------------------------------------------------------
+# --- resolution of the counters -----------------------------------------------------------------------------
 
-WINDOW_S = 0.5  # blocks of 20 ms are judged together where the counter moves in steps of 10 ms
+WINDOW_S = 0.5  # blocks of 20 ms are judged together, because counters move in steps of 10 ms
 
 # --- grades -------------------------------------------------------------------------------------------------
 
-REJECT_ALPHA = 0.01  # at 5 % one honest comparison in twenty would be doubted
-REJECT_EFFECT = 0.01  # an A/A difference below that misleads nobody
-SEVERAL = 3.0  # times what two equal configurations differ by: an effect that stands all the same
+REJECT_ALPHA = 0.01  # at 5 %, one valid comparison in twenty would be rejected
+REJECT_EFFECT = 0.01  # a smaller A/A difference has no practical effect
+SEVERAL = 3.0  # an effect of this many times the A/A difference remains valid
 
 
 def discard_reason(counters: Counters) -> str:
-    """Return why a block must not count, or nothing. By its counters alone, never by its latency."""
+    """Return the reason to discard a block, by its counters alone, never by its latency; empty: keep it."""
     if counters["suspended_s"] > SUSPENDED_S:
         return f"the machine was suspended for {counters['suspended_s']:.1f} s"
     return _slow_gpu(counters)
@@ -104,11 +104,11 @@ def _foreign_on_gpu(counters: Counters) -> int:
 
 
 def flag_blocks(blocks: Sequence[Counters], contestants: Sequence[int], *, cpus: int) -> list[list[str]]:
-    """Say of each block what disturbed it, by names of `FLAGS`.
+    """Return the flags of each block, as names of `FLAGS`.
 
     Args:
-        blocks: counters of all blocks of a run, in the order in which they ran.
-        contestants: who ran each block; what is usual differs between them.
+        blocks: counters of all blocks of a run, in run order.
+        contestants: contestant of each block; usual values differ between contestants.
         cpus: number of CPUs that `busy_s` and `steal_s` cover.
     """
     signals = [*_window_signals(blocks, contestants, cpus), *_block_signals(blocks, contestants)]
@@ -116,7 +116,7 @@ def flag_blocks(blocks: Sequence[Counters], contestants: Sequence[int], *, cpus:
 
 
 def _block_signals(blocks: Sequence[Counters], contestants: Sequence[int]) -> list[tuple[str, list[bool]]]:
-    """Signals that are exact within one block."""
+    """Return the signals that are exact within one block."""
     used = [_share(one["cpu_s"], one["wall_s"]) for one in blocks]
     waited = [_share(one["wait_s"], one["wall_s"]) for one in blocks]
     switched = [_share(one["involuntary_switches"], one["wall_s"]) for one in blocks]
@@ -140,7 +140,7 @@ def _block_signals(blocks: Sequence[Counters], contestants: Sequence[int]) -> li
 def _window_signals(
     blocks: Sequence[Counters], contestants: Sequence[int], cpus: int
 ) -> list[tuple[str, list[bool]]]:
-    """Signals of the whole machine, coarse or bursty: judged over windows of neighbouring blocks."""
+    """Return signals of the whole machine, coarse or bursty, judged over windows of consecutive blocks."""
     excess = _excess([_share(one["pressure_s"], one["wall_s"]) for one in blocks], contestants)
     canary_ns = statistics.median(one["canary_ns"] for one in blocks) if blocks else 0.0
     hits: dict[str, list[bool]] = {"foreign_load": [], "steal": [], "pressure": [], "slow_core": []}
@@ -157,12 +157,12 @@ def _window_signals(
 
 
 def _is_loaded(window: Sequence[Counters], cpus: int) -> bool:
-    """Others used CPUs that the contestant could have used, by more than the counters' steps explain."""
+    """Whether other processes used CPUs the contestant could have used, beyond the counters' resolution."""
     load, busy_s, wall_s = _foreign_cpus(window), _sum(window, "busy_s"), _sum(window, "wall_s")
     if load is None or busy_s is None or not wall_s:
         return False
     idle = cpus - (busy_s + (_sum(window, "steal_s") or 0.0)) / wall_s
-    unsure = SURE * _coarseness(len(window), 2 * cpus) / wall_s  # mostly two fields of a CPU move
+    unsure = SURE * _coarseness(len(window), 2 * cpus) / wall_s  # usually two fields per CPU change
     return idle < IDLE_CPUS and load > FOREIGN_CPUS + unsure
 
 
@@ -178,7 +178,7 @@ def _is_off(value: float, usual: float) -> bool:
 
 
 def windows(blocks: Sequence[Counters]) -> list[list[int]]:
-    """Cut the run into stretches of at least `WINDOW_S` of measured time; return indices of blocks."""
+    """Split the run into windows of at least `WINDOW_S` of measured time; return indices of blocks."""
     if not blocks:
         return []
     found: list[list[int]] = [[]]
@@ -196,16 +196,16 @@ def windows(blocks: Sequence[Counters]) -> list[list[int]]:
 
 
 def _coarseness(blocks: int, counters: int) -> float:
-    """Standard deviation, in seconds, of a sum of differences of counters that move in steps.
+    """Return the standard deviation, in seconds, of a sum of differences of counters that move in steps.
 
-    The difference of two readings at random places of a step has the variance of the sum of two uniform
-    errors, step**2 / 6; `blocks` times `counters` of them are added.
+    The difference of two readings at random positions in a step has the variance of two uniform errors,
+    step**2 / 6; `blocks` times `counters` such differences are summed.
     """
     return TICK_S * math.sqrt(blocks * counters / 6)
 
 
 def _usual(values: Sequence[float | None], contestants: Sequence[int], quantile: float) -> list[float | None]:
-    """What is usual for the contestant of each block: a quantile of its own known values."""
+    """Return the usual value of each block's contestant: a quantile of its known values."""
     own: dict[int, list[float]] = defaultdict(list)
     for value, contestant in zip(values, contestants, strict=True):
         if value is not None:
@@ -215,7 +215,7 @@ def _usual(values: Sequence[float | None], contestants: Sequence[int], quantile:
 
 
 def _excess(values: Sequence[float | None], contestants: Sequence[int]) -> list[float | None]:
-    """How far each value lies above the contestant's own 10th percentile: what it has undisturbed."""
+    """Return each value minus the contestant's 10th percentile, its value without disturbance."""
     calm = _usual(values, contestants, 0.1)
     return [None if x is None or low is None else x - low for x, low in zip(values, calm, strict=True)]
 
@@ -235,7 +235,7 @@ def _below(values: Sequence[float | None], usual: Sequence[float | None], factor
 
 
 def _quantile(values: Sequence[float], p: float) -> float:
-    """Interpolated, so that the median of two is their middle."""
+    """Return the interpolated quantile, so that the median of two values is their mean."""
     ordered = sorted(values)
     place = p * (len(ordered) - 1)
     low = math.floor(place)
@@ -248,13 +248,13 @@ def _share(part: float | None, whole: float) -> float | None:
 
 
 def _sum(blocks: Sequence[Counters], name: str) -> float | None:
-    """Sum of a counter over the blocks; None where no block knows it."""
+    """Return the sum of a counter over the blocks; None where no block has it."""
     known = [value for one in blocks if (value := one[name]) is not None]  # type: ignore[literal-required]
     return math.fsum(known) if known else None
 
 
 def _foreign_cpus(blocks: Sequence[Counters]) -> float | None:
-    """CPUs that others used while these blocks ran; None where the system does not tell."""
+    """Return the CPUs used by other processes during these blocks; None: not readable on this system."""
     known = [one for one in blocks if one["busy_s"] is not None]
     if not known:
         return None
@@ -263,7 +263,7 @@ def _foreign_cpus(blocks: Sequence[Counters]) -> float | None:
 
 
 def _steal_share(blocks: Sequence[Counters]) -> float | None:
-    """Of the CPU time that was asked for, the share that the hypervisor kept back."""
+    """Return the share of the requested CPU time that the hypervisor withheld."""
     stolen_s, busy_s = _sum(blocks, "steal_s"), _sum(blocks, "busy_s")
     if stolen_s is None or busy_s is None or stolen_s + busy_s <= 0:
         return None
@@ -275,16 +275,16 @@ def _steal_share(blocks: Sequence[Counters]) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What disturbed a run as a whole. Shares are of its blocks unless noted; None: not readable here."""
+    """Disturbances of a run. Shares are of its blocks unless noted; None: not readable on this system."""
 
     blocks: int
     flagged_share: float  # with any flag
-    disturbed_share: float  # by a cause: see `CAUSES`
-    shares: dict[str, float]  # flag -> share; flags that never came up are absent
-    run_flags: list[str]  # what marks the whole run
-    foreign_cpus: float | None  # CPUs that others used, on average
+    disturbed_share: float  # with a cause, see `CAUSES`
+    shares: dict[str, float]  # flag -> share; flags that never occurred are absent
+    run_flags: list[str]  # flags of the whole run
+    foreign_cpus: float | None  # CPUs used by other processes, mean
     neighbour_cpus: float | None  # the same in the blocks flagged `foreign_load`
-    steal_share: float | None  # of the CPU time asked for
+    steal_share: float | None  # of the requested CPU time
     pressure_share: float | None  # of the time
     throttled_periods: int | None
     throttled_s: float | None
@@ -297,7 +297,7 @@ class Summary:
 
 
 def summarize(blocks: Sequence[Counters], flags: Sequence[Sequence[str]]) -> Summary:
-    """Sum up a run from the counters of its blocks and what `flag_blocks` said of them."""
+    """Summarize a run from the counters of its blocks and their flags (`flag_blocks`)."""
     count = max(1, len(blocks))
     shares = {name: hits / count for name in FLAGS if (hits := sum(name in one for one in flags))}
     beside = [one for one, found in zip(blocks, flags, strict=True) if "foreign_load" in found]
@@ -329,7 +329,7 @@ def summarize(blocks: Sequence[Counters], flags: Sequence[Sequence[str]]) -> Sum
 
 
 def _canary_spread(blocks: Sequence[Counters]) -> float | None:
-    """Spread of the canary by its median deviation: one interrupted canary says nothing of a core's speed."""
+    """Return the spread of the canary by its median deviation, which ignores single interrupted canaries."""
     times = [float(one["canary_ns"]) for one in blocks if one["canary_ns"] > 0]
     if len(times) < 2:
         return None
@@ -337,11 +337,11 @@ def _canary_spread(blocks: Sequence[Counters]) -> float | None:
     return 1.4826 * statistics.median(abs(time - middle) for time in times) / middle
 
 
-# --- is this the machine that the user means? ---------------------------------------------------------------
+# --- state of the machine -----------------------------------------------------------------------------------
 
 
 class Programs(Protocol):
-    """Who else used the CPUs, by name: `neighbours.Neighbours`."""
+    """Other processes that used the CPUs, by name; implemented by `OtherProcesses`."""
 
     def words(self, cores: float) -> str: ...  # noqa: D102
     def to_dict(self) -> Presence: ...  # noqa: D102
@@ -349,14 +349,14 @@ class Programs(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """The machine is in another state than it was in earlier races, without a counter that shows it."""
+    """The machine's speed differs from earlier comparisons, without a counter that shows the cause."""
 
-    factor: float  # of what the default usually takes
+    factor: float  # latency of the default over its usual latency
     races: int
 
     @property
     def words(self) -> str:
-        """What stands beside the numbers."""
+        """Text to display with the numbers."""
         times = (
             f"{self.factor:.1f} times as long"
             if self.factor > 1
@@ -369,18 +369,18 @@ class Moved:
 
 
 def moved(own_s: float | None, earlier_s: Sequence[float]) -> Moved | None:
-    """Return how far a machine is from its usual state, by the one configuration that races every time.
+    """Return how far the machine's speed is from usual, by the ORT default, which every comparison measures.
 
-    A state of a host (two virtual CPUs on one core, another clock) can last for seconds and change which
-    number of threads is best: a verdict of such seconds is true of them only.
+    A state of a host (two virtual CPUs on one core, another clock) can last for seconds and change the best
+    number of threads. A verdict from that time is valid for that state only.
 
     Args:
-        own_s: p50 of the default in this race; None: it did not run.
-        earlier_s: the same in earlier races of this machine.
+        own_s: p50 of the default in this comparison; None: it did not run.
+        earlier_s: the same in earlier comparisons on this machine.
 
     Returns:
-        None within a quarter of what is usual, where a quarter of the earlier races were like this one, and
-        where there are fewer than three.
+        None if the p50 is within a factor of 1.25 of the usual one, if a quarter of the earlier comparisons
+        were similar to this one, or if there are fewer than three.
     """
     if own_s is None or own_s <= 0 or len(earlier_s) < LEAST_EARLIER:
         return None
@@ -396,19 +396,19 @@ def moved(own_s: float | None, earlier_s: Sequence[float]) -> Moved | None:
 LEAST_EARLIER = 3
 STATE_FACTOR = 1.25
 OTHER_STATE = "other_state"
-ALIKE, ALIKE_SHARE = 1.1, 0.25  # within a tenth; of the earlier races
+ALIKE, ALIKE_SHARE = 1.1, 0.25  # similar: within 10 %; required share of the earlier comparisons
 
 
 def busy(summary: Summary, neighbours: Programs | None, state: Moved | None = None) -> Busy | None:
-    """Return what must stand wherever numbers of this run stand; None on a quiet machine.
+    """Return the note to display with all numbers of a run under background load; None on an idle machine.
 
-    Ratios that were found beside a neighbour are those of a busy machine, where other thread counts may be
-    best; times, throughput and CPU time are no better than on a quiet one.
+    Ratios measured under background load apply to a busy machine, where other thread counts may be best.
+    Times, throughput and CPU time are no better than on an idle machine.
 
     Args:
-        summary: of all blocks.
-        neighbours: who ran meanwhile; None: not known.
-        state: how far the machine is from its usual state; None: it is in it, or that is not known.
+        summary: summary of all blocks.
+        neighbours: other processes that ran meanwhile; None: not known.
+        state: unusual state of the machine; None: usual, or not known.
     """
     reasons = [name for name in FLAGS if name in CAUSES and summary.shares.get(name, 0.0) > RUN_SHARE]
     if (summary.steal_share or 0.0) > BUSY_STEAL:
@@ -435,25 +435,24 @@ def busy(summary: Summary, neighbours: Programs | None, state: Moved | None = No
     }
 
 
-# --- does a verdict stand, and how fine is it? --------------------------------------------------------------
+# --- validity and precision of verdicts ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graded:
-    """How fine a comparison is. F: no verdict of it stands; its numbers are kept, but never ranked."""
+    """Precision grade of a comparison. F: no verdict is valid; the numbers are kept, but never ranked."""
 
     grade: Grade
     reason: str  # a sentence with its numbers
-    remedy: str  # an imperative sentence; empty where nothing must be done
+    remedy: str  # an imperative sentence; empty: nothing to do
 
 
 def stands(found: Contrast, aa: Contrast | None) -> str:
-    """Say why a verdict must not be believed; empty: it stands.
+    """Return the reason why a verdict is invalid; empty: it is valid.
 
-    Its interval knows what differs between processes. What it cannot know is a fault of the measurement
-    itself; two copies of one configuration that surely differ, by more than 1 %, show one. Then only an
-    effect that is three times as large stands, and "no difference" only where it would still hold if the
-    fault were added.
+    The interval covers differences between processes, but not a fault of the measurement itself. Two copies
+    of one configuration that differ significantly, by more than 1 %, show such a fault. Then an effect is
+    valid only if it is three times as large, and EQUIVALENT only if it would hold with the fault added.
     """
     bias = _bias(aa)
     if not bias or aa is None or found.ratio_low is None or found.ratio_high is None:
@@ -473,12 +472,12 @@ def stands(found: Contrast, aa: Contrast | None) -> str:
 
 
 def biased(aa: Contrast | None) -> bool:
-    """Whether two copies of one configuration surely differ, by more than 1 %."""
+    """Whether two copies of one configuration differ significantly, by more than 1 %."""
     return _bias(aa) > 0
 
 
 def _bias(aa: Contrast | None) -> float:
-    """How far the two copies surely differ, as a log ratio; 0 where chance may have done it."""
+    """Return the significant difference of the two copies as a log ratio; 0: not significant."""
     if aa is None or aa.standard_error is None or aa.df is None:
         return 0.0
     apart = abs(math.log(aa.ratio))
@@ -494,18 +493,18 @@ def grade(
     rejected: bool,
     frozen: bool,
 ) -> Graded:
-    """Grade a comparison by how fine its answer is: by the widest interval of its verdicts.
+    """Grade a comparison by its precision: by the widest interval of its verdicts.
 
     A: within 1 %. B: within 3 %, or parked workers could not be stopped. C: within 10 %. D: wider, or not
-    known. F: the A/A test does not let any verdict stand. What made the machine busy is told, but decides
-    nothing here: see `busy`.
+    known. F: the A/A test invalidates all verdicts. Background load is mentioned, but does not affect the
+    grade; see `busy`.
 
     Args:
-        aa: the anchor against its twin; None: there was no A/A test.
-        half_widths: of the verdicts; empty: the A/A test itself was the question.
-        summary: of the blocks of the comparison.
-        rejected: none of its verdicts stands, see `stands`.
-        frozen: parked workers were stopped while another measured.
+        aa: the ORT default compared with its A/A control; None: there was no A/A test.
+        half_widths: half-widths of the verdicts; empty: only the A/A test was measured.
+        summary: summary of the blocks of the comparison.
+        rejected: no verdict is valid, see `stands`.
+        frozen: parked workers were stopped while another one measured.
     """
     asked = [*half_widths] or [None if aa is None else aa.half_width]
     known = [one for one in asked if one is not None]
@@ -540,7 +539,7 @@ def _width(aa: Contrast | None) -> str:
 
 
 def _disturbances(summary: Summary, aa: Contrast | None, *, frozen: bool) -> str:
-    """What the counters showed, in a sentence that does not contradict what the A/A control found."""
+    """Return a sentence on the disturbances, consistent with the result of the A/A control."""
     marks = [_mark(name, summary) for name in summary.run_flags]
     marks += [] if frozen else ["idle worker processes could not be paused"]
     if not marks:
@@ -575,7 +574,7 @@ _REMEDIES = {
 
 
 def _remedy(summary: Summary, *, frozen: bool) -> str:
-    """What to do about the first mark that has a remedy of its own."""
+    """Return the remedy for the first flag that has one."""
     known = next((_REMEDIES[name] for name in summary.run_flags if name in _REMEDIES), None)
     return known or ("Measure longer for a narrower interval." if frozen else _UNFROZEN)
 

@@ -1,8 +1,8 @@
-"""What a measurement is: a trial, its raw samples, and the numbers derived from them.
+"""Trials: a spec, its raw measurements, and the numbers computed from them.
 
-A `Trial` is one spec and its part in a comparison, or a profile. Its result keeps every sample in run order;
-percentiles, intervals and doubts are computed from them here and in `statistics.py`, whatever takes two sides
-in `evidence.result`. Seconds and bytes throughout.
+A `Trial` is one spec and its part in a comparison, or a profile. Its result keeps every latency in run order.
+This module and `statistics.py` compute percentiles, intervals and warnings from them; `evidence.result`
+computes what needs two configurations. Seconds and bytes throughout.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from core.evidence.statistics import (
 )
 from core.wire.errors import ErrorRecord
 
-# reference: raced beside a candidate, not asked for; screen: tried by a search, which alone lists it
+# reference: added to the requested candidates; screen: evaluated by a search, and listed there only
 TrialKind = Literal["measure", "profile", "reference", "screen"]
-TrialState = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "CANCELLED", "DAMAGED"]  # DAMAGED: on the disk
+TrialState = Literal["WAITING", "RUNNING", "COMPLETE", "FAIL", "CANCELLED", "DAMAGED"]  # DAMAGED: on disk
 
-DRIFT_WARNING = 0.05  # the last third of the runs 5 % off the first: the number depends on when one stops
+DRIFT_WARNING = 0.05  # first to last third of the runs; above, the result depends on the time of the stop
 WIDE_INTERVAL = 0.10  # a p50 interval wider than ±10 % cannot rank settings that differ by less
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One spec and what became of it.
+    """One spec and its result.
 
-    `result` is None until the trial has ended. One that failed or was cancelled in the middle of its race
-    keeps what it had measured, and only its `state` says that it is not whole.
+    `result` is None until the trial has ended. A trial that failed or was cancelled during its comparison
+    keeps its measurements; only its `state` shows that they are incomplete.
     """
 
     id: str
@@ -49,7 +49,7 @@ class Trial:
     state: TrialState
     spec: dict[str, Any]
     model_name: str
-    model_sha256: str  # content of the model, external data included; "" until it was inspected
+    model_sha256: str  # of the model with its external data; "" before the inspection
     key: str
     created_at: float  # seconds since the epoch
     study: str = ""
@@ -59,11 +59,11 @@ class Trial:
     error: ErrorRecord | None = None
     result: TrialResult | None = None
     fingerprint: str = ""
-    comparison: str = ""  # id of the comparison it raced in; "" for a profile
+    comparison: str = ""  # id of its comparison; "" for a profile
 
     @property
     def facts(self) -> TrialResult:
-        """Its result; without a key where there is none."""
+        """The result; an empty dict where there is none."""
         return self.result if self.result is not None else {}
 
     @property
@@ -73,7 +73,7 @@ class Trial:
         return latency["p50_s"] if latency else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The contract of `--json`: every name is always there, null where there is nothing to tell."""
+        """The contract of `--json`: every key is always present, null where there is no value."""
         data: dict[str, Any] = {
             "trial": self.id,
             "kind": self.kind,
@@ -97,7 +97,7 @@ class Trial:
         return data
 
     def _model(self) -> dict[str, Any]:
-        """What was asked for, and what the model is: an INT8 variant of which no copy is asked is no FP32."""
+        """Requested model and its facts, so that a requested INT8 variant is not reported as FP32."""
         facts: Mapping[str, Any] = self.facts.get("model") or {}
         told = {name: facts[name] for name in ("variant_of", "steps") if facts.get(name)}
         asked = {"sha256": None, "precision": facts.get("precision", "fp32"), **self.spec.get("model", {})}
@@ -105,13 +105,13 @@ class Trial:
 
 
 def model_words(result: Mapping[str, Any] | None) -> str:
-    """Say what the model of a result is beside its name; "" for an original in FP32.
+    """Return precision and origin of the model of a result; "" for an original in FP32.
 
     "int8, variant of `resnet18`: int8_dynamic".
     """
     told = result or {}
     facts = told.get("model")
-    if facts is None:  # of an earlier version, which said it in a note
+    if facts is None:  # results of earlier versions have it in a note
         notes = (str(note) for note in told.get("notes") or ())
         return next((note for note in notes if note.startswith("variant of `")), "")
     parts = [facts["precision"]] if facts["precision"] != "fp32" else []
@@ -169,15 +169,15 @@ def latency_summary(
 ) -> Latency:
     """Return mean, deviation and percentiles of `latencies_s`, each percentile with its 95 % interval.
 
-    A percentile that the runs cannot support is None, or has no upper bound, and `needs_runs` and
-    `needs_rounds` say what it would take in all. Intervals hold for new processes; one process has none,
-    because it shows nothing of the next. The mean is that of a usual process, as ratios are (`usual`); all
-    else is of all runs.
+    A percentile that the runs cannot support is None, or has no upper bound; `needs_runs` and `needs_rounds`
+    give the total number that it needs. Intervals hold for new processes; a single process has none, because
+    it says nothing about the next one. The mean is that of a typical process (`usual`), as for
+    ratios; everything else is computed from all runs.
 
     Args:
         latencies_s: in run order.
-        rounds: number of runs of each round of the race, in order; None: the runs were made in one go.
-        processes: which process made each round; None: one made them all.
+        rounds: number of runs of each round, in order; None: the runs were made without rounds.
+        processes: process of each round; None: one process made all rounds.
     """
     made, count, least = None if rounds is None else len(rounds), 0, MIN_BLOCKS
     if rounds is not None and processes is not None:
@@ -210,7 +210,7 @@ def latency_summary(
 def _by_process(
     latencies_s: Sequence[float], rounds: Sequence[int], processes: Sequence[Hashable]
 ) -> tuple[list[float], list[int]]:
-    """The latencies of one process after those of another, and how many each made."""
+    """Return the latencies grouped by process, and the number of latencies of each process."""
     found: dict[Hashable, list[float]] = {process: [] for process in processes}
     ends = itertools.accumulate(rounds)
     for process, size, end in zip(processes, rounds, ends, strict=True):
@@ -230,7 +230,7 @@ def _fields(name: str, estimate: Estimate | None) -> dict[str, float | None]:
 
 
 def doubts(latencies_s: Sequence[float], latency: Mapping[str, Any]) -> list[str]:
-    """Say in words why a trial's own times deserve doubt; empty when they do not.
+    """Return warnings about the absolute times of a trial; empty: none.
 
     Args:
         latencies_s: in run order.

@@ -1,8 +1,8 @@
 """Per quantized operator: added error and saved time, and which to keep in float.
 
-`savings` puts the errors of the job `node_errors` beside the times of the job `explain`, `choices` turns them
-into the curve of milliseconds saved per unit of error, of which every point is a list of operators to leave
-out. Pure; the parent's side only. Times are seconds per run, errors are relative (L2) of the model's outputs.
+`savings` joins the errors of the job `node_errors` with the times of the job `explain`. `choices` computes
+the trade-off curve of saved time and error; every point is a list of operators to keep in float. Pure; used
+by the parent only. Times are seconds per run, errors are relative (L2) errors of the model's outputs.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from core.evidence.profile_difference import profiler_cost_s
 from core.evidence.profile_grouping import Group, Timed, TimedNode, group
 from core.wire.profile_passes import Key, Passes
 
-# What ONNX Runtime's quantization tools append to the name of an operator that they replace by several.
+# Suffixes that ONNX Runtime's quantization tools append to the name of an operator replaced by several nodes.
 _SUFFIX = re.compile(r"(_MatMul|_Add)?(_quant|_Q\d+|_DQ_Q\d+|_matmul_Q\d+)?(_.*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A quantized operator; several where ONNX Runtime runs them as one, so that none has its own time."""
+    """A quantized operator; or several that ONNX Runtime runs as one, without separate times."""
 
     nodes: tuple[str, ...]  # names in the float model
-    op_type: str  # "Conv", or "MatMul + Add" of several
-    error: float  # of the outputs when only this is quantized; of several: the root of their sum of squares
-    accumulated: float | None  # of its own output in the whole variant, the largest; None: not found
+    op_type: str  # "Conv"; of several operators "MatMul + Add"
+    error: float  # of the outputs when only this is quantized; of several: root of the sum of squares
+    accumulated: float | None  # largest error of its own output in the whole variant; None: not found
     weight_bytes: int  # in the float model
-    saved_s: float | None  # below zero where the integer version is slower; None: not timed
+    saved_s: float | None  # negative where the integer version is slower; None: not timed
     half_width_s: float | None  # half the 95 % interval of `saved_s`; None: not known
 
     @property
     def name(self) -> str:
-        """What to call it on the screen."""
+        """Display name."""
         return " + ".join(self.nodes)
 
     @property
     def saved_per_error(self) -> float | None:
-        """Seconds saved per unit of error: what the operator is worth. None: not timed."""
+        """Seconds saved per unit of error. None: not timed."""
         if self.saved_s is None:
             return None
         return self.saved_s / self.error if self.error > 0 else math.copysign(math.inf, self.saved_s)
@@ -53,31 +53,29 @@ class Savings:
     units: tuple[Unit, ...]  # largest error first
     whole: float  # error of the whole variant, as measured
     timed: bool
-    elsewhere_s: (
-        float  # saved by nodes that are no quantized operator; below zero: conversions cost that much
-    )
+    elsewhere_s: float  # saved by all other nodes; negative: conversions cost that much
     float_s: float | None  # a typical run without the profiler; None: not timed
     quantized_s: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One point of the curve: leave `blocked` in float, quantize the rest."""
+    """One point of the curve: keep `blocked` in float, quantize the rest."""
 
     blocked: tuple[str, ...]
-    error: float  # expected of the variant, see `choices`
-    saved_s: float | None  # expected of the operators that stay quantized, per run; None: not timed
+    error: float  # expected error of the variant, see `choices`
+    saved_s: float | None  # expected saving of the quantized operators, per run; None: not timed
 
 
 def savings(errors: wire.NodeErrorsReply, passes: Passes | None) -> Savings:
-    """Put errors and times of the quantized operators side by side.
+    """Join errors and times of the quantized operators.
 
-    Nodes that ran are traced back to the operators of the float model, through ONNX Runtime's fusions and
-    the names that its quantization tools give.
+    Executed nodes are traced back to the operators of the float model, through ONNX Runtime's fusions and the
+    names that its quantization tools assign.
 
     Args:
-        errors: what the job `node_errors` answered.
-        passes: float model (baseline) and variant (candidate) as `explain` saw them; None: not timed yet.
+        errors: reply of the job `node_errors`.
+        passes: passes of float model (baseline) and variant (candidate) from `explain`; None: not timed yet.
     """
     if passes is None:
         units = [_unit([one], None) for one in errors["nodes"]]
@@ -112,12 +110,12 @@ def savings(errors: wire.NodeErrorsReply, passes: Passes | None) -> Savings:
 
 
 def choices(found: Savings) -> list[Choice]:
-    """Return the curve: from everything quantized to nothing, each time without the worst bargain left.
+    """Return the curve from all operators quantized to none; each step keeps one more operator in float.
 
-    The worst bargain is what saves the least time per unit of error; where nothing was timed, or no saving
-    can be told from none, what has the largest error. The errors of the operators are taken as independent of
-    each other, so that they add up as the root of the sum of squares; a common factor makes all of them
-    together what was measured. That is an estimate: the variant that is made of a choice is measured again.
+    Each step takes the operator with the least saved time per unit of error. Without times, or where no
+    saving is significant, it takes the one with the largest error. The errors of the operators are assumed to
+    be independent, so they add up as the root of the sum of squares; a common factor scales the total to the
+    measured error of the whole variant. This is an estimate: a variant made from a choice is measured again.
     """
     order = sorted(found.units, key=_bargain)
     return [_choice(found, order[:count], order[count:]) for count in range(len(order) + 1)]
@@ -132,13 +130,13 @@ def _choice(found: Savings, blocked: Sequence[Unit], kept: Sequence[Unit]) -> Ch
 
 
 def without(found: Savings, blocked: Collection[str]) -> Choice:
-    """Return what to expect when operators named in `blocked`, and what runs as one with them, stay float."""
+    """Return the expected result if the operators in `blocked`, and those fused with them, stay in float."""
     out = [unit for unit in found.units if set(unit.nodes) & set(blocked)]
     return _choice(found, out, [unit for unit in found.units if unit not in out])
 
 
 def expected_error(found: Savings, kept: Sequence[Unit]) -> float:
-    """Return the error to expect of a variant that quantizes only `kept`; see `choices`."""
+    """Return the expected error of a variant that quantizes only `kept`; see `choices`."""
     if len(kept) == len(found.units):
         return found.whole
     everything = math.hypot(*(unit.error for unit in found.units))
@@ -146,9 +144,9 @@ def expected_error(found: Savings, kept: Sequence[Unit]) -> float:
 
 
 def halving(curve: Sequence[Choice]) -> int:
-    """Return the index of the first choice that at least halves the error: a place to start from.
+    """Return the index of the first choice that at least halves the error, as the initial selection.
 
-    Where only the float model does, the choice before it, so that something stays quantized.
+    If only the float model does, return the choice before it, so that some operator stays quantized.
     """
     last = max(0, len(curve) - 2)
     return next((at for at, one in enumerate(curve[:last]) if 2 * one.error <= curve[0].error), last)
@@ -177,7 +175,7 @@ def _unit(members: Sequence[wire.NodeError], ran: Group | None) -> Unit:
     )
 
 
-# --- from what ran to the operators of the float model ------------------------------------------------------
+# --- from executed nodes to operators of the float model ----------------------------------------------------
 
 
 def _sides(passes: Passes) -> tuple[Timed, Timed]:
@@ -187,14 +185,14 @@ def _sides(passes: Passes) -> tuple[Timed, Timed]:
 
 
 def _drop_untraced(timed: Timed) -> float:
-    """Take out nodes of which nobody knows whose work they do; return their seconds per run."""
+    """Remove nodes that cannot be traced to operators of the float model; return their seconds per run."""
     lost = [node for node in timed.nodes if not node.inserted and not node.work_of]
     timed.nodes = [node for node in timed.nodes if node.inserted or node.work_of]
     return math.fsum(node.self_s for node in lost)
 
 
 def _rename(timed: Timed, own: Collection[str]) -> None:
-    """Let the nodes of a variant do the work of the operators of the float model that they were made from."""
+    """Map the nodes of a variant to the operators of the float model that they were made from."""
     renamed = {key: (*key[:-1], original(key[-1], own)) for key in timed.model}
     timed.nodes = [_renamed(node, renamed) for node in timed.nodes]
     timed.model = {renamed[key]: op_type for key, op_type in timed.model.items()}
@@ -205,15 +203,15 @@ def _renamed(node: TimedNode, names: Mapping[Key, Key]) -> TimedNode:
 
 
 def original(name: str, own: Collection[str]) -> str:
-    """Return which operator of the float model a node of the variant was made from; its own name if of none.
+    """Return the operator of the float model that a node of the variant was made from; `name` if of none.
 
     Args:
-        name: of the node in the variant, for example `fc1_quant_scales_mul`.
+        name: name of the node in the variant, for example `fc1_quant_scales_mul`.
         own: names of the float model's nodes.
     """
     if name in own:
         return name
-    for end in range(len(name) - 1, 0, -1):  # the longest name that it can come from
+    for end in range(len(name) - 1, 0, -1):  # the longest match
         if name[end] == "_" and name[:end] in own and _is_made_by_quantizing(name[end:]):
             return name[:end]
     return name

@@ -1,9 +1,8 @@
-"""The noise check: its result in one statement, for page and command line.
+"""Result of the noise check: one statement for the page and the command line.
 
-It is passed where numbers of this machine may be published. Pure: a self-test that was made on its own
-(`evidence.self_test_result`) in, words and numbers out. What a
-comparison would need is predicted from the noise of one pair, so it holds for the model of the self-test and
-as long as the machine stays as it is. Seconds.
+A machine passes if its numbers are fit to be published. Pure: takes a self-test (`result.self_test_result`),
+returns texts and numbers. The time needed by a comparison is predicted from the noise of one pair, so it
+holds for the model of the self-test and the current state of the machine. Seconds.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ PUBLISH = "publish"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What a comparison of two configurations needs here to be as precise as a preset asks."""
+    """Launches and time that a comparison of two configurations needs here for the target of an effort."""
 
-    precision: str  # name of the preset
+    precision: str  # name of the effort
     target: float  # relative half-width of its interval
     generations: int
-    seconds: float  # of these generations
-    fits: bool  # within the preset's generations and budget
+    seconds: float  # of these launches
+    fits: bool  # within the launches and budget of the effort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Whether this machine passes the noise check, and why. `headline` is the one statement of it."""
+    """Whether this machine passes the noise check, with the reason. `headline` is the text to display."""
 
     publishable: bool
     headline: str
     grade: str
     reason: str
     remedy: str
-    sigma: float | None  # of the log-ratio of one pair of blocks
-    sigma_between: float | None  # of that of two fresh processes
-    busy: str  # what makes this machine busy, in words; empty: nothing
-    needs: tuple[Need, ...]  # of each preset; empty where the self-test was too short to tell
+    sigma: float | None  # standard deviation of the log ratio of one pair of blocks
+    sigma_between: float | None  # the same of two fresh processes
+    busy: str  # text on the background load; empty: none
+    needs: tuple[Need, ...]  # for each effort; empty where the self-test was too short
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""
@@ -54,10 +53,10 @@ class Answer:
 
 
 def answer(self_test: Mapping[str, Any]) -> Answer:
-    """Return what a self-test says about this machine.
+    """Return the result of the noise check from a self-test.
 
     Args:
-        self_test: `evidence.self_test_result`, or what the store kept of it.
+        self_test: `result.self_test_result`, or its stored form.
     """
     needs = needed(self_test)
     found = quality_of(self_test)
@@ -78,16 +77,16 @@ def answer(self_test: Mapping[str, Any]) -> Answer:
 
 
 def quality_of(self_test: Mapping[str, Any]) -> Quality:
-    """Return how good a self-test is by the interval of its A/A control."""
+    """Return the quality of a self-test from the interval of its A/A control."""
     found = quality(self_test, [self_test])
     assert found is not None, "a self-test is always graded"
     return found
 
 
 def needed(self_test: Mapping[str, Any]) -> tuple[Need, ...]:
-    """Predict what each preset needs on this machine, from the noise of its generations.
+    """Predict the launches and time that each effort needs on this machine, from the noise between launches.
 
-    Empty for tests of versions that knew one pair of processes only.
+    Empty for self-tests of early versions, which had one pair of processes only.
     """
     within, between = self_test.get("sigma"), self_test.get("sigma_between")
     seconds, rounds = self_test.get("seconds_per_generation"), self_test.get("rounds_per_generation")
@@ -121,7 +120,7 @@ def _headline(found: Quality, needs: Sequence[Need], *, busy: bool, publishable:
 
 
 def _enough_for(found: Quality, needs: Sequence[Need]) -> str:
-    """What a machine that is not busy is quiet enough for."""
+    """Return the suffix with the efforts that the noise of an idle machine permits."""
     fitting = [one.precision for one in needs if one.fits]
     if not needs:
         return "; the test was too short to tell more"

@@ -1,15 +1,15 @@
-"""How much a node computes and moves: operations and bytes of one call, from the shapes that its kernel got.
+"""Operations and bytes of one call of a node, computed from the shapes of its inputs and outputs.
 
-What is counted, and what is not, is said here and nowhere else:
+Counting rules, defined here only:
 
     a multiplication and an addition are one operation each, so a product of matrices has 2·M·K·N
     a function of one element (Relu, Exp, Tanh, …) is one operation, whatever it costs the processor
     an activation that ONNX Runtime fused into a convolution or product is not counted
-    bytes are those of every input, weight and output once: what must move at least, wherever it comes from
+    bytes are those of every input, weight and output once: the minimum to be moved, regardless of caches
 
-An operator that is not in a table here is "not counted": no guess stands in for it. Weights that a kernel
-packed for itself are missing in a profile; where the shapes around them leave one answer it is taken, else
-`Constants` of the graph that ran must tell. Pure: shapes in, numbers out.
+An operator that is in no table here is "not counted"; it is never guessed. Weights that a kernel packed are
+missing in a profile. They are derived where the other shapes determine them, else they come from `Constants`
+of the executed graph. Pure: shapes in, numbers out.
 
 Source of the counts: the operators' definitions, https://onnx.ai/onnx/operators and ONNX Runtime's
 ContribOperators.md.
@@ -127,7 +127,7 @@ _PER_INPUT: Mapping[str, int] = {
     ),
 }
 _POOLS = frozenset({"AveragePool", "LpPool", "MaxPool", "QLinearAveragePool"})
-_MOVES = frozenset(  # every byte is read and written, nothing is computed
+_MOVES = frozenset(  # read and write every byte without computing
     {
         "Cast",
         "Concat",
@@ -142,7 +142,7 @@ _MOVES = frozenset(  # every byte is read and written, nothing is computed
 )
 _PICKS = frozenset(
     {"Expand", "Gather", "GatherElements", "GatherND", "Slice", "Tile"}
-)  # reads what it writes
+)  # read only the bytes that they write
 _VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze", "Dropout"})
 
 NO_RULE = "no rule for this operator"
@@ -156,12 +156,12 @@ NO_SIZE = "the size of a type is unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What one call computes and moves."""
+    """Operations and bytes of one call."""
 
-    operations: int | None  # None: not counted, `why` says why
-    bytes: int | None  # at least to be moved; None: not known
+    operations: int | None  # None: not counted, see `why`
+    bytes: int | None  # minimum to be moved; None: not known
     why: str = ""
-    is_integer: bool = False  # products of integers: a peak in float32 does not bound them
+    is_integer: bool = False  # products of integers, which a peak in float32 does not bound
 
     @property
     def intensity(self) -> float | None:
@@ -170,18 +170,18 @@ class Work:
 
 
 def work_of(node: NodeTime, constants: Constants | None = None) -> Work:
-    """Count one call of `node`, with the shapes of its longest.
+    """Count one call of `node`, with the shapes of its longest call.
 
     Args:
-        node: with the shapes that its kernel got and gave.
-        constants: what the graph that ran holds for it; None: only the profile is there.
+        node: node with the input and output shapes of its kernel.
+        constants: constants of the node in the executed graph; None: only the profile is available.
     """
     if not node.outputs or not node.inputs:
         return Work(operations=None, bytes=None, why=NO_SHAPES)
     unseen = _unseen(node, constants)
     operations, why, derived = _operations(node, unseen, constants)
     moved = _bytes(node, unseen or derived)
-    if derived is None and not unseen:  # weights are missing, and nothing tells how large they are
+    if derived is None and not unseen:  # the size of its weights is unknown
         moved = None
     return Work(
         operations=operations,
@@ -192,7 +192,7 @@ def work_of(node: NodeTime, constants: Constants | None = None) -> Work:
 
 
 def works(profile: Profile) -> dict[tuple[tuple[str, ...], str, int], Work]:
-    """Count every node of a profile, by `key_of` it."""
+    """Count every node of a profile; the keys are those of `key_of`."""
     known = {(one.path, one.name, one.op_type): one for one in profile.constants}
     return {
         key_of(node): work_of(node, known.get((node.path, node.name, node.op_type))) for node in profile.nodes
@@ -200,19 +200,19 @@ def works(profile: Profile) -> dict[tuple[tuple[str, ...], str, int], Work]:
 
 
 def key_of(node: NodeTime) -> tuple[tuple[str, ...], str, int]:
-    """What tells a node from the others of its profile."""
+    """Return a key that is unique among the nodes of a profile."""
     return node.path, f"{node.op_type} {node.name}", node.node_index
 
 
 def _unseen(node: NodeTime, constants: Constants | None) -> list[Tensor]:
-    """Constants of the node that the profile does not list: its kernel packed them for itself."""
+    """Return constants of the node that the profile does not list because its kernel packed them."""
     if constants is None:
         return []
     left = Counter(constants.tensors) - Counter(node.inputs)
     return list(left.elements())
 
 
-Counted = tuple[int | None, str, Sequence[Tensor] | None]  # operations, why not, weights that were derived
+Counted = tuple[int | None, str, Sequence[Tensor] | None]  # operations, reason for None, derived weights
 _NONE: Sequence[Tensor] = ()
 
 
@@ -236,7 +236,7 @@ def _operations(node: NodeTime, unseen: Sequence[Tensor], constants: Constants |
 
 
 def _convolution(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
-    """Two operations for each output element and each weight of its channel: C/group · window."""
+    """Count two operations for each output element and each weight of its channel: C/group · window."""
     weights = _weights(node, unseen)
     if weights is None:
         return None, NO_WEIGHTS, None
@@ -248,7 +248,7 @@ def _convolution(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
 
 
 def _transposed(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
-    """Two operations for each input element and each weight of its channel: M/group · window."""
+    """Count two operations for each input element and each weight of its channel: M/group · window."""
     weights = _weights(node, unseen)
     if weights is None:
         return None, NO_WEIGHTS, None
@@ -260,14 +260,14 @@ def _transposed(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
 
 
 def _weights(node: NodeTime, unseen: Sequence[Tensor]) -> Tensor | None:
-    """The kernel of a convolution: the second tensor of its rank, unless that is the sum it adds."""
+    """Return the weights of a convolution: the second tensor of its rank, unless that is an added sum."""
     rank, out = len(node.inputs[0].shape), node.outputs[0].shape
     found = [one for one in (*node.inputs[1:], *unseen) if len(one.shape) == rank >= 3]
     return next((one for one in found if one.shape != out), None)
 
 
 def _bias(node: NodeTime, channels: int) -> int:
-    """One addition an element of the output, where a bias of the right length is there."""
+    """Count one addition per output element where there is a bias of the right length."""
     has_bias = any(one.shape == (channels,) and _is_bias(one) for one in node.inputs[2:])
     return size_of(node.outputs[0]) if has_bias else 0
 
@@ -277,7 +277,7 @@ def _is_bias(one: Tensor) -> bool:
 
 
 def _product(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
-    """2·K for each element of the output; K is what A has beside the rows of the output."""
+    """Count 2·K for each output element; K is the dimension of A that the output does not have."""
     a, out = node.inputs[0].shape, node.outputs[0].shape
     if not a or not out:
         return None, UNUSUAL, _NONE
@@ -291,9 +291,9 @@ def _product(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
 
 
 def _packed(node: NodeTime, unseen: Sequence[Tensor], inner: int, columns: int) -> Sequence[Tensor] | None:
-    """The second matrix where its kernel packed it, which ONNX Runtime does with constants of two dimensions.
+    """Return the second matrix where its kernel packed it, as ONNX Runtime does with 2-D constants.
 
-    None: it is missing, and of a type that its shape does not tell.
+    None: it is missing, and its type cannot be derived.
     """
     if unseen or any(_is_factor(one, inner, columns) for one in node.inputs[1:]):
         return _NONE
@@ -310,7 +310,7 @@ def _is_factor(one: Tensor, inner: int, columns: int) -> bool:
 
 
 def _attention(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
-    """Three projections of the input and two products per pair of positions; without a past, equal widths."""
+    """Count three projections and two products per pair of positions; no past state, equal widths only."""
     taken, out = node.inputs[0].shape, node.outputs[0].shape
     biases = [one.shape[0] for one in node.inputs[1:] if len(one.shape) == 1 and _is_bias(one)]
     if len(taken) != 3 or len(out) != 3 or len(node.outputs) > 1 or biases[:1] != [3 * out[2]]:
@@ -323,7 +323,7 @@ def _attention(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
 
 
 def _heads(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
-    """Two products per pair of positions: queries by keys, and their weights by values; without a past."""
+    """Count two products per pair of positions: queries by keys, weights by values; no past state."""
     shapes = [one.shape for one in node.inputs[:3]]
     if len(shapes) < 3 or {len(one) for one in shapes} != {3} or len(node.outputs) > 1:
         return None, UNUSUAL, _NONE
@@ -334,7 +334,7 @@ def _heads(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
 
 
 def _recurrent(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
-    """Two products a step and gate: of the input and of the state."""
+    """Count two products per step and gate: with the input and with the state."""
     taken, out = node.inputs[0].shape, node.outputs[0].shape
     if len(taken) != 3 or len(out) not in (3, 4):
         return None, UNUSUAL, _NONE
@@ -361,7 +361,7 @@ def _bytes(node: NodeTime, unseen: Sequence[Tensor] | None) -> int | None:
     if node.op_type in _VIEWS:
         return None
     moved: list[Tensor] = [*node.inputs, *(unseen or ()), *node.outputs]
-    if node.op_type in _PICKS:  # of the first input only what is picked is read
+    if node.op_type in _PICKS:  # only the selected part of the first input is read
         moved = [*node.outputs, *node.inputs[1:], *node.outputs]
     if any(one.dtype not in ITEM_BYTES for one in moved):
         return None
@@ -369,5 +369,5 @@ def _bytes(node: NodeTime, unseen: Sequence[Tensor] | None) -> int | None:
 
 
 def size_of(one: Tensor) -> int:
-    """How many elements a tensor has; a scalar has one."""
+    """Return the number of elements of a tensor; 1 for a scalar."""
     return math.prod(one.shape)

@@ -1,9 +1,9 @@
 """Splits the time between two results over their nodes; the rest is unexplained.
 
-The rows of a `Difference` add up to the whole run of each side, and so their differences to the difference
-of the two: time in nodes, time outside of them, and what the results have that the profiled passes have not.
-Nodes are matched by `grouping`; `sentence` puts the result into words. Pure; the parent's side only. Times
-are seconds, per run or per row.
+The rows of a `Difference` add up to the whole run of each side, so their differences add up to the difference
+of the two: time in nodes, time outside the nodes, and time of the results that the profiled passes do not
+reproduce. `profile_grouping` matches the nodes; `profile_sentence` describes the result. Pure; used by the
+parent only. Times are seconds, per run or per sample.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ UNSEEN = "not reproduced in the passes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndToEnd:
-    """A whole run of both sides, and what is known of the difference; per run, or per row with `per_row`.
+    """Time of a whole run of both sides, and their difference; per run, or per sample with `per_row`.
 
-    Two that raced differ by what the ratio of their paired rounds says, because that ratio decides: the
-    baseline stands at its p50, the candidate at that p50 divided by the ratio. The candidate's own p50, over
-    all its measurements, may be another, and even contradict the ratio.
+    For two sides of one comparison, the ratio of their paired rounds determines the difference: the baseline
+    counts with its p50, the candidate with that p50 divided by the ratio. The candidate's own p50 over all
+    its measurements may differ, and even contradict the ratio.
     """
 
     baseline_s: float  # its p50
-    candidate_s: float  # raced: the baseline's p50 divided by the ratio; else its own p50
-    candidate_p50_s: float  # as it is stored
+    candidate_s: float  # compared: the baseline's p50 divided by the ratio; else its own p50
+    candidate_p50_s: float  # as stored
     low_s: float | None  # 95 % interval of the difference; None: not known
     high_s: float | None
     verdict: Verdict
-    words: str  # the verdict with its numbers
-    raced: bool  # in the same rounds of one comparison
-    per_row: bool  # the two fed different numbers of rows
+    words: str  # text of the verdict with its numbers
+    raced: bool  # measured in the same rounds of one comparison
+    per_row: bool  # the batch sizes differ
 
     @property
     def difference_s(self) -> float:
-        """Candidate minus baseline: below zero the candidate is faster."""
+        """Candidate minus baseline; negative: the candidate is faster."""
         return self.candidate_s - self.baseline_s
 
     @property
     def decided(self) -> bool:
-        """Whether it is known which side is faster, or that none is; else no part is shown."""
+        """Whether the comparison reached a verdict; else no part is shown."""
         return self.verdict != Verdict.UNDECIDED
 
 
@@ -63,9 +63,7 @@ class Row:
     kind: RowKind
     baseline_s: float
     candidate_s: float
-    half_width_s: (
-        float | None
-    )  # of the difference, 95 %, from its scatter between the passes; None: not known
+    half_width_s: float | None  # of the difference, 95 %, from its spread between the passes; None: not known
     baseline_nodes: int = 0
     candidate_nodes: int = 0
 
@@ -82,7 +80,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Nodes that one side ran on other providers than the other; the times of their groups."""
+    """Nodes that the two sides ran on different providers, with the times of their groups."""
 
     label: str
     baseline: tuple[str, ...]  # providers
@@ -99,20 +97,20 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Why one result is faster than the other."""
+    """The time difference of two results, split into parts."""
 
     end: EndToEnd
     rows: tuple[Row, ...]  # largest difference first; `outside` and `unseen` last
     groups: tuple[Group, ...]  # largest difference first
     moves: tuple[Move, ...]
-    seen_s: float  # the difference of the passes' own runs, without the profiler
+    seen_s: float  # difference of the runs without the profiler in the passes
     seen_half_width_s: float | None
-    instrument_s: float  # taken off every call of a node: what the profiler adds to it
-    scales: tuple[float, float]  # of the times of nodes, see `grouping.Timed`; 1 where nothing was scaled
+    instrument_s: float  # profiler overhead subtracted from every call of a node
+    scales: tuple[float, float]  # factors of the node times, see `profile_grouping.Timed`; 1: not scaled
     passes: int  # of each side
     runs: tuple[int, int]  # of each pass
-    overlapping: bool  # nodes of one run ran at the same time: their times add up to more than the run
-    host_timed: bool  # times of some nodes are those of starting a kernel on a GPU, not of the kernel
+    overlapping: bool  # nodes ran in parallel: their times add up to more than the run
+    host_timed: bool  # some node times are those of launching a GPU kernel, not of the kernel
     origins_known: tuple[bool, bool]  # False: fused nodes of that side could not be traced to the model
     notes: tuple[str, ...]
 
@@ -131,7 +129,7 @@ class Difference:
         )
 
     def share(self, part: Row | Group | Move) -> float | None:
-        """Return how much of the whole difference a part makes: 0.62; below zero where it works against it.
+        """Return the share of a part in the whole difference, such as 0.62; negative: it opposes it.
 
         None where there is no difference.
         """
@@ -160,14 +158,14 @@ class Difference:
 
 
 def difference(passes: Passes, end: EndToEnd) -> Difference:
-    """Put the two sides against each other.
+    """Compare the two sides.
 
-    Times of a side are means over its typical passes. From every call of a node comes off what the profiler
-    adds to it, the same on both sides: no more than the cheapest call of all took, and no more than
-    profiling cost per call.
+    Times of a side are means over its typical passes. The profiler overhead is subtracted from every call of
+    a node, the same on both sides: at most the time of the cheapest call, and at most the cost of profiling
+    per call.
 
     Args:
-        passes: what was seen of both.
+        passes: profiled passes of both sides.
         end: the two results to explain.
     """
     instrument_s = profiler_cost_s(passes)
@@ -197,7 +195,7 @@ def difference(passes: Passes, end: EndToEnd) -> Difference:
 
 
 def _fallbacks(*sides: Side) -> list[str]:
-    """Mark a side that did not run on what was asked for."""
+    """Return a note for each side that did not run on its requested providers."""
     return [
         f"Fallback of the {name}: requested {', '.join(side.requested_providers)}, ran on "
         f"{', '.join(side.effective_providers)}."
@@ -207,17 +205,17 @@ def _fallbacks(*sides: Side) -> list[str]:
 
 
 def _size(part: Row | Group | Move) -> tuple[float, str]:
-    """Sorts the largest difference first, and equal ones by name."""
+    """Return the sort key: largest difference first, equal ones by name."""
     return -abs(part.difference_s), part.label
 
 
 def profiler_cost_s(passes: Passes) -> float:
-    """Return what to take off every call of a node, the same on both sides; see `difference`."""
+    """Return the profiler overhead to subtract from every call of a node on both sides; see `difference`."""
     return min(_instrument_s(side) for side in passes.sides)
 
 
 def _instrument_s(side: Side) -> float:
-    """What the profiler adds to the time of one call, at most."""
+    """Return an upper bound of the profiler overhead per call."""
     typical = typical_passes(side)
     calls = math.fsum(node.calls_per_run for node in side.nodes)
     each = [mean(node.self_s, typical) / node.calls_per_run for node in side.nodes if node.calls_per_run]
@@ -265,7 +263,7 @@ def _row(label: str, kind: RowKind, groups: Sequence[Group]) -> Row:
 
 
 def _moves(groups: Sequence[Group]) -> tuple[Move, ...]:
-    """Groups that ran on other providers, added up by operator and providers."""
+    """Return the groups that ran on different providers, summed by operator and providers."""
     moved: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[Group]] = defaultdict(list)
     for one in groups:
         before, after = _providers(one.baseline), _providers(one.candidate)

@@ -1,7 +1,7 @@
-"""Which nodes of two sides do the same work, and what they took.
+"""Grouping of the nodes of two profiles that compute the same nodes of the model, with their times.
 
-Nodes are matched by the nodes of the model whose work they do, never by name alone: `conv1` of a fused graph
-may stand for a convolution, a batch normalization and an activation. Pure. Times are seconds.
+Nodes are matched through the nodes of the model, never by name alone: `conv1` of a fused graph may replace a
+convolution, a batch normalization and an activation. Pure. Times are seconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INSERTED_NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNode:
-    """One node of a group, as one side ran it; a node that stands for several has their number and sum."""
+    """One executed node of a group; an entry that combines several nodes has their number and sum."""
 
     name: str
     path: tuple[str, ...]
@@ -46,13 +46,13 @@ class GroupNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Nodes of both sides that do the same work, and the nodes of the model that it comes from."""
+    """Nodes of both sides that compute the same nodes of the model."""
 
     label: str
     kind: Kind
     baseline: tuple[GroupNode, ...]
     candidate: tuple[GroupNode, ...]
-    model: tuple[str, ...]  # names; of those in a body with all that encloses them
+    model: tuple[str, ...]  # names; in a subgraph with the names of the enclosing nodes
     baseline_by_pass: tuple[float, ...]
     candidate_by_pass: tuple[float, ...]
 
@@ -73,7 +73,7 @@ class Group:
 
     @property
     def half_width_s(self) -> float | None:
-        """Half the 95 % interval of the difference, from how it scatters between the passes."""
+        """Half the 95 % interval of the difference, from its spread between the passes."""
         return half_width(self.baseline_by_pass, self.candidate_by_pass)
 
 
@@ -81,7 +81,7 @@ class Group:
 
 
 def typical_passes(side: Side) -> list[int]:
-    """Return the indices of the passes that count: the middle half by their length."""
+    """Return the indices of the passes that are used: the middle half by duration."""
     return middle_half([run + plain for run, plain in zip(side.run_s, side.plain_s, strict=True)])
 
 
@@ -91,10 +91,10 @@ def mean(by_pass: Sequence[float], chosen: Sequence[int]) -> float:
 
 
 def half_width(baseline: Sequence[float], candidate: Sequence[float]) -> float | None:
-    """Return half the 95 % interval of the mean difference, from its scatter between pairs of passes.
+    """Return half the 95 % interval of the mean difference, from its spread between pairs of passes.
 
-    Student's t on all pairs, those that `typical_passes` leaves out included; but the mean is one of those
-    that it chooses, and knows no more than so many. None below two pairs.
+    Student's t on all pairs, including those that `typical_passes` leaves out. The standard error uses the
+    number of passes that it chooses, because the mean is taken over these. None below two pairs.
     """
     pairs = [after - before for before, after in zip(baseline, candidate, strict=True)]
     if len(pairs) < 2:
@@ -105,7 +105,7 @@ def half_width(baseline: Sequence[float], candidate: Sequence[float]) -> float |
 
 @dataclass(frozen=True, slots=True)
 class TimedNode:
-    """A node that ran, with the profiler's part taken off, in the unit of the comparison."""
+    """An executed node with its time without profiler overhead, per run or per sample."""
 
     ran: RanNode
     inserted: bool
@@ -115,20 +115,20 @@ class TimedNode:
 
 
 class Timed:
-    """One side with times that can be compared.
+    """One side with comparable times.
 
-    `plain_s` is a typical run without the profiler, `outside_by_pass` what such a run has beyond its nodes.
-    Nodes that follow each other cannot take longer than the whole run: where the profiler made them, all
-    nodes of a pass are scaled down to it. `scale` is the mean factor, 1 where nothing was scaled.
+    `plain_s` is a typical run without the profiler; `outside_by_pass` is its time outside the nodes.
+    Sequential nodes cannot take longer than the whole run: if they do because of the profiler, all nodes of a
+    pass are scaled down to the run. `scale` is the mean factor, 1 without scaling.
     """
 
     def __init__(self, side: Side, *, instrument_s: float, rows: int) -> None:
-        """Take the profiler's part off every call, and divide by `rows`.
+        """Subtract the profiler overhead from every call, and divide by `rows`.
 
         Args:
-            side: what was seen.
-            instrument_s: what the profiler adds to each call.
-            rows: 1 for times per run, the batch for times per row.
+            side: passes of the side.
+            instrument_s: profiler overhead per call.
+            rows: 1 for times per run, the batch size for times per sample.
         """
         self.model = {(*node.path, node.name): node.op_type for node in side.model}
         self._origins = {(*one.path, one.name): one for one in side.origins or ()}
@@ -164,7 +164,7 @@ class Timed:
 
 
 def _factors(side: Side, times: Sequence[Sequence[float]]) -> list[float]:
-    """For each pass, what its nodes must be scaled by to fit into its run; 1 where they may overlap."""
+    """Return for each pass the factor that scales its nodes to fit into its run; 1 for parallel nodes."""
     in_nodes = [math.fsum(one[index] for one in times) for index in range(len(side.plain_s))]
     return [
         1.0 if side.parallel or nodes <= plain else plain / nodes
@@ -178,7 +178,7 @@ _Place = tuple[str, str] | int  # ("inserted", kind of node), or the number of a
 
 
 def group(baseline: Timed, candidate: Timed) -> list[Group]:
-    """Put together what does the same work; what ONNX Runtime inserted is one group per kind of node."""
+    """Group the nodes that compute the same nodes of the model; inserted nodes are grouped by their kind."""
     model = {**candidate.model, **baseline.model}
     order = {key: index for index, key in enumerate(model)}
     members: dict[_Place, tuple[list[TimedNode], list[TimedNode]]] = defaultdict(lambda: ([], []))
@@ -198,10 +198,10 @@ def group(baseline: Timed, candidate: Timed) -> list[Group]:
 
 
 def _match(baseline: Timed, candidate: Timed) -> dict[tuple[int, int], int]:
-    """Number the sets of nodes that do the same work, for (side, index of the node).
+    """Return the number of the group of each node, keyed by (side, index of the node).
 
-    Nodes are joined through the nodes of the model. Where it is not known what a node does the work of, it
-    can be that of any node which the other side runs and this side does not: all of those are one set.
+    Nodes are joined through the nodes of the model. A node of unknown origin may match any node that only the
+    other side runs, so all of these form one group.
     """
     sets = _Sets()
     sides = (baseline, candidate)
@@ -229,7 +229,7 @@ class _Sets:
         self._parent: dict[object, object] = {}
 
     def find(self, one: object) -> object:
-        """Return what stands for the set of `one`."""
+        """Return the representative of the set of `one`."""
         parent = self._parent
         while (above := parent.setdefault(one, one)) != one:
             parent[one] = parent[above]
@@ -237,7 +237,7 @@ class _Sets:
         return one
 
     def join(self, one: object, other: object) -> None:
-        """Make one set of two."""
+        """Merge the sets of `one` and `other`."""
         self._parent[self.find(one)] = self.find(other)
 
 
@@ -282,10 +282,10 @@ def _group_nodes(nodes: Iterable[TimedNode]) -> tuple[GroupNode, ...]:
 def _label(
     place: _Place, baseline: Sequence[TimedNode], candidate: Sequence[TimedNode], model: Sequence[str]
 ) -> tuple[str, Kind]:
-    """Name a group after what it is about.
+    """Return the label and kind of a group.
 
-    The one operator, or the one heavy operator, that the model has there; else, where a side has fused it
-    all, what the fused node is called; else the operator that takes the most time.
+    The label is its only operator, or its only heavy operator, in the model; else the name of the fused node,
+    where a side has fused all of it; else the most frequent heavy operator, or the one with the most time.
     """
     if isinstance(place, tuple):
         return place[1], "inserted"

@@ -1,4 +1,4 @@
-"""The difference of two results in plain words, and how to read its numbers. Pure."""
+"""Texts on the difference of two results: one sentence, and remarks on its numbers. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from core.evidence.verdict import Verdict
 from core.wire.units import ms, provider
 
 NAMED_SHARE = 0.05  # of the whole difference, from which a part is named
-BACK_SHARE = 0.01  # the same for a part that works against it
+BACK_SHARE = 0.01  # the same for a part that opposes it
 MOST_NAMED, MOST_BACK = 3, 2
-UNSEEN_SHARE = 0.25  # from which it is said how much of the difference the passes have not seen
-LEAST_INSTRUMENT_S = 5e-8  # less is not worth a line
-NOT_SCALED = 0.995  # a factor that is 1 on the screen
-SEEN_SHARE = 0.5  # the passes must have seen so much of it, else they explain something else
+UNSEEN_SHARE = 0.25  # of the difference not reproduced by the passes, from which it is mentioned
+LEAST_INSTRUMENT_S = 5e-8  # a smaller overhead is not mentioned
+NOT_SCALED = 0.995  # factors above it are displayed as 1
+SEEN_SHARE = 0.5  # of the difference that the passes must reproduce to explain it
 
 _SIDES = ("baseline", "candidate")
 
 
 def sentence(difference: Difference) -> str:
-    """Say why one result is faster than the other, or why that cannot be said.
+    """Return a sentence on why one result is faster than the other, or why that is not known.
 
     "The candidate takes 1.2 ms less per run (1.42× faster, 95 % [1.38, 1.46]): 62 % of the speed-up is
     in Conv and 20 % in MatMul; 3 inserted Reorder nodes cost 4 % of it back."
@@ -50,7 +50,7 @@ def _nothing_to_explain(difference: Difference) -> str:
 
 
 def _doubt(difference: Difference) -> str:
-    """Why the passes cannot explain the results; empty where they can."""
+    """Return the reason why the passes cannot explain the results; empty: they can."""
     whole, seen = difference.end.difference_s, difference.seen_s
     scatter = difference.seen_half_width_s
     if scatter is None or scatter > abs(whole):
@@ -68,7 +68,7 @@ def _doubt(difference: Difference) -> str:
     return ""
 
 
-# --- where it is --------------------------------------------------------------------------------------------
+# --- parts --------------------------------------------------------------------------------------------------
 
 
 def _parts(difference: Difference) -> str:
@@ -116,7 +116,7 @@ def _where(row: Row) -> str:
 
 
 def _against(row: Row, share: float, *, gain: bool) -> str:
-    """What works against the difference: it costs part of a gain back, or takes part of a loss away."""
+    """Return a text on a part that opposes the difference: it reduces the speed-up or the slowdown."""
     verb = ("costs", "cost") if gain else ("saves", "save")
     of_it = f"{_percent(share)} of it back" if gain else f"{_percent(share)} of it"
     if row.kind == "inserted" and not row.baseline_nodes:
@@ -130,7 +130,7 @@ def _against(row: Row, share: float, *, gain: bool) -> str:
     return f"{name} {verb[plural]} {of_it}"
 
 
-# --- what else must be known --------------------------------------------------------------------------------
+# --- remarks ------------------------------------------------------------------------------------------------
 
 
 def _more(difference: Difference) -> list[str]:
@@ -158,7 +158,7 @@ def _moved(difference: Difference) -> str:
 
 
 def remarks(difference: Difference) -> list[str]:
-    """Say how the numbers were made, and what a reader must know of them."""
+    """Return remarks on how the numbers were computed and on their limits."""
     one, other = difference.runs
     end = difference.end
     runs = f"{one}" if one == other else f"{one} and {other}"
@@ -199,7 +199,7 @@ def remarks(difference: Difference) -> list[str]:
 
 
 def _listed(parts: Sequence[str]) -> str:
-    """One, "one and two", "one, two and three"."""
+    """Return "one", "one and two" or "one, two and three"."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 

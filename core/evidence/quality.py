@@ -1,7 +1,7 @@
 """The badge of a result: its grade and the state of the machine.
 
-The one source of what screens, sheets and reports show beside an answer. Computed from stored results, so
-that those of earlier versions are graded by the same rules. Pure.
+Pages, sheets and reports all show this badge with a result. It is computed from stored results, so those of
+earlier versions are graded by the same rules. Pure.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ NOT_PAUSED = "other processes could not be paused"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """A grade with its reasons. Green and blue only where all is decided and the machine was quiet."""
+    """A grade with its reasons. Green and blue only if all is decided and the machine was idle."""
 
     grade: Grade
-    reasons: tuple[str, ...]  # a few words each: what the precision is, then what limits the answer
+    reasons: tuple[str, ...]  # a few words each: the precision, then the limitations
     icon: str  # name of a Material Symbol
     color: Color
 
     @property
     def words(self) -> str:
-        """For a table: "B: ±1.6 %, background load"."""
+        """Text for a table: "B: ±1.6 %, background load"."""
         return f"{self.grade}: {', '.join(self.reasons) or self.grade.word}"
 
     @property
     def label(self) -> str:
-        """For a badge: "Grade B: ±1.6 %, busy machine"."""
+        """Text for a badge: "Grade B: ±1.6 %, background load"."""
         return f"Grade {self.words}"
 
 
 def quality(
     result: Mapping[str, Any] | None, answers: Sequence[Mapping[str, Any]] | None = None
 ) -> Quality | None:
-    """Return how good the answers of a result are; None where nothing was graded, as in a profile.
+    """Return the quality of a result; None where nothing was graded, as in a profile.
 
     Args:
-        result: of a comparison, a trial, a search or a self-test, as it is stored; read are `grade`, `busy`
-            and `contrasts`.
-        answers: contrasts to be graded, with `verdict` where they answer a question. None: those of `result`
-            against its first reference.
+        result: stored result of a comparison, a trial, a search or a self-test; `grade`, `busy` and
+            `contrasts` are read.
+        answers: contrasts to grade, with `verdict` where they have one. None: the contrasts of `result` with
+            its first reference.
     """
     found = result or {}
     if not found.get("grade"):
@@ -68,7 +68,7 @@ def quality(
 
 
 def quality_of_search(answer: Mapping[str, Any]) -> Quality | None:
-    """Return how good the answer of a search is, by the gain that it tells; None where nothing was graded."""
+    """Return the quality of a search result, from its reported speed-up; None where nothing was graded."""
     shown = answer.get("winner") or next(iter(answer.get("others") or ()), None)
     gains: list[dict[str, Any]] = [] if shown is None else [{**shown["gain"]}]
     if answer["outcome"] == "UNDECIDED":
@@ -77,10 +77,10 @@ def quality_of_search(answer: Mapping[str, Any]) -> Quality | None:
 
 
 def regraded(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result of a comparison or of a trial with the grades that are shown of it.
+    """Return a result of a comparison or a trial with its grades by the current rules.
 
-    Whoever reads a stored result reads it so: what earlier versions graded by other rules, and a trial that
-    had the grade of its whole comparison, are told by today's rules in files and on screens alike.
+    All readers of stored results use it, so pages and files show the same grades: those of earlier versions
+    followed other rules, and trials had the grade of their whole comparison.
     """
     if not result.get("grade"):
         return dict(result)
@@ -97,19 +97,19 @@ def regraded(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def letter(result: Mapping[str, Any] | None) -> Grade | None:
-    """Return the grade of a trial's own answer, for lists and filters; None: nothing was graded."""
+    """Return the grade of a trial's own result, for lists and filters; None: nothing was graded."""
     found = quality(result)
     return found.grade if found is not None else None
 
 
 def _answers(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The contrasts against the first reference: the baseline, or the default where the baseline failed."""
+    """Return the contrasts with the first reference: the baseline, or the default if the baseline failed."""
     contrasts: Sequence[Mapping[str, Any]] = result.get("contrasts") or []
     return [one for one in contrasts if one.get("baseline") == contrasts[0].get("baseline")]
 
 
 def _precision(answers: Sequence[Mapping[str, Any]], stored: Grade) -> tuple[Grade, list[str]]:
-    """The worst grade of the answers, and their precision; without an answer what is stored."""
+    """Return the worst grade of the contrasts and their precision; without contrasts the stored grade."""
     if not answers:
         return stored, []
     widths = list(map(_half_width, answers))
@@ -123,7 +123,7 @@ def _precision(answers: Sequence[Mapping[str, Any]], stored: Grade) -> tuple[Gra
 
 
 def _half_width(contrast: Mapping[str, Any]) -> float | None:
-    """Half the interval as a share of the ratio, where a record has its bounds alone, too."""
+    """Return half the interval as a share of the ratio, also for records that have only its bounds."""
     ratio, low, high = (contrast.get(name) for name in ("ratio", "ratio_low", "ratio_high"))
     if (half := contrast.get("half_width")) is not None or not ratio or low is None or high is None:
         return half

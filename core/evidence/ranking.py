@@ -1,4 +1,4 @@
-"""Ranks of configurations, by the intervals against their baseline that are shown. Pure."""
+"""Ranks of configurations, by their displayed intervals against the baseline. Pure."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-Key = tuple[int, int]  # generation, round
+Key = tuple[int, int]  # launch, round
 PerRound = Mapping[Key, float]
 Interval = tuple[float, float]  # of a ratio: lower and upper bound; the baseline's is (1, 1)
 
 
 def paired(own: PerRound, other: PerRound, *, before: float = math.inf) -> list[list[float]]:
-    """Return ln(other / own) of the rounds that both have, by generation.
+    """Return ln(other / own) of the common rounds, grouped by launch.
 
     Args:
-        own: (generation, round) -> ln(median seconds per row).
-        other: of the other side.
-        before: number of the first generation that is left out.
+        own: (launch, round) -> ln(median seconds per sample).
+        other: the same for the other side.
+        before: number of the first launch that is left out.
     """
     found: dict[int, list[float]] = {}
-    # in the order of the race as a rule, which is cheap to sort
+    # usually sorted already, which is cheap to sort
     for key in sorted([one for one in own if one in other and one[0] < before]):
         found.setdefault(key[0], []).append(other[key] - own[key])
     return list(found.values())
@@ -30,26 +30,26 @@ def paired(own: PerRound, other: PerRound, *, before: float = math.inf) -> list[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """The places that the intervals leave open for one configuration, 1 being the fastest."""
+    """The ranks of one configuration that are consistent with the intervals; 1 is the fastest."""
 
     name: str
-    best: int  # 1 + how many are surely faster
-    worst: int  # of all, without those that are surely slower
-    ties: tuple[str, ...]  # neither surely faster nor surely slower, in the given order
+    best: int  # 1 + number of significantly faster configurations
+    worst: int  # number of all configurations minus the significantly slower ones
+    ties: tuple[str, ...]  # not significantly different, in the given order
 
 
 def ranks(intervals: Mapping[str, Interval | None]) -> list[Rank]:
     """Rank configurations by their intervals against one baseline, which is among them.
 
-    One is surely faster than another where its whole interval lies above the other's. So a rank never
-    contradicts a picture or a table of the intervals; and where these hold together, with 95 %, so do all
-    ranks. Nothing else is asked: no margin, no second test of pairs.
+    A configuration is significantly faster than another if its whole interval is above the other's. A rank
+    therefore never contradicts a chart or table of the intervals, and all ranks hold together with 95 % if
+    the intervals do. No margin and no further test of pairs is used.
 
     Args:
-        intervals: name -> bounds of its ratio, of which above 1 is faster; None: not known.
+        intervals: name -> bounds of its ratio, above 1 is faster; None: not known.
 
     Returns:
-        The ranks, the best first, in the given order where two have the same places.
+        The ranks, best first; equal ranks in the given order.
     """
     found = [
         Rank(
@@ -73,9 +73,9 @@ def intervals(
     """Return the intervals of `names` against `baseline`, which may be among them.
 
     Args:
-        contrasts: of a comparison; those against others are left out.
-        baseline: trial.
-        names: trials; what has no interval is not known.
+        contrasts: contrasts of a comparison; those with other references are left out.
+        baseline: trial of the baseline.
+        names: trials; None for those without an interval.
     """
     found: dict[str, Interval | None] = dict.fromkeys(names)
     for one in contrasts:
@@ -85,7 +85,7 @@ def intervals(
 
 
 def _bounds(contrast: Mapping[str, Any]) -> Interval | None:
-    """Bounds that the verdict follows from: earlier versions stored none that span a contradiction."""
+    """Return the bounds behind the verdict; earlier versions stored two contradicting intervals instead."""
     told = [contrast]
     if contrast.get("contradicted") and contrast.get("without_flagged"):
         told.append(contrast["without_flagged"])
@@ -94,7 +94,7 @@ def _bounds(contrast: Mapping[str, Any]) -> Interval | None:
 
 
 def surely_faster(one: Interval | None, other: Interval | None) -> bool:
-    """Whether the whole of an interval lies above another; never, where one is not known."""
+    """Whether an interval lies entirely above another; False where one is not known."""
     return one is not None and other is not None and one[0] > other[1]
 
 
@@ -102,8 +102,8 @@ def are_level(intervals: Sequence[Interval | None], margin: float) -> bool:
     """Whether no two of several configurations can differ by more than the margin.
 
     Args:
-        intervals: of their ratios against one baseline; None: not known.
-        margin: relative difference that counts as none.
+        intervals: intervals of their ratios against one baseline; None: not known.
+        margin: equivalence margin, relative.
     """
     known = [one for one in intervals if one is not None]
     return len(known) == len(intervals) and all(

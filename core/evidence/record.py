@@ -1,4 +1,4 @@
-"""The raw record of a comparison: plan and options in, blocks and facts out.
+"""The raw record of a comparison: its plans and options, and the measured blocks and costs.
 
 Pure data.
 """
@@ -15,50 +15,50 @@ from core.evidence.result_types import Outcome
 from core.spec.effort import Effort
 from core.wire.errors import TunerError
 
-Key = tuple[int, int]  # a process: contestant, and which copy of it; the anchor has two, the others copy 0
+Key = tuple[int, int]  # a process: contestant and copy; the ORT default has copies 0 and 1, all others copy 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """The model whose outputs are right by definition, and how it is run."""
+    """The model whose outputs are the reference, and the plan to run it."""
 
-    model: str  # its name
-    sha256: str  # of its content
+    model: str  # name
+    sha256: str  # of the content
     plan: wire.ContestantPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One contestant of a race."""
+    """One contestant of a comparison."""
 
     label: str
     plan: wire.ContestantPlan
-    shapes: Sequence[wire.FeedPlan] = ()  # other shapes, whose first run is timed apart
-    fresh_process: bool = False  # not forked, as GPU libraries and PyTorch need it
-    reference: Reference | None = None  # None: nobody knows what its outputs should be
+    shapes: Sequence[wire.FeedPlan] = ()  # other shapes, whose first run is timed separately
+    fresh_process: bool = False  # not forked, as GPU libraries and PyTorch require
+    reference: Reference | None = None  # None: the reference outputs are unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How to race. `baseline` and `anchor` are indices of entries, and may be the same."""
+    """Options of a comparison. `baseline` and `anchor` (ORT default) are indices of entries, maybe equal."""
 
     effort: Effort
-    budget_s: float  # wall time of the race: starts, warm-ups, rounds and what is found after them
+    budget_s: float  # wall time of the comparison: starts, warm-ups, rounds and the passes after them
     margin: float
     seed: int
     timeout_s: float  # for loading and warming up one contestant
     baseline: int
     anchor: int
-    runs: int | None = None  # exactly so many timed runs of each; None: until the answer is known
-    least: int = 0  # generations before which it does not stop for being decided
-    family: int = 1  # contrasts whose intervals hold together, so that ranks follow from them; 1: each alone
-    splits: float | None = None  # by which the 5 % of an interval are divided; None: the number of looks
-    prior_at: Callable[[float], Prior] = lambda run_s: ASSUMED  # the spread between processes, by run_s
+    runs: int | None = None  # fixed number of timed runs of each; None: until the comparison is decided
+    least: int = 0  # minimum number of launches before it stops as decided
+    family: int = 1  # contrasts whose intervals hold together, so that ranks follow; 1: each alone
+    splits: float | None = None  # divisor of the 5 % of an interval; None: the number of interim analyses
+    prior_at: Callable[[float], Prior] = lambda run_s: ASSUMED  # prior by the duration of a run
 
 
 @dataclass(slots=True, kw_only=True)
 class Ran:
-    """What one contestant answered; `error` ends its part, and what was found before stays."""
+    """Replies of one contestant. After an `error`, it keeps the replies that came before."""
 
     load: wire.LoadReply | None = None
     warm: wire.WarmReply | None = None
@@ -66,8 +66,8 @@ class Ran:
     footprint: wire.FootprintReply | None = None
     load_peak_rss_bytes: int | None = None
     shapes: list[wire.NewShape] = field(default_factory=list)
-    output_error: wire.OutputError | None = None  # against those of its reference
-    not_compared: str = ""  # why there is no `output_error`, in a sentence
+    output_error: wire.OutputError | None = None  # relative to the reference outputs
+    not_compared: str = ""  # reason why there is no `output_error`, a sentence
     energy_j_per_run: float | None = None
     notes: list[str] = field(default_factory=list)
     error: TunerError | None = None
@@ -75,33 +75,33 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One process's runs of one round. `at_s` counts from the first block of the race."""
+    """The runs of one process in one round. `at_s` counts from the first block of the comparison."""
 
     contestant: int
-    copy: int  # of the contestant: its A/A twin is 1
+    copy: int  # of the contestant; 1: the A/A control
     generation: int
-    round: int  # counted over the whole race
+    round: int  # counted over the whole comparison
     position: int
     at_s: float
-    refill_s: float | None  # None: runs so long that no run is spent on filling the caches
+    refill_s: float | None  # None: runs are so long that none is used to refill the caches
     latencies_s: list[float]
     counters: wire.Counters
 
 
 @dataclass(slots=True, kw_only=True)
 class Generation:
-    """One set of fresh processes: the order in which they were started, and the layout that each drew."""
+    """A launch: one set of fresh processes, with their start order and random memory layouts."""
 
     number: int
     order: list[Key]
     layouts: dict[Key, wire.Layout]
-    start_s: float  # that starting, loading and warming up took
-    rounds: int = 0  # that count
+    start_s: float  # time for starting, loading and warming up
+    rounds: int = 0  # valid rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded:
-    """A round that does not count, by what its counters say; its samples are kept."""
+    """A round discarded because of its counters; its latencies are kept."""
 
     reason: str
     blocks: list[Block]
@@ -109,20 +109,20 @@ class Discarded:
 
 @dataclass(slots=True, kw_only=True)
 class RaceRecord:
-    """All that happened. Blocks are in the order in which they ran."""
+    """The raw record of a comparison. Blocks are in run order."""
 
     ran: list[Ran]
-    runs: int | None = None  # of each process, where their number was given; those of a twin are beside it
+    runs: int | None = None  # fixed number of runs per process; the A/A control makes as many of its own
     blocks: list[Block] = field(default_factory=list)
-    orders: list[list[int]] = field(default_factory=list)  # contestants of each round that counts
+    orders: list[list[int]] = field(default_factory=list)  # contestants of each valid round
     generations: list[Generation] = field(default_factory=list)
     discarded: list[Discarded] = field(default_factory=list)
-    groups: list[list[int]] = field(default_factory=list)  # contestants that were alive together
+    groups: list[list[int]] = field(default_factory=list)  # contestants in memory at the same time
     outcome: Outcome = "rounds"
-    frozen: bool = True  # False: parked workers went on running
+    frozen: bool = True  # False: parked workers kept running
     energy_note: str = ""
     wall_s: float = 0.0
-    interval_budget_s: int | None = None  # that holds two launches of each; None: it was given no budget
-    prior: Prior = ASSUMED  # that the race used
-    neighbours: Neighbours | None = None  # who else used the CPUs; None: not known
+    interval_budget_s: int | None = None  # budget for two launches of each; None: no budget was set
+    prior: Prior = ASSUMED  # prior that the comparison used
+    neighbours: Neighbours | None = None  # CPU use of other processes; None: not known
     notes: list[str] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""From a raw comparison to its result: ratios, grade, ranks, and one result per configuration.
+"""The result of a comparison, computed from its raw record: ratios, grade, ranks, results per configuration.
 
-`Evidence` reads the raw record that `race` leaves, by the pure functions of `contrast`, `interference` and
-`statistics`: no clock, no file, no worker. No sample is dropped; where rounds are left out of a contrast, it
-is by their counters alone, and both versions are told. Seconds and bytes.
+`Evidence` evaluates a `RawComparison` with the pure functions of `contrast`, `interference` and `statistics`:
+no clock, no file, no worker. No latency is dropped. If rounds are left out of a contrast, only their counters
+decide, and both versions are reported. Seconds and bytes.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from core.wire.errors import WorkerError
 from core.wire.output_check import MARK, OutputCheck, Pairs, apart_words, computed_in, judge
 from core.wire.units import ms
 
-if TYPE_CHECKING:  # the record alone: what runs a race stays out
+if TYPE_CHECKING:
     from core.evidence.record import Block, Generation, Key, RaceRecord, Ran
 
-MAX_RANKED = 32  # a curve of hundreds of points is no ranking
-CLEAN_ROUNDS, CLEAN_GENERATIONS = 8, 4  # so many without a flagged block carry a verdict of their own
-LEAST_WARM_UP = 4  # runs, with the first of all: fewer cannot show a steady latency
-COPIES = (0, 1)  # processes of a contestant in a generation, at most
-CLOCK_WARNING = 0.015  # share of a run that the clock and the loop add to it
+MAX_RANKED = 32  # configurations; a sweep of hundreds of points is not ranked
+CLEAN_ROUNDS, CLEAN_GENERATIONS = 8, 4  # undisturbed rounds and launches needed for a separate verdict
+LEAST_WARM_UP = 4  # runs, including the first one; fewer cannot show a steady latency
+COPIES = (0, 1)  # possible copies of a contestant in a launch
+CLOCK_WARNING = 0.015  # overhead of clock and loop, as a share of a run
 
 OUTCOMES: Mapping[str, str] = {
     "decided": "Every verdict is decided.",
@@ -70,20 +70,20 @@ OUTCOMES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entrant:
-    """A contestant of a race, and what is known of it from elsewhere."""
+    """A configuration of a comparison with its facts from other sources."""
 
     contestant: Contestant
-    precision: str  # of the model, as `guard` knows it
+    precision: str  # of the model, as `output_check` names it
     feeds: wire.FeedPlan
     model: result_types.ModelFacts | None = None
-    origin: str = ""  # content hash of the original of its model, and its name
+    origin: str = ""  # content hash of the original of its model
     origin_name: str = ""
-    notes: tuple[str, ...] = ()  # what a reader of its numbers must know
+    notes: tuple[str, ...] = ()  # notes to display with its numbers
     placement: Mapping[str, result_types.ProviderPart] | None = None
     casts: Mapping[str, Any] | None = None
-    tolerance: float | None = None  # the largest output error that the user allows; None: by precision
-    reference: result_types.ModelName | None = None  # {model, sha256} that its outputs are held against
-    session: wire.SessionPlan | None = None  # as asked for; None: it computes in the model's precision
+    tolerance: float | None = None  # largest output error that the user allows; None: by precision
+    reference: result_types.ModelName | None = None  # {model, sha256} whose outputs are the reference
+    session: wire.SessionPlan | None = None  # as requested; None: it computes in the model's precision
     random: tuple[str, ...] = ()  # operators of the model that draw random numbers
 
     @property
@@ -94,22 +94,22 @@ class Entrant:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A race, and the verdicts, grades and numbers that follow from its raw record.
+    """A comparison with the verdicts, grades and numbers computed from its raw record.
 
-    `baseline` and `anchor` are indices of entrants. One of them that failed is replaced by the other; where
-    both did, there are no contrasts.
+    `baseline` and `anchor` (the ORT default) are indices of entrants. If one of them failed, the other takes
+    its place; if both failed, there are no contrasts.
     """
 
     record: RaceRecord
     entrants: Sequence[Entrant]
-    looks: float  # by which the 5 % are divided: how often the race could look at its numbers
+    looks: float  # divisor of the 5 %, from the number of interim analyses
     margin: float
     baseline: int
     anchor: int
     environment: wire.Environment | None
     comparison: str = ""  # id
-    apart: Pairs = field(default_factory=dict)  # of the originals, where they are several
-    usual_s: Sequence[float] = ()  # p50 of the anchor in earlier races of this machine
+    apart: Pairs = field(default_factory=dict)  # output checks between several original models
+    usual_s: Sequence[float] = ()  # p50 of the ORT default in earlier comparisons on this machine
 
     def to_dict(self) -> ComparisonResult:
         """Return the result of the comparison as plain JSON data."""
@@ -161,11 +161,11 @@ class Evidence:
         }
 
     def _process(self, key: Key) -> str:
-        """What a record calls a process: its trial, and `/1` behind it for the twin of the anchor."""
+        """Return the name of a process in a record: its trial, with the suffix `/1` for the A/A control."""
         return f"{self.entrants[key[0]].trial}{'/1' if key[1] else ''}"
 
     def _discarded(self, block: Block) -> dict[str, Any]:
-        """A block that does not count keeps its samples all the same."""
+        """Return a discarded block with its latencies."""
         trial = self.entrants[block.contestant].trial
         return {"trial": trial, **_block(block, []), "latencies_s": block.latencies_s}
 
@@ -181,7 +181,7 @@ class Evidence:
 
     @cached_property
     def contrasts(self) -> list[ContrastRecord]:
-        """Everybody against the baseline, and against the anchor where that is another."""
+        """All configurations compared with the baseline, and with the ORT default if that is another one."""
         references = dict.fromkeys(
             one for one in (self._reference, self.anchor) if one is not None and self._stands(one)
         )
@@ -197,11 +197,11 @@ class Evidence:
         return next((one for one in (self.baseline, self.anchor) if self._stands(one)), None)
 
     def _stands(self, index: int) -> bool:
-        """Whether a contestant has come through: a crash makes its numbers no result."""
+        """Whether a contestant has valid numbers: it completed rounds and did not fail."""
         return self.record.ran[index].error is None and bool(self._per_row[index])
 
     def _meet(self, one: int, other: int) -> bool:
-        """Whether both ran in some round."""
+        """Whether both have a common round."""
         return not self._per_row[one].keys().isdisjoint(self._per_row[other])
 
     def _contrast(self, candidate: int, baseline: int) -> ContrastRecord:
@@ -249,7 +249,7 @@ class Evidence:
         return self._with_time(record)
 
     def _with_time(self, told: ContrastRecord) -> ContrastRecord:
-        """Where one launch of each gives no interval: the budget that holds one."""
+        """Add the budget that allows an interval, where too few launches give none."""
         enough_s = self.record.interval_budget_s
         if enough_s is not None and told.get("generations", 0) < MIN_LAUNCHES:
             told["interval_budget_s"] = enough_s
@@ -259,7 +259,7 @@ class Evidence:
         return contrast(log_ratios, looks=self.looks, margin=self.margin, prior=self.record.prior)
 
     def _without(self, flagged: Collection[PerRoundKey], own: PerRound, other: PerRound) -> Contrast | None:
-        """The contrast without rounds in which either side was disturbed: chosen by counters alone."""
+        """Return the contrast without rounds in which either side was disturbed, by counters alone."""
         kept = paired({key: value for key, value in own.items() if key not in flagged}, other)
         if sum(map(len, kept)) < CLEAN_ROUNDS or len(kept) < CLEAN_GENERATIONS:
             return None
@@ -267,16 +267,16 @@ class Evidence:
 
     @cached_property
     def aa(self) -> Contrast | None:
-        """The anchor against its twin, whose truth is 1; None: they never ran in the same round."""
+        """The A/A control: the ORT default compared with itself, true ratio 1; None: no common round."""
         return contrast(self._aa, margin=DEFAULT_MARGIN, prior=self.record.prior) if self._aa else None
 
     @cached_property
     def _aa(self) -> list[list[float]]:
-        """Log ratios of the A/A test, by generation."""
+        """Log ratios of the A/A test, by launch."""
         return paired(self._of_copy(self.anchor, 1), self._of_copy(self.anchor, 0))
 
     def _outputs(self, candidate: int, baseline: int) -> list[str]:
-        """Which of two sides computes something else than it should."""
+        """Return notes on outputs of the two sides that exceed their tolerance."""
         found = []
         if self._verdicts[candidate].breach:
             found.append(f"{MARK}: {self._verdicts[candidate].why}")
@@ -288,7 +288,7 @@ class Evidence:
         return found
 
     def _apart(self, candidate: int, baseline: int) -> tuple[OutputCheck | None, str]:
-        """Whether the originals of two sides compute the same, and that in words; None: they have one."""
+        """Return the output check between the originals of two sides, with text; None: same original."""
         one, other = self.entrants[candidate], self.entrants[baseline]
         found = self.apart.get((one.origin, other.origin)) or self.apart.get((other.origin, one.origin))
         if found is None or one.origin == other.origin:
@@ -297,7 +297,7 @@ class Evidence:
 
     @cached_property
     def _verdicts(self) -> list[OutputCheck]:
-        """Of everybody, whether its outputs are still right."""
+        """The output check of each configuration."""
         found = []
         for entrant, ran in zip(self.entrants, self.record.ran, strict=True):
             unknown = ran.not_compared or _why_not_compared(self.record, entrant)
@@ -324,11 +324,11 @@ class Evidence:
             for one in found
         ]
 
-    # --- what happened --------------------------------------------------------------------------------------
+    # --- the whole comparison -------------------------------------------------------------------------------
 
     @cached_property
     def grade(self) -> Graded:
-        """How fine the comparison is, and whether any verdict of it stands."""
+        """Precision grade of the comparison; F if no verdict is valid."""
         holding = [one["holds"] for one in self.contrasts]
         rejected = not any(holding) if holding else biased(self.aa)
         reference = None if self._reference is None else self.entrants[self._reference].trial
@@ -337,7 +337,7 @@ class Evidence:
 
     @cached_property
     def busy(self) -> result_types.Busy | None:
-        """Who else used the machine meanwhile, and whether it is as usual; see `interference.busy`."""
+        """Background load, and an unusual state of the machine; see `interference.busy`."""
         own = [
             t for block in self.record.blocks if block.contestant == self.anchor for t in block.latencies_s
         ]
@@ -346,12 +346,12 @@ class Evidence:
 
     @cached_property
     def interference(self) -> Summary:
-        """What disturbed the blocks of everybody."""
+        """Disturbances of all blocks."""
         return summarize([block.counters for block in self.record.blocks], self._flags)
 
     @cached_property
     def notes(self) -> list[str]:
-        """What a reader of any verdict must know."""
+        """Notes to display with every verdict."""
         record = self.record
         failed = [
             f"`{entrant.contestant.label}` failed: {ran.error.message}"
@@ -371,7 +371,7 @@ class Evidence:
         ]
 
     def _how(self) -> list[str]:
-        """Where the race departed from its protocol."""
+        """Return notes on departures from the protocol."""
         found, record = [], self.record
         if len(record.groups) > 1:
             found.append(
@@ -397,7 +397,7 @@ class Evidence:
 
     @cached_property
     def _flagged(self) -> list[set[PerRoundKey]]:
-        """Contestant -> rounds in which something disturbed it."""
+        """Contestant -> rounds in which it was disturbed."""
         found: list[set[PerRoundKey]] = [set() for _ in self.entrants]
         for block, flags in zip(self.record.blocks, self._flags, strict=True):
             if flags:
@@ -406,7 +406,7 @@ class Evidence:
 
     @cached_property
     def _per_row(self) -> list[dict[PerRoundKey, float]]:
-        """Contestant -> round -> ln(median seconds per row), the mean over its processes in that round."""
+        """Contestant -> round -> ln(median seconds per sample), the mean over its processes in that round."""
         found: list[dict[PerRoundKey, float]] = []
         for index in range(len(self.entrants)):
             copies = [one for copy in COPIES if (one := self._of_copy(index, copy))]
@@ -416,7 +416,7 @@ class Evidence:
         return found
 
     def _of_copy(self, index: int, copy: int) -> dict[PerRoundKey, float]:
-        """Round -> ln(median seconds per row) of one process of each generation."""
+        """Return round -> ln(median seconds per sample) of one copy."""
         return self._per_process.get((index, copy), {})
 
     @cached_property
@@ -437,11 +437,11 @@ class Evidence:
     def trial_result(self, index: int) -> TrialResult | None:
         """Return the result of one contestant's trial under the names of the `--json` contract.
 
-        What it measured before it failed, or before the race was cancelled, is a result too. None: it has no
-        block. The anchor's result holds the runs of its twin, which is the same configuration; but not where
-        so many runs were asked for: the twin makes as many of its own, in blocks of the same length.
-        `throughput_per_s` is rows of a run over the mean latency; `cpu_s_per_inference` is user and system
-        time per run; `blocks` are its rounds, whose `runs` add up to the number of latencies.
+        Measurements from before a failure or a cancellation are a result too. None: it has no block. The
+        result of the ORT default includes the runs of its A/A control, which has the same configuration. With
+        a fixed number of runs it does not, because the control makes as many of its own. `throughput_per_s`
+        is the samples of a run over the mean latency; `cpu_s_per_inference` is user and system time per run;
+        `blocks` are its rounds, whose `runs` add up to the number of latencies.
         """
         ran, entrant = self.record.ran[index], self.entrants[index]
         found = [
@@ -501,7 +501,7 @@ class Evidence:
         }
 
     def _differing(self, index: int, own: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Notes of its contrasts, each once; outputs that differ are told of one without a contrast, too."""
+        """Return the notes of its contrasts and its output check, each once."""
         verdict = self._verdicts[index]
         mark = [f"{MARK}: {verdict.why}"] if verdict.breach else []
         if verdict.breach is None and self.record.ran[index].output_error is not None:
@@ -510,12 +510,12 @@ class Evidence:
 
 
 def self_test_dict(when: str, found: Contrast, log_ratios: Sequence[Sequence[float]]) -> SelfTest:
-    """Return an A/A test as it is stored: the ratio of two processes of one configuration, whose truth is 1.
+    """Return an A/A test in its stored form: the ratio of two processes of one configuration, true value 1.
 
     Args:
-        when: "during" a race, or "alone".
+        when: "during" a comparison, or "alone".
         found: their contrast.
-        log_ratios: of every round, by generation.
+        log_ratios: log ratios of every round, by launch.
     """
     return {
         "when": when,
@@ -533,7 +533,7 @@ def self_test_dict(when: str, found: Contrast, log_ratios: Sequence[Sequence[flo
 
 
 def self_test_result(evidence: Evidence) -> SelfTestResult:
-    """Return the A/A test of a race that a configuration made against itself.
+    """Return the A/A test of a comparison of a configuration with itself.
 
     Raises:
         WorkerError: there was no A/A test, because the second process failed.
@@ -561,7 +561,7 @@ def self_test_result(evidence: Evidence) -> SelfTestResult:
 
 
 def _computed_in(entrant: Entrant, ran: Ran) -> str:
-    """What it computes in by the providers that ran: those with nodes, where the placement tells."""
+    """Return the precision of the computation, from the providers that ran nodes where that is known."""
     if entrant.session is None:
         return entrant.precision
     providers = None if ran.load is None else ran.load["effective_providers"]
@@ -579,7 +579,7 @@ def _why_not_compared(record: RaceRecord, entrant: Entrant) -> str:
 
 
 def _either(one: bool | None, other: bool | None) -> bool | None:
-    """Whether one of two holds, of which None says that it is not known."""
+    """Return `one or other` in three-valued logic; None: not known."""
     if one or other:
         return True
     return None if None in (one, other) else False
@@ -593,7 +593,7 @@ def _contradict(one: Contrast, other: Contrast) -> bool:
 
 
 def _facts(ran: Ran, load: wire.LoadReply) -> TrialResult:
-    """What a contestant answered when it was loaded and warmed up."""
+    """Return the facts from loading and warming up a contestant."""
     warm = ran.warm
     return {
         "requested_providers": load["requested_providers"],
@@ -615,7 +615,7 @@ def _facts(ran: Ran, load: wire.LoadReply) -> TrialResult:
 
 
 def _costs(ran: Ran, energy_note: str) -> TrialResult:
-    """What a run costs beside its latency; None where the pass that finds it was not reached."""
+    """Return the costs of a run apart from latency; None where their pass was not reached."""
     cost, footprint, load = ran.cost, ran.footprint, ran.load
     assert load is not None
     load_peak = load["load_peak_rss_bytes"] if ran.load_peak_rss_bytes is None else ran.load_peak_rss_bytes
@@ -644,12 +644,12 @@ def _costs(ran: Ran, energy_note: str) -> TrialResult:
 
 
 def _cpu_spread(blocks: Sequence[Block]) -> TrialResult:
-    """95 % interval of the mean CPU time of a run by the counters of the blocks, which are coarser.
+    """Return the 95 % interval of the mean CPU time of a run, from the (coarser) counters of the blocks.
 
-    It holds for new processes, as that of the mean latency does; of one process there is none.
+    It holds for new processes, like that of the mean latency; a single process has none.
     """
     by_process: dict[tuple[int, int], list[float]] = {}
-    for one in blocks:  # a run for the caches comes before the others, where runs are short
+    for one in blocks:  # short runs have one more that refills the caches
         runs = len(one.latencies_s) + (one.refill_s is not None)
         by_process.setdefault((one.generation, one.copy), []).append(one.counters["cpu_s"] / runs)
     spread = usual([statistics.fmean(own) for own in by_process.values()])
@@ -672,7 +672,7 @@ def _block(block: Block, flags: list[str]) -> result_types.Block:
 
 
 def _notes(ran: Ran, latency: Mapping[str, Any]) -> list[str]:
-    """What a contestant said of itself, and what its numbers say of the way they were found."""
+    """Return the notes of a contestant, and notes on its warm-up and the resolution of the clock."""
     load, footprint = ran.load, ran.footprint
     assert load is not None
     found = [*load["notes"], *ran.notes, *(footprint["notes"] if footprint is not None else [])]

@@ -1,8 +1,8 @@
-"""The documents that are kept and printed: results of trials and comparisons, key by key.
+"""Types of the stored and printed results of trials, comparisons, searches and verifications.
 
-What stands here is what the store holds and `--json` prints; `core.show.schema` makes the JSON Schema of it,
-in which the comment behind a key describes it. Keys are never renamed: results of earlier versions lack some,
-so a reader asks for what may be missing with `get`. Seconds, bytes and shares of 1 unless a comment says so.
+The store and `--json` use these keys. `core.show.schema` generates the JSON Schema; the comment behind a key
+becomes its description. Keys are never renamed. Results of earlier versions lack some keys, so readers use
+`get` for these. Units are seconds, bytes and shares of 1 unless a comment says otherwise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Outcome = Literal["decided", "rounds", "hopeless", "budget", "disturbed", "cance
 
 
 class ContrastNumbers(TypedDict):
-    """A ratio with its interval, and what follows from it. Bounds are null where they cannot be known."""
+    """A ratio with its interval and verdict. Bounds are null where they cannot be estimated."""
 
     ratio: float  # speed against the baseline: above 1 is faster
     ratio_low: float | None  # of the 95 % interval for new processes, which `protocol.family` of them share
@@ -44,7 +44,7 @@ class ContrastNumbers(TypedDict):
 
 
 class ContrastRecord(ContrastNumbers):
-    """A candidate against a baseline, and whether its verdict may be believed."""
+    """A candidate compared with a baseline, and whether the verdict is valid."""
 
     candidate: str  # trial
     baseline: str  # trial
@@ -62,7 +62,7 @@ class ContrastRecord(ContrastNumbers):
 
 
 class SelfTest(TypedDict):
-    """An A/A test: a configuration against its twin, whose true ratio is 1."""
+    """An A/A test: a configuration compared with itself; the true ratio is 1."""
 
     when: str  # "during" a race, "alone"; earlier versions: "before" and "after" it
     ratio: float
@@ -78,25 +78,25 @@ class SelfTest(TypedDict):
     run_s: NotRequired[float]  # a typical run
 
 
-# --- the machine meanwhile ------------------------------------------------------------------------------
+# --- background load ------------------------------------------------------------------------------------
 
 
 class Program(TypedDict):
-    """A program that used CPUs meanwhile."""
+    """A program that used CPUs during the run."""
 
     name: str
     cores: float  # CPU seconds per second
 
 
 class Presence(TypedDict):
-    """Who used CPUs meanwhile."""
+    """CPU use of other processes during the run."""
 
     cores: float  # all of them together
     programs: list[Program]  # that count, largest first; the rest comes last
 
 
 class Busy(TypedDict):
-    """What made the machine busy: it stands wherever numbers of this run stand."""
+    """Background load of a run; every display of its numbers includes it."""
 
     words: str
     cores: float  # that others used
@@ -106,7 +106,7 @@ class Busy(TypedDict):
 
 
 class Interference(TypedDict):
-    """What disturbed a run. Shares are of its blocks unless noted; null: not readable here."""
+    """Disturbances of a run. Shares are of its blocks unless noted; null: not readable on this system."""
 
     blocks: int
     flagged_share: float  # with any flag
@@ -127,7 +127,7 @@ class Interference(TypedDict):
 
 
 class Block(TypedDict):
-    """Runs of one contestant in one round, without a pause."""
+    """Consecutive runs of one configuration in one round."""
 
     generation: NotRequired[int]
     copy: NotRequired[int]  # 1: of the twin of ONNX Runtime's default
@@ -142,7 +142,7 @@ class Block(TypedDict):
 
 
 class Latency(TypedDict):
-    """Numbers of timed runs with their 95 % intervals; null: the runs are too few for it."""
+    """Latency statistics of timed runs with 95 % intervals; null: too few runs."""
 
     mean_s: float | None  # of a usual process: the 20 % trimmed mean of those of all processes
     mean_s_low: float | None
@@ -168,7 +168,7 @@ class Latency(TypedDict):
 
 
 class NewShape(TypedDict):
-    """What a run costs whose batch is another than before."""
+    """Latency of the first runs with a new batch size."""
 
     batch_size: int
     first_run_s: float
@@ -183,14 +183,14 @@ class ModelName(TypedDict):
 
 
 class Guard(Judged):
-    """Whether the outputs are what they should be."""
+    """The output check of a configuration."""
 
     error: NotRequired[wire.OutputError | None]
     reference: NotRequired[ModelName | None]  # that they are held against
 
 
 class ProviderPart(TypedDict):
-    """What one execution provider computed."""
+    """The part of one execution provider in a run."""
 
     nodes: int | None  # assigned by ONNX Runtime
     ran_nodes: int  # left after fusions
@@ -198,7 +198,7 @@ class ProviderPart(TypedDict):
 
 
 class FedInput(TypedDict):
-    """One input that was fed."""
+    """Description of one input."""
 
     name: str
     dtype: str
@@ -207,7 +207,7 @@ class FedInput(TypedDict):
 
 
 class ModelFacts(TypedDict):
-    """What the model of a result was."""
+    """The model of a result."""
 
     name: str
     sha256: str
@@ -217,7 +217,7 @@ class ModelFacts(TypedDict):
 
 
 class Provenance(TypedDict, total=False):
-    """Where a result was measured, and by which version."""
+    """Machine and version that measured a result."""
 
     environment: wire.Environment | None
     fingerprint: str
@@ -225,7 +225,7 @@ class Provenance(TypedDict, total=False):
 
 
 class TrialResult(Provenance, total=False):
-    """What was measured of one configuration. A profile has `profile` and its like instead of latencies."""
+    """Measurements of one configuration. A profile has `profile` and related keys instead of latencies."""
 
     model: ModelFacts | None
     comparison: str
@@ -290,7 +290,7 @@ class TrialResult(Provenance, total=False):
 
 
 class GenerationRecord(TypedDict):
-    """Everybody in fresh processes, and the rounds that they ran."""
+    """A launch: all configurations in fresh processes, with the rounds that they ran."""
 
     generation: int
     rounds: int
@@ -300,7 +300,7 @@ class GenerationRecord(TypedDict):
 
 
 class Rank(TypedDict):
-    """The places that the intervals against the baseline leave open for a configuration; 1 is the fastest."""
+    """Ranks of a configuration consistent with the intervals against the baseline; 1 is the fastest."""
 
     trial: str
     rank: int  # the best of them: 1 + how many are surely faster, their whole interval above its own
@@ -309,14 +309,14 @@ class Rank(TypedDict):
 
 
 class DiscardedRound(TypedDict):
-    """A round that does not count, with its samples."""
+    """A discarded round with its latencies."""
 
     reason: str
     blocks: list[dict[str, Any]]
 
 
 class ComparisonResult(Provenance, total=False):
-    """What followed from a race."""
+    """Result of a comparison."""
 
     rounds: int
     generations: list[GenerationRecord]
@@ -340,7 +340,7 @@ class ComparisonResult(Provenance, total=False):
 
 
 class SelfTestResult(SelfTest):
-    """An A/A test that was asked for by itself, and what it says of the machine."""
+    """A separate A/A test, with the noise of the machine."""
 
     seconds_per_generation: NotRequired[float]
     rounds_per_generation: NotRequired[float]
@@ -359,7 +359,7 @@ SearchOutcome = Literal["FOUND", "NO_DIFFERENCE", "NONE_KEEPS_LIMITS", "UNDECIDE
 
 
 class GainNumbers(TypedDict):
-    """How much better a configuration is than ONNX Runtime's default; above 1 is better for every metric."""
+    """Improvement of a configuration over the ORT default; above 1 is better for every metric."""
 
     metric: str
     ratio: float
@@ -369,7 +369,7 @@ class GainNumbers(TypedDict):
 
 
 class LimitJudged(TypedDict):
-    """One limit, and whether a configuration keeps it."""
+    """One constraint, and whether a configuration meets it."""
 
     limit: str  # in words
     state: Literal["MET", "MISSED", "UNKNOWN"]
@@ -381,7 +381,7 @@ class LimitJudged(TypedDict):
 
 
 class Confirmed(TypedDict):
-    """A configuration that raced against ONNX Runtime's default in fresh processes."""
+    """A configuration compared with the ORT default in a confirmation run of fresh processes."""
 
     trial: str
     comparison: str
@@ -396,7 +396,7 @@ class Confirmed(TypedDict):
 
 
 class FailureGroup(TypedDict):
-    """Configurations of a search that failed, or were wrong, for one reason."""
+    """Configurations of a search that failed, or exceeded an output tolerance, for the same reason."""
 
     count: int
     reason: str
@@ -404,7 +404,7 @@ class FailureGroup(TypedDict):
 
 
 class FrontPoint(TypedDict):
-    """A configuration of which none is surely better in one respect and no worse in the others."""
+    """A point of the Pareto front: none is significantly better in one metric and no worse in the others."""
 
     changes: dict[str, Any]
     trial: str  # newest look at it
@@ -413,7 +413,7 @@ class FrontPoint(TypedDict):
 
 
 class EffectRecord(TypedDict):
-    """What a value of a setting does against the start's, averaged over the others."""
+    """Effect of a setting's value compared with the start's value, averaged over the other settings."""
 
     setting: str
     value: Any
@@ -424,7 +424,7 @@ class EffectRecord(TypedDict):
 
 
 class PairRecord(TypedDict):
-    """What two values do together beyond what each does alone."""
+    """Interaction of two values: their joint effect beyond the sum of their single effects."""
 
     settings: list[str]
     values: list[Any]
@@ -434,7 +434,7 @@ class PairRecord(TypedDict):
 
 
 class Controls(TypedDict):
-    """Hidden A/A controls: configurations that raced against themselves under another name."""
+    """A/A controls: configurations compared with themselves under another name."""
 
     pairs: int
     apart: int  # whose 95 % interval does not hold 1
@@ -442,7 +442,7 @@ class Controls(TypedDict):
 
 
 class SpaceFacts(TypedDict):
-    """What could have been tried."""
+    """Size of the search space."""
 
     combinations: int
     distinct: int
@@ -450,7 +450,7 @@ class SpaceFacts(TypedDict):
 
 
 class SearchCosts(TypedDict):
-    """What a search spends its time on, as its comparisons have shown it."""
+    """Time costs of a search, from its comparisons."""
 
     run_s: float  # one inference of the default
     start_s: float  # one process: starting, loading, warming up
@@ -462,7 +462,7 @@ class SearchCosts(TypedDict):
 
 
 class CoursePoint(TypedDict):
-    """The best that was known at some moment."""
+    """The best configuration at one time of a search."""
 
     at_s: float
     stage: str
@@ -471,7 +471,7 @@ class CoursePoint(TypedDict):
 
 
 class SearchResult(TypedDict):
-    """The answer of a search, with all that it rests on."""
+    """The result of a search with its evidence."""
 
     outcome: SearchOutcome
     margin: NotRequired[float]  # relative difference that counts as none
@@ -507,7 +507,7 @@ class SearchResult(TypedDict):
 
 
 class CheckedFact(TypedDict):
-    """One thing that is known without measuring."""
+    """One fact checked without measuring."""
 
     name: str
     state: Literal["OK", "NO", "NOTE", "UNKNOWN"]  # NOTE: it runs, but is not what was recorded
@@ -517,14 +517,14 @@ class CheckedFact(TypedDict):
 
 
 class VerificationPart(TypedDict):
-    """One of the three answers, and what it rests on."""
+    """One of the three parts of a verification, with its reason."""
 
     state: str
     why: str
 
 
 class RatioRecord(TypedDict):
-    """How fast something is against something else; above 1 is faster."""
+    """Speed-up in one comparison; above 1 is faster."""
 
     ratio: float
     low: float | None  # of the 95 % interval; null: not known
@@ -541,7 +541,7 @@ class QuotientRecord(TypedDict):
 
 
 class TransferRecord(TypedDict):
-    """A recorded gain against the same gain here."""
+    """A recorded speed-up compared with the same speed-up on this machine."""
 
     against: str
     recorded: RatioRecord
@@ -552,7 +552,7 @@ class TransferRecord(TypedDict):
 
 
 class ChangeRecord(TypedDict):
-    """A configuration now against a baseline that was kept on the same machine."""
+    """A configuration compared with an earlier baseline of the same machine."""
 
     between: QuotientRecord | None  # speed now over speed then, per row
     raw: QuotientRecord | None  # before the speed of the CPUs was taken into account

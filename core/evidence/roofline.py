@@ -1,9 +1,9 @@
-"""Peaks of a machine, and how near to them an operator comes: the roofline, and what it lets one say.
+"""Roofline: peaks of a machine, the share of them that an operator reaches, and advice.
 
-The roof over an operator with so many operations per byte is the smaller of two: the rate of a product of
-matrices, and that intensity times the rate of a copy. Both are medians of what was measured on this machine,
-with 95 % intervals. Nothing is said of an operator whose time is mostly the profiler's own, whose work is not
-counted, or where the intervals of the peaks leave open which roof is the lower one. Pure.
+The roof of an operator is the smaller of two rates: that of a matrix product, and that of a copy times the
+operations per byte of the operator. Both rates are medians of measurements on this machine, with 95 %
+intervals. There is no advice on an operator if its time is mostly profiler overhead, if its operations are
+not counted, or if the intervals of the peaks do not determine the lower roof. Pure.
 
 Source: Williams, Waterman, Patterson (2009), "Roofline: an insightful visual performance model".
 """
@@ -18,19 +18,19 @@ from core.evidence.operation_counts import Work, key_of, works
 from core.evidence.statistics import Estimate, percentile_estimate
 from core.wire.profile import HOST_TIMED, NodeTime, Profile
 
-NOISE_PER_CALL_S = 8e-6  # what ORT's profiler adds to one call of a node, at most (5 to 8 µs)
-MOST_NOISE = 0.25  # of a node's time: beyond, its rate says more of the profiler than of the node
+NOISE_PER_CALL_S = 8e-6  # maximum overhead of ORT's profiler per call of a node (5 to 8 µs)
+MOST_NOISE = 0.25  # maximum profiler overhead as a share of a node's time; above it, the rate is unusable
 NEAR = 0.5  # of the roof
-NARROW = 0.1  # an interval of a reach that needs no words
-UNSURE = 1.25  # the ridge may be off by so much where the runs are too few for an interval
-BEYOND = 1.1  # times the roof: past what two moments of one machine explain
+NARROW = 0.1  # width of a reach interval below which it is not displayed
+UNSURE = 1.25  # assumed factor of uncertainty of the ridge if the runs are too few for an interval
+BEYOND = 1.1  # times the roof: more than the variation of one machine explains
 
 Bound = Literal["computing", "memory", "either"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
-    """What a machine reaches with some threads, per second: median, interval and the best of the runs."""
+    """Peak rates of a machine with a number of threads, per second: median, interval and best run."""
 
     threads: int
     operations: Estimate  # float32 products and sums
@@ -41,14 +41,14 @@ class Peak:
 
     @property
     def ridge(self) -> Estimate:
-        """Operations per byte from which on computing is the lower roof."""
+        """Operations per byte above which the compute roof is the lower one."""
         o, b = self.operations, self.bytes
         low = None if o.low is None or b.high is None else o.low / b.high
         high = None if o.high is None or b.low is None else o.high / b.low
         return Estimate(value=o.value / b.value, low=low, high=high)
 
     def roof(self, intensity: float) -> Estimate:
-        """Operations per second that the machine allows at so many operations per byte."""
+        """Return the operations per second that the machine allows at `intensity` operations per byte."""
         o, b = self.operations, self.bytes
         lows, highs = (o.low, b.low), (o.high, b.high)
         return Estimate(
@@ -59,7 +59,7 @@ class Peak:
 
 
 def peaks_of(measured: Mapping[str, Any]) -> list[Peak]:
-    """Turn the raw times of the job `peaks` into rates, fewest threads first."""
+    """Return the rates from the raw times of the job `peaks`, fewest threads first."""
     return [_peak(one) for one in sorted(measured["times"], key=lambda one: one["threads"])]
 
 
@@ -84,11 +84,11 @@ def _median(rates: Sequence[float]) -> Estimate:
 
 
 def peak_for(peaks: Sequence[Peak], threads: int) -> Peak | None:
-    """Return the peak with as many threads as a session had; None: it was not measured with so many.
+    """Return the peak measured with the thread count of a session; None: not measured.
 
     Args:
-        peaks: of the machine.
-        threads: `intra_op_num_threads` of the session; 0: ONNX Runtime's own choice, the most of them.
+        peaks: peaks of the machine.
+        threads: `intra_op_num_threads` of the session; 0: ONNX Runtime's default, the highest count.
     """
     if threads == 0:
         return peaks[-1] if peaks else None
@@ -97,26 +97,26 @@ def peak_for(peaks: Sequence[Peak], threads: int) -> Peak | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One node under the roofs, at the rate of its median run: a stall of the machine must not slow it.
+    """One node in the roofline, at the rate of its median run, which ignores stalls of the machine.
 
-    The profiler's noise is in that time.
+    The time includes the profiler overhead.
     """
 
     node: NodeTime
     work: Work
     operations_per_s: float
     intensity: float
-    roof: Estimate | None  # operations per second; None: no peak is known, or none for such operations
-    bound: Bound | None  # which roof is the lower one at its intensity
+    roof: Estimate | None  # operations per second; None: no peak is known for such operations
+    bound: Bound | None  # the lower roof at its intensity
 
     @property
     def reach(self) -> float | None:
-        """Share of the roof above it, 0.43; beyond 1 its data came out of a cache."""
+        """Share of the roof, such as 0.43; above 1 its data came from a cache."""
         return None if self.roof is None else self.operations_per_s / self.roof.value
 
     @property
     def reach_span(self) -> tuple[float, float]:
-        """The least and the most that it may be, as far as the peaks are known."""
+        """Lower and upper bound of `reach`, from the intervals of the peaks."""
         assert self.roof is not None
         low = self.roof.low if self.roof.low is not None else self.roof.value / UNSURE
         high = self.roof.high if self.roof.high is not None else self.roof.value * UNSURE
@@ -124,15 +124,12 @@ class Point:
 
     @property
     def is_clear(self) -> bool:
-        """Whether its time is its own, and not mostly what the profiler adds."""
+        """Whether the profiler overhead is a small part of its time."""
         return NOISE_PER_CALL_S * self.node.calls_per_run <= MOST_NOISE * self.node.median_s
 
 
 def points(profile: Profile, peak: Peak | None) -> list[Point]:
-    """Every node whose time is that of computing, and whose operations and bytes are counted and not zero.
-
-    The longest comes first.
-    """
+    """Return the nodes with a compute time and counted operations and bytes above zero, longest first."""
     found = works(profile)
     made = (_point(node, found[key_of(node)], peak) for node in profile.nodes)
     return [one for one in made if one is not None]
@@ -154,7 +151,7 @@ def _point(node: NodeTime, work: Work, peak: Peak | None) -> Point | None:
 
 
 def _is_float32(node: NodeTime, work: Work) -> bool:
-    """Whether the peak, which is of float32 on the CPU, is a roof over it."""
+    """Whether the peak, measured in float32 on the CPU, applies to a node."""
     return (
         not work.is_integer
         and node.provider == "CPUExecutionProvider"
@@ -170,25 +167,25 @@ def _bound(peak: Peak, intensity: float) -> Bound:
     return "computing" if intensity > high else "memory" if intensity < low else "either"
 
 
-# --- what one can say ---------------------------------------------------------------------------------------
+# --- advice -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """One sentence on a profile, and what to try; empty where the evidence carries nothing."""
+    """One sentence on a profile, and a recommendation; empty where there is none."""
 
     sentence: str
     remedy: str = ""
-    bound: Bound | None = None  # what surely binds the largest node; None: not known, or nothing does
+    bound: Bound | None = None  # limit of the largest node; None: not known, or none
 
 
 def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) -> Advice:
-    """Say where the time goes, how near the largest node of it comes to the roof, and what that suggests.
+    """Return a sentence on the operator with the most time and its share of the roof, and a recommendation.
 
     Args:
-        profile: with the times to speak of.
-        peak: of this machine with the session's threads; None: not measured.
-        is_imported: made elsewhere, so that no peak of this machine speaks of it.
+        profile: profile with node times.
+        peak: peak of this machine with the session's threads; None: not measured.
+        is_imported: measured on another machine, so that the peaks of this one do not apply.
     """
     if not profile.nodes or profile.self_s <= 0:
         return Advice(sentence="")
@@ -217,15 +214,15 @@ def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) ->
 
 
 def settings_first(said: Advice, spec: Mapping[str, Any], peaks: Sequence[Peak]) -> Advice:
-    """Return the advice that names settings below ONNX Runtime's default before anything else.
+    """Return the advice with settings below ONNX Runtime's default named first.
 
-    These are the graph optimization level; and fewer threads than ONNX Runtime starts, where what binds the
-    largest node is surely higher with those.
+    These are the graph optimization level, and a thread count below the default if the limit of the largest
+    node is significantly higher with the default.
 
     Args:
-        said: what the profile suggests.
-        spec: of the trial that was profiled.
-        peaks: of its machine; empty: not measured.
+        said: advice from the profile.
+        spec: spec of the profiled trial.
+        peaks: peaks of its machine; empty: not measured.
     """
     session = spec.get("session") or {}
     level, first = session.get("graph_optimization_level"), []
@@ -241,7 +238,7 @@ def settings_first(said: Advice, spec: Mapping[str, Any], peaks: Sequence[Peak])
 
 
 def _threads_gain(bound: Bound | None, threads: int, peaks: Sequence[Peak]) -> float | None:
-    """How much higher the peak that binds is with ONNX Runtime's own threads; None: not surely, not known."""
+    """Return the factor by which default threads raise the limiting peak; None: not significant."""
     own, default = peak_for(peaks, threads), peak_for(peaks, 0)
     if own is None or default is None or bound not in ("computing", "memory"):
         return None
@@ -252,7 +249,7 @@ def _threads_gain(bound: Bound | None, threads: int, peaks: Sequence[Peak]) -> f
 
 
 def _told(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool) -> Advice:
-    """What is said of a node, without a full stop."""
+    """Return the advice on a node; the sentence has no full stop."""
     found = works(profile)[key_of(node)]
     point = _point(node, found, peak)
     takes = f"takes {_percent(node.share)} of it"
@@ -327,7 +324,7 @@ def _reached(point: Point) -> Advice:
 
 
 def rate_words(per_s: float, unit: str = "operations") -> str:
-    """Return a rate in words: "84.2 billion operations per second", "29,500 billion …", "12.1 GiB/s"."""
+    """Return a rate as text: "84.2 billion operations per second", "29,500 billion …", "12.1 GiB/s"."""
     if unit == "bytes":
         return f"{per_s / (1 << 30):.3g} GiB/s"
     return f"{float(f'{per_s / 1e9:.3g}'):,g} billion operations per second"

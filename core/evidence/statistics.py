@@ -1,7 +1,7 @@
-"""Numbers from samples: percentiles, their intervals, and when a sample is too small to carry one.
+"""Percentiles and means of measurements with their 95 % intervals, and the sample sizes that these need.
 
-Pure functions of numbers; no clock, no I/O. Latencies are in seconds and in run order: the order carries the
-autocorrelation that an honest interval must account for. No sample is ever dropped.
+Pure functions of numbers; no clock, no I/O. Latencies are in seconds and in run order, because a valid
+interval must account for their autocorrelation. No measurement is dropped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 
 CONFIDENCE = 0.95
 PERCENTILES = (0.50, 0.90, 0.95, 0.99)
-MIN_BLOCKS = 5  # fewer blocks or rounds cannot tell how much one differs from the next
+MIN_BLOCKS = 5  # fewer blocks or rounds do not show the spread between them
 MAX_BLOCKS = 20
 MIN_RUNS_PER_BLOCK = 4
 
@@ -29,7 +29,7 @@ class Estimate:
 
 
 def runs_needed(p: float) -> int:
-    """Return the fewest independent runs that bound percentile `p` from above with 97.5 % confidence.
+    """Return the minimum number of independent runs for an upper bound of percentile `p` (97.5 % confidence).
 
     The largest of n independent samples lies above the p-quantile with probability 1 - p**n: 6 runs for p50,
     36 for p90, 72 for p95, 368 for p99. Below that, the percentile of the sample says nothing about the tail.
@@ -44,17 +44,16 @@ def percentile(samples: Sequence[float], p: float) -> float:
 
 
 def rounds_needed(p: float) -> int:
-    """Return the fewest rounds that show percentile `p`: 5 up to p90, 20 for p95, 40 for p99.
+    """Return the minimum number of rounds for percentile `p`: 5 up to p90, 20 for p95, 40 for p99.
 
-    A tail comes in bursts, and what one burst contributes counts once: many runs in few rounds know little
-    of it.
+    Slow runs come in bursts, and a burst counts once: many runs in few rounds say little about the tail.
     """
     return 40 if p >= 0.99 else 20 if p >= 0.95 else MIN_BLOCKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a percentile would take; 0 rounds: the runs were not made in rounds."""
+    """Runs and rounds that a percentile needs; 0 rounds: the runs were not made in rounds."""
 
     runs: int
     rounds: int
@@ -70,25 +69,25 @@ def percentile_estimate(
 ) -> Estimate | None:
     """Estimate percentile `p` (0 < p < 1) with its 95 % interval; None where the runs cannot support it.
 
-    Runs of one round, or neighbouring runs, resemble each other. How much the share of runs at or below the
-    percentile varies from round to round gives an effective number of independent runs, and that gives the
-    ranks of the bounds. The upper bound is None when it would lie beyond the largest sample. Without rounds
-    the runs are cut into contiguous blocks instead.
+    Runs of one round, or consecutive runs, are correlated. The variance between rounds of the share of runs
+    at or below the percentile gives the effective number of independent runs, which gives the ranks of the
+    bounds. The upper bound is None if it is beyond the largest measurement. Without rounds the runs are split
+    into contiguous blocks.
 
-    With rounds a tail (above p50) is refused while the rounds are fewer than `rounds_needed`, and has no
-    upper bound while the effective number of runs is below `runs_needed`: refused then, only those would be
-    told whose rounds, or processes, look alike by luck. `percentile_needs` says what it would take.
+    With rounds, a percentile above p50 is refused below `rounds_needed` rounds. It has no upper bound while
+    the effective number of runs is below `runs_needed`; refusing it then would select results whose rounds or
+    processes agree by chance. `percentile_needs` returns the numbers needed.
 
     Args:
-        samples: in run order.
+        samples: measurements in run order.
         p: 0.95 for p95.
-        rounds: number of runs of each round, in order; they may differ, and add up to all samples. Or of each
-            process, where runs of one process resemble each other.
-        made: how many rounds there were, where `rounds` are processes.
+        rounds: number of runs of each round, in order; sizes may differ and add up to all measurements. Or
+            those of each process, where runs of one process are correlated.
+        made: number of rounds, where `rounds` are processes.
         least: as for `mean_estimate`.
 
     Raises:
-        ValueError: the rounds do not add up to the samples.
+        ValueError: the rounds do not add up to the number of measurements.
 
     Source: Woodruff (1952) interval with the Korn and Graubard (1998) effective sample size.
     """
@@ -121,11 +120,10 @@ def percentile_needs(
     made: int | None = None,
     least: int = MIN_BLOCKS,
 ) -> Needs:
-    """Return the runs and rounds, in all, at which these samples would support percentile `p`.
+    """Return the total runs and rounds that percentile `p` needs, predicted from these measurements.
 
-    Where they are many enough to show how much runs of a round resemble each other, the runs are scaled up
-    by that: 368 independent ones for p99 may well be 2,000. A prediction, not a promise. Arguments and errors
-    as for `percentile_estimate`.
+    If they suffice to estimate the correlation within rounds, the number of runs is scaled up by it: 368
+    independent runs for p99 may become 2,000. Arguments and errors as for `percentile_estimate`.
     """
     n, runs = len(samples), runs_needed(p)
     clusters = _clusters(n, rounds)
@@ -141,7 +139,7 @@ def percentile_needs(
 
 
 def _clusters(n: int, rounds: Sequence[int] | None) -> list[slice]:
-    """The runs that belong together: those of a round, or contiguous blocks; empty below two of them."""
+    """Return the clusters of correlated runs: rounds, or contiguous blocks; empty for too few runs."""
     if rounds is None:
         blocks = min(MAX_BLOCKS, n // MIN_RUNS_PER_BLOCK)
         edges = [round(i * n / blocks) for i in range(blocks + 1)] if blocks else []
@@ -162,7 +160,7 @@ def _effective_runs(samples: Sequence[float], p: float, clusters: Sequence[slice
 
 
 def _variance_of_mean(values: Sequence[float], clusters: Sequence[slice]) -> float:
-    """Variance of the mean of all values when whole clusters, of any sizes, are what was drawn.
+    """Return the variance of the mean under cluster sampling, with clusters of any sizes.
 
     Source: the linearised ratio estimator, Cochran (1977), Sampling Techniques, chapter 6.
     """
@@ -184,7 +182,7 @@ def mean_estimate(
     Args:
         samples: as for `percentile_estimate`, like its errors.
         rounds: as for `percentile_estimate`.
-        least: clusters that an interval needs; Student's t makes it as wide as few clusters deserve.
+        least: minimum number of clusters for an interval; Student's t accounts for few clusters.
     """
     value = math.fsum(samples) / len(samples)
     clusters = _clusters(len(samples), rounds)
@@ -203,9 +201,9 @@ def standard_deviation(samples: Sequence[float]) -> float | None:
 
 
 def drift(samples: Sequence[float]) -> float | None:
-    """Return how far the median of the last third lies from that of the first, as a share of the first.
+    """Return the relative change of the median from the first third of the measurements to the last.
 
-    None below 30 samples, where a third has too few to compare.
+    None below 30 measurements, where a third is too small.
     """
     third = len(samples) // 3
     if third < 10:
@@ -217,7 +215,7 @@ def drift(samples: Sequence[float]) -> float | None:
 # --- distributions: the two quantiles the intervals need ----------------------------------------------
 
 
-@lru_cache(maxsize=4096)  # half a millisecond, asked for the same few values after every round
+@lru_cache(maxsize=4096)  # takes half a millisecond, and the same few values recur after every round
 def t_quantile(p: float, df: float) -> float:
     """Return the p-quantile of Student's t with `df` degrees of freedom, for p >= 0.5."""
     if p <= 0.5:
@@ -229,12 +227,12 @@ def t_quantile(p: float, df: float) -> float:
 def beta_quantile(p: float, a: float, b: float) -> float:
     """Return the p-quantile of the beta distribution with the shapes `a` and `b`, both above 0.
 
-    Newton's steps, and halves of what is left where one leads out of it: 9 steps as a rule, where halves
-    alone take 60. A step of a part in 10**8 is the last: the error is about its square.
+    Newton's method with bisection where a step leaves the bracket: usually 9 steps, where bisection alone
+    takes 60. It ends at a relative step of 1e-8, because the error is about its square.
     """
     log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
     low, high, x = 0.0, 1.0, a / (a + b)
-    while low < x < high:  # until no float is left between them
+    while low < x < high:  # until no float lies between them
         excess = beta_cdf(x, a, b) - p
         low, high = (x, high) if excess < 0 else (low, x)
         density = (a - 1) * math.log(x) + (b - 1) * math.log1p(-x) - log_beta  # its log
@@ -264,7 +262,7 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
     tiny, total = 1e-300, a + b
     c, d = 1.0, 1 / (1 - total * x / (a + 1) or tiny)
     result = d
-    for m in range(1, 500):  # two terms a turn, written out: most of the time of an interval is spent here
+    for m in range(1, 500):  # two terms per pass, inlined: intervals spend most of their time here
         at = a + 2 * m
         even = m * (b - m) * x / ((at - 1) * at)
         d = 1 / (1 + even * d or tiny)

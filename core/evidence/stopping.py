@@ -1,8 +1,8 @@
 """Interim analyses: ratios during a comparison, and the rule that stops it.
 
-Looks and split alpha make stopping honest; they come at the end of generations. A race that has its answer
-early goes on for a few seconds or 40 rounds, because people also want a p99; the interval that counts is the
-one at the end.
+Interim analyses take place at the end of launches, at a divided error rate, so early stopping does not
+inflate the false-alarm rate. A comparison that is decided early continues for a few seconds or 40 rounds, so
+that it also has a p99; the interval at its end is the one reported.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from core.evidence.record import Key, Settings
 from core.evidence.result_types import Outcome
 from core.evidence.verdict import Verdict
 
-RICH_ROUNDS = 40  # carry a p99
-LEAST_OF_RIVALS = 3  # generations: two may agree by luck
-SHOWN_FROM = 3  # generations: of fewer, all may have drawn a process that is slow for its whole life
-RICH_S = 5.0  # nobody waits longer than this for one
+RICH_ROUNDS = 40  # enough for a p99
+LEAST_OF_RIVALS = 3  # launches; two may agree by chance
+SHOWN_FROM = 3  # launches; all processes of fewer launches may be slow for their whole life
+RICH_S = 5.0  # maximum additional time for a p99
 
 
 def told(found: Contrast | None) -> dict[str, Any]:
-    """What is told of a contrast while a race runs; without numbers where there is none yet."""
+    """Return a contrast for display during a comparison; without numbers where there is none yet."""
     if found is None:
         return {"ratio": None, "ratio_low": None, "ratio_high": None, "verdict": Verdict.UNDECIDED.value}
     return dict(found.to_dict())
 
 
 def _apart_from_the_rest(found: Mapping[int, Contrast], settled_ones: set[int]) -> set[int]:
-    """Those of the settled whose intervals overlap none of those that stay."""
+    """Return the settled configurations whose intervals overlap no interval of a remaining one."""
     leaving = set(settled_ones)
     while True:
         staying = [one for index, one in found.items() if index not in leaving]
@@ -56,47 +56,47 @@ def _overlap(one: Contrast, other: Contrast) -> bool:
 
 
 class Standing:
-    """The medians of every round so far, and what follows from them."""
+    """The medians of all rounds so far, and the contrasts and stopping decisions from them."""
 
     def __init__(self, settings: Settings) -> None:
-        """Begin without rounds."""
+        """Start without rounds."""
         self.settings = settings
         self.looks = settings.effort.looks
         self.splits = settings.splits or len(self.looks)
-        self.prior = ASSUMED  # until the race knows how long a run is
-        self.medians: dict[Key, dict[tuple[int, int], float]] = {}  # process -> round -> ln(s per row)
-        self._means: dict[int, dict[tuple[int, int], float]] = {}  # contestant -> round -> over its copies
+        self.prior = ASSUMED  # until the duration of a run is known
+        self.medians: dict[Key, dict[tuple[int, int], float]] = {}  # process -> round -> ln(s per sample)
+        self._means: dict[int, dict[tuple[int, int], float]] = {}  # contestant -> round -> mean over copies
 
     def add(self, key: Key, generation: int, number: int, seconds_per_row: float) -> None:
-        """Take the median of one block."""
+        """Add the median of one block."""
         at, index = (generation, number), key[0]
         self.medians.setdefault(key, {})[at] = math.log(seconds_per_row)
         copies = [one[at] for own, one in self.medians.items() if own[0] == index and at in one]
         self._means.setdefault(index, {})[at] = math.fsum(copies) / len(copies)
 
     def reference(self, live: Collection[int]) -> int | None:
-        """Who the others are put against: the baseline, or the anchor when the baseline has failed."""
+        """Return the reference: the baseline, or the ORT default if the baseline has failed."""
         return next((one for one in (self.settings.baseline, self.settings.anchor) if one in live), None)
 
     def contrasts(self, racing: Sequence[int], live: Collection[int]) -> dict[int, Contrast]:
-        """How the contestants of `racing` stand to the reference.
+        """Return the contrasts of the contestants in `racing` with the reference.
 
-        Where the anchor races alone, it stands against its own twin.
+        If only the ORT default runs, it is compared with its A/A control.
         """
         return {index: self._contrast(one) for index, one in self._log_ratios(racing, live).items() if one}
 
     def interim(
         self, racing: Sequence[int], live: Collection[int], *, before: int
     ) -> dict[int, Contrast | None]:
-        """How the contestants of `racing` stand at their last look: what may be shown while a race runs.
+        """Return the contrasts at the last interim analysis, for display during the comparison.
 
-        Only whole generations count. The intervals hold with 95 % at all looks together, so that each holds
-        however often somebody looks on; None before the first look, or before the third generation.
+        Only complete launches count. The intervals hold together with 95 % at all interim analyses, so any
+        number of displays is valid. None before the first interim analysis, or before the third launch.
 
         Args:
             racing: as for `contrasts`.
             live: as for `contrasts`.
-            before: number of the first generation that is not over.
+            before: number of the first incomplete launch.
         """
         whole = self._log_ratios(racing, live, before=before)
         found: dict[int, Contrast | None] = {}
@@ -107,7 +107,7 @@ class Standing:
         return found
 
     def p50_s(self, index: int) -> float | None:
-        """Median over the medians of all blocks of a contestant so far, in seconds a row."""
+        """Return the median over the block medians of a contestant so far, in seconds per sample."""
         values = [one for key, rounds in self.medians.items() if key[0] == index for one in rounds.values()]
         return math.exp(statistics.median(values)) if values else None
 
@@ -121,15 +121,15 @@ class Standing:
         elapsed_s: float,
         left: int,
     ) -> Outcome | None:
-        """Say why to stop after `generations`; None: go on.
+        """Return the reason to stop after `generations` launches; None: continue.
 
         Args:
-            racing: who still races.
-            live: who has not failed.
-            generations: that were made.
-            rounds: that were made in all.
-            elapsed_s: that they took.
-            left: generations that the budget still holds.
+            racing: contestants that are still measured.
+            live: contestants that have not failed.
+            generations: completed launches.
+            rounds: completed rounds in total.
+            elapsed_s: their duration.
+            left: launches that the budget still allows.
         """
         if self.settings.effort.rivals:
             return self._stop_among_rivals(racing, live, generations, left=left)
@@ -157,11 +157,11 @@ class Standing:
     def still_open(
         self, racing: Sequence[int], generations: int, rounds: int, live: Collection[int]
     ) -> list[int]:
-        """Who goes on after `generations`: at a look, whoever is settled leaves; the references stay.
+        """Return the contestants to measure further; interim analyses drop settled ones, never references.
 
-        Where several are ranked, nobody leaves whose interval overlaps that of one who stays: while their
-        order is open, both are measured equally long. Among rivals whoever is surely slower than the leader
-        leaves.
+        If several are ranked, a contestant whose interval overlaps that of a remaining one stays, so both are
+        measured equally long while their order is open. Among rivals, those significantly slower than the
+        leader are dropped.
         """
         if self.settings.effort.rivals:
             if generations not in self.looks:
@@ -177,9 +177,9 @@ class Standing:
         return [i for i in racing if i not in settled_ones]
 
     def rivals(self, racing: Sequence[int], live: Collection[int]) -> tuple[int | None, dict[int, Contrast]]:
-        """The leader, and how the other rivals stand to it, at a confidence that is split over all of them.
+        """Return the leader and the contrasts of the other rivals with it; they share the error rate.
 
-        The references are nobody's rivals. No leader: nobody but them races.
+        The references are not rivals. The leader is None if only references run.
         """
         against = self._log_ratios(racing, live)
         references = {self.settings.baseline, self.settings.anchor}
@@ -209,7 +209,7 @@ class Standing:
         return "budget" if left <= 0 else None
 
     def predicted(self, racing: Sequence[int], live: Collection[int]) -> int:
-        """Generations that the widest contrast will take, as it stands."""
+        """Return the number of launches that the widest contrast is predicted to need."""
         needed = [self.looks[0]]
         for one in self.contrasts(racing, live).values():
             if one.standard_error:
@@ -221,7 +221,7 @@ class Standing:
         return sufficient_look(max(needed), self.looks) or self.looks[-1]
 
     def variance_ratio(self, racing: Sequence[int], live: Collection[int]) -> float | None:
-        """Variance of a round within a generation over that between processes; None: not known yet."""
+        """Return the variance of rounds within a launch over that between processes; None: not known yet."""
         ratios = [
             one.sigma**2 / one.sigma_between**2
             for one in self.contrasts(racing, live).values()
@@ -230,7 +230,7 @@ class Standing:
         return statistics.median(ratios) if ratios else None
 
     def _was_answered(self, racing: Sequence[int], live: Collection[int], generations: int) -> bool:
-        """Whether all were settled at the last look: then the race may end between two looks."""
+        """Whether all were settled at the last interim analysis, so that it may end before the next."""
         last = max((look for look in self.looks if look <= generations), default=0)
         found = [one[:last] for one in self._log_ratios(racing, live).values()]
         return bool(last and found) and all(
@@ -240,18 +240,18 @@ class Standing:
     def _log_ratios(
         self, racing: Sequence[int], live: Collection[int], *, before: float = math.inf
     ) -> dict[int, list[list[float]]]:
-        """Of the contestants in `racing`: ln(reference / contestant) of the rounds that both ran in.
+        """Return ln(reference / contestant) of common rounds for each contestant in `racing`.
 
-        Only of generations with a number below `before`.
+        Only launches with a number below `before` count.
         """
         reference = self.reference(live)
         if reference is None:
             return {}
         references = {self.settings.baseline, self.settings.anchor}
         others = [index for index in racing if index not in references]
-        if not others:  # the anchor against the baseline
+        if not others:  # the ORT default compared with the baseline
             others = [index for index in racing if index != reference]
-        if not others:  # the anchor against itself
+        if not others:  # the ORT default compared with its A/A control
             return {reference: paired(self._of((reference, 1)), self._of((reference, 0)), before=before)}
         found = {index: paired(self._mean(index), self._mean(reference), before=before) for index in others}
         return {index: one for index, one in found.items() if one}
@@ -260,7 +260,7 @@ class Standing:
         return self.medians.get(key, {})
 
     def _mean(self, index: int) -> Mapping[tuple[int, int], float]:
-        """Of each round the mean over the copies of a contestant that ran in it."""
+        """Return round -> mean over the copies of a contestant."""
         return self._means.get(index, {})
 
     def _contrast(self, log_ratios: Sequence[Sequence[float]]) -> Contrast:

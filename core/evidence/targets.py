@@ -1,9 +1,9 @@
-"""Evaluates targets: met, missed or not yet known, with the next step.
+"""Evaluation of targets: met, missed or not yet known, with the next step.
 
-A target is met when the whole 95 % interval lies inside the limit and missed when it lies outside; in between
-it is not known, and neither is it where nothing was measured. Whatever makes a machine busy only makes times
-worse: a time met in spite of it is met, one that is not met there is not known. Pure: results as they are
-stored in, verdicts out; no clock, no file, no worker.
+A target is met if the whole 95 % interval is inside the limit, and missed if it is outside. Otherwise, or
+without a measurement, it is not yet known. Background load can only make times worse: a time that meets its
+target under load is met, one that does not is not yet known. Pure: stored results in, verdicts out; no clock,
+no file, no worker.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from core.wire.units import significant, size, size_scale, span
 State = Literal["MET", "MISSED", "UNKNOWN"]
 Cause = Literal["", "missing", "failed", "rejected", "thin", "wide", "busy"]
 
-UNTIMED = ("peak_rss", "output_error")  # metrics of a race that a neighbour's load does not change
+UNTIMED = ("peak_rss", "output_error")  # metrics of a comparison that background load does not change
 
 STATE_WORDS: Mapping[State, str] = {"MET": "Met", "MISSED": "Missed", "UNKNOWN": "Not yet known"}
 PERCENTILES: Mapping[str, str] = {"latency_p50": "p50_s", "latency_p95": "p95_s", "latency_p99": "p99_s"}
-# Peaks of 20 equal processes each of digits_cnn, tiny_transformer and mobilenet_v3_small at batch 1 to 16 lay
-# within 8 % of their median, without ONNX Runtime's arena within 23 %: malloc has more ways to go.
+# Peaks of 20 equal processes each of digits_cnn, tiny_transformer and mobilenet_v3_small at batch 1 to 16
+# were within 8 % of their median; without ONNX Runtime's arena within 23 %, because malloc varies more.
 MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA = 0.10, 0.25
-MOST_ROWS = 10_000_000  # beyond, more rows are no advice
+MOST_ROWS = 10_000_000  # above it, more samples are not recommended
 _Z = 1.959963984540054  # 97.5 % of a standard normal variable lie below
 
 Result = Mapping[str, Any]
@@ -37,17 +37,17 @@ Condition = tuple[int | str | None, float | None]  # positive class, threshold
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known of one configuration on this machine.
+    """Measurements of one configuration on this machine.
 
     Attributes:
-        batch_size: rows that the configuration feeds by itself.
-        races: rows fed -> results of complete trials with their raw samples, newest first.
-        failures: rows asked for -> why the newest trial has no result.
-        size_bytes: of the model, with external data.
-        summaries: (positive class, threshold) of a target -> what `run.accuracy.summary` says.
-        accuracy_failure: why there are none, where that is known.
-        has_dataset: the configuration names labelled data.
-        arena: the configuration keeps ONNX Runtime's CPU arena.
+        batch_size: batch size of the configuration.
+        races: batch size -> results of complete trials with their latencies, newest first.
+        failures: requested batch size -> reason why the newest trial has no result.
+        size_bytes: size of the model with external data.
+        summaries: (positive class, threshold) of a target -> `run.accuracy.summary`.
+        accuracy_failure: reason why there are none, where it is known.
+        has_dataset: whether the configuration names labelled data.
+        arena: whether the configuration keeps ONNX Runtime's CPU arena.
     """
 
     batch_size: int
@@ -60,13 +60,13 @@ class Evidence:
     arena: bool = True
 
     def rows_of(self, target: TargetSpec) -> int:
-        """Rows at which `target` holds."""
+        """Return the batch size of `target`."""
         return target.batch_size or self.batch_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One target and what the evidence says of it. Numbers are in the metric's unit; None: not known."""
+    """One target with its evaluation. Numbers are in the metric's unit; None: not known."""
 
     target: TargetSpec
     state: State
@@ -74,8 +74,8 @@ class Judged:
     low: float | None = None
     high: float | None = None
     margin: float | None = None  # from the worse end of the interval to the limit; negative: beyond it
-    why: str = ""  # in words
-    todo: str = ""  # one imperative sentence; empty where nothing is to be done
+    why: str = ""  # explanation
+    todo: str = ""  # one imperative sentence; empty: nothing to do
     cause: Cause = ""  # of UNKNOWN
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,12 +89,12 @@ class _Reading:
     low: float | None
     high: float | None
     why: str
-    busy: str = ""  # what made the machine busy, where that made this number worse
+    busy: str = ""  # text on the background load, where it made this number worse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gap:
-    """There is no reading."""
+    """A missing reading."""
 
     cause: Cause
     why: str
@@ -102,10 +102,9 @@ class _Gap:
 
 
 def judge(target: TargetSpec, evidence: Evidence) -> Judged:
-    """Say whether `target` is met.
+    """Evaluate `target`.
 
-    An end of the interval that the sample cannot support is taken as unbounded: without an upper bound
-    nothing is at most anything.
+    A missing end of the interval counts as unbounded: without an upper bound, no upper limit is met.
     """
     found = _read(target, evidence)
     if isinstance(found, _Gap):
@@ -139,7 +138,7 @@ def _why(found: _Reading, state: State, *, busy: bool) -> str:
 
 
 def overall(judged: Iterable[Judged]) -> State:
-    """Return MISSED where one target is missed, else UNKNOWN where one is not known, else MET."""
+    """Return MISSED if any target is missed, else UNKNOWN if any is not known, else MET."""
     states = {one.state for one in judged}
     return "MISSED" if "MISSED" in states else "UNKNOWN" if "UNKNOWN" in states else "MET"
 
@@ -157,7 +156,7 @@ def _margin(target: TargetSpec, worse: float) -> float:
 
 
 def _narrower(target: TargetSpec, found: _Reading, evidence: Evidence) -> str:
-    """What would decide a target whose limit lies in the interval."""
+    """Return advice that narrows an interval around the limit."""
     if target.about.source == "race":
         return "Measure longer: more effort and a larger budget narrow the interval."
     summary = evidence.summaries.get((target.positive_class, target.threshold), {})
@@ -169,9 +168,9 @@ def _narrower(target: TargetSpec, found: _Reading, evidence: Evidence) -> str:
 
 
 def rows_to_decide(share: float, limit: float, *, count: int) -> int | None:
-    """Return about how many rows would put the whole Wilson interval of `share` on one side of `limit`.
+    """Return the approximate number of rows that puts the Wilson interval of `share` on one side of `limit`.
 
-    None: more than ten million, or it is not known how many there are now.
+    None: more than ten million, or the current number is not known.
 
     Source: Wilson (1927); the limit p0 leaves the interval when n (share - p0)² > z² p0 (1 - p0).
     """
@@ -196,7 +195,7 @@ def _read(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
 
 
 def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
-    """From the newest race at that batch that can answer; a busy one only if no quiet one does."""
+    """Read the newest usable comparison at that batch size; one under load only if no other is usable."""
     rows = evidence.rows_of(target)
     gap: _Gap | None = None
     busy: _Reading | None = None
@@ -205,7 +204,7 @@ def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
         if isinstance(found, _Gap):
             gap = gap or found
         elif found.busy and _state(target, found) != "MET":
-            busy = busy or found  # an earlier, quiet race may know
+            busy = busy or found  # an earlier comparison on an idle machine may decide
         else:
             return found
     if busy is not None or gap is not None:
@@ -226,7 +225,7 @@ def _from_race(target: TargetSpec, result: Result, *, arena: bool) -> _Reading |
 
 
 def _of_result(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Gap:
-    one_process = result.get("generations") is None  # an older version's, which rejected busy races
+    one_process = result.get("generations") is None  # older version, which rejected busy comparisons
     if one_process and is_rejected(result) and target.metric not in UNTIMED:
         reason = result.get("grade_reason") or "the A/A control failed."
         todo = result.get("remedy") or "Measure again on an idle machine."
@@ -255,7 +254,7 @@ def _percentile(name: str, result: Result) -> _Reading | _Gap:
 
 
 def _throughput(result: Result) -> _Reading | _Gap:
-    """Rows over the mean time of a run: the interval of the mean, turned over."""
+    """Read the throughput: samples over the mean latency, with the inverted interval of the mean."""
     latency, rows = result.get("latency") or {}, result.get("batch_size")
     mean_s = latency.get("mean_s")
     if not mean_s or not rows:
@@ -270,16 +269,16 @@ def _throughput(result: Result) -> _Reading | _Gap:
 
 
 def _cpu(result: Result) -> _Reading | _Gap:
-    """The pass that measures CPU time, and the spread that the same counter has from round to round.
+    """Read the CPU time of its own pass, with the spread of the same counter between rounds.
 
-    The pass gives one number without a spread; the blocks of the race have the counter too, less exactly. The
-    interval is that of the rounds, widened to hold the number of the pass.
+    The pass gives one number without a spread. The blocks of the rounds have the same counter, less
+    precisely. The interval is that of the rounds, widened to include the value of the pass.
     """
     value = result.get("cpu_s_per_inference")
     if value is None:
         return _not_in_race("CPU time")
     low, high = (result.get(f"cpu_s_per_inference_{end}") for end in ("low", "high"))
-    if "cpu_s_per_inference_low" not in result:  # an older version's
+    if "cpu_s_per_inference_low" not in result:  # of an older version
         counted = [one for one in result.get("blocks") or () if one["counters"].get("cpu_s") is not None]
         per_run = [one["counters"]["cpu_s"] / (one["runs"] + 1) for one in counted]
         spread = mean_estimate(per_run, [1] * len(per_run)) if per_run else None
@@ -291,7 +290,7 @@ def _cpu(result: Result) -> _Reading | _Gap:
 
 
 def _memory(result: Result, spread: float) -> _Reading | _Gap:
-    """The larger peak of fresh processes, give or take what equal processes differ by."""
+    """Read the larger peak of fresh processes, with the spread between equal processes as interval."""
     value = result.get("peak_rss_bytes")
     if not value:
         return _not_in_race("peak memory added by the session")
@@ -305,7 +304,7 @@ def _memory(result: Result, spread: float) -> _Reading | _Gap:
 
 
 def process_peak(result: Result) -> int | None:
-    """Return the peak memory in bytes of a whole process, what was loaded before the model included."""
+    """Return the peak memory in bytes of a whole process, including what it loaded before the model."""
     before, added = result.get("baseline_rss_bytes"), result.get("peak_rss_bytes")
     return None if not before or added is None else before + added
 
@@ -367,7 +366,7 @@ def _no_accuracy(evidence: Evidence) -> _Gap:
 
 
 def _of_summary(target: TargetSpec, summary: Result) -> Result | None:
-    """The number of `run.accuracy.summary` that the target is about; None: it needs a positive class."""
+    """Return the entry of `run.accuracy.summary` for a target; None: it needs a positive class."""
     if target.metric == "top5":  # with five classes or fewer, every label is among the five highest
         found: Result = summary["top5"] or _sure(summary)
         return found
@@ -382,13 +381,13 @@ def _of_summary(target: TargetSpec, summary: Result) -> Result | None:
 
 
 def _sure(summary: Result) -> Result:
-    """Every row that has an answer at all."""
+    """Return the share of rows with a finite result."""
     rows, answered = summary["rows"], summary["rows"] - summary["not_finite"]
     share = answered / rows
     return {"value": share, "low": share, "high": share, "count": answered, "total": rows}
 
 
-# --- in words -----------------------------------------------------------------------------------------------
+# --- texts --------------------------------------------------------------------------------------------------
 
 _SCALES: Mapping[str, tuple[float, str]] = {
     "time": (1e-3, "ms"),
@@ -425,14 +424,14 @@ def interval(one: Judged) -> str:
 
 
 def margin(one: Judged) -> str:
-    """Return how far inside the limit the worse end of the interval lies, with its sign."""
+    """Return the signed distance from the worse end of the interval to the limit; positive: inside."""
     if one.margin is None or not math.isfinite(one.margin):
         return "–"
     return quantity(one.target, one.margin, signed=True)
 
 
 def cell(one: Judged) -> str:
-    """Return a judged target in one line: `Met · 2.310 ms [2.280 to 2.350 ms] · margin +0.6500 ms`."""
+    """Return an evaluated target in one line: `Met · 2.310 ms [2.280 to 2.350 ms] · margin +0.6500 ms`."""
     word = STATE_WORDS[one.state]
     if one.value is None:
         return word
@@ -443,6 +442,6 @@ def cell(one: Judged) -> str:
 
 
 def _scale(target: TargetSpec, value: float | None) -> tuple[float, str]:
-    """The one unit of a kind of number; of a size the binary one that leaves 1 or more."""
+    """Return scale and unit of a metric; for sizes the largest binary unit with a value of at least 1."""
     kind = METRICS[target.metric].quantity
     return size_scale(value or 0.0) if kind == "size" else _SCALES[kind]

@@ -1,7 +1,7 @@
 """Verdict and grade as types, and whether a ratio is valid.
 
-A ratio is speed against the baseline: above 1 is faster. Renderers add only how an icon or a colour is drawn
-where they draw. Pure.
+A ratio is the speed relative to the baseline: above 1 is faster. Renderers only draw the icons and colours.
+Pure.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from core.spec.effort import DEFAULT_MARGIN
 
 Color = Literal["green", "blue", "orange", "red", "gray"]
 
-MIN_LAUNCHES = 2  # of each: a single one may be in a slow mode for life, a factor of two that is none
-MIN_UNITS = 5  # launches of one round each: the fewest that trimming leaves three of; fewer show no spread
+MIN_LAUNCHES = 2  # of each; a single process may be slow for its whole life, by a factor of two
+MIN_UNITS = 5  # launches of one round each: the minimum of which trimming leaves three
 MOST_DIGITS, MOST_DECIMALS = 4, 6
-MOST_FACTOR = 2.0  # either way of the estimate: a ratio whose interval reaches farther is not known yet
+MOST_FACTOR = 2.0  # an interval beyond this factor of the estimate, either way, counts as not known yet
 NOT_KNOWN = "not known yet"
 
 
 class Verdict(StrEnum):
-    """Whether a candidate is faster than what it was put against.
+    """Whether a candidate is faster than its reference.
 
-    Each has the `word` that says it, the `icon` (a name of Material Symbols) and the `color` that mark it.
+    Each verdict has a `word`, an `icon` (a name of Material Symbols) and a `color`.
     """
 
     word: str
@@ -38,17 +38,17 @@ class Verdict(StrEnum):
     UNDECIDED = "UNDECIDED", "undecided", "help", "gray"
 
     def __new__(cls, value: str, word: str, icon: str, color: Color) -> Verdict:
-        """Attach what belongs to a verdict to its name."""
+        """Attach word, icon and color to a verdict."""
         member = str.__new__(cls, value)
         member._value_, member.word, member.icon, member.color = value, word, icon, color
         return member
 
     @classmethod
     def of(cls, low: float | None, high: float | None, margin: float) -> Verdict:
-        """Decide by the interval of a ratio: the whole of it on one side of 1, or within the margin.
+        """Return the verdict for the interval of a ratio: all of it on one side of 1, or within the margin.
 
-        EQUIVALENT, within 1/(1 + margin) and 1 + margin, wins over the others. Without an interval nothing is
-        decided.
+        EQUIVALENT, within 1/(1 + margin) and 1 + margin, takes precedence. Without an interval the verdict is
+        UNDECIDED.
         """
         if low is None or high is None:
             return cls.UNDECIDED
@@ -58,14 +58,14 @@ class Verdict(StrEnum):
 
     @property
     def opposite(self) -> Verdict:
-        """The verdict of the same two the other way round."""
+        """The verdict with candidate and reference swapped."""
         return {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}.get(self, self)
 
 
 class Grade(StrEnum):
-    """How fine an answer is, by the half-width of its interval; F: it must not be believed.
+    """Precision of a result, by the half-width of its interval; F: the result is invalid.
 
-    Each has a `word`, an `icon`, a `color`, and `most`, the largest half-width that it allows.
+    Each grade has a `word`, an `icon`, a `color`, and `most`, the largest half-width that it allows.
     """
 
     word: str
@@ -80,42 +80,42 @@ class Grade(StrEnum):
     F = "F", "rejected", "block", "red", math.inf
 
     def __new__(cls, value: str, word: str, icon: str, color: Color, most: float) -> Grade:
-        """Attach what belongs to a grade to its letter."""
+        """Attach word, icon, color and limit to a grade."""
         member = str.__new__(cls, value)
         member._value_, member.word, member.icon, member.color, member.most = value, word, icon, color, most
         return member
 
     @classmethod
     def of(cls, half_width: float | None, *, frozen: bool = True) -> Grade:
-        """Return A to D: D where the half-width is not known, B at best where processes were not `frozen`."""
+        """Return A to D: D if the half-width is not known, at best B if processes were not `frozen`."""
         letter = cls.D if half_width is None else next(one for one in cls if half_width <= one.most)
         return letter if frozen else max(letter, cls.B)
 
 
 def is_rejected(graded: Mapping[str, Any] | None) -> bool:
-    """Whether no verdict may be drawn: of one contrast, or of any contrast of a race.
+    """Whether the A/A test invalidates a contrast, or all contrasts of a comparison.
 
     Args:
-        graded: a contrast, or the result of a comparison or of a trial, as they are stored; None: no result.
+        graded: a stored contrast, or a stored result of a comparison or trial; None: no result.
     """
     found = graded or {}
     return found.get("holds") is False or found.get("grade") == Grade.F
 
 
 def look(contrast: Mapping[str, Any]) -> tuple[str, Color]:
-    """Return the icon and the colour of what a contrast says; those of grade F where it was rejected."""
+    """Return icon and colour of the verdict of a contrast; those of grade F if it is invalid."""
     shown = Grade.F if is_rejected(contrast) else Verdict[contrast["verdict"]]
     return shown.icon, shown.color
 
 
-# --- words ---------------------------------------------------------------------------------------------
+# --- texts ---------------------------------------------------------------------------------------------
 
 
 def ratio_is_known(low: float | None, high: float | None) -> bool:
-    """Whether an interval is narrow enough to say the ratio in numbers: `high` is at most 4 times `low`.
+    """Whether an interval is narrow enough to display the ratio: `high` is at most 4 times `low`.
 
-    Every text that shows a ratio, or bounds of one, asks this first and says `NOT_KNOWN` instead. False
-    without an interval. A direction may be known all the same: [1.2, 6] is faster, by an unknown factor.
+    Texts that show a ratio or its bounds check this first and show `NOT_KNOWN` instead. False without an
+    interval. The direction may still be known: [1.2, 6] is faster by an unknown factor.
     """
     return low is not None and high is not None and 0 < low <= high <= MOST_FACTOR**2 * low
 
@@ -133,16 +133,16 @@ def precision_text(half_width: float | None) -> str:
 
 
 def ratio_text(ratio: float, low: float | None = None, high: float | None = None) -> str:
-    """Return the ratio as text with the digits that its interval supports, four significant ones at most.
+    """Return the ratio as text with the digits that its interval supports, at most four significant ones.
 
-    One step of the last digit is at most half of the interval's half-width: 1.4237 is "1.42" in ±0.04, "1.4"
-    in ±0.3. Without an interval two digits are shown.
+    One step of the last digit is at most half of the interval's half-width: 1.4237 is "1.42" with ±0.04,
+    "1.4" with ±0.3. Without an interval the text has two digits.
     """
     return f"{ratio:.{_decimals(ratio, low, high)}f}"
 
 
 def ratio_places(rows: Iterable[tuple[float, float | None, float | None]]) -> int:
-    """Return the decimals of a column of ratios, which all have the same: the most that one of them supports.
+    """Return the common number of decimals for a column of ratios: the most that one of them supports.
 
     Args:
         rows: each ratio with its interval, as for `ratio_text`.
@@ -151,7 +151,7 @@ def ratio_places(rows: Iterable[tuple[float, float | None, float | None]]) -> in
 
 
 def words(contrast: Mapping[str, Any]) -> str:
-    """Say a contrast (`Contrast.to_dict()`, or a stored one) in plain English, for screens and commands.
+    """Return a contrast (`Contrast.to_dict()`, or a stored one) as text for pages and commands.
 
     "1.42× faster, 95 % [1.38, 1.46]", "1.30× slower, 95 % [1.25, 1.36]", "no difference larger than 2 %
     (1.004×, 95 % [0.995, 1.013])", "within the equivalence margin of ±2 %, though measurably slower (0.991×,
@@ -168,7 +168,7 @@ def words(contrast: Mapping[str, Any]) -> str:
 
 
 def parts(contrast: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a verdict and what it rests on, which together are its `words`.
+    """Return the two parts of `words`: the verdict, and its numbers.
 
     ("1.42× faster", "95 % [1.38, 1.46]"), ("undecided", "between 0.97× and 1.08×").
     """
@@ -192,9 +192,9 @@ def parts(contrast: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def measurably(contrast: Mapping[str, Any]) -> Verdict | None:
-    """Return FASTER or SLOWER where the whole interval lies on one side of 1, within the margin or beyond it.
+    """Return FASTER or SLOWER if the whole interval is on one side of 1, within the margin or beyond it.
 
-    EQUIVALENT says that a difference is too small to matter; it may be sure all the same. None: it is not.
+    A contrast can be EQUIVALENT and yet measurably different. None: the interval includes 1 or is not known.
     """
     low, high = contrast["ratio_low"], contrast["ratio_high"]
     if low is None or high is None:
@@ -210,17 +210,17 @@ def _equivalent(contrast: Mapping[str, Any]) -> str:
 
 
 def measured(contrast: Mapping[str, Any]) -> str:
-    """Return what was measured without a verdict, for one that was rejected: "between 0.97× and 1.08×"."""
+    """Return the measured range without a verdict, for an invalid contrast: "between 0.97× and 1.08×"."""
     return parts({**contrast, "verdict": Verdict.UNDECIDED})[1]
 
 
 def tick(ratio: float) -> str:
-    """Return a tick of an axis whose title says on which side faster lies: 0.8 and 1.25 are "1.25×"."""
+    """Return a tick label for an axis whose title names the faster side: 0.8 and 1.25 are "1.25×"."""
     return f"{max(ratio, 1 / ratio):.4g}×"
 
 
 def _verdict(contrast: Mapping[str, Any]) -> Verdict:
-    """What may be said: nothing where there is no interval, whatever is stored."""
+    """Return the stored verdict; UNDECIDED without an interval, whatever is stored."""
     known = contrast["ratio_low"] is not None and contrast["ratio_high"] is not None
     return Verdict[contrast["verdict"]] if known else Verdict.UNDECIDED
 
@@ -243,7 +243,7 @@ def _decimals(ratio: float, low: float | None, high: float | None) -> int:
     step = math.floor(math.log10((high - low) / 4))
     places = max(0, min(MOST_DIGITS, size - step + 1) - 1 - size)
     while places < MOST_DECIMALS and any(_hides(bound, places) for bound in (low, high)):
-        places += 1  # an interval that excludes 1 must not be shown as one that ends there
+        places += 1  # rounding must not move a bound to 1, because the interval would seem to include 1
     return places
 
 

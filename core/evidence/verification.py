@@ -1,8 +1,8 @@
 """Verification: runs, same outputs, same speed-up, from two sets of results.
 
-Pure: what was recorded and what was found here come in, verdicts go out. Two races were made at two times on
-two machines, so nothing of them is paired: what is compared are two ratios, each against the same thing in
-its own rounds, and each with its interval.
+Pure: recorded results and results of this machine in, verdicts out. The two comparisons were made at
+different times on different machines, so their measurements are not paired. Compared are two ratios with
+intervals, each relative to the same reference in its own rounds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from core.evidence.result_types import (
 from core.evidence.targets import State as TargetState
 from core.evidence.verdict import ratio_text
 
-MARGIN = 0.05  # a gain that differs by less from the recorded one is the same: two quick races know ±2 % each
+MARGIN = 0.05  # equivalence margin of two speed-ups: two quick comparisons have ±2 % each
 
 Answer = Literal["YES", "NO", "UNKNOWN"]
 Fact = Literal["OK", "NO", "NOTE", "UNKNOWN"]
@@ -31,12 +31,12 @@ State = Literal["CONFIRMED", "NOT_MEASURED", "FAILED", "UNDECIDED"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """How fast something is against something else, in one race; above 1 is faster."""
+    """Speed-up in one comparison; above 1 is faster."""
 
     ratio: float
     low: float | None  # of the 95 % interval; None: not known
     high: float | None
-    doubt: str = ""  # why its race must not be believed; empty: it may
+    doubt: str = ""  # reason why its comparison is invalid; empty: it is valid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,9 @@ class Between:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """A recorded gain against the same gain here."""
+    """A recorded speed-up compared with the same speed-up on this machine."""
 
-    against: str  # what both were measured against, in words
+    against: str  # text on the reference of both
     recorded: Gain
     here: Gain | None  # None: it was not measured
     between: Between | None  # here over recorded; None: one of the two has no interval
@@ -61,7 +61,7 @@ class Transfer:
 
     @property
     def is_slower(self) -> bool:
-        """Whether less is gained here than was recorded, and that is sure."""
+        """Whether the speed-up here is significantly smaller than the recorded one."""
         return self.state == "DIFFERS" and self.between is not None and self.between.ratio < 1
 
     def to_dict(self) -> TransferRecord:
@@ -71,7 +71,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that is known without measuring: what was recorded, what is here, and whether it fits."""
+    """One fact checked without measuring: its recorded value, its value here, and whether they match."""
 
     name: str
     state: Fact
@@ -86,7 +86,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One of the three answers, and what it rests on."""
+    """One of the three parts of a verification, with its reason."""
 
     state: str
     why: str
@@ -98,19 +98,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A configuration now against a baseline that was kept earlier on the same machine; above 1 is faster."""
+    """A configuration compared with an earlier baseline of the same machine; above 1 is faster."""
 
-    between: Between | None  # speed now over speed then, per row
-    raw: Between | None  # the same before the speed of the CPUs was taken into account
+    between: Between | None  # speed now over speed then, per sample
+    raw: Between | None  # the same without correction for the speed of the CPUs
     cpus: float | None  # speed of a core now over then; None: not known
-    limit: float  # slower by this share is too slow
+    limit: float  # allowed slowdown as a share
     state: Speed
     why: str
-    changed: Sequence[str] = field(default=())  # what is not the same: model, ONNX Runtime, settings
+    changed: Sequence[str] = field(default=())  # differences: model, ONNX Runtime, settings
 
     @property
     def is_slower(self) -> bool:
-        """Whether it is slower than allowed, and that is sure."""
+        """Whether it is significantly slower than allowed."""
         return self.state == "DIFFERS"
 
     def to_dict(self) -> ChangeRecord:
@@ -123,10 +123,10 @@ class Change:
 
 
 def between(one: Gain, other: Gain) -> Between | None:
-    """Return `one` over `other` with its 95 % interval; None where one of them has none.
+    """Return `one` over `other` with its 95 % interval; None if one of them has none.
 
-    The distances of the two estimates from the ends of their own intervals, in logarithms, add up as squares:
-    each interval may lie as it likes around its estimate.
+    On the log scale, the distances of the estimates from the ends of their intervals add up as squares, so
+    the intervals may be asymmetric.
 
     Source: Zou and Donner (2008), Statistics in Medicine 27, 1693-1702 (MOVER).
     """
@@ -141,10 +141,10 @@ def between(one: Gain, other: Gain) -> Between | None:
 
 
 def transfer(against: str, recorded: Gain, here: Gain | None, *, margin: float = MARGIN) -> Transfer:
-    """Judge whether a recorded gain is what is gained here.
+    """Return whether a recorded speed-up is reproduced on this machine.
 
-    HOLDS: the whole 95 % interval of their quotient lies within `margin` around 1. DIFFERS: the whole of it
-    lies on one side of 1, and not within. UNDECIDED in between, or where a race must not be believed.
+    HOLDS: the whole 95 % interval of their quotient is within `margin` around 1. DIFFERS: all of it is on one
+    side of 1, and not within the margin. UNDECIDED otherwise, or if a comparison is invalid.
     """
     found = None if here is None else between(here, recorded)
     state, why = _speed(recorded, here, found, margin)
@@ -176,7 +176,7 @@ def _ratio(gain: Gain) -> str:
 
 
 def _span(found: Between) -> str:
-    """The quotient with its interval: "0.99× (95 % [0.96, 1.02])"."""
+    """Return the quotient with its interval: "0.99× (95 % [0.96, 1.02])"."""
     places = 3 if found.high - found.low < 0.02 else 2
     return f"{found.ratio:.{places}f}× (95 % [{found.low:.{places}f}, {found.high:.{places}f}])"
 
@@ -192,18 +192,18 @@ def change(
     cpus: float | None,
     changed: Sequence[str] = (),
 ) -> Change:
-    """Judge whether a configuration became slower since `then`, by more than `limit`.
+    """Return whether a configuration became slower since `then`, by more than `limit`.
 
-    The two were measured at different times, and no interval of either knows what the machine did in between.
-    What a fixed piece of work took then and now does: the interval reaches from what was measured to what
-    would have been at the same speed of the CPUs.
+    The two were measured at different times, and their intervals do not cover changes of the machine in
+    between. The time of a fixed piece of work then and now does: the interval covers both the measured
+    quotient and the one corrected to the same speed of the CPUs.
 
     Args:
-        then: speed, runs a second per row, with its interval.
-        now: the same, here.
-        limit: a share: one that takes (1 + limit) times as long is too slow.
+        then: speed, samples per second, with its interval.
+        now: the same, now.
+        limit: allowed slowdown: taking (1 + limit) times as long is too slow.
         cpus: speed of a core now over then; None: not known.
-        changed: what is not the same as then.
+        changed: differences since then.
     """
     raw = between(now, then)
     found = raw
@@ -235,14 +235,14 @@ def _changed(then: Gain, now: Gain, found: Between | None, limit: float) -> tupl
     return "UNDECIDED", f"{text}: undecided whether more than {100 * limit:g} % slower."
 
 
-# --- what was recorded --------------------------------------------------------------------------------------
+# --- recorded speed-ups -------------------------------------------------------------------------------------
 
 
 def recorded_gains(contrasts: Any) -> list[Gain]:
-    """Return what a file says was gained: against ORT's default, then against the baseline if there was one.
+    """Return the recorded speed-ups of a file: over the ORT default, then over the baseline if there was one.
 
     Args:
-        contrasts: `measured.contrasts` of a file, of whom nobody knows what it holds.
+        contrasts: `measured.contrasts` of a file; untrusted, of any type.
     """
     listed = contrasts if isinstance(contrasts, list) else []
     found = [gain for one in reversed(listed[:8]) if (gain := _gain(one)) is not None]
@@ -268,11 +268,11 @@ def _positive(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
-# --- all together -------------------------------------------------------------------------------------------
+# --- the overall result -------------------------------------------------------------------------------------
 
 
 def fastness(transfers: Iterable[Transfer], *, otherwise: str) -> Part:
-    """Return the third answer: the worst of what was gained against each."""
+    """Return the third part: the worst of the speed-ups over all references."""
     order: tuple[Speed, ...] = ("DIFFERS", "UNDECIDED", "NOT_MEASURED", "HOLDS")
     found = sorted(transfers, key=lambda one: (not one.is_slower, order.index(one.state)))
     if not found:
@@ -290,10 +290,10 @@ def overall(
     asked_speed: bool,
     measure: bool = True,
 ) -> State:
-    """Return what all of it comes to: FAILED where something is surely wrong, UNDECIDED where it may be.
+    """Return the overall state: FAILED if a part has failed for certain, UNDECIDED if one may have.
 
-    More gain than recorded is no failure. Nothing measured is open only where it was asked for; where nobody
-    asked to `measure` and all else is well, it is NOT_MEASURED, never CONFIRMED.
+    A larger speed-up than recorded is no failure. A missing measurement is UNDECIDED only if it was
+    requested. Without `measure`, and with all other parts passed, the state is NOT_MEASURED, never CONFIRMED.
     """
     slower = any(one.is_slower for one in transfers) or (change is not None and change.is_slower)
     if runs.state == "NO" or same.state == "NO" or slower or "MISSED" in targets:
@@ -302,7 +302,7 @@ def overall(
     speeds += [] if change is None else [change.state]
     open_ = asked_speed and any(one in ("UNDECIDED", "NOT_MEASURED") for one in speeds)
     if change is not None and change.state == "HOLDS" and not transfers:
-        open_ = False  # there was nothing else to ask
+        open_ = False  # no other speed was requested
     if runs.state == "UNKNOWN" or same.state == "UNKNOWN" or open_ or "UNKNOWN" in targets:
         return "UNDECIDED"
     return "CONFIRMED" if measure else "NOT_MEASURED"

@@ -1,8 +1,8 @@
 """Classification metrics and their intervals, from scores and labels. numpy and pure: no file, no clock.
 
-Probabilities are float64 [rows, classes]; labels are the numbers of the classes from 0. A row that was not
-finite is NaN throughout, and counts as wrong wherever it counts. All intervals hold with 95 %. `intervals`
-has what a share can say, `areas` the ROC curve, `pairs` two models on the same rows.
+Probabilities are float64 [rows, classes]; labels are class numbers from 0. A row that is not finite is NaN
+throughout and counts as wrong. All intervals are 95 % intervals. `intervals` holds shares, `areas` the ROC
+curve, `pairs` the comparison of two models on the same rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
     "wilson",
 ]
 
-CURVE_STEPS = 200  # thresholds from 0 to 1 that a curve shows
+CURVE_STEPS = 200  # steps of a curve's thresholds from 0 to 1
 
 # --- scores -------------------------------------------------------------------------------------------------
 
@@ -74,8 +74,8 @@ def probabilities(scores: npt.ArrayLike, *, logits: bool) -> Floats:
     """Return probabilities [rows, classes]; rows with a NaN or an infinity become NaN throughout.
 
     Args:
-        scores: [rows, classes]; one column is that of the second of two classes.
-        logits: put a softmax over each row, a sigmoid over one column; False: they are probabilities already.
+        scores: [rows, classes]; a single column belongs to the second of two classes.
+        logits: apply softmax to each row, or sigmoid to a single column; False: scores are probabilities.
     """
     found = np.array(scores, np.float64)
     finite = np.isfinite(found).all(axis=1)
@@ -90,13 +90,13 @@ def probabilities(scores: npt.ArrayLike, *, logits: bool) -> Floats:
 
 
 def predictions(scores: Floats) -> Integers:
-    """Return the class that comes first in each row, the lowest of equals; -1 where the row is not finite."""
+    """Return the class with the highest score of each row; ties: the lowest class; -1: row not finite."""
     finite = np.asarray(np.isfinite(scores).all(axis=1))
     return np.where(finite, np.where(finite[:, None], scores, 0.0).argmax(axis=1), -1)
 
 
 def top_k(scores: Floats, labels: Integers, k: int) -> Booleans:
-    """Return whether each row's label is among its `k` highest scores; of equals the lower class is first."""
+    """Return whether each row's label is among its `k` highest scores; ties: the lower class comes first."""
     rows = np.arange(len(labels))
     own = scores[rows, labels][:, None]
     before = np.arange(scores.shape[1])[None, :] < labels[:, None]
@@ -105,9 +105,9 @@ def top_k(scores: Floats, labels: Integers, k: int) -> Booleans:
 
 
 def confusion(labels: Integers, predicted: Integers, classes: int) -> Integers:
-    """Return how many rows of each class (first axis) were said to be which (second axis).
+    """Return the confusion matrix: rows per class (first axis) and prediction (second axis).
 
-    Rows without a prediction (-1) stand in no column: a line may sum to less than the class has rows.
+    Rows without a prediction (-1) are in no column, so a line may sum to less than the rows of the class.
     """
     said = predicted >= 0
     found = np.bincount(labels[said] * classes + predicted[said], minlength=classes * classes)
@@ -123,13 +123,13 @@ class ClassMetrics:
 
     number: int
     support: int  # rows of the class
-    sensitivity: Share  # recall: of the rows of the class, those that were said to be it
-    specificity: Share  # of all other rows, those that were said to be another
-    precision: Share  # of the rows that were said to be the class, those that are
+    sensitivity: Share  # recall: share of the rows of the class that are predicted as it
+    specificity: Share  # share of all other rows that are predicted as another class
+    precision: Share  # share of the rows predicted as the class that belong to it
     roc_auc: Interval
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON data; the number stands under "class"."""
+        """Return plain JSON data; the key of the number is "class"."""
         return {
             "class": self.number,
             "support": self.support,
@@ -159,38 +159,36 @@ def _class_metrics(number: int, scores: Floats, positives: Booleans, predicted: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtThreshold:
-    """One class against the rest, where a probability of `threshold` or more says that it is the class."""
+    """One class against the rest, predicted where its probability is at least `threshold`."""
 
     threshold: float
     true_positives: int
     false_positives: int
     true_negatives: int
     false_negatives: int
-    unread_positives: (
-        int  # rows of the class without a finite probability: wrong, but not said to be anything
-    )
+    unread_positives: int  # rows of the class without a finite probability: wrong, without a prediction
     unread_negatives: int  # likewise of all other rows
 
     @property
     def sensitivity(self) -> Share:
-        """Of the rows of the class, those that were found."""
+        """Share of the rows of the class that are predicted as it."""
         missed = self.false_negatives + self.unread_positives
         return Share(count=self.true_positives, total=self.true_positives + missed)
 
     @property
     def specificity(self) -> Share:
-        """Of all other rows, those that were left alone."""
+        """Share of all other rows that are not predicted as the class."""
         wrong = self.false_positives + self.unread_negatives
         return Share(count=self.true_negatives, total=self.true_negatives + wrong)
 
     @property
     def precision(self) -> Share:
-        """Of the rows that were said to be the class, those that are."""
+        """Share of the rows predicted as the class that belong to it."""
         return Share(count=self.true_positives, total=self.true_positives + self.false_positives)
 
     @property
     def accuracy(self) -> Share:
-        """Of all rows, those that were decided rightly."""
+        """Share of all rows that are predicted correctly."""
         right = self.true_positives + self.true_negatives
         return Share(count=right, total=self.sensitivity.total + self.specificity.total)
 
@@ -201,12 +199,12 @@ class AtThreshold:
 
 
 def at_threshold(scores: Floats, positives: Booleans, threshold: float) -> AtThreshold:
-    """Decide each row by its probability of the class.
+    """Predict each row by its probability of the class.
 
     Args:
         scores: [rows], the probability of the class.
-        positives: [rows], whether the row is of the class.
-        threshold: from here on a row is said to be of the class.
+        positives: [rows], whether the row belongs to the class.
+        threshold: lowest probability that predicts the class.
     """
     read, right = np.isfinite(scores), right_at(scores, positives, threshold)
     cells = {
@@ -223,14 +221,14 @@ def at_threshold(scores: Floats, positives: Booleans, threshold: float) -> AtThr
 
 
 def right_at(scores: Floats, positives: Booleans, threshold: float) -> Booleans:
-    """Return whether each row was decided rightly; a row that is not finite never was."""
+    """Return whether each row is predicted correctly; a row that is not finite never is."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.isfinite(scores) & ((scores >= threshold) == positives))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """What a threshold trades: arrays over `thresholds`, NaN where no row could tell."""
+    """Metrics over `thresholds`; NaN where no row contributes."""
 
     thresholds: Floats
     sensitivity: Floats

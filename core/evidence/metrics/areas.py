@@ -1,4 +1,4 @@
-"""The ROC curve and the area under it: what a score ranks, whatever the threshold. Pure.
+"""The ROC curve and the area under it: ranking quality of a score, independent of a threshold. Pure.
 
 Source of the intervals: E. R. DeLong, D. M. DeLong and D. L. Clarke-Pearson 1988.
 """
@@ -36,7 +36,7 @@ def roc_curve(scores: Floats, positives: Booleans) -> Roc | None:
     found = np.cumsum(hits)[last]
     alarms = last + 1 - found
     corner = np.ones(len(last), np.bool_)
-    if len(last) > 2:  # points on a straight line say nothing more
+    if len(last) > 2:  # drop points on a straight line
         corner[1:-1] = (np.diff(found, 2) != 0) | (np.diff(alarms, 2) != 0)
     return Roc(
         false_positive_rate=np.append(0.0, alarms[corner] / (len(positives) - count)),
@@ -46,10 +46,10 @@ def roc_curve(scores: Floats, positives: Booleans) -> Roc | None:
 
 
 def roc_auc(scores: Floats, positives: Booleans) -> Interval:
-    """Return the area under the ROC curve with DeLong's interval; rows that are not finite come last.
+    """Return the area under the ROC curve with DeLong's interval; rows that are not finite rank worst.
 
     The area is the share of pairs of a positive and a negative row in which the positive one has the higher
-    score, equals counting half. Unknown where one side has no row.
+    score; ties count half. Unknown where one side has no row.
     """
     placed = _placements(_ranked(scores, positives), positives)
     return UNKNOWN if placed is None else _area(*placed, pairs=_disjoint_pairs(positives))
@@ -58,7 +58,7 @@ def roc_auc(scores: Floats, positives: Booleans) -> Interval:
 def macro_auc(scores: Floats, labels: Integers) -> Interval:
     """Return the mean of the one-versus-rest areas of the classes that have rows and are not all rows.
 
-    With two classes the two areas are the same one. The interval accounts for the rows that all areas share.
+    With two classes the two areas are equal. The interval accounts for the rows that all areas share.
     """
     areas: list[float] = []
     influences: list[Floats] = []
@@ -78,8 +78,8 @@ def macro_auc(scores: Floats, labels: Integers) -> Interval:
 def auc_difference(one: Floats, other: Floats, positives: Booleans) -> Interval:
     """Return how much larger the area of `other` is than that of `one`, both on the same rows (DeLong).
 
-    Where different scores show no variance, because both separate the rows without a fault, the independent
-    pairs of a positive and a negative row bound the difference. Unknown where one side has no row.
+    If different scores show no variance, because both separate the rows perfectly, the independent pairs of a
+    positive and a negative row bound the difference. Unknown where one side has no row.
     """
     before = _placements(_ranked(one, positives), positives)
     after = _placements(_ranked(other, positives), positives)
@@ -94,16 +94,16 @@ def auc_difference(one: Floats, other: Floats, positives: Booleans) -> Interval:
 
 
 def _ranked(scores: Floats, positives: Booleans) -> Floats:
-    """Scores that are all finite: a row that was not is worse than all others of its side."""
+    """Return finite scores: a row that is not finite gets the worst score of its side."""
     finite = np.isfinite(scores)
     worst = np.where(positives, -np.finfo(np.float64).max, np.finfo(np.float64).max)
     return np.where(finite, scores, worst)
 
 
 def _placements(scores: Floats, positives: Booleans) -> tuple[float, Floats] | None:
-    """The area, and what each row adds to its error: the squares of these sum up to DeLong's variance.
+    """Return the area and the influence of each row; squared influences sum to DeLong's variance.
 
-    Source: X. Sun and W. Xu 2014, who find the placement of a row from its mid-ranks.
+    Source: X. Sun and W. Xu 2014, who compute the placement of a row from its mid-ranks.
     """
     yes, no = scores[positives], scores[~positives]
     if not len(yes) or not len(no):
@@ -118,7 +118,7 @@ def _placements(scores: Floats, positives: Booleans) -> tuple[float, Floats] | N
 
 
 def _midranks(sample: Floats, values: Floats) -> Floats:
-    """How many of `sample` are below each of `values`, equals counting half."""
+    """Return how many of `sample` are below each of `values`; ties count half."""
     ordered = np.sort(sample)
     left, right = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
     return np.asarray((left + right) / 2.0, np.float64)
@@ -130,11 +130,11 @@ def _disjoint_pairs(positives: Booleans) -> int:
 
 
 def _area(area: float, influence: Floats, *, pairs: int) -> Interval:
-    """The interval on the scale of the logit, so that it stays within 0 and 1.
+    """Return the area with its interval, computed on the logit scale so that it stays within 0 and 1.
 
-    Where the rows are separated without a fault, or are too few to show a variance, DeLong's interval has no
-    width. There each positive row with a negative row of its own is one independent pair, and Wilson's
-    interval of so many pairs holds.
+    If the rows are separated perfectly, or are too few to show a variance, DeLong's interval has no width.
+    Then each positive row with a negative row of its own is one independent pair, and Wilson's interval of
+    that number of pairs is used.
     """
     error = math.sqrt(float(np.sum(influence**2)))
     if error == 0.0 or pairs < 2 or not 0.0 < area < 1.0:

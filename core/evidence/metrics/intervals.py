@@ -1,4 +1,4 @@
-"""A number and the interval that holds it with 95 %; the types of all metrics. Pure."""
+"""Shares and numbers with their 95 % interval: the types of all metrics. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Z = 1.959963984540054  # 97.5 % of a standard normal variable lie below
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A number with its interval; all None where no row could tell."""
+    """A number with its interval; all None where no row contributes."""
 
     value: float | None
     low: float | None
@@ -41,7 +41,7 @@ class Share:
 
     @property
     def value(self) -> float | None:
-        """The share; None of no rows."""
+        """The share; None without rows."""
         return self.count / self.total if self.total else None
 
     def to_dict(self) -> dict[str, Any]:

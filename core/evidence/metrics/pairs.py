@@ -1,4 +1,4 @@
-"""Two models on the same rows: the difference with its interval, and whether one is worse. Pure.
+"""Comparison of two models on the same rows: difference, interval, non-inferiority. Pure.
 
 Sources: R. G. Newcombe 1998, method 10 (difference of two shares of the same rows); Q. McNemar 1947, in its
 exact form.
@@ -17,12 +17,12 @@ from core.evidence.metrics.intervals import Booleans, Share, wilson
 
 Verdict = Literal["NOT_WORSE", "WORSE", "UNDECIDED"]
 
-MOST_ROWS = 1_000_000_000  # more nobody labels
+MOST_ROWS = 1_000_000_000  # beyond any labelled dataset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """How many rows both, one or neither of two models answered rightly."""
+    """Numbers of rows that both, one or neither of two models predict correctly."""
 
     both: int
     only_reference: int
@@ -31,12 +31,12 @@ class Paired:
 
     @property
     def rows(self) -> int:
-        """All of them."""
+        """Total number of rows."""
         return self.both + self.only_reference + self.only_candidate + self.neither
 
 
 def paired(reference: Booleans, candidate: Booleans) -> Paired:
-    """Count the rows by who answered rightly."""
+    """Count the rows by which models predict them correctly."""
     return Paired(
         both=int(np.count_nonzero(reference & candidate)),
         only_reference=int(np.count_nonzero(reference & ~candidate)),
@@ -46,11 +46,11 @@ def paired(reference: Booleans, candidate: Booleans) -> Paired:
 
 
 def mcnemar(b: int, c: int) -> float:
-    """Return the exact two-sided p of McNemar's test: that `b` and `c` of the rows that differ are chance.
+    """Return the exact two-sided p-value of McNemar's test.
 
     Args:
-        b: rows that only the one model answered rightly.
-        c: rows that only the other did.
+        b: rows that only one model predicts correctly.
+        c: rows that only the other one does.
     """
     n, fewer = b + c, min(b, c)
     if b == c:
@@ -65,14 +65,14 @@ def newcombe_paired(
 ) -> tuple[float, float, float]:
     """Return the difference of two shares of the same rows, the second less the first, with its interval.
 
-    Newcombe's method 10: Wilson's intervals of the two shares, joined by how the answers go together, with a
-    continuity correction where they agree.
+    Newcombe's method 10: Wilson's intervals of the two shares, combined by their correlation, with a
+    continuity correction where it is positive.
 
     Args:
-        both: rows that both answered rightly.
-        only_first: rows that only the first did.
-        only_second: rows that only the second did.
-        neither: all other rows; there is one row at least.
+        both: rows that both models predict correctly.
+        only_first: rows that only the first does.
+        only_second: rows that only the second does.
+        neither: all other rows. The total is at least one row.
     """
     n = both + only_first + only_second + neither
     first, second = both + only_first, both + only_second
@@ -107,17 +107,15 @@ class Judgement:
     delta: float
     reference: Share
     candidate: Share
-    difference: float | None  # of the shares, candidate less reference; None: there is no row
+    difference: float | None  # of the shares, candidate minus reference; None: no rows
     low: float
     high: float
     p: float  # of McNemar's exact test
     verdict: Verdict
-    rows_needed: (
-        int | None
-    )  # for an answer, if the shares stay as they are; None: no number of rows is enough
+    rows_needed: int | None  # for a decision, if the shares stay the same; None: no number of rows is enough
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON data, the four counts and the difference on one level."""
+        """Return plain JSON data; the four counts and the difference are on one level."""
         return {
             **asdict(self.paired),
             "rows": self.paired.rows,
@@ -134,14 +132,14 @@ class Judgement:
 
 
 def not_worse(counts: Paired, delta: float) -> Judgement:
-    """Judge whether the candidate loses more than `delta` against the reference.
+    """Test non-inferiority: whether the candidate loses more than `delta` against the reference.
 
-    NOT_WORSE: the whole interval of the difference lies at or above -delta. WORSE: all of it lies below.
-    UNDECIDED: it holds both.
+    NOT_WORSE: the whole interval of the difference is at or above -delta. WORSE: all of it is below.
+    UNDECIDED: it includes both.
 
     Args:
         counts: from `paired`.
-        delta: a loss that is still accepted, 0 or more.
+        delta: non-inferiority margin, 0 or more.
     """
     b, c, n = counts.only_reference, counts.only_candidate, counts.rows
     if n == 0:
@@ -180,7 +178,7 @@ def _verdict(low: float, high: float, delta: float) -> Verdict:
 
 
 def _rows_needed(counts: Paired, delta: float) -> int | None:
-    """The fewest rows at which the same shares would have been decided."""
+    """Return the smallest number of rows at which the same shares would be decided."""
 
     def decided(rows: int) -> bool:
         scale = rows / counts.rows
@@ -192,7 +190,7 @@ def _rows_needed(counts: Paired, delta: float) -> int | None:
 
 
 def _fewest(enough: Callable[[int], bool]) -> int | None:
-    """The smallest number for which `enough` holds, given that it holds for all larger ones too."""
+    """Return the smallest number for which `enough` holds, assuming that it holds for all larger ones."""
     high = 1
     while not enough(high):
         high *= 2
