@@ -22,12 +22,12 @@ from typing import Any
 
 from core import wire
 from core.evidence.comparison import Contestant
-from core.evidence.contrast import ASSUMED, Prior, contrast
+from core.evidence.contrast import ASSUMED_PRIOR, Prior, contrast
 from core.evidence.interference import FOREIGN_CPUS, STEAL_SHARE
-from core.evidence.other_processes import SERVER, Neighbours
-from core.evidence.ranking import paired
-from core.evidence.record import Entry, RaceRecord, Settings
-from core.evidence.result import Entrant, Evidence
+from core.evidence.other_processes import SERVER, OtherProcesses
+from core.evidence.ranking import paired_log_ratios
+from core.evidence.record import Entry, RawComparison, Settings
+from core.evidence.result import Evidence, MeasuredConfiguration
 from core.process.machine_queue import MachineQueue
 from core.process.runner import run_job
 from core.run.launches import race
@@ -71,7 +71,7 @@ def duel(
     precision: Effort,
     budget_s: float,
     seed: int,
-    prior_at: PriorAt = lambda run_s: ASSUMED,
+    prior_at: PriorAt = lambda run_s: ASSUMED_PRIOR,
 ) -> dict[str, Any]:
     """Race two contestants as the product does, and return what it would say, as one compact record.
 
@@ -176,7 +176,7 @@ def _machine(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def others_of(around: Neighbours) -> float:
+def others_of(around: OtherProcesses) -> float:
     """Cores that somebody else used: all but the process that raced, which is the experiment itself."""
     return around.cores - math.fsum(one.cores for one in around.programs if one.name == SERVER)
 
@@ -189,7 +189,7 @@ def _self_test(evidence: Evidence) -> dict[str, Any] | None:
     return {**kept, "excess_between": evidence.to_dict()["self_tests"][0]["excess_between"]}
 
 
-def _per_round(record: RaceRecord, index: int) -> dict[tuple[int, int], float]:
+def _per_round(record: RawComparison, index: int) -> dict[tuple[int, int], float]:
     """Round -> ln of the median run of a contestant, the mean over its processes."""
     found: dict[tuple[int, int], list[float]] = {}
     for block in record.blocks:
@@ -199,20 +199,20 @@ def _per_round(record: RaceRecord, index: int) -> dict[tuple[int, int], float]:
     return {key: math.fsum(values) / len(values) for key, values in found.items()}
 
 
-def _centers(record: RaceRecord) -> list[int]:
+def _centers(record: RawComparison) -> list[int]:
     """What each generation counts as: on these another rule for the interval can be tried."""
-    rounds = paired(_per_round(record, 1), _per_round(record, 0))
+    rounds = paired_log_ratios(_per_round(record, 1), _per_round(record, 0))
     return [round(1e6 * math.log(contrast([one]).ratio)) for one in rounds if one]
 
 
-def _run_s(record: RaceRecord) -> float | None:
+def _run_s(record: RawComparison) -> float | None:
     runs_s = [statistics.median(one.latencies_s) for one in record.blocks if one.contestant == 0]
     return statistics.median(runs_s) if runs_s else None
 
 
-def _evidence(entries: Sequence[Entry], record: RaceRecord, *, looks: float) -> Evidence:
+def _evidence(entries: Sequence[Entry], record: RawComparison, *, looks: float) -> Evidence:
     entrants = [
-        Entrant(
+        MeasuredConfiguration(
             contestant=Contestant(
                 trial=str(index), label=one.label, role="baseline" if index == 0 else "candidate"
             ),

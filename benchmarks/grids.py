@@ -30,13 +30,13 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
 from benchmarks.journal import RECORDS, tell  # noqa: E402
 from core import wire  # noqa: E402
-from core.evidence.record import Entry, RaceRecord, Settings  # noqa: E402
+from core.evidence.record import Entry, RawComparison, Settings  # noqa: E402
 from core.process.runner import run_job  # noqa: E402
 from core.run.launches import race  # noqa: E402
 from core.run.plan import contestant_plan, feed_plan, session_plan  # noqa: E402
 from core.spec import TrialSpec, spec_from_dict  # noqa: E402
 from core.spec.effort import Effort  # noqa: E402
-from core.spec.space import Space, asked_axes, space  # noqa: E402
+from core.spec.space import Space, axes_from_user, space  # noqa: E402
 from core.wire.files import ROOT  # noqa: E402
 from tests import tiny_models  # noqa: E402
 from tests.builders import export_plan  # noqa: E402
@@ -118,7 +118,7 @@ def start_of(name: str, path: Path) -> TrialSpec:
 def grid_of(name: str, path: Path) -> Space:
     """Return the grid on a model."""
     base = start_of(name, path)
-    return space(base, asked_axes(base, GRID))
+    return space(base, axes_from_user(base, GRID))
 
 
 def model_path(name: str, folder: Path) -> Path:
@@ -173,7 +173,7 @@ def raced(
     settings: Settings,
     *,
     on_live: Callable[[Any], None] = lambda live: None,
-) -> RaceRecord:
+) -> RawComparison:
     """Race all `entries`; end the script where one of them is lost."""
     record = race(
         entries, settings, cancel=threading.Event(), on_progress=lambda progress: None, on_live=on_live
@@ -205,7 +205,7 @@ def entry(label: str, spec: TrialSpec, path: Path, info: wire.ModelInfo) -> Entr
     return Entry(label=label, plan=plan)
 
 
-def _medians(record: RaceRecord) -> dict[tuple[int, int, int], list[float]]:
+def _medians(record: RawComparison) -> dict[tuple[int, int, int], list[float]]:
     """(generation, round, configuration) -> ln(median) of each of its processes."""
     found: dict[tuple[int, int, int], list[float]] = {}
     for block in record.blocks:
@@ -214,7 +214,7 @@ def _medians(record: RaceRecord) -> dict[tuple[int, int, int], list[float]]:
     return found
 
 
-def _ratios(record: RaceRecord, count: int) -> list[list[list[float]]]:
+def _ratios(record: RawComparison, count: int) -> list[list[list[float]]]:
     medians = _medians(record)
     numbers = sorted({(generation, round_) for generation, round_, _ in medians})
     found: list[list[list[float]]] = []
@@ -236,7 +236,7 @@ def _ratios(record: RaceRecord, count: int) -> list[list[list[float]]]:
     return found
 
 
-def _absolute(record: RaceRecord, count: int) -> list[list[float]]:
+def _absolute(record: RawComparison, count: int) -> list[list[float]]:
     medians = _medians(record)
     generations = sorted({generation for generation, _, _ in medians})
     return [

@@ -180,7 +180,7 @@ def plan(case: Case, bound: bool) -> dict[str, Any]:
     path, name, shape, warmups, _ = case
     return {
         "model_path": str(path),
-        "session": {**wire.nothing_asked(), "attributes": {"intra_op_num_threads": 1}},
+        "session": {**wire.default_session_plan(), "attributes": {"intra_op_num_threads": 1}},
         "feeds": feed_plan(one_input(name, shape=tuple(shape))),
         "engine": "onnxruntime",
         "torch": None,

@@ -29,8 +29,8 @@ from benchmarks import experiment as lab
 from benchmarks import grids, models
 from benchmarks.journal import tell
 from core import wire
-from core.evidence.contrast import usual
-from core.evidence.record import Entry, RaceRecord, Ran, Settings
+from core.evidence.contrast import trimmed_estimate
+from core.evidence.record import Entry, Ran, RawComparison, Settings
 from core.process.runner import run_job
 from core.process.workers import Workers
 from core.run.launches.blocks import pace, start_loaded
@@ -86,8 +86,8 @@ class Recording:
         runs = [np.concatenate([block["latencies_ns"] for block in launch]) / 1e9 for launch in launches]
         return Known(
             runs_s=np.sort(np.concatenate(list(map(_evenly, launches, runs)))),
-            mean_s=usual([float(one.mean()) for one in runs]).value,
-            cpu_s=usual([statistics.fmean(map(_cpu_s, launch)) for launch in launches]).value,
+            mean_s=trimmed_estimate([float(one.mean()) for one in runs]).value,
+            cpu_s=trimmed_estimate([statistics.fmean(map(_cpu_s, launch)) for launch in launches]).value,
         )
 
     def played(self, seed: int, rounds: int = 1) -> Recorded:
@@ -225,7 +225,7 @@ def record(name: str, state: str, seconds: float, *, check: Callable[[], None]) 
     return found
 
 
-def _raced(entries: Sequence[Entry], seconds: float) -> RaceRecord:
+def _raced(entries: Sequence[Entry], seconds: float) -> RawComparison:
     """Race to the end of the time, whatever is known."""
     effort = Effort(name="quick", target=1e-9, budget_s=math.ceil(seconds), looks=(100_000,))
     settings = Settings(
@@ -240,7 +240,7 @@ def _raced(entries: Sequence[Entry], seconds: float) -> RaceRecord:
     return grids.raced(entries[0].label, entries, settings)
 
 
-def launches_of(raced: RaceRecord) -> list[list[Launch]]:
+def launches_of(raced: RawComparison) -> list[list[Launch]]:
     """Return the blocks of every launch of a race, generation by generation."""
     found: dict[int, dict[tuple[int, int], Launch]] = {}
     for one in sorted(raced.blocks, key=lambda block: block.round):

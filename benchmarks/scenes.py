@@ -28,20 +28,20 @@ from benchmarks.printed import Shown, shown
 from benchmarks.search import GOAL_S, machine_of
 from benchmarks.search import Recorded as OfRecord
 from core.evidence import continuation
-from core.evidence.contrast import usual
-from core.evidence.evaluations import contrast_of, launch_spread, told
+from core.evidence.contrast import trimmed_estimate
+from core.evidence.evaluations import contrast_of, launch_spread, reported_speedup
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import EndToEnd, difference
-from core.evidence.record import RaceRecord, Settings
-from core.evidence.stopping import Standing
-from core.evidence.stopping import told as interim_told
+from core.evidence.record import RawComparison, Settings
+from core.evidence.stopping import InterimResult
+from core.evidence.stopping import contrast_values as interim_told
 from core.evidence.targets import Evidence as Grounds
-from core.evidence.targets import judge
+from core.evidence.targets import evaluate_target
 from core.evidence.verdict import Verdict, ratio_is_known
 from core.run import live
 from core.run.launches.blocks import pace
 from core.run.launches.schedule import rounds_of_generation
-from core.run.search.answer import effects, front
+from core.run.search.answer import effects, pareto_front
 from core.run.search.plan import model_of, standing
 from core.run.search.strategies import strategy_named
 from core.run.sweep import Point, measured
@@ -107,7 +107,7 @@ def known(model: Model) -> Known:
     launches = np.exp(model.between * rng.normal(size=LAUNCHES))
     launches *= np.exp(model.noise * rng.normal(size=(LAUNCHES, ROUNDS))).mean(axis=1)
     launches *= np.where(rng.random(LAUNCHES) < model.slow_share, simulated_clock.SLOW, 1.0)
-    usual_s = model.run_s * usual(launches.tolist()).value
+    usual_s = model.run_s * trimmed_estimate(launches.tolist()).value
     mean_s = usual_s * float(factors.mean())
     cpu_s = (made[0] * mean_s + own.refill * usual_s) / (made[0] + own.refill)  # a run fills the caches
     return Known(runs_s=np.sort(model.run_s * level * factors * slow), mean_s=mean_s, cpu_s=cpu_s)
@@ -153,7 +153,7 @@ def comparison(
     yield shown("longer", ratio, *_gone_on(record, [candidate, model], seed))
 
 
-def finished(record: RaceRecord, ratio: float) -> Iterator[Shown]:
+def finished(record: RawComparison, ratio: float) -> Iterator[Shown]:
     """What a finished comparison prints of its ratio."""
     for one in raw_comparisons.evidence(record, looks=len(QUICK.looks)).contrasts:
         yield shown("final", ratio, (one["ratio_low"], one["ratio_high"]))
@@ -165,7 +165,7 @@ def _known(updates: Any) -> dict[tuple[float, float], None]:
     return dict.fromkeys(one for one in known if ratio_is_known(*one))
 
 
-def _gone_on(record: RaceRecord, models: Sequence[Model], seed: int) -> Iterator[tuple[Any, Any]]:
+def _gone_on(record: RawComparison, models: Sequence[Model], seed: int) -> Iterator[tuple[Any, Any]]:
     """The intervals after going on once, and once more."""
     protocol: dict[str, Any] = {"precision": "quick", "looks": list(QUICK.looks), "target": QUICK.target}
     for number in (1, 2):
@@ -202,7 +202,7 @@ def times(result: Mapping[str, Any], truth: Known) -> Iterator[Shown]:
     grounds = Grounds(
         batch_size=1, races={1: [result]}, size_bytes=None, summaries={}, has_dataset=False, arena=True
     )
-    found = judge(TargetSpec(metric="cpu_s", at_most=1e9), grounds)
+    found = evaluate_target(TargetSpec(metric="cpu_s", at_most=1e9), grounds)
     yield shown("cpu", truth.cpu_s, (found.low, found.high))
 
 
@@ -225,7 +225,7 @@ def glimpse(
     settings = Settings(
         effort=live.GLIMPSE, budget_s=5, margin=MARGIN, seed=0, timeout_s=60, baseline=0, anchor=0
     )
-    found = Standing(settings)
+    found = InterimResult(settings)
     sides = {live.BASELINE: model, live.CANDIDATE: replace(model, run_s=model.run_s / ratio)}
     updates = []
     for launch in range(min(most, live.MOST_LAUNCHES)):
@@ -273,7 +273,7 @@ def searched(machine: Machine, budget_s: float, seed: int) -> Iterator[Shown]:
         gain = run.confirmed[run.winner]["gain"]
         yield shown("answer", _truth(run, run.winner), (gain["ratio_low"], gain["ratio_high"]))
     at: Any = {one.looks[-1].trial: choice for choice, one in run.tried.items() if one.looks}
-    points = front(list(run.tried.values()), run.question, MARGIN, confirmed=said)  # type: ignore[arg-type]
+    points = pareto_front(list(run.tried.values()), run.question, MARGIN, confirmed=said)  # type: ignore[arg-type]
     if points:
         point = rng.choice(points)
         (gain,) = [one for one in point["gains"] if one["metric"] == "latency_p50"]
@@ -299,11 +299,11 @@ def _rows(run: Run, rng: random.Random) -> Iterator[Shown]:
     before = {choice: one for choice, one in before.items() if one.looks and not one.failed}
     for kind in ("screen", "heat"):
         own = [choice for choice, one in before.items() if one.looks[-1].stage == kind]
-        if own and (found := told(before[choice := rng.choice(own)], run.objective, {})):
+        if own and (found := reported_speedup(before[choice := rng.choice(own)], run.objective, {})):
             yield shown(kind, _truth(run, choice), (found.low, found.high))
     leaders = standing(replace(run.known(), tried=before, confirmed=()))[:1]
     for choice, _ in leaders:
-        if found := told(before[choice], run.objective, {}, among=len(before)):
+        if found := reported_speedup(before[choice], run.objective, {}, among=len(before)):
             yield shown("best", _truth(run, choice), (found.low, found.high))
 
 
@@ -425,14 +425,14 @@ def memory(peaks: Sequence[Mapping[str, int]]) -> Iterator[Shown]:
     """The peak of each process, against what is usual for it."""
     if not peaks:
         return
-    usual = statistics.median(one["peak_rss_bytes"] for one in peaks)
+    trimmed_estimate = statistics.median(one["peak_rss_bytes"] for one in peaks)
     for one in peaks:
         result = {"generations": 1, "batch_size": 1, **one}
         grounds = Grounds(
             batch_size=1, races={1: [result]}, size_bytes=None, summaries={}, has_dataset=False, arena=True
         )
-        found = judge(TargetSpec(metric="peak_rss", at_most=1e12), grounds)
-        yield shown("memory", usual, (found.low, found.high))
+        found = evaluate_target(TargetSpec(metric="peak_rss", at_most=1e12), grounds)
+        yield shown("memory", trimmed_estimate, (found.low, found.high))
 
 
 TURNS = 16  # ways to say who of each turn of passes was which side

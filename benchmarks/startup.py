@@ -35,7 +35,7 @@ from core import wire  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
 from core.process.workers import Workers  # noqa: E402
 from core.run.launches.blocks import park, start_loaded  # noqa: E402
-from core.worker.measure.warmup import KNOWN_NS  # noqa: E402
+from core.worker.measure.warmup import KNOWN_MIN_NS  # noqa: E402
 
 TARGET_S = 0.15
 
@@ -59,7 +59,7 @@ print(time.perf_counter() - began)
 
 def bare(path: Path) -> float:
     """Seconds that ONNX Runtime takes for itself."""
-    command = [sys.executable, "-c", BARE, str(path), str(KNOWN_NS / 1e9)]
+    command = [sys.executable, "-c", BARE, str(path), str(KNOWN_MIN_NS / 1e9)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     return float(done.stdout)
 

@@ -30,7 +30,7 @@ from benchmarks import experiment as lab  # noqa: E402
 from benchmarks.intervals import share_text  # noqa: E402
 from benchmarks.waiting import ONE_THREAD, asked, earlier_trial, opened  # noqa: E402
 from core.evidence.statistics import t_quantile  # noqa: E402
-from core.show.verdict import busy_words  # noqa: E402
+from core.show.verdict import background_load_text  # noqa: E402
 from core.store import STORE_NAME, Store  # noqa: E402
 from tests.e2e.conftest import ARGUMENTS, _executable, named, presented  # noqa: E402
 from tests.serving import serving  # noqa: E402
@@ -72,7 +72,7 @@ def one_race(
     if race.state != "COMPLETE":
         raise SystemExit(f"The race ended as {race.state}.")
     [found] = [one for one in race.facts["contrasts"] if one["candidate"] == new]
-    return math.log(found["ratio"]), bool(busy_words(race.result))
+    return math.log(found["ratio"]), bool(background_load_text(race.result))
 
 
 def followers(browser: Browser, presenter: Page, many: int) -> list[Page]:

@@ -9,12 +9,12 @@ from core.process import interrupt
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
-    interrupt.end_at_once(interrupt.last_words)
+    interrupt.exit_on_signals(interrupt.signal_message)
     from core.cli import run  # a slow import
 
-    interrupt.end_at_once()  # `run` sets its own handlers and reports the signal itself
+    interrupt.exit_on_signals()  # `run` sets its own handlers and reports the signal itself
     code = run(sys.argv[1:])
-    interrupt.ignore()
+    interrupt.ignore_signals()
     sys.exit(code)
 
 

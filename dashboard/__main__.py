@@ -15,7 +15,7 @@ from typing import Annotated
 from core.process import interrupt
 
 if __name__ == "__main__":
-    interrupt.end_at_once()  # while the libraries load
+    interrupt.exit_on_signals()  # while the libraries load
 
 import typer
 
@@ -24,10 +24,10 @@ from dashboard.server.gate import (
     MIN_TOKEN,
     TOKEN_VARIABLE,
     Gate,
+    block_address_lookup,
     host_name,
     is_loopback,
     own_hosts,
-    stay_inside,
 )
 
 EXIT_USAGE = 2
@@ -96,10 +96,10 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
 
     from dashboard import state
     from dashboard.server import live, upload
-    from dashboard.server.shutdown import Ending
+    from dashboard.server.shutdown import SignalHandling
     from dashboard.url_state import OLD_PATHS
 
-    stay_inside()
+    block_address_lookup()
     upload.keep_clean()
 
     moved = {"/tune": "/"}  # Streamlit serves its first page at "/" alone
@@ -113,7 +113,7 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
         live.STREAMS.close()
         state.close()
 
-    ending = Ending(close)
+    ending = SignalHandling(close)
     app = st.App(
         Path(__file__).with_name("app.py"),
         routes=[*upload.ROUTES, *live.ROUTES, *(Route(one, move) for one in moved)],

@@ -21,10 +21,10 @@ _SIDEBAR_PX = 216
 st.set_page_config(page_title="ORTune", page_icon=_ICON, layout="wide", initial_sidebar_state=_SIDEBAR_PX)
 st.logo(_NAME, size="large", icon_image=_ICON)
 st.html(_STYLE)
-gate.stay_inside()
+gate.block_address_lookup()
 login.require()
 state.freeze_imports()
-presenting.take_up()
+presenting.follow_from_address()
 if not state.is_following():
     form_state.restore()
 
@@ -63,9 +63,9 @@ page = st.navigation(
 )
 if not state.is_following():
     form_state.keep()  # before the page, so that a reload of a slow page keeps the values just typed
-state.take_recorded(page.title.lower())
-form_state.carry(page.url_path)
-presenting.mirror(page.url_path)
+state.choose_recorded_model(page.title.lower())
+form_state.keep_over_pages(page.url_path)
+presenting.open_presenter_page(page.url_path)
 with st.sidebar:
     if words := state.recorded():
         with st.container(key="recorded"):
@@ -77,7 +77,7 @@ with st.sidebar:
     glossary.button()
     presenting.sidebar()
     login.log_out()
-    access.mend()
+    access.apply_fixes()
 state.show_notice()
 page.run()
 if not state.is_following():

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.show import setting_chips
-from core.spec import TrialSpec, anchor, asked, session_from_dict, spec_from_dict
+from core.spec import TrialSpec, asked, ort_default, session_from_dict, spec_from_dict
 from core.spec.presets import PRESETS, preset
-from core.spec.settings import ENTRIES, KNOBS
+from core.spec.settings import ENTRIES, SETTINGS
 from core.wire.engines import DEFAULT, ENGINES, can
 from core.wire.errors import SpecError
 from dashboard import format
@@ -21,7 +21,15 @@ from dashboard import format
 LEAST, MOST = 2, 8
 ORT_DEFAULT = "ORT default"
 LABEL_LIMIT = 48  # characters of a name in a legend; the table shows the whole difference
-FED = ("batch_size", "dims", "seed", "feeds", "feed_values", "image_mean", "image_std")  # parts of a workload
+INPUT_PROPERTIES = (
+    "batch_size",
+    "dims",
+    "seed",
+    "feeds",
+    "feed_values",
+    "image_mean",
+    "image_std",
+)  # parts of a workload
 _WORKLOAD = ("workload", "protocol")  # inputs and measuring protocol; not settings of the session
 
 
@@ -95,18 +103,18 @@ def from_engine(engine: str, base: TrialSpec) -> TrialSpec:
     )
 
 
-def fed_like(spec: TrialSpec, other: TrialSpec) -> TrialSpec:
+def with_inputs_of(spec: TrialSpec, other: TrialSpec) -> TrialSpec:
     """Return `spec` with the inputs of `other`.
 
     Raises:
         SpecError: the inputs do not fit the rest of `spec`.
     """
     data, fed = spec.to_dict(), other.to_dict().get("workload", {})
-    own = _without(data.get("workload", {}), *FED)
-    return spec_from_dict({**data, "workload": own | {k: v for k, v in fed.items() if k in FED}})
+    own = _without(data.get("workload", {}), *INPUT_PROPERTIES)
+    return spec_from_dict({**data, "workload": own | {k: v for k, v in fed.items() if k in INPUT_PROPERTIES}})
 
 
-def refed(listed: Sequence[Entry], against: int, name: str, value: int | None) -> list[Entry]:
+def with_changed_input(listed: Sequence[Entry], against: int, name: str, value: int | None) -> list[Entry]:
     """Return the list with one input property changed, for all entries that have the baseline's value.
 
     An entry keeps a value of its own, such as the batch of a preset.
@@ -120,14 +128,16 @@ def refed(listed: Sequence[Entry], against: int, name: str, value: int | None) -
     Raises:
         SpecError: a value out of range.
     """
-    common = _fed_part(listed[against].spec, name)
+    common = _input_property(listed[against].spec, name)
     return [
-        replace(one, spec=_with_part(one.spec, name, value)) if _fed_part(one.spec, name) == common else one
+        replace(one, spec=_with_part(one.spec, name, value))
+        if _input_property(one.spec, name) == common
+        else one
         for one in listed
     ]
 
 
-def _fed_part(spec: TrialSpec, name: str) -> int | None:
+def _input_property(spec: TrialSpec, name: str) -> int | None:
     part, _, dim = name.partition(".")
     return spec.workload.dims.get(dim) if dim else getattr(spec.workload, part)
 
@@ -163,7 +173,7 @@ def _without(data: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in names}
 
 
-def for_race(spec: TrialSpec, *, precision: str, budget_s: int | None, margin: float) -> TrialSpec:
+def with_protocol(spec: TrialSpec, *, precision: str, budget_s: int | None, margin: float) -> TrialSpec:
     """Return `spec` with the protocol of the comparison; it keeps its warm-up, time limit and CPUs.
 
     Raises:
@@ -183,7 +193,7 @@ def check_count(entries: Sequence[Entry]) -> None:
     """
     if len(entries) < LEAST:
         raise SpecError(
-            f"A comparison needs at least {LEAST} configurations, but there {_are(len(entries))}.",
+            f"A comparison needs at least {LEAST} configurations, but there {_count_words(len(entries))}.",
             hint="Add one from a preset, the history or a YAML file.",
         )
 
@@ -196,12 +206,12 @@ def check_room(entries: Sequence[Entry]) -> None:
     """
     if len(entries) >= MOST:
         raise SpecError(
-            f"A comparison takes at most {MOST} configurations, and there {_are(len(entries))}.",
+            f"A comparison takes at most {MOST} configurations, and there {_count_words(len(entries))}.",
             hint="Remove one first: each further configuration widens all intervals.",
         )
 
 
-def _are(count: int) -> str:
+def _count_words(count: int) -> str:
     return "is 1" if count == 1 else f"are {count}"
 
 
@@ -217,7 +227,7 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
         models: name of the related model that each runs, "" for the list's; empty: all run that one.
         own: name of the model of the list; its default carries it where other models are compared, too.
     """
-    default = anchor(specs[baseline])
+    default = ort_default(specs[baseline])
     default = specs[baseline].model_copy(update={"session": default.session, "engine": DEFAULT})
     named: list[str] = []
     for index, spec in enumerate(specs):
@@ -241,15 +251,15 @@ def _label(spec: TrialSpec, other: TrialSpec) -> str:
     elif is_default(spec):
         parts = workload if workload and is_default(other) else [ORT_DEFAULT, *workload]
     else:
-        parts = [text for _, text in found] or _explicit(spec)
+        parts = [text for _, text in found] or _explicit_settings(spec)
     return _short(parts)
 
 
-def _explicit(spec: TrialSpec) -> list[str]:
+def _explicit_settings(spec: TrialSpec) -> list[str]:
     """Return the settings that explicitly request what ONNX Runtime does by default."""
     said = [
         f"{setting_chips.short_name(k)} {setting_chips.text(k.name, value)}"
-        for k in KNOBS
+        for k in SETTINGS
         if k.target in ("attribute", *ENTRIES) and (value := asked(spec, k.name)) is not None
     ]
     return ["explicit " + text for text in said] or ["same settings"]
@@ -257,7 +267,7 @@ def _explicit(spec: TrialSpec) -> list[str]:
 
 def is_default(spec: TrialSpec) -> bool:
     """Whether `spec` has ONNX Runtime's default settings, on any workload."""
-    return (spec.engine, spec.model.precision, spec.session) == (DEFAULT, "fp32", anchor(spec).session)
+    return (spec.engine, spec.model.precision, spec.session) == (DEFAULT, "fp32", ort_default(spec).session)
 
 
 def _short(parts: Sequence[str]) -> str:

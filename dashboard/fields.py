@@ -15,7 +15,14 @@ from core import wire
 from core.run.sizes import Size
 from core.spec import TrialSpec, WorkloadSpec, asked, spec_from_dict
 from core.spec.checks import feed_range
-from core.spec.settings import ENTRIES, KNOBS, PROVIDER_OPTIONS, Knob, is_whole_number, knob
+from core.spec.settings import (
+    ENTRIES,
+    PROVIDER_OPTIONS,
+    SETTINGS,
+    TrialSetting,
+    is_whole_number,
+    trial_setting,
+)
 from core.wire.errors import SpecError, range_rule
 from core.wire.feeding import STRING
 
@@ -56,21 +63,21 @@ def value_key(input_name: str) -> str:
     return f"value.{input_name}"
 
 
-def is_tristate(setting: Knob) -> bool:
+def is_tristate(setting: TrialSetting) -> bool:
     """Whether ONNX Runtime chooses the default of a switch."""
     return setting.kind == "bool" and setting.name not in TOGGLES
 
 
 def defaults() -> dict[str, Any]:
     """Return the widget values that set nothing, by widget key."""
-    return {key(k.name): _default(k) for k in KNOBS if k.name not in _SPECIAL} | {
+    return {key(k.name): _default(k) for k in SETTINGS if k.name not in _SPECIAL} | {
         key("providers"): [],
         FEEDS_SOURCE: RANDOM,
         FEEDS_PATH: "",
     }
 
 
-def _default(setting: Knob) -> Any:
+def _default(setting: TrialSetting) -> Any:
     if is_tristate(setting):
         return DEFAULT
     if setting.kind == "bool":
@@ -134,7 +141,7 @@ def spec_from_values(
         },
         "session": _session(have),
         "workload": _workload(have, info),
-        "protocol": {k.field: _protocol(k, have) for k in KNOBS if k.target == "protocol"},
+        "protocol": {k.field: _protocol(k, have) for k in SETTINGS if k.target == "protocol"},
         "engine": have[key("engine")],
     }
     return spec_from_dict(data)
@@ -152,7 +159,7 @@ def workload_from_values(values: Mapping[str, Any], info: wire.ModelInfo) -> Wor
 
 
 def _session(have: Mapping[str, Any]) -> dict[str, Any]:
-    attributes = {k.name: _asked_value(k, have) for k in KNOBS if k.target == "attribute"}
+    attributes = {k.name: _requested_value(k, have) for k in SETTINGS if k.target == "attribute"}
     return {
         **{name: value for name, value in attributes.items() if value is not None},
         "providers": [
@@ -166,14 +173,14 @@ def _session(have: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _asked_value(setting: Knob, have: Mapping[str, Any]) -> bool | int | str | None:
+def _requested_value(setting: TrialSetting, have: Mapping[str, Any]) -> bool | int | str | None:
     value = have[key(setting.name)]
     if is_tristate(setting):
         return {ON: True, OFF: False}.get(value)
     return None if value in ("", None) else value
 
 
-def _protocol(setting: Knob, have: Mapping[str, Any]) -> float | str | None:
+def _protocol(setting: TrialSetting, have: Mapping[str, Any]) -> float | str | None:
     value = have[key(setting.name)]
     if setting.kind in ("choice", "text"):
         return str(value or "").strip() if setting.kind == "text" else str(value)
@@ -182,7 +189,7 @@ def _protocol(setting: Knob, have: Mapping[str, Any]) -> float | str | None:
     return float(value) if setting.kind == "float" and value is not None else _number(setting, have)
 
 
-def _number(setting: Knob, have: Mapping[str, Any]) -> int:
+def _number(setting: TrialSetting, have: Mapping[str, Any]) -> int:
     value = have[key(setting.name)]
     if value is None:
         raise SpecError(f"`{setting.name}` is empty.", hint=f"Give a number, for example {setting.default}.")
@@ -191,7 +198,12 @@ def _number(setting: Knob, have: Mapping[str, Any]) -> int:
 
 def _entries(target: str, have: Mapping[str, Any]) -> dict[str, str]:
     """Return the config entries with a control of their own, and the free ones."""
-    own = {k.name: value for k in KNOBS if k.target == target if (value := _asked_value(k, have)) is not None}
+    own = {
+        k.name: value
+        for k in SETTINGS
+        if k.target == target
+        if (value := _requested_value(k, have)) is not None
+    }
     entries = {
         name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in own.items()
     }
@@ -251,11 +263,11 @@ def _options(provider: str, have: Mapping[str, Any]) -> dict[str, str]:
 def _workload(have: Mapping[str, Any], info: wire.ModelInfo | None) -> dict[str, Any]:
     fixed = info is not None and info["batch_dim"] is None
     return {
-        "batch_size": None if fixed else _number(knob("batch_size"), have),
+        "batch_size": None if fixed else _number(trial_setting("batch_size"), have),
         "dims": _dims(have, info),
         "use_io_binding": bool(have[key("use_io_binding")]),
-        "streams": _number(knob("streams"), have),
-        "seed": _number(knob("seed"), have),
+        "streams": _number(trial_setting("streams"), have),
+        "seed": _number(trial_setting("seed"), have),
         "feeds": _feeds(have),
         "feed_values": _feed_values(have, info),
         "image_mean": numbers("image_mean", have[key("image_mean")]),
@@ -350,7 +362,7 @@ def numbers(name: str, text: object) -> list[float]:
 def values_from_spec(spec: TrialSpec) -> dict[str, Any]:
     """Return the widget values that describe `spec`, without its model: the inverse of `spec_from_values`."""
     values = defaults()
-    for setting in KNOBS:
+    for setting in SETTINGS:
         if setting.name not in _SPECIAL:
             values[key(setting.name)] = _widget_value(setting, spec)
     values[key("providers")] = [provider.name for provider in spec.session.providers]
@@ -371,7 +383,7 @@ def _is_plain(value: object) -> bool:
     )
 
 
-def _widget_value(setting: Knob, spec: TrialSpec) -> Any:
+def _widget_value(setting: TrialSetting, spec: TrialSpec) -> Any:
     value = asked(spec, setting.name)
     if is_tristate(setting):
         return DEFAULT if value is None else ON if value else OFF

@@ -12,7 +12,7 @@ from core.wire.errors import ModelError, SpecError
 from core.wire.files import ROOT
 
 
-def hold_workers() -> None:
+def restrict_workers() -> None:
     """Restrict workers of this process to the allowed folders when a data file names further files."""
     os.environ[FOLDERS_VARIABLE] = os.pathsep.join(map(str, open_folders()))
 
@@ -23,7 +23,7 @@ def allowed_path(typed: str, *, folder: bool = False) -> Path:
     Raises:
         ModelError: empty, missing, or outside of the allowed folders, symbolic links followed.
     """
-    path = _opened(typed)
+    path = _path_if_allowed(typed)
     try:
         if path is not None and (path.is_file() or (folder and path.is_dir())):
             return path
@@ -32,7 +32,7 @@ def allowed_path(typed: str, *, folder: bool = False) -> Path:
     raise ModelError(f"There is no file `{typed[:200]}`.", hint="Check the path, or upload the file.")
 
 
-def _opened(typed: str) -> Path | None:
+def _path_if_allowed(typed: str) -> Path | None:
     """Return the path in the allowed folders that `typed` names, existing or not; None: it is no path."""
     if not typed:
         raise ModelError("No path is given.", hint="Write the path of a file on the server.")
@@ -65,4 +65,4 @@ def check_spec(spec: TrialSpec) -> None:
     if spec.workload.feeds != "random":
         allowed_path(spec.workload.feeds, folder=True)
     if spec.dataset is not None:
-        _opened(spec.dataset.path)  # a measurement does not read the dataset, so it may be missing
+        _path_if_allowed(spec.dataset.path)  # a measurement does not read the dataset, so it may be missing

@@ -57,7 +57,7 @@ _KEPT = re.compile(
     r"|history\.(model|kind|state|search)"
     r"|export\.(source|linked|accepted\..+)"
 )
-_NEVER = (fields.key("expert"),)  # a link must not switch it on for another person
+_NEVER_KEPT = (fields.key("expert"),)  # a link must not switch it on for another person
 
 
 def restore() -> None:
@@ -98,7 +98,7 @@ def take(values: Mapping[str, Any]) -> None:
             st.session_state[key] = value
 
 
-def carry(page: str) -> None:
+def keep_over_pages(page: str) -> None:
     """Keep the values when the page changes, before its widgets are drawn.
 
     Without it a value that only the script has set is lost: the widget of the same key on the next page
@@ -159,7 +159,7 @@ def _show() -> None:
 
 
 def _is_kept(key: str) -> bool:
-    return _KEPT.fullmatch(key) is not None and key not in _NEVER
+    return _KEPT.fullmatch(key) is not None and key not in _NEVER_KEPT
 
 
 def collect() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypedDict
 
 from core.evidence.comparison import Comparison
-from core.evidence.evaluations import best_told
+from core.evidence.evaluations import best_text
 from core.process.machine_queue import Entry
 from core.run import live
 from core.run.job import Status
@@ -23,12 +23,12 @@ from dashboard import format
 from dashboard.charts import compare_charts, live_charts
 from dashboard.charts.live_charts import Picture
 from dashboard.widgets import live_text
-from dashboard.widgets.live_text import Field
+from dashboard.widgets.live_text import ComparedConfigurations
 from dashboard.widgets.queue_text import progress, step_text, waiting_text, whole
 
 ACTIVE = ("WAITING", "RUNNING")
-RACING = "rounds"  # stage of a comparison in which more rounds narrow its intervals
-LIVE_MOST = 16  # a running sweep with more points shows its progress only
+ROUNDS_STAGE = "rounds"  # stage of a comparison in which more rounds narrow its intervals
+MAX_LIVE_POINTS = 16  # a running sweep with more points shows its progress only
 
 
 class Line(TypedDict, total=False):
@@ -73,12 +73,12 @@ def of_job(status: Status | None, what: str, *, name: str = "", more: str = "") 
     return _shown(status, share, f"{name}: {text}{more}" if name else f"{text}{more}")
 
 
-def elsewhere(text: str) -> Event:
+def of_other_process(text: str) -> Event:
     """Return the event of a job that another process runs, of which only the end will be known."""
     return {"ended": False, "state": "measuring", "share": 0.0, "text": text}
 
 
-def of_trial(status: Status, field: Field, margin: float) -> Event:
+def of_trial(status: Status, field: ComparedConfigurations, margin: float) -> Event:
     """Return the event of a running trial: its latency, and its ratio to each reference so far.
 
     Args:
@@ -87,7 +87,7 @@ def of_trial(status: Status, field: Field, margin: float) -> Event:
         margin: of equivalence.
     """
     share, text = progress(status, "this one")
-    so_far, racing = status.live, status.stage == RACING
+    so_far, racing = status.live, status.stage == ROUNDS_STAGE
     if racing and so_far:
         text = step_text(replace(status, total=0))  # the line below counts the rounds
     event = _shown(status, share, text)
@@ -113,12 +113,14 @@ def _intervals(
     known = [one for one in found if interim.is_known(one)]
     if not known:
         return []
-    info = compare_charts.of_one(known, labels, margin=margin, per_row=per_row, final=False)
+    info = compare_charts.reference_forest_info(known, labels, margin=margin, per_row=per_row, final=False)
     alt = "; ".join(interim.sentence(one, labels.get(one["baseline"], "the baseline")) for one in known)
     return [live_charts.forest(info, f"Speed with its 95 % interval: {alt}", hollow=hollow, said=True)]
 
 
-def _courses(so_far: Mapping[str, Any], field: Field, trials: Sequence[str]) -> list[Picture]:
+def _courses(
+    so_far: Mapping[str, Any], field: ComparedConfigurations, trials: Sequence[str]
+) -> list[Picture]:
     """Return the plot of these ratios over time; empty before one of them has changed."""
     told = so_far.get("course") or {}
     known = {field.labels.get(one, "this trial"): told[one] for one in trials if told.get(one)}
@@ -128,8 +130,13 @@ def _courses(so_far: Mapping[str, Any], field: Field, trials: Sequence[str]) -> 
     return [live_charts.ratios(known, field.labels.get(against, "the baseline"))]
 
 
-def of_race(
-    status: Status, comparison: Comparison, field: Field, *, margin: float, failed: Mapping[str, str]
+def of_comparison(
+    status: Status,
+    comparison: Comparison,
+    field: ComparedConfigurations,
+    *,
+    margin: float,
+    failed: Mapping[str, str],
 ) -> Event:
     """Return the event of a running comparison: every interval and p50 so far, and the failed configurations.
 
@@ -161,19 +168,23 @@ def of_race(
 def running_text(status: Status) -> str:
     """Describe a running comparison: its step, completed and expected rounds, time."""
     so_far = status.live or {}
-    if status.stage == RACING and so_far.get("predicted_rounds"):
+    if status.stage == ROUNDS_STAGE and so_far.get("predicted_rounds"):
         text = live_text.rounds_text(so_far, racing=True)
         return step_text(replace(status, stage=text, total=0, eta_s=None))
     return step_text(replace(status, eta_s=None))
 
 
 def _add_forest(
-    event: Event, comparison: Comparison, so_far: Mapping[str, Any], field: Field, margin: float
+    event: Event,
+    comparison: Comparison,
+    so_far: Mapping[str, Any],
+    field: ComparedConfigurations,
+    margin: float,
 ) -> None:
     contrasts = [one for one in so_far.get("contrasts") or [] if one["candidate"] != comparison.baseline]
     against = contrasts[0]["baseline"] if contrasts else comparison.baseline
     contrasts = [one for one in contrasts if one["baseline"] == against and interim.is_known(one)]
-    if not 0 < len(contrasts) <= LIVE_MOST:
+    if not 0 < len(contrasts) <= MAX_LIVE_POINTS:
         return
     named = {trial: _with_p50(name, so_far, trial, field) for trial, name in field.labels.items()}
     found = [{**one, "label": named.get(one["candidate"], one.get("label"))} for one in contrasts]
@@ -192,7 +203,7 @@ def _add_forest(
     ]
 
 
-def _with_p50(name: str, so_far: Mapping[str, Any], trial: str, field: Field) -> str:
+def _with_p50(name: str, so_far: Mapping[str, Any], trial: str, field: ComparedConfigurations) -> str:
     text = live_text.p50_text(so_far, trial, field)
     return f"{name} · p50 {text}" if text else name
 
@@ -238,7 +249,7 @@ def of_search(status: Status, now: float) -> Event:
         event["lines"] = [
             {"text": short, "strong": True},
             {"text": rest, "small": True},
-            {"text": f"{tried_words(so_far)} · dotted: ONNX Runtime's default", "small": True},
+            {"text": f"{evaluation_words(so_far)} · dotted: ONNX Runtime's default", "small": True},
         ]
         event["pictures"] = [
             live_charts.gains(so_far["points"], so_far["front"]),
@@ -270,10 +281,10 @@ def best_words(so_far: Mapping[str, Any]) -> tuple[str, str]:
     best = so_far["best"]
     if best is None:
         return "Nothing evaluated yet", "Screening has started."
-    return f"Best so far {best_told(best)}", f"{changes_words(best['changes'])} · not final"
+    return f"Best so far {best_text(best)}", f"{changes_words(best['changes'])} · not final"
 
 
-def tried_words(so_far: Mapping[str, Any]) -> str:
+def evaluation_words(so_far: Mapping[str, Any]) -> str:
     """Say how many configurations were evaluated and how many remain."""
     tried, distinct = so_far["tried"], so_far["distinct"]
     return f"{tried:,} evaluated · {max(0, distinct - tried):,} of {distinct:,} left"
@@ -335,7 +346,7 @@ def _idle(starting: Sequence[Status]) -> list[Line]:
 DEFAULT = "ONNX Runtime's default"
 
 
-def of_glimpse(
+def of_estimate(
     status: Status | None,
     told: Mapping[str, Any],
     wanted: str,
@@ -355,43 +366,47 @@ def of_glimpse(
         told_at: time of `told` in seconds since the epoch; shown once the live comparison has ended.
     """
     if status is None or status.state not in ACTIVE:
-        return _rests(status, told if told.get("key") == wanted else {}, margin, told_at)
+        return _ended_estimate(status, told if told.get("key") == wanted else {}, margin, told_at)
     event: Event = {"ended": False, "state": "measuring", "pictures": []}
     is_known = told.get("key") == wanted
     error, contrasts = told.get("error"), told.get("contrasts")
     if is_default and not error:
-        event["lines"] = [_bolt("These are ORT's defaults. Change a setting to see its effect.", small=True)]
+        event["lines"] = [
+            _estimate_line("These are ORT's defaults. Change a setting to see its effect.", small=True)
+        ]
     elif not is_known or not (contrasts or error):
         behind = f" behind {status.holder}" if status.state == "WAITING" and status.holder else ""
         event["state"] = "waiting"
-        event["lines"] = [_bolt(f"Estimate: {'waits' if behind else 'starts'}{behind} …", small=True)]
+        event["lines"] = [
+            _estimate_line(f"Estimate: {'waits' if behind else 'starts'}{behind} …", small=True)
+        ]
     elif error:
         event["lines"] = [_failure(error)]
     else:
-        _add_glimpse(event, told, margin)
+        _add_estimate(event, told, margin)
     if is_known and contrasts and not error:
         event["ratio"] = f"estimate: {interim.sentence(contrasts[0])}"
-    event["pictures"] = [*event["pictures"], *trail_of(told)]
+    event["pictures"] = [*event["pictures"], *estimates_plot(told)]
     return event
 
 
-def _rests(status: Status | None, told: Mapping[str, Any], margin: float, told_at: float) -> Event:
+def _ended_estimate(status: Status | None, told: Mapping[str, Any], margin: float, told_at: float) -> Event:
     """Return the event of an ended live comparison: its last estimate, with its time."""
     event: Event = {"ended": True, "state": "ended", "ratio": "", "pictures": []}
     if status is not None and status.error is not None and status.state == "FAIL":
         return {**event, "lines": [_failure(status.error)]}
-    rests = _bolt("Live preview paused. Change a setting to resume.", small=True)
+    rests = _estimate_line("Live preview paused. Change a setting to resume.", small=True)
     if not told.get("contrasts") or told.get("error"):
         return {**event, "lines": [rests]}
-    _add_glimpse(event, told, margin)
+    _add_estimate(event, told, margin)
     first, *others = event["lines"]
     said = {**first, "text": f"{format.when(told_at)[11:16]} · {first['text']}", "small": True}
     event["lines"] = [rests, said, *others]  # type: ignore[list-item] # a line with other words
-    event["pictures"] = [*event["pictures"], *trail_of(told)]
+    event["pictures"] = [*event["pictures"], *estimates_plot(told)]
     return event
 
 
-def _bolt(text: str, **how: bool) -> Line:
+def _estimate_line(text: str, **how: bool) -> Line:
     return {"icon": "bolt", "text": text, **how}  # type: ignore[typeddict-item] # keys of a line
 
 
@@ -399,7 +414,7 @@ def _failure(error: Mapping[str, Any]) -> Line:
     return {"icon": "error", "text": " ".join(str(error.get(one) or "") for one in ("message", "hint"))}
 
 
-def _add_glimpse(event: Event, told: Mapping[str, Any], margin: float) -> None:
+def _add_estimate(event: Event, told: Mapping[str, Any], margin: float) -> None:
     [contrast] = told["contrasts"]
     said = f"Estimate: {interim.sentence(contrast, DEFAULT)}"
     point = next((one for one in told.get("trail") or [] if one["key"] == told["key"]), None)
@@ -409,12 +424,12 @@ def _add_glimpse(event: Event, told: Mapping[str, Any], margin: float) -> None:
     rests_on = f"{launches} launches; outputs are not compared. Press Run to confirm."
     if contrast["ratio"] is None:
         rests_on = f"{launches} of {live.LEAST_LAUNCHES} launches for a first interval."
-    event["lines"] = [_bolt(said), {"text": rests_on, "small": True}]
+    event["lines"] = [_estimate_line(said), {"text": rests_on, "small": True}]
     labels = {live.WISH: told["label"], live.DEFAULT: DEFAULT}
     event["pictures"] = _intervals([contrast], labels, margin, per_row=False, hollow=True)
 
 
-def trail_of(told: Mapping[str, Any]) -> list[Picture]:
+def estimates_plot(told: Mapping[str, Any]) -> list[Picture]:
     """Return the plot of all estimates so far; empty with fewer than two."""
     points = told.get("trail") or []
     return [live_charts.trail(points, str(told.get("key")))] if len(points) > 1 else []

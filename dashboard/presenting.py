@@ -30,16 +30,18 @@ from dashboard.server import live
 from dashboard.widgets import live_view
 
 PARAM = "follow"  # ?follow=<token>
-LOOK_S = 0.5  # between two checks for all followers together; a check costs one look-up in a dictionary
+CHECK_EVERY_S = (
+    0.5  # between two checks for all followers together; a check costs one look-up in a dictionary
+)
 GRACE_S = 10.0  # a browser that lost its connection may reconnect
-COUNT_S = 10.0  # between two counts of the followers
+COUNT_EVERY_S = 10.0  # between two counts of the followers
 MOST = 100  # presentations per server
 _INERT = Path(__file__).with_name("following.css")
 
 # session keys, none of them saved with the form
 PRESENTING = "follow.presenting"  # token of this session's presentation
-BEGUN = "follow.begun"  # it has just begun: show its link
-TAKEN = "follow.taken"  # version of the presenter's state that this session has loaded
+JUST_BEGUN = "follow.begun"  # it has just begun: show its link
+LOADED_VERSION = "follow.taken"  # version of the presenter's state that this session has loaded
 ENDED = "follow.ended"  # the presentation that this session followed has ended
 
 
@@ -118,7 +120,7 @@ def presentations() -> Presentations:
 # --- followers ----------------------------------------------------------------------------------------------
 
 
-def take_up() -> None:
+def follow_from_address() -> None:
     """Follow the presentation that the address names and load its form; call before any widget is drawn."""
     token = _linked()
     if not token:
@@ -133,7 +135,7 @@ def take_up() -> None:
         st.session_state[ENDED] = True
         return
     st.session_state[state.FOLLOWING] = token
-    st.session_state[TAKEN] = place.version
+    st.session_state[LOADED_VERSION] = place.version
     form_state.take(place.values)
 
 
@@ -141,7 +143,7 @@ def _linked() -> str:
     return st.query_params.get(PARAM) or st.session_state.get(state.FOLLOWING) or ""
 
 
-def mirror(page: str) -> None:
+def open_presenter_page(page: str) -> None:
     """Open the presenter's page and say so; call before the page is drawn, after the pages are known.
 
     Args:
@@ -206,7 +208,7 @@ def sidebar() -> None:
             on_click=_leave,
             help="Lets you use this page yourself again.",
         )
-        _listen(str(st.session_state[state.FOLLOWING]), int(st.session_state.get(TAKEN, 0)))
+        _listen(str(st.session_state[state.FOLLOWING]), int(st.session_state.get(LOADED_VERSION, 0)))
         return
     token = st.session_state.get(PRESENTING)
     if token is None:
@@ -221,7 +223,7 @@ def sidebar() -> None:
         return
     st.badge("Presenting", icon=":material/co_present:", color="green")
     again = st.button("Link", key="follow.link", icon=":material/link:", type="tertiary")
-    if st.session_state.pop(BEGUN, False) or again:
+    if st.session_state.pop(JUST_BEGUN, False) or again:
         _show_link(token)
     _followers(token)
     st.button(
@@ -237,12 +239,12 @@ def sidebar() -> None:
 def _listen(token: str, version: int) -> None:
     """Rerun this page as soon as the presenter's state changes."""
     name, follow = f"{_stream(token)}{version}", partial(_event, token, version)
-    live_view.watch(name, follow, key="follow.watch", tick_s=LOOK_S)
+    live_view.watch(name, follow, key="follow.watch", tick_s=CHECK_EVERY_S)
 
 
 def _followers(token: str) -> None:
     count = partial(_count, token)
-    live_view.watch(f"{_stream(token)}count", count, key="follow.count", ask_s=COUNT_S, rerun=False)
+    live_view.watch(f"{_stream(token)}count", count, key="follow.count", ask_s=COUNT_EVERY_S, rerun=False)
 
 
 def _count(token: str) -> Event:
@@ -261,7 +263,7 @@ def _show_link(token: str) -> None:
 
 def _begin() -> None:
     st.session_state[PRESENTING] = presentations().begin(_session())
-    st.session_state[BEGUN] = True
+    st.session_state[JUST_BEGUN] = True
 
 
 def _end() -> None:

@@ -22,19 +22,19 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from core import wire
-from core.evidence.comparison import Configuration, line_up, same_request
+from core.evidence.comparison import Configuration, same_request, with_references
 from core.evidence.measurement import Trial
 from core.process.machine_queue import MachineQueue
-from core.process.runner import no_worker
+from core.process.runner import refuse_worker
 from core.run import job_types
 from core.run import trial as trial_run
 from core.run.job import Job, Status
-from core.run.job_log import settle as settled
+from core.run.job_log import clean_up as settled
 from core.run.plan import check_overrides, feed_plan
-from core.run.prediction import Past, Prediction, past, predict
+from core.run.prediction import ComparisonHistory, Prediction, past, predict
 from core.run.scheduler import Scheduler
 from core.run.search.choices import Models, space_of
-from core.run.sizes import Size, proposed
+from core.run.sizes import Size, default_sizes
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.spec.question import Question
 from core.spec.settings import Place
@@ -57,7 +57,7 @@ from dashboard.folders import allowed_path
 from dashboard.format import plain
 
 DEFAULT_MODEL = "digits_cnn"
-SETTLED_S = 5.0  # between two searches for ended processes
+SETTLE_EVERY_S = 5.0  # between two searches for ended processes
 
 # Keys of the session. Widgets of settings have keys of their own, see `fields`.
 MODEL = "model"  # content SHA-256 of the current model
@@ -65,7 +65,7 @@ FALLBACK = "model.fallback"  # content SHA-256 of the model shown by default, no
 TRIAL = "trial"  # id of the trial that Tune shows
 TRIAL_OF = "trial.of"  # content SHA-256 of the current model when that trial was shown
 LOADED = "settings.loaded"  # somebody loaded or chose settings: a result no longer replaces them
-BY_ITSELF = "settings.by_itself"  # settings loaded with a result, not chosen
+LOADED_WITH_RESULT = "settings.by_itself"  # settings loaded with a result, not chosen
 NOTICE = "notice"  # a line to show once after the next rerun
 APPLIED = "applied"  # id of the trial whose settings the widgets already got
 OPENED = "opened"  # this session has shown the result on which a demonstration opens
@@ -73,7 +73,9 @@ FOLLOWING = "following"  # token of the presentation that this session follows
 ERROR = "error"  # an error of a callback, to show in the page
 OWN = "own"  # the job that this session started last, and its page
 SUBMITTED = "submitted"  # the last submission of this session, the id of its job, and its time
-ECHO_S = 10.0  # Streamlit may deliver a press twice within this time; a later repetition is intended
+REPEATED_PRESS_S = (
+    10.0  # Streamlit may deliver a press twice within this time; a later repetition is intended
+)
 TRIAL_PARAM = "trial"  # ?trial=<id>
 MODEL_PARAM = "model"  # ?model=<content hash>: a model to show
 
@@ -96,11 +98,11 @@ def _store() -> Store:
 
 def store() -> Store:
     """Return the store in ORTune's home folder; read-only for a session that follows a presenter."""
-    return cast(Store, _OnlyLooked(_store(), _WRITES)) if is_following() else _store()
+    return cast(Store, _ReadOnlyService(_store(), _WRITE_METHODS)) if is_following() else _store()
 
 
-@st.cache_data(ttl=SETTLED_S, show_spinner=False)
-def settle() -> None:
+@st.cache_data(ttl=SETTLE_EVERY_S, show_spinner=False)
+def clean_up() -> None:
     """Mark running records whose process is gone as interrupted; every few seconds."""
     settled(_store())
 
@@ -113,10 +115,10 @@ def queue() -> MachineQueue:
 
 def scheduler() -> Scheduler:
     """Return the scheduler of this server; its jobs end with the server."""
-    return cast(Scheduler, _OnlyLooked(_scheduler(), _STARTS)) if is_following() else _scheduler()
+    return cast(Scheduler, _ReadOnlyService(_scheduler(), _START_METHODS)) if is_following() else _scheduler()
 
 
-class _OnlyLooked:
+class _ReadOnlyService:
     """A service for a session that follows a presenter: it refuses changes."""
 
     def __init__(self, service: object, refused: frozenset[str]) -> None:
@@ -129,12 +131,12 @@ class _OnlyLooked:
 
 
 # All writes of a store except those of viewing a model: its facts and its place in the library.
-_WRITES = frozenset(
+_WRITE_METHODS = frozenset(
     {"create_comparison", "create_trial", "delete_finished", "delete_study", "delete_trials", "mark"}
     | {"pin_baseline", "prune", "put_accuracy", "put_peaks", "put_self_test", "put_study", "remove_model"}
     | {"update_comparison", "update_study", "update_trial"}
 )
-_STARTS = frozenset({"cancel", "perform", "submit"})
+_START_METHODS = frozenset({"cancel", "perform", "submit"})
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:
@@ -148,7 +150,7 @@ def is_following() -> bool:
 
 @st.cache_resource(show_spinner=False)
 def _scheduler() -> Scheduler:
-    folders.hold_workers()
+    folders.restrict_workers()
     service = Scheduler(_store(), owner=_owner(), queue=queue(), admit=admit)
     _made.append(service)
     return service
@@ -187,30 +189,30 @@ def opening() -> str | None:
     if not recorded() or st.session_state.get(OPENED):
         return None
     st.session_state[OPENED] = True
-    return opening_id() if _nobody_chose() else None
+    return opening_id() if _no_model_chosen() else None
 
 
-def _nobody_chose() -> bool:
+def _no_model_chosen() -> bool:
     return st.session_state.get(MODEL) == st.session_state.get(FALLBACK)
 
 
-def take_recorded(page: str) -> None:
+def choose_recorded_model(page: str) -> None:
     """Open each page of a demonstration on a model with recorded results, until somebody chooses a model.
 
     Args:
         page: folder of the view of the page.
     """
-    if not recorded() or not _nobody_chose():
+    if not recorded() or not _no_model_chosen():
         return
     add_samples()
-    seen = _seen_on(page)
+    seen = _recorded_models(page)
     if seen and st.session_state.get(MODEL) not in seen:
         st.session_state[MODEL] = st.session_state[FALLBACK] = seen[0]
 
 
 @st.cache_resource(show_spinner=False)
-def _seen_on(page: str) -> list[str]:
-    return demo.seen_on(_store(), page)
+def _recorded_models(page: str) -> list[str]:
+    return demo.recorded_models(_store(), page)
 
 
 @st.cache_resource(show_spinner=False)
@@ -240,7 +242,7 @@ def unless_closed(help: str | None = None, *, off: bool = False, busy: str = "")
     return {"disabled": off or bool(reason), "help": reason or help}
 
 
-def said_closed() -> bool:
+def show_closed_reason() -> bool:
     """Say why this session may start nothing; return whether that is so."""
     if reason := closed():
         st.caption(f":material/block: {plain(reason)}")
@@ -321,8 +323,8 @@ def values(record: ModelRecord) -> dict[str, Any]:
 
 
 def sizes(record: ModelRecord) -> dict[str, Size]:
-    """Return the proposed size of each free dimension besides the batch; see `proposed`."""
-    return proposed(fields.other_dims(record.info), record, store())
+    """Return the proposed size of each free dimension besides the batch; see `default_sizes`."""
+    return default_sizes(fields.other_dims(record.info), record, store())
 
 
 def seed(record: ModelRecord) -> None:
@@ -400,7 +402,7 @@ def check_before(spec: TrialSpec) -> None:
         TunerError: the server does not admit it.
     """
     admit(spec)  # before anything reveals what lies at a path
-    trial_run.check_before(spec, store(), no_worker)
+    trial_run.check_before(spec, store(), refuse_worker)
 
 
 def race(asked: Sequence[Configuration], **options: Any) -> Job:
@@ -413,7 +415,7 @@ def race(asked: Sequence[Configuration], **options: Any) -> Job:
     """
     for one in asked:
         admit(one.spec)
-    trial_run.check_race_before(asked, store(), no_worker)
+    trial_run.check_comparison(asked, store(), refuse_worker)
     return job_types.race(asked, **options)
 
 
@@ -469,7 +471,7 @@ def show_trial(trial_id: str | None) -> None:
     url_state.put(TRIAL_PARAM, trial_id)
 
 
-def own_trial(trial_id: str) -> None:
+def show_own_trial(trial_id: str) -> None:
     """Show a trial whose settings the widgets already have, as after starting it here."""
     st.session_state[APPLIED] = trial_id
     show_trial(trial_id)
@@ -488,7 +490,12 @@ def submit(job: Job) -> str:
     """
     asked = (job.kind, job.what, [one.spec for one in job.trials])
     last, last_id, at = st.session_state.get(SUBMITTED, (None, "", 0.0))
-    if job.trials and asked == last and time.monotonic() - at < ECHO_S and is_active(status(last_id)):
+    if (
+        job.trials
+        and asked == last
+        and time.monotonic() - at < REPEATED_PRESS_S
+        and is_active(status(last_id))
+    ):
         return str(last_id)
     found = scheduler().submit(job)
     st.session_state[SUBMITTED] = asked, found, time.monotonic()
@@ -526,7 +533,7 @@ def is_new_link(trial_id: str) -> bool:
     return fresh
 
 
-def left_behind(key: str, record: ModelRecord) -> bool:
+def model_changed(key: str, record: ModelRecord) -> bool:
     """Whether another model was chosen after a page showed its result; `key` remembers the model."""
     before = st.session_state.get(key)
     if before is None:
@@ -576,16 +583,18 @@ def predicted(spec: TrialSpec) -> Prediction | None:
     if record is None:
         return None
     newest = store().comparisons(model_sha256=record.content_sha256, state="COMPLETE", limit=1)
-    known = _past(record.content_sha256, environment()["fingerprint"], newest[0].id if newest else "")
+    known = _past_durations(
+        record.content_sha256, environment()["fingerprint"], newest[0].id if newest else ""
+    )
     if known is None:
         return None
     baseline = pinned(spec)
     asked = [Configuration(spec=spec, label=""), *([baseline] if baseline is not None else [])]
-    return predict([one.spec for one in line_up(asked)], known)
+    return predict([one.spec for one in with_references(asked)], known)
 
 
 @st.cache_resource(show_spinner=False, max_entries=20)
-def _past(model_sha256: str, fingerprint: str, newest: str) -> Past | None:
+def _past_durations(model_sha256: str, fingerprint: str, newest: str) -> ComparisonHistory | None:
     """Read past durations; cached until `newest`, the id of the last comparison, changes."""
     return past(store(), model_sha256=model_sha256, fingerprint=fingerprint)
 
@@ -596,13 +605,13 @@ def search_space(spec: TrialSpec, question: Question, place: Place, models: Mode
     Raises:
         SpecError: nothing is left to vary, or too many configurations differ.
     """
-    told_apart = spec.key(), question.without, tuple(models.refs)
-    return _space(told_apart, place, spec, question, models)
+    cache_key = spec.key(), question.without, tuple(models.refs)
+    return _space(cache_key, place, spec, question, models)
 
 
 @st.cache_resource(show_spinner="Counting configurations…", max_entries=20)
 def _space(
-    told_apart: tuple[object, ...], place: Place, _spec: TrialSpec, _question: Question, _models: Models
+    cache_key: tuple[object, ...], place: Place, _spec: TrialSpec, _question: Question, _models: Models
 ) -> Space:
     """Count the space; hundreds of thousands of combinations take a second."""
     return space_of(_spec, _question, place, _models)

@@ -11,7 +11,7 @@ from core.evidence.comparison import Comparison, Contestant, Role
 from core.evidence.measurement import Trial
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord
-from core.wire.output_check import judge
+from core.wire.output_check import check_outputs
 from tests.raw_comparisons import output_error
 
 SHA = "0123456789abcdef" * 4
@@ -166,7 +166,7 @@ def guarded(**error: Any) -> dict[str, Any]:
     reference = {"model": "the original", "sha256": "0" * 64}
     return {
         "output_error": found,
-        "guard": {"error": found, **judge(found, "fp32").to_dict(), "reference": reference},
+        "guard": {"error": found, **check_outputs(found, "fp32").to_dict(), "reference": reference},
     }
 
 

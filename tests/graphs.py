@@ -7,7 +7,7 @@ from typing import Any
 
 from core.wire.graph import Level, Node, Side, Tensor
 from core.wire.profile import NodeTime, Profile
-from core.wire.profile import Tensor as Fed
+from core.wire.profile import Tensor as InputDescription
 
 
 def node(name: str, op_type: str, inputs: str, outputs: str, **changes: Any) -> Node:
@@ -54,7 +54,7 @@ def timed(name: str, op_type: str, self_s: float, **changes: Any) -> NodeTime:
         "median_s": self_s,
         "share": 0.25,
         "inputs": (),
-        "outputs": (Fed(dtype="float32", shape=(1, 4)),),
+        "outputs": (InputDescription(dtype="float32", shape=(1, 4)),),
         "parameter_bytes": 0,
         "activation_bytes": 0,
         "output_bytes": 0,

@@ -7,7 +7,7 @@ from typing import Any
 
 from core import wire
 from core.worker.make.transform import quantization
-from core.worker.make.transform.step_result import Applied
+from core.worker.make.transform.step_result import StepResult
 from core.worker.models import inspect_model
 
 SAMPLES = Path(__file__).parent.parent / "sample_models"
@@ -102,7 +102,7 @@ def quantize(
     calibration: wire.DatasetPlan | None = None,
     feeds: list[wire.FeedPlan] | None = None,
     **changes: Any,
-) -> tuple[Path, Applied]:
+) -> tuple[Path, StepResult]:
     """Run a step with its usual options and `changes` to them; return the file it wrote in `folder`."""
     folder.mkdir(exist_ok=True)
     draft = folder / "variant.onnx"

@@ -10,8 +10,8 @@ from typing import Any
 
 from core import wire
 from core.evidence.comparison import Contestant
-from core.evidence.record import Block, Generation, Key, RaceRecord, Ran
-from core.evidence.result import Entrant, Evidence
+from core.evidence.record import Block, Key, Launch, Ran, RawComparison
+from core.evidence.result import Evidence, MeasuredConfiguration
 
 RUNS = 10
 CPU = ["CPUExecutionProvider"]
@@ -121,7 +121,7 @@ def record(
     disturb: Callable[[int, int], Mapping[str, Any]] = lambda contestant, number: {},
     slower: Callable[[int, int], float] = lambda contestant, number: 1.0,
     **changes: Any,
-) -> RaceRecord:
+) -> RawComparison:
     """Race contestants whose true medians are `medians_s`.
 
     Args:
@@ -145,12 +145,12 @@ def record(
     keys: list[Key] = [(index, 0) for index in range(len(medians_s))] + [(anchor, 1)]
     blocks: list[Block] = []
     orders: list[list[int]] = []
-    sets: list[Generation] = []
+    sets: list[Launch] = []
     for generation in range(generations):
         started = rng.sample(keys, len(keys))
         own = {key: rng.gauss(0, between) for key in keys}
         sets.append(
-            Generation(
+            Launch(
                 number=generation,
                 order=started,
                 layouts={key: layout(rng) for key in started},
@@ -186,7 +186,7 @@ def record(
         "outcome": "decided",
         "wall_s": 9.0,
     }
-    return RaceRecord(**{**facts, **changes})
+    return RawComparison(**{**facts, **changes})
 
 
 def feeds(**changes: Any) -> Any:
@@ -194,11 +194,11 @@ def feeds(**changes: Any) -> Any:
     return {"inputs": inputs, "source": "random", "path": None, "seed": 7, "values": {}, **changes}
 
 
-def evidence(record: RaceRecord, **changes: Any) -> Evidence:
+def evidence(record: RawComparison, **changes: Any) -> Evidence:
     """What follows from a race of candidates and, last, the anchor, whose trials are `t-c0` to `t-anchor`."""
     labels = [*(f"c{number}" for number in range(len(record.ran) - 1)), "anchor"]
     entrants = [
-        Entrant(
+        MeasuredConfiguration(
             contestant=Contestant(
                 trial=f"t-{label}", label=label, role="anchor" if label == "anchor" else "candidate"
             ),

@@ -20,12 +20,12 @@ from onnx import helper
 
 from core import wire
 from core.evidence.comparison import Contestant
-from core.evidence.record import Entry, Key, RaceRecord, Reference, Settings
-from core.evidence.result import Entrant, Evidence
+from core.evidence.record import Entry, Key, RawComparison, Reference, Settings
+from core.evidence.result import Evidence, MeasuredConfiguration
 from core.process.runner import run_job
 from core.process.workers import Worker, Workers
 from core.run.launches import race
-from core.run.launches.processes import Crew
+from core.run.launches.processes import LaunchProcesses
 from core.run.plan import feed_plan, reference_plan, session_plan
 from core.spec import WorkloadSpec, session_from_dict
 from core.spec.effort import Effort
@@ -96,7 +96,7 @@ def settings(**changes: Any) -> Settings:
     return Settings(**(given | changes))
 
 
-def run(entries: list[Entry], asked: Settings | None = None, **given: Any) -> RaceRecord:
+def run(entries: list[Entry], asked: Settings | None = None, **given: Any) -> RawComparison:
     given = {
         "cancel": threading.Event(),
         "on_progress": lambda progress: None,
@@ -105,13 +105,13 @@ def run(entries: list[Entry], asked: Settings | None = None, **given: Any) -> Ra
     return race(entries, asked or settings(), **given)
 
 
-def evidence_of(record: RaceRecord, asked: Settings, entries: list[Entry]) -> Evidence:
+def evidence_of(record: RawComparison, asked: Settings, entries: list[Entry]) -> Evidence:
     """What follows from a record; the trial of entry 0 is "0"."""
     roles: dict[int, Any] = {asked.anchor: "anchor", asked.baseline: "baseline"}
     return Evidence(
         record=record,
         entrants=[
-            Entrant(
+            MeasuredConfiguration(
                 contestant=Contestant(trial=str(i), label=one.label, role=roles.get(i, "candidate")),
                 precision="fp32",
                 feeds=one.plan["feeds"],
@@ -129,7 +129,7 @@ def evidence_of(record: RaceRecord, asked: Settings, entries: list[Entry]) -> Ev
 # --- what is known of a record ------------------------------------------------------------------------------
 
 
-def raced(record: RaceRecord, index: int, copy: int | None = None) -> list[int]:
+def raced(record: RawComparison, index: int, copy: int | None = None) -> list[int]:
     """Generations in which a contestant, or one of its copies, has a block that counts."""
     return sorted(
         {
@@ -140,13 +140,13 @@ def raced(record: RaceRecord, index: int, copy: int | None = None) -> list[int]:
     )
 
 
-def runs_of(record: RaceRecord, index: int) -> int:
+def runs_of(record: RawComparison, index: int) -> int:
     """Timed runs of a contestant; with those of its twin where nobody asked for a number."""
     own = (one for one in record.blocks if one.contestant == index)
     return sum(len(one.latencies_s) for one in own if not one.copy or record.runs is None)
 
 
-def round_keys(record: RaceRecord) -> dict[int, list[Key]]:
+def round_keys(record: RawComparison) -> dict[int, list[Key]]:
     """Round -> the processes that ran in it."""
     found: dict[int, list[Key]] = {}
     for block in record.blocks:
@@ -154,7 +154,7 @@ def round_keys(record: RaceRecord) -> dict[int, list[Key]]:
     return found
 
 
-def check_record(record: RaceRecord) -> None:
+def check_record(record: RawComparison) -> None:
     """What holds for the record of any race, however it ended."""
     generations: dict[int, set[int]] = {}
     for block in record.blocks:
@@ -200,25 +200,25 @@ class Watch:
         self.processes: list[dict[Key, int]] = []  # of each generation: process ids
         self.started: list[str] = []  # labels
         self.pids: set[int] = set()
-        self.crew: Crew | None = None
+        self.launch_processes: LaunchProcesses | None = None
         self.before: Callable[[Asked], None] = lambda asked: None
         self._spy_on_crew(monkeypatch)
         self._spy_on_workers(monkeypatch)
 
     def _spy_on_crew(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        start, park = Crew.start, Crew.park
+        start, park = LaunchProcesses.start, LaunchProcesses.park
 
-        def begin(crew: Crew, *given: Any, **named: Any) -> Any:
-            self.crew = crew
+        def begin(launch_processes: LaunchProcesses, *given: Any, **named: Any) -> Any:
+            self.launch_processes = launch_processes
             self.processes.append({})
-            return start(crew, *given, **named)
+            return start(launch_processes, *given, **named)
 
-        def remember(crew: Crew, key: Key) -> None:
-            self.processes[-1][key] = crew.live[key].pid
-            park(crew, key)
+        def remember(launch_processes: LaunchProcesses, key: Key) -> None:
+            self.processes[-1][key] = launch_processes.live[key].pid
+            park(launch_processes, key)
 
-        monkeypatch.setattr(Crew, "start", begin)
-        monkeypatch.setattr(Crew, "park", remember)
+        monkeypatch.setattr(LaunchProcesses, "start", begin)
+        monkeypatch.setattr(LaunchProcesses, "park", remember)
 
     def _spy_on_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Real ones, and those of races on a clock."""
@@ -236,7 +236,7 @@ class Watch:
 
     def _asking(self, ask: Any) -> Any:
         def tell(worker: Any, command: str, arguments: Any, *, timeout_s: float) -> Any:
-            live = self.crew.live if self.crew is not None else {}
+            live = self.launch_processes.live if self.launch_processes is not None else {}
             key = next((key for key, one in live.items() if one is worker), None)
             asked = Asked(
                 worker=worker,
@@ -253,10 +253,10 @@ class Watch:
         return tell
 
     @property
-    def record(self) -> RaceRecord:
+    def record(self) -> RawComparison:
         """Of the race that runs, or ran last."""
-        assert self.crew is not None
-        return self.crew.record
+        assert self.launch_processes is not None
+        return self.launch_processes.record
 
 
 def nobody_is_left(pids: set[int]) -> None:

@@ -14,20 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from core.evidence.evaluations import COPIES_APART, FROM_MEDIANS, Look, Tried, _rough_error, launch_spread
+from core.evidence.evaluations import (
+    FROM_MEDIANS,
+    MAX_COPY_DIFFERENCE,
+    Evaluation,
+    Observation,
+    _rough_error,
+    launch_spread,
+)
 from core.evidence.record import Settings
 from core.evidence.result_types import SearchOutcome
-from core.evidence.stopping import Standing
+from core.evidence.stopping import InterimResult
 from core.evidence.verdict import Verdict
-from core.run.launches.schedule import Costs, generations_left, rounds_of_a_look, rounds_of_generation
-from core.run.search.answer import ordered, outcome
-from core.run.search.knowledge import RANKED
-from core.run.search.plan import Known, Step, Strategy, next_step, standing
-from core.run.search.running import LEAST_RACE_S
+from core.run.launches.schedule import Costs, launches_left, rounds_of_generation, screening_rounds
+from core.run.search.answer import confirmation_order, outcome
+from core.run.search.knowledge import OUTCOME_ORDER
+from core.run.search.plan import PlanState, Step, Strategy, next_step, standing
+from core.run.search.running import LEAST_CONFIRMATION_S
 from core.spec.effort import EFFORTS, STAGES, Effort
 from core.spec.question import Question
 from core.spec.settings import Place
-from core.spec.space import Axis, Choice, Space, space, without, worth_trying
+from core.spec.space import Axis, Choice, Space, search_axes, space, without
 from tests import builders
 
 MARGIN = 0.02
@@ -36,7 +43,7 @@ BASE = builders.spec()
 
 def large_space() -> Space:
     """The settings worth trying on two threads, less one that does nothing here: 7,360 configurations."""
-    axes, _ = without(worth_trying(BASE, Place(threads=2)), ["execution_order"])
+    axes, _ = without(search_axes(BASE, Place(threads=2)), ["execution_order"])
     return space(BASE, axes)
 
 
@@ -145,10 +152,10 @@ class Run:
     seed: int = 0
     objective: Mapping[str, float] = field(default_factory=lambda: {"latency_p50": 1.0})
     hints: Sequence[Choice] = ()
-    infeasible: Callable[[Tried], bool] = lambda one: False
-    tried: dict[Choice, Tried] = field(default_factory=dict)
+    infeasible: Callable[[Evaluation], bool] = lambda one: False
+    tried: dict[Choice, Evaluation] = field(default_factory=dict)
     confirmed: dict[Choice, Any] = field(default_factory=dict)
-    confirmings: list[Choice] = field(default_factory=list)  # once for each race
+    confirmation_runs: list[Choice] = field(default_factory=list)  # once for each race
     rivals: list[Choice] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     spent_s: float = 0.0
@@ -191,14 +198,14 @@ class Run:
         """Configurations that were looked at."""
         return len(self.tried)
 
-    def known(self) -> Known:
+    def known(self) -> PlanState:
         """What the plan is told."""
-        return Known(
+        return PlanState(
             question=self.question,
             space=self.machine.space,
             codes=self.codes,
             tried=self.tried,
-            confirmed=self.confirmings,
+            confirmed=self.confirmation_runs,
             undecided=self._undecided(),
             margin=MARGIN,
             time_s=self.budget_s,
@@ -255,7 +262,7 @@ class Run:
             stage: Any = step.stage
             looks = 1.0 if step.stage == "screen" else float(len(race.effort.looks))
             level = race.standing.p50_s(0)
-            head = Look(
+            head = Observation(
                 stage=stage,
                 race=str(len(self.steps)),
                 trial=f"{len(self.steps)}-{index}",
@@ -268,7 +275,7 @@ class Run:
             elif index in found:
                 contrast = found[index]
                 copies = self._copies(race) if step.stage == "screen" else None
-                shift = abs(copies) / 2 if copies is not None and abs(copies) > COPIES_APART else 0.0
+                shift = abs(copies) / 2 if copies is not None and abs(copies) > MAX_COPY_DIFFERENCE else 0.0
                 error = contrast.standard_error or _rough_error(contrast.to_dict())
                 gain = math.log(contrast.ratio) - shift, error
                 level = None if head.level is None else head.level - shift
@@ -277,7 +284,7 @@ class Run:
                 )
             else:
                 continue
-            before = self.tried.get(choice) or Tried(
+            before = self.tried.get(choice) or Evaluation(
                 changes=self.machine.space.changes(choice), key=str(choice)
             )
             self.tried[choice] = replace(before, looks=(*before.looks, one))
@@ -303,7 +310,7 @@ class Run:
         )
         self.left_heat = [race.names[index] for index in race.gone]
         by_key = {self.tried[c].key: c for c in step.choices if c in self.tried}
-        self.rivals = [by_key[one.key] for one, _ in ordered(ranked, level, MARGIN)]
+        self.rivals = [by_key[one.key] for one, _ in confirmation_order(ranked, level, MARGIN)]
 
     def _undecided(self) -> Choice | None:
         return self.winner if self.said == "UNDECIDED" else None
@@ -332,11 +339,11 @@ class Run:
             }
         again = not self.confirmed or self._undecided() in step.choices
         self.confirmed |= said
-        self.confirmings += step.choices
+        self.confirmation_runs += step.choices
         default: Any = {"limits": [], "error": ""}
         in_order: Any = [said[choice] for choice in step.choices]
         told, winner = outcome(in_order, default, {}, margin=MARGIN)
-        if again or RANKED.index(told) <= RANKED.index(self.said):
+        if again or OUTCOME_ORDER.index(told) <= OUTCOME_ORDER.index(self.said):
             self.said = told
             self.winner = None if winner is None else dict(winner)["choice"]
         self.settled = self.said in ("FOUND", "REJECTED")
@@ -354,11 +361,11 @@ class _Race:
             self.names[self.twin] = step.choices[0]
         effort: Effort = STAGES[step.stage] if step.stage != "confirm" else EFFORTS["quick"]
         self.effort = effort
-        self.budget_s = max(LEAST_RACE_S, step.budget_s)
+        self.budget_s = max(LEAST_CONFIRMATION_S, step.budget_s)
         asked = Settings(
             effort=effort, budget_s=self.budget_s, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0
         )
-        self.standing = Standing(asked)
+        self.standing = InterimResult(asked)
         if step.stage == "confirm":
             self.standing.prior = launch_spread(run.differences)
         self.failed: set[int] = set()
@@ -379,7 +386,7 @@ class _Race:
             self.round_s = self.machine.block_s * len(alive)
             costs = Costs(start_s=self.began_s, round_s=self.round_s, after_s=0.0, runs=10)
             if self.effort.rounds:
-                planned = rounds_of_a_look(costs, self.effort.rounds)
+                planned = screening_rounds(costs, self.effort.rounds)
             else:
                 left_s = self.budget_s - self.took_s
                 if self.step.stage == "confirm" and not self.generations and 5 * self.round_s > left_s + 1:
@@ -426,7 +433,7 @@ class _Race:
             self.took_s += self.round_s
 
     def _stops(self, racing: Sequence[int], costs: Costs, planned: int) -> bool:
-        left = generations_left(costs, self.budget_s - self.took_s, planned)
+        left = launches_left(costs, self.budget_s - self.took_s, planned)
         return (
             self.standing.stop(
                 racing, racing, self.generations, rounds=self.rounds, elapsed_s=self.took_s, left=left

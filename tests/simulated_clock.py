@@ -18,7 +18,7 @@ import pytest
 import core.run.launches
 import core.run.launches.costs
 import core.run.launches.processes
-from core.evidence.record import Entry, RaceRecord, Settings
+from core.evidence.record import Entry, RawComparison, Settings
 from core.run import comparison, live
 from core.run.search import knowledge, running
 from core.spec.effort import EFFORTS
@@ -261,7 +261,7 @@ def machine(model_of: ModelOf = lambda label, plan: Model(), *, seed: int = 0) -
     """
     clock, rng, started = Clock(), random.Random(seed), dict[str, int]()
 
-    def workers(cancel: threading.Event, preloaded: object = None) -> Workers:
+    def workers(cancel: threading.Event, fork_server: object = None) -> Workers:
         return Workers(clock=clock, rng=rng, model_of=model_of, started=started, cancel=cancel)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -288,10 +288,10 @@ def race(
     *,
     precision: str = "quick",
     seed: int = 0,
-    earlier: RaceRecord | None = None,
+    earlier: RawComparison | None = None,
     on_live: Any = lambda live: None,
     **settings: Any,
-) -> RaceRecord:
+) -> RawComparison:
     """Race contestants of which the last is baseline and anchor.
 
     Args:

@@ -24,7 +24,7 @@ import typer
 from core import __version__
 from core.cli import grid
 from core.cli.help_groups import Group, Grouped
-from core.cli.output import complain, exit_code, note, print_json
+from core.cli.output import exit_code, note, print_error, print_json
 from core.cli.signals import Interrupted, loading, signals
 from core.wire.errors import Cancelled, SpecError, TunerError, WorkerError, record_from_error
 
@@ -267,7 +267,7 @@ def _failed(error: TunerError, *, as_json: bool) -> int:
     record = record_from_error(error)
     if as_json:
         print_json({"trial": None, "state": "FAIL", "error": record})
-    complain(record["message"], record["hint"])
+    print_error(record["message"], record["hint"])
     return exit_code(record)
 
 
@@ -275,5 +275,5 @@ def _stopped(interrupted: Interrupted, *, as_json: bool) -> int:
     record = record_from_error(Cancelled(f"Stopped by {interrupted}.", hint=interrupted.hint))
     if as_json:
         print_json({"error": record, **(interrupted.document or {"trial": None}), "state": "CANCELLED"})
-    complain(record["message"], record["hint"])
+    print_error(record["message"], record["hint"])
     return interrupted.exit_code

@@ -15,8 +15,8 @@ from core.cli.output import (
     Json,
     Quiet,
     Wide,
-    complain,
-    ending_code,
+    combined_exit_code,
+    print_error,
     print_json,
     print_lines,
 )
@@ -182,13 +182,13 @@ def accuracy(
         print_json(_document(found, compared, errors))
     elif any(found):
         for one in {one.id: one for one in found if one is not None}.values():
-            print_sheet(accuracies.scored(one, summary(one)))
+            print_sheet(accuracies.accuracy_sheet(one, summary(one)))
             print_lines([""])
         for pair in compared:
             print_sheet(accuracies.compared(pair))
     for error in errors:
-        complain(error["message"], error["hint"])
-    raise typer.Exit(_code(compared, errors, positive=positive is not None))
+        print_error(error["message"], error["hint"])
+    raise typer.Exit(_exit_code(compared, errors, positive=positive is not None))
 
 
 def _numbers(flag: str, text: str) -> list[float]:
@@ -288,9 +288,11 @@ def _attempt(store: Store, spec: TrialSpec, run: Run, *, again: bool) -> dict[st
         return {"error": record_from_error(error)}
 
 
-def _code(compared: Sequence[Mapping[str, Any]], errors: Sequence[ErrorRecord], *, positive: bool) -> int:
+def _exit_code(
+    compared: Sequence[Mapping[str, Any]], errors: Sequence[ErrorRecord], *, positive: bool
+) -> int:
     if errors:
-        return ending_code(errors)
+        return combined_exit_code(errors)
     asked = ("accuracy", "sensitivity") if positive else ("accuracy",)
     verdicts = {one[name]["verdict"] for one in compared for name in asked if one[name] is not None}
     if "WORSE" in verdicts:

@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from core.cli.output import Json, print_json, print_lines
-from core.run.job_log import settle
+from core.run.job_log import clean_up
 from core.show.words import counted
-from core.store import STORE_NAME, Checked, Store, home, lost_by_restore
+from core.store import STORE_NAME, CheckResult, Store, home, lost_by_restore
 from core.store import restore as restored
 from core.wire.errors import StoreError
-from core.wire.files import expanded
+from core.wire.files import expand_home
 from core.wire.units import size
 
 
@@ -35,7 +35,7 @@ def backup(
     The file does not hold models, variants, traces and accuracy scores: copy ORTune's folder to keep them.
     """
     store = Store()
-    target = expanded(file or time.strftime("ortune-backup-%Y%m%d-%H%M%S.db")).absolute()
+    target = expand_home(file or time.strftime("ortune-backup-%Y%m%d-%H%M%S.db")).absolute()
     found = store.backup(target)
     file_bytes = target.stat().st_size
     if json_:
@@ -64,7 +64,7 @@ def restore(
     --force is given.
     """
     _check_idle()
-    source = expanded(file)
+    source = expand_home(file)
     if not force:
         _check_newer(source, ask=not json_ and sys.stdin.isatty() and sys.stderr.isatty())
     kept = restored(source)
@@ -105,7 +105,7 @@ def _check_idle() -> None:
         return
     try:
         store = Store(path)
-        settle(store)
+        clean_up(store)
         active = [*store.trials(state="RUNNING", limit=1), *store.trials(state="WAITING", limit=1)]
     except StoreError:
         if path.exists():  # else it was damaged and has been renamed
@@ -118,7 +118,7 @@ def _check_idle() -> None:
         )
 
 
-def _content(found: Checked) -> str:
+def _content(found: CheckResult) -> str:
     trials, races, accuracies = found.trials[0], found.comparisons[0], found.accuracies[0]
     said = f"{counted(trials, 'trial')}, {counted(races, 'comparison')}, {accuracies} of accuracy, "
     said += f"{found.studies[0]} search" + ("es" if found.studies[0] != 1 else "")

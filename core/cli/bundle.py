@@ -6,11 +6,11 @@ from pathlib import Path
 
 import typer
 
-from core.cli.output import check_place, print_json
+from core.cli.output import check_output_path, print_json
 from core.evidence.measurement import Trial
 from core.process.runner import run_job
 from core.run.bundle import writing
-from core.run.search import found_by
+from core.run.search import search_provenance
 from core.show.export import caution
 from core.show.export.bundle import bundle_texts
 from core.store import Store
@@ -31,10 +31,10 @@ def emit_bundle(
         raise SpecError(
             "A bundle is a zip file, which ORTune does not write to stdout.", hint="Add `-o NAME.zip`."
         )
-    check_place(output)
+    check_output_path(output)
     held = writing.contents(store, trial, run=run_job)
     texts = bundle_texts(
-        held, info=held.record.info, accepted_breach=accepted_breach, found=found_by(store, trial)
+        held, info=held.record.info, accepted_breach=accepted_breach, found=search_provenance(store, trial)
     )
     written = writing.write(output, held, texts)
     if doubt := caution(trial):

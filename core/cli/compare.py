@@ -13,13 +13,13 @@ import typer
 from core.cli.comparing import (
     against_baseline,
     announce,
-    check_all_before,
+    check_configurations,
     failures,
+    has_undecided,
     labels,
     launches,
     named,
     report_precision,
-    unsure,
     with_sizes,
 )
 from core.cli.importing import refuse_beside_import, show_imported
@@ -41,10 +41,10 @@ from core.cli.output import (
     Json,
     Quiet,
     Wide,
-    complain,
-    ending_code,
+    combined_exit_code,
     exit_code,
     one_format,
+    print_error,
     print_json,
     print_lines,
 )
@@ -62,7 +62,7 @@ from core.store import Store
 from core.store.library import MODEL_SUFFIXES
 from core.wire.errors import SpecError
 
-MOST_CANDIDATES = 7
+MAX_CANDIDATES = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def compare(
     candidate: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Configuration to compare. Repeatable, up to {MOST_CANDIDATES} times.", metavar=CONFIG
+            help=f"Configuration to compare. Repeatable, up to {MAX_CANDIDATES} times.", metavar=CONFIG
         ),
     ] = None,
     fail_if_slower: Annotated[
@@ -177,7 +177,7 @@ def compare(
         race = _run(store, job, progress, {}, json_=json_)
         _report(store, race, limit, {}, "json" if json_ else format_)
         return
-    model, refs = _who_races(models or [], baseline, candidate or [])
+    model, refs = _model_and_references(models or [], baseline, candidate or [])
     store = Store()
     specs = named(refs, model=model, given=given, store=lambda: store, different_models=different_models)
     specs, told = with_sizes(specs, store, progress)
@@ -185,14 +185,14 @@ def compare(
         Configuration(spec=spec, label=label, role="candidate" if number else "baseline")
         for number, (spec, label) in enumerate(zip(specs, labels(refs, specs), strict=True))
     ]
-    check_all_before(store, asked, progress)
+    check_configurations(store, asked, progress)
     announce(store, asked, progress)
     job = job_types.race(asked, wait_quiet_s=patience_s, different_models=different_models)
     race = _run(store, job, progress, told, json_=json_)
     _report(store, race, limit, told, "json" if json_ else format_)
 
 
-def _who_races(
+def _model_and_references(
     models: Sequence[str], baseline: str | None, candidates: Sequence[str]
 ) -> tuple[str | None, list[str]]:
     """Return the common model (None: each reference names its own) and the references, the baseline first.
@@ -206,9 +206,9 @@ def _who_races(
         model, baseline = None, baseline or listed[0]
     else:
         model, baseline = (models[0] if models else None), baseline or "preset:default"
-    if not 1 <= len(candidates) <= MOST_CANDIDATES:
+    if not 1 <= len(candidates) <= MAX_CANDIDATES:
         raise SpecError(
-            f"A comparison has 1 to {MOST_CANDIDATES} candidates, but got {len(candidates)}.",
+            f"A comparison has 1 to {MAX_CANDIDATES} candidates, but got {len(candidates)}.",
             hint="Give each with `--candidate`, or name several models.",
         )
     return model, [baseline, *candidates]
@@ -229,7 +229,7 @@ def _continuation(store: Store, ref: str, given: Given, patience_s: float, progr
             hint="Change --effort or --budget only, or start a new comparison.",
         )
     before = store.comparison(ref)
-    continuation.check(before, [store.trial(one.trial) for one in before.contestants])
+    continuation.ensure_continuable(before, [store.trial(one.trial) for one in before.contestants])
     protocol = spec_from_dict(spec_data(store.trial(before.contestants[0].trial).spec, None, given)).protocol
     precision = protocol.effort if EFFORT in given else before.protocol["precision"]
     budget_s = protocol.budget_s if "budget_s" in given else None
@@ -257,19 +257,19 @@ def _run(store: Store, job: Job, progress: Progress, told: dict[str, Any], *, js
         raise
     race = store.comparison(submitted)
     if status.state != race.state:  # the store could not save its end
-        complain(*_words(status.error))
+        print_error(*_error_text(status.error))
         raise typer.Exit(exit_code(status.error))
     report_precision(race, progress)
     return race
 
 
-def _words(error: Any) -> tuple[str, str]:
+def _error_text(error: Any) -> tuple[str, str]:
     return (error["message"], error["hint"]) if error else ("The comparison has no result.", "")
 
 
 def _report(store: Store, race: Comparison, limit: float | None, told: dict[str, Any], kind: str) -> None:
     trials = store.trials_of(race.id)
-    found = None if limit is None else held(race, limit)
+    found = None if limit is None else check_slower_limit(race, limit)
     if kind == "json":
         print_json({**_document(store, race, found), **told})
     elif kind == "csv":
@@ -280,29 +280,29 @@ def _report(store: Store, race: Comparison, limit: float | None, told: dict[str,
         print_sheet(comparisons.raced(race, trials))
     errors = list({error["message"]: error for error in failures(race, trials)}.values())
     for error in errors:
-        complain(error["message"], error["hint"])
+        print_error(error["message"], error["hint"])
     if errors:
-        raise typer.Exit(ending_code(errors))
+        raise typer.Exit(combined_exit_code(errors))
     raise typer.Exit(_verdict_code(race, found))
 
 
 def _verdict_code(race: Comparison, found: Limit | None) -> int:
     if found is None:
-        return EXIT_UNDECIDED if unsure(race) else 0
+        return EXIT_UNDECIDED if has_undecided(race) else 0
     names = {one.trial: one.label for one in race.contestants}
     if found.broken:
         who = ", ".join(f"`{names[trial]}`" for trial in found.broken)
-        complain(f"{who}: more than {100 * found.limit:g} % slower than the baseline.", "")
+        print_error(f"{who}: more than {100 * found.limit:g} % slower than the baseline.", "")
         return EXIT_FAILED
     if found.open:
         who = ", ".join(f"`{names[trial]}`" for trial in found.open)
         hint = "Use more --effort, or a larger --budget."
-        complain(f"{who}: may be more than {100 * found.limit:g} % slower than the baseline.", hint)
+        print_error(f"{who}: may be more than {100 * found.limit:g} % slower than the baseline.", hint)
         return EXIT_UNDECIDED
     return 0
 
 
-def held(race: Comparison, limit: float) -> Limit:
+def check_slower_limit(race: Comparison, limit: float) -> Limit:
     """Return which candidates are slower than the baseline by more than `limit`, and which may be.
 
     A candidate that takes (1 + limit) times as long has the ratio 1 / (1 + limit). Broken: the whole interval

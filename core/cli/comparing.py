@@ -11,24 +11,29 @@ from typing import Any
 
 from core.cli.options import Given, config_from, keeps_model, spec_data
 from core.cli.watch import Progress
-from core.evidence.comparison import Comparison, Configuration, line_up, several_models
+from core.evidence.comparison import Comparison, Configuration, several_models, with_references
 from core.evidence.measurement import Trial
 from core.evidence.result_types import ContrastRecord
-from core.process.runner import no_worker, run_job
+from core.process.runner import refuse_worker, run_job
 from core.run.prediction import Prediction, past, predict
-from core.run.sizes import completed
-from core.run.trial import check_race_before, resolve_trial
+from core.run.sizes import with_known_sizes
+from core.run.trial import check_comparison, resolve_trial
 from core.run.variants import variant_of
 from core.show.words import counted, sizes_words
 from core.spec import OLD_EFFORT, TrialSpec, spec_from_dict
 from core.spec.effort import EFFORTS
-from core.spec.settings import knob
+from core.spec.settings import trial_setting
 from core.store import Store
 from core.store.library import MODEL_SUFFIXES, resolve_model
 from core.wire import engines
 from core.wire.errors import ErrorRecord, SpecError, TunerError
 
-_HOW_WELL = ("effort", "budget_s", "margin", "runs")  # protocol settings, common to all configurations
+_PROTOCOL_SETTINGS = (
+    "effort",
+    "budget_s",
+    "margin",
+    "runs",
+)  # protocol settings, common to all configurations
 
 
 def named(
@@ -58,13 +63,14 @@ def named(
     """
     expert = bool(given.get("expert"))
     configs = [config_from(ref, store=store, other_model=model is not None, expert=expert) for ref in refs]
-    carrier = _carrier(configs, model, store, different_models=different_models)
+    workload_source = _find_workload_source(configs, model, store, different_models=different_models)
     return [
-        spec_from_dict(spec_data(_without_precision(beside(one, carrier)), model, given)) for one in configs
+        spec_from_dict(spec_data(_without_precision(with_workload_of(one, workload_source)), model, given))
+        for one in configs
     ]
 
 
-def _carrier(
+def _find_workload_source(
     configs: Sequence[Mapping[str, Any]],
     model: str | None,
     store: Callable[[], Store],
@@ -73,47 +79,47 @@ def _carrier(
 ) -> Mapping[str, Any]:
     """Return the configuration whose model and workload the others use; `model` replaces its model."""
     free = next((one for one in configs if one.get("model") and not keeps_model(one)), None)
-    carrier = free or next((one for one in configs if "own" in one), {})
+    workload_source = free or next((one for one in configs if "own" in one), {})
     roots = {one["variant"] for one in configs if "variant" in one}
     if not roots:
-        return carrier
-    path = model or carrier.get("model", {}).get("path")
+        return workload_source
+    path = model or workload_source.get("model", {}).get("path")
     if path is not None:
-        roots |= _root_of(store(), path)
+        roots |= _original_of(store(), path)
     if len(roots) > 1 and not different_models:
         raise SpecError(
             "The models are not variants of one original, so their outputs may differ.",
             hint="Compare variants of one model, name that model as MODEL, or add `--different-models`.",
         )
     if path is not None:
-        return carrier
+        return workload_source
     record = store().model(next(iter(roots)))
     return {} if record is None else {"model": {"path": record.path, "sha256": record.sha256}}
 
 
-def _root_of(store: Store, ref: str) -> set[str]:
+def _original_of(store: Store, ref: str) -> set[str]:
     """Return the original of an inspected model; of other models nothing is known before they run."""
     try:
-        record = resolve_model(store, ref, run=no_worker)
+        record = resolve_model(store, ref, run=refuse_worker)
     except TunerError:
         return set()
     return {(variant_of(record) or {}).get("root", record.content_sha256)}
 
 
-def beside(config: Mapping[str, Any], carrier: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `config` on the model and the workload of `carrier`, unless it names a model itself.
+def with_workload_of(config: Mapping[str, Any], workload_source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `config` on the model and the workload of `workload_source`, unless it names a model itself.
 
     A variant keeps its model, and so does a model that is used as a configuration.
     """
     own = config.get("model")
     if own and not keeps_model(config):
         return dict(config)
-    taken = carrier.get("model", {})
+    taken = workload_source.get("model", {})
     model = own or {name: taken[name] for name in ("path", "sha256") if name in taken}
-    workload = {**carrier.get("workload", {}), **config.get("workload", {})}
+    workload = {**workload_source.get("workload", {}), **config.get("workload", {})}
     if not engines.can(config.get("engine", engines.DEFAULT), "bind"):
         workload.pop("use_io_binding", None)
-    elif operators := carrier.get("session", {}).get(
+    elif operators := workload_source.get("session", {}).get(
         "custom_op_libraries"
     ):  # belongs to the model, not to the tuned settings
         config = {**config, "session": {"custom_op_libraries": operators, **config.get("session", {})}}
@@ -121,7 +127,9 @@ def beside(config: Mapping[str, Any], carrier: Mapping[str, Any]) -> dict[str, A
 
 
 def _without_precision(config: Mapping[str, Any]) -> dict[str, Any]:
-    protocol = {k: v for k, v in config.get("protocol", {}).items() if k not in (*_HOW_WELL, OLD_EFFORT)}
+    protocol = {
+        k: v for k, v in config.get("protocol", {}).items() if k not in (*_PROTOCOL_SETTINGS, OLD_EFFORT)
+    }
     return {**config, "protocol": protocol}
 
 
@@ -133,14 +141,14 @@ def baseline_of(ref: str, candidate: TrialSpec, given: Given, store: Callable[[]
         StoreError: the trial does not exist.
     """
     named = config_from(ref, store=store, other_model=True, expert=bool(given.get("expert")))
-    config = beside(named, candidate.to_dict())
+    config = with_workload_of(named, candidate.to_dict())
     workload = {name: value for name, value in given.items() if _is_workload(name)}
     spec = spec_from_dict(spec_data(_without_precision(config), candidate.model.path, workload))
     return Configuration(spec=spec, label=ref, role="baseline")
 
 
 def _is_workload(name: str) -> bool:
-    return name != "provider_options" and knob(name).target == "workload"
+    return name != "provider_options" and trial_setting(name).target == "workload"
 
 
 def labels(refs: Sequence[str], specs: Sequence[TrialSpec] = ()) -> list[str]:
@@ -173,7 +181,7 @@ def with_sizes(
     Returns:
         The configurations, and the document's part on the sources of assumed sizes; empty: all were given.
     """
-    done, sizes = completed(specs, store, run_job, varied=varied)
+    done, sizes = with_known_sizes(specs, store, run_job, varied=varied)
     if not sizes:
         return done, {}
     progress.line(f"sizes: {sizes_words(sizes)}")
@@ -182,13 +190,13 @@ def with_sizes(
     return done, {"sizes_from": {dim: one.source for dim, one in sizes.items()}}
 
 
-def check_all_before(store: Store, asked: Sequence[Configuration], progress: Progress) -> None:
+def check_configurations(store: Store, asked: Sequence[Configuration], progress: Progress) -> None:
     """Refuse a comparison before it waits in the queue if no candidate can run; print which others cannot.
 
     Raises:
         TunerError: why the first candidate cannot run.
     """
-    for one, why in check_race_before(asked, store, run_job):
+    for one, why in check_comparison(asked, store, run_job):
         progress.line(f"{one.label} is left out: {why.message}")
 
 
@@ -205,18 +213,20 @@ def announce(
     store: Store, asked: Sequence[Configuration], progress: Progress, *, family: int | None = None
 ) -> None:
     """Print the configurations and the expected time before the start."""
-    everybody = line_up(asked)
-    progress.line(f"{_who(everybody)}: {_how_long(store, [one.spec for one in everybody], family)}")
+    configurations = with_references(asked)
+    progress.line(
+        f"{_labels_text(configurations)}: {_time_text(store, [one.spec for one in configurations], family)}"
+    )
 
 
-def _who(everybody: Sequence[Configuration]) -> str:
-    names = [one.label for one in everybody]
+def _labels_text(configurations: Sequence[Configuration]) -> str:
+    names = [one.label for one in configurations]
     if len(names) > 4:
         return f"comparing {len(names)} configurations"
     return f"comparing {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else f"measuring {names[0]}"
 
 
-def _how_long(store: Store, specs: Sequence[TrialSpec], family: int | None) -> str:
+def _time_text(store: Store, specs: Sequence[TrialSpec], family: int | None) -> str:
     protocol = specs[0].protocol
     if protocol.runs is not None:
         asked = f"{counted(protocol.runs, 'inference')} each"
@@ -234,7 +244,7 @@ def _how_long(store: Store, specs: Sequence[TrialSpec], family: int | None) -> s
 def _prediction(store: Store, specs: Sequence[TrialSpec], family: int | None) -> Prediction | None:
     """Predict from earlier comparisons of this model; a prediction must start no worker."""
     try:
-        model = resolve_trial(specs[0], store, no_worker).record.content_sha256
+        model = resolve_trial(specs[0], store, refuse_worker).record.content_sha256
         races = store.comparisons(model_sha256=model, state="COMPLETE", limit=1)
         known = past(store, model_sha256=model, fingerprint=races[0].fingerprint) if races else None
     except TunerError:
@@ -271,7 +281,7 @@ def against_baseline(race: Comparison) -> list[ContrastRecord]:
     ]
 
 
-def unsure(race: Comparison) -> bool:
+def has_undecided(race: Comparison) -> bool:
     """Whether the verdict on a candidate is undecided or missing."""
     verdicts = {one["candidate"]: one["verdict"] for one in against_baseline(race)}
     asked = [one.trial for one in race.contestants if one.role == "candidate" and one.trial != race.baseline]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from core import wire
-from core.cli.output import Json, Quiet, Wide, complain, exit_code, print_json
+from core.cli.output import Json, Quiet, Wide, exit_code, print_error, print_json
 from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
@@ -17,7 +17,7 @@ from core.evidence.profile_sentence import sentence
 from core.run import job_types
 from core.run.explanation import TIMEOUT_S, Pair, explain_plan, explained, pair, with_its_baseline
 from core.show.sheets.differences import explained as sheet
-from core.show.verdict import to_continue
+from core.show.verdict import continuable_comparison
 from core.store import Store
 from core.wire.errors import ErrorRecord, SpecError
 
@@ -61,7 +61,7 @@ def explain(
     elif found is not None:
         print_sheet(sheet(of, found, top=top, race=_race(store, of, found)))
     if error is not None:
-        complain(error["message"], error["hint"])
+        print_error(error["message"], error["hint"])
     raise typer.Exit(exit_code(error))
 
 
@@ -79,7 +79,7 @@ def _explain(store: Store, of: Pair, *, quiet: bool) -> ErrorRecord | None:
 
 def _race(store: Store, of: Pair, found: Difference | None) -> str:
     """Return the comparison to measure longer; empty: impossible, or the verdict is decided."""
-    return to_continue(store, of) if found is not None and not found.end.decided else ""
+    return continuable_comparison(store, of) if found is not None and not found.end.decided else ""
 
 
 def _document(

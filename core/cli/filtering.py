@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.evidence.measurement import Trial
-from core.evidence.quality import letter
+from core.evidence.quality import trial_grade
 from core.evidence.verdict import Grade
 from core.show.words import changes_of
 from core.spec import spec_from_dict
-from core.spec.settings import KNOBS
+from core.spec.settings import SETTINGS
 from core.store import Query, Store
 from core.wire.errors import SpecError, nearest
 
-LOOKED_AT = 5000  # newest trials; a filter reads their results
+MAX_EXAMINED = 5000  # newest trials; a filter reads their results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Filter:
         for one in self._grades:
             if one not in list(Grade):
                 raise SpecError(f"`--grade` takes A, B, C, D and F, but got `{one[:20]}`.", hint="Write A,B.")
-        known = {setting.name for setting in KNOBS}
+        known = {setting.name for setting in SETTINGS}
         for text in self.changed:
             name = text.partition("=")[0]
             if _plain(name) not in known and "." not in name:
@@ -47,10 +47,10 @@ class Filter:
     @property
     def asked(self) -> bool:
         """Whether there is any condition."""
-        return bool(self.grade or self.state or self.changed or self.error or self._by_marks)
+        return bool(self.grade or self.state or self.changed or self.error or self._by_tags)
 
     @property
-    def _by_marks(self) -> bool:
+    def _by_tags(self) -> bool:
         return bool(self.starred or self.archived or self.labels or self.search)
 
     @property
@@ -72,14 +72,14 @@ class Filter:
             labels=self.labels,
             text=self.search,
         )
-        found, _ = store.listing(query, limit=LOOKED_AT if by_content else limit)
+        found, _ = store.trial_page(query, limit=MAX_EXAMINED if by_content else limit)
         if not (damaged or not self.asked):  # other fields of a damaged row are unknown
             found = [one for one in found if one.state != "DAMAGED"]
-        return [one for one in found if self.holds(one) and (one.state == "DAMAGED" or not damaged)][:limit]
+        return [one for one in found if self.matches(one) and (one.state == "DAMAGED" or not damaged)][:limit]
 
-    def holds(self, trial: Trial) -> bool:
+    def matches(self, trial: Trial) -> bool:
         """Whether a trial matches, regardless of its state."""
-        if self._grades and letter(trial.result) not in self._grades:
+        if self._grades and trial_grade(trial.result) not in self._grades:
             return False
         if self.error and self.error.lower() not in (trial.error or {"message": ""})["message"].lower():
             return False
@@ -100,6 +100,6 @@ class Filter:
 def _plain(name: str) -> str:
     """Return the table's name of a setting that may be written as an option or in short form."""
     plain = name.strip().removeprefix("--")
-    named = {setting.flag.removeprefix("--"): setting.name for setting in KNOBS}
-    named |= {setting.short: setting.name for setting in KNOBS}
+    named = {setting.flag.removeprefix("--"): setting.name for setting in SETTINGS}
+    named |= {setting.short: setting.name for setting in SETTINGS}
     return named.get(plain, plain.replace("-", "_"))

@@ -16,7 +16,7 @@ from core.cli.output import Json, Quiet, Wide, print_json
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.graph_changes import Change, changes
-from core.evidence.graph_facts import Row, Times, errors, rows, times
+from core.evidence.graph_facts import ProfileMatch, Row, errors, rows, times
 from core.process.runner import run_job
 from core.run import job_types
 from core.run.graph import check_drawable, draw_optimized, optimized_graph, own_graph
@@ -188,7 +188,7 @@ def _document(
     *,
     optimized: bool,
     profile: str | None,
-    ran: Times | None,
+    ran: ProfileMatch | None,
 ) -> dict[str, Any]:
     return {
         "state": "COMPLETE",

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 UNKNOWN_WIDTH = 80
-_NARROWEST = 40  # no table fits a smaller width
+_SMALLEST_TABLE_WIDTH = 40  # no table fits a smaller width
 _GAP = 2
 _LEAST, _LEAST_CUT, _TIGHT = (
     14,
@@ -35,7 +35,7 @@ _sentences: ContextVar[bool] = ContextVar("sentences", default=False)  # whether
 def terminal() -> Iterator[None]:
     """Lay out text for the terminal on stdout within this context; `COLUMNS` overrides its width."""
     columns = shutil.get_terminal_size((UNKNOWN_WIDTH, 24)).columns
-    token = _width.set(max(_NARROWEST, columns))
+    token = _width.set(max(_SMALLEST_TABLE_WIDTH, columns))
     told = _sentences.set(bool(os.environ.get("COLUMNS")) or sys.stdout.isatty())
     try:
         yield
@@ -98,7 +98,7 @@ def lay_out(
         return [[_line(row, shown, natural, left)] for row in cells], []
     shown = [i for i in shown if any(row[i] for row in cells[1:])] or shown  # without empty columns
     least = [
-        natural[i] if head[i] in solid else _least(natural[i], [row[i] for row in cells], cut=cut)
+        natural[i] if head[i] in solid else _smallest_width(natural[i], [row[i] for row in cells], cut=cut)
         for i in range(len(head))
     ]
     hidden = []
@@ -108,15 +108,17 @@ def lay_out(
         if name in (head[i] for i in shown):
             shown.remove(head.index(name))
             hidden.append(name)
-    _tighten(least, [i for i in shown if head[i] not in solid], _total(least, shown) - width)
-    widths = _shared(natural, least, shown, width)
-    stand_left = {i for i in shown if i in left or widths[i] < natural[i]}  # wrapped columns are aligned left
-    found = [_wrapped(row, shown, widths, stand_left, cut=cut) for row in cells]
+    _reduce_widths(least, [i for i in shown if head[i] not in solid], _total(least, shown) - width)
+    widths = _distribute_width(natural, least, shown, width)
+    left_aligned = {
+        i for i in shown if i in left or widths[i] < natural[i]
+    }  # wrapped columns are aligned left
+    found = [_wrapped(row, shown, widths, left_aligned, cut=cut) for row in cells]
     named = f"Columns that do not fit: {', '.join(hidden)}. Show them with --wide."
     return found, textwrap.wrap(f"({named})", width) if hidden else []
 
 
-def _least(natural: int, column: Sequence[str], *, cut: bool) -> int:
+def _smallest_width(natural: int, column: Sequence[str], *, cut: bool) -> int:
     """Return the smallest width of a column that breaks no word."""
     if cut:
         return min(natural, _LEAST_CUT)
@@ -128,7 +130,7 @@ def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
     return sum(widths[i] for i in shown) + _GAP * (len(shown) - 1)
 
 
-def _tighten(least: list[int], columns: Sequence[int], excess: int) -> None:
+def _reduce_widths(least: list[int], columns: Sequence[int], excess: int) -> None:
     """Remove the excess from the widest columns, in place."""
     for _ in range(excess):
         widest = max(columns, key=lambda i: least[i], default=None)
@@ -137,7 +139,9 @@ def _tighten(least: list[int], columns: Sequence[int], excess: int) -> None:
         least[widest] -= 1
 
 
-def _shared(natural: Sequence[int], least: Sequence[int], shown: Sequence[int], width: int) -> list[int]:
+def _distribute_width(
+    natural: Sequence[int], least: Sequence[int], shown: Sequence[int], width: int
+) -> list[int]:
     """Distribute the remaining width to the columns that lack most."""
     widths = list(least)
     for _ in range(width - _total(widths, shown)):
@@ -191,7 +195,7 @@ def fold(text: str, width: int, *, hard: bool = True) -> list[str]:
     if len(text) <= width:
         return [text]
     lines = [""]
-    for gap, piece in _breakable(text, width, hard=hard):
+    for gap, piece in _segments(text, width, hard=hard):
         if not lines[-1] or len(lines[-1]) + len(gap) + len(piece) <= width:
             lines[-1] += f"{gap}{piece}" if lines[-1] else piece
         else:
@@ -199,11 +203,11 @@ def fold(text: str, width: int, *, hard: bool = True) -> list[str]:
     return lines
 
 
-def _breakable(text: str, width: int, *, hard: bool) -> Iterator[tuple[str, str]]:
+def _segments(text: str, width: int, *, hard: bool) -> Iterator[tuple[str, str]]:
     """Yield unbreakable pieces, each with its separator from the previous piece on the same line."""
     for phrase in _phrases(text):
         for word in [phrase] if len(phrase) <= width else _WORD.findall(phrase):
-            pieces = [word] if len(word) <= width or not hard else _broken(word, width)
+            pieces = [word] if len(word) <= width or not hard else _split_word(word, width)
             yield from zip([" ", *[""] * (len(pieces) - 1)], pieces, strict=True)
 
 
@@ -222,6 +226,6 @@ def _pieces(word: str) -> list[str]:
     return [one for one in _PIECE.findall(word) if one]
 
 
-def _broken(word: str, width: int) -> list[str]:
+def _split_word(word: str, width: int) -> list[str]:
     """Return a word in pieces that fit a line."""
     return [one[at : at + width] for one in _pieces(word) for at in range(0, len(one), width)]

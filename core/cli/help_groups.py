@@ -107,9 +107,9 @@ class Group(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(self._told(ctx)))
+            formatter.write_dl(list(self._short_help(ctx)))
 
-    def _told(self, ctx: Any) -> Iterator[tuple[str, str]]:
+    def _short_help(self, ctx: Any) -> Iterator[tuple[str, str]]:
         for name in self.list_commands(ctx):
             command: Any = self.get_command(ctx, name)
             yield name, " ".join((command.help or "").split("\n\n")[0].split())

@@ -22,10 +22,10 @@ from core.cli.output import (
     Json,
     Quiet,
     Wide,
-    check_place,
-    complain,
+    check_output_path,
     exit_code,
     one_format,
+    print_error,
     print_json,
     print_lines,
     unwritable,
@@ -33,22 +33,22 @@ from core.cli.output import (
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.measurement import Trial
-from core.evidence.noise_check import answer
+from core.evidence.noise_check import evaluate
 from core.evidence.roofline import peaks_of
 from core.evidence.verdict import Grade
 from core.process.runner import run_job
 from core.run import exporting, job_types
 from core.run.job import Status
-from core.run.job_log import settle
-from core.run.plan import batch_addresses, cannot_feed
-from core.run.sizes import Size, proposed
+from core.run.job_log import clean_up
+from core.run.plan import batch_addresses, unsupported_input
+from core.run.sizes import Size, default_sizes
 from core.show.sheets import Fact, Line, Sheet, comparisons, models_and_machines, variants
 from core.show.sheets import peaks as peak_sheets
 from core.show.sheets import trials as sheets
 from core.show.table import csv_text, md_text
 from core.show.words import counted
 from core.spec.sizes import options
-from core.store import Marks, ModelRecord, Pruned, Store
+from core.store import ModelRecord, PruneResult, Store, Tags
 from core.store.library import NOT_CHECKED, check_loads, import_file, resolve_model, sample_models
 from core.store.tags import split
 from core.wire.catalog import (
@@ -65,7 +65,7 @@ from core.wire.profile import profile_from_dict
 from core.wire.units import size
 
 if TYPE_CHECKING:
-    from core.run.export_source import Leaving
+    from core.run.export_source import ExportSource
     from core.show.export import Emitter
 
 LISTED = 20  # default number of trials of `history`
@@ -120,7 +120,7 @@ def inspect_model(
     runs = (
         check_loads(Path(record.path), libraries=libraries) if load else f"{NOT_CHECKED} (--load checks it)"
     )
-    why = cannot_feed(record.info)
+    why = unsupported_input(record.info)
     if json_:
         print_json(
             {
@@ -141,7 +141,7 @@ def _suggestion(record: ModelRecord, store: Store) -> tuple[str, dict[str, Size]
     """Return options with a size for every free dimension, and the sources of all sizes but the batch."""
     info = record.info
     rows = set(batch_addresses(info).values())
-    sizes = proposed([dim for dim in info["free_dims"] if dim not in rows], record, store)
+    sizes = default_sizes([dim for dim in info["free_dims"] if dim not in rows], record, store)
     batch = "--batch-size 1" if info["batch_dim"] is not None else ""
     return f"{batch} {options({dim: one.size for dim, one in sizes.items()})}".strip(), sizes
 
@@ -183,8 +183,8 @@ def convert(
 ) -> None:
     """Convert a PyTorch or TensorFlow model to ONNX, and compare their outputs."""
     if output is not None:
-        check_place(output)
-    kind = _kind_of(source)
+        check_output_path(output)
+    kind = _source_kind(source)
     plan: wire.ExportPlan = {
         "source": kind,
         "name": source if kind == "torchvision" else "",
@@ -200,7 +200,7 @@ def convert(
     _convert(plan, json_=json_, quiet=quiet)
 
 
-def _kind_of(source: str) -> Literal["torchvision", "pt2", "tensorflow"]:
+def _source_kind(source: str) -> Literal["torchvision", "pt2", "tensorflow"]:
     """Return the kind of `wire.ExportPlan` of a source; a source that is not a file is a name."""
     lower = source.lower()
     if lower.endswith(".pt2"):
@@ -235,7 +235,7 @@ def _convert(plan: wire.ExportPlan, *, json_: bool, quiet: bool) -> None:
     if json_:
         print_json({"state": "COMPLETE", "error": None, **reply})
     else:
-        print_sheet(models_and_machines.exported(reply))
+        print_sheet(models_and_machines.conversion_sheet(reply))
 
 
 def job_result(status: Status, *, json_: bool) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def job_result(status: Status, *, json_: bool) -> dict[str, Any]:
     error = status.error or {"type": "WorkerError", "message": "The job gave no result.", "hint": ""}
     if json_:
         print_json({"state": status.state, "error": error})
-    complain(error["message"], error["hint"])
+    print_error(error["message"], error["hint"])
     raise typer.Exit(exit_code(error))
 
 
@@ -325,7 +325,7 @@ def export(
 
 
 def _check_export(trial: str, format_: str, *, all_: bool) -> None:
-    if trial in TORCHVISION_CLASSIFIERS or _kind_of(trial) != "torchvision":
+    if trial in TORCHVISION_CLASSIFIERS or _source_kind(trial) != "torchvision":
         raise SpecError(
             f"`export` writes a result as a file, but `{trial[:80]}` is a model to convert.",
             hint=f"Convert it with `ortune convert {trial[:80]}`.",
@@ -336,9 +336,9 @@ def _check_export(trial: str, format_: str, *, all_: bool) -> None:
         raise SpecError("`--all` applies to YAML only.", hint="Remove it, or use `--format yaml`.")
 
 
-def _write(chosen: Emitter, known: Leaving, accept_breach: str, output: Path) -> None:
+def _write(chosen: Emitter, known: ExportSource, accept_breach: str, output: Path) -> None:
     """Write to a temporary file, then replace the target; on failure the previous file stays."""
-    check_place(output)
+    check_output_path(output)
     try:
         with written_whole(output) as part, part.open("wb") as file:
             chosen.save(known, file, accept_breach)
@@ -433,7 +433,7 @@ def history(
 ) -> None:
     """List trials, newest first, or delete the raw measurements of old ones."""
     one_format(format_, json_=json_)
-    before, keep_bytes = _wanted(prune, older_than, keep_size, dry_run=dry_run, limit=limit)
+    before, keep_bytes = _prune_limits(prune, older_than, keep_size, dry_run=dry_run, limit=limit)
     wanted = Filter(
         grade=grade,
         state=state,
@@ -450,8 +450,8 @@ def history(
             hint="Remove all filters but --model.",
         )
     store = Store()
-    settle(store)  # marks trials of commands that were killed
-    of = _of_model(store, model)
+    clean_up(store)  # marks trials of commands that were killed
+    of = _model_filter(store, model)
     if prune:
         done = store.prune(before=before, keep_bytes=keep_bytes, dry_run=dry_run, **of)
         if json_:
@@ -493,7 +493,7 @@ def show(
 ) -> None:
     """Show a stored result, or why there is none."""
     store = Store()
-    settle(store)
+    clean_up(store)
     try:
         trial = store.trial(ref)
     except StoreError as unknown:
@@ -509,7 +509,7 @@ def show(
         print_sheet(sheets.profiled(trial, profile_from_dict(trial.result["profile"]), top=top, peaks=peaks))
     else:
         sheet = sheets.measured(trial, _labels(store, trial))
-        print_sheet(Sheet(sheet.headline, [*sheet.parts, *_why(trial)]))
+        print_sheet(Sheet(sheet.headline, [*sheet.parts, *_incomplete_reason(trial)]))
 
 
 def _show_comparison(store: Store, ref: str, unknown: StoreError, *, json_: bool) -> None:
@@ -534,7 +534,7 @@ def _labels(store: Store, trial: Trial) -> dict[str, str]:
         return {}
 
 
-def _why(trial: Trial) -> list[Line]:
+def _incomplete_reason(trial: Trial) -> list[Line]:
     """Return why a trial with numbers is not complete."""
     if trial.error is None:
         return []
@@ -542,7 +542,7 @@ def _why(trial: Trial) -> list[Line]:
     return [Line(told, "red", apart=True)]
 
 
-def _print_history(trials: Sequence[Trial], marks: Mapping[str, Marks], rescued: Sequence[Path]) -> None:
+def _print_history(trials: Sequence[Trial], marks: Mapping[str, Tags], rescued: Sequence[Path]) -> None:
     listed = (
         comparisons.history(trials, marks)
         if trials
@@ -551,7 +551,7 @@ def _print_history(trials: Sequence[Trial], marks: Mapping[str, Marks], rescued:
     print_parts([listed, *comparisons.rescued(rescued)])
 
 
-def _wanted(
+def _prune_limits(
     prune: bool, older_than: str | None, keep_size: str | None, *, dry_run: bool, limit: int | None
 ) -> tuple[float | None, int | None]:
     """Return the limits of pruning: a time in seconds since the epoch, and a size in bytes."""
@@ -594,7 +594,7 @@ def _bytes(text: str) -> int:
     return int(Decimal(match[1]) * _SIZES[match[2]])
 
 
-def _pruned_lines(done: Pruned, *, dry_run: bool) -> list[str]:
+def _pruned_lines(done: PruneResult, *, dry_run: bool) -> list[str]:
     lost, are = ("would lose", "would be") if dry_run else ("lost", "are")
     trials, baselines = len(done.trials), done.baselines_kept
     lines = [f"No trial {lost} raw measurements."]
@@ -624,7 +624,7 @@ def _pruned_lines(done: Pruned, *, dry_run: bool) -> list[str]:
     ]
 
 
-def _of_model(store: Store, model: str | None) -> dict[str, str | None]:
+def _model_filter(store: Store, model: str | None) -> dict[str, str | None]:
     """Return the filter of `--model`: a listed name, else the model's content hash."""
     if model is None or model in store.model_names():
         return {"model_name": model, "model_sha256": None}
@@ -686,10 +686,10 @@ def _self_test(*, json_: bool, quiet: bool) -> None:
     with scheduler(Store()) as service:
         status = watch(service, service.submit(job_types.self_test()), Progress(sys.stderr, quiet=quiet))
     result = job_result(status, json_=json_)
-    said = answer(result)
+    said = evaluate(result)
     if json_:
         print_json({"state": "COMPLETE", "error": None, **result, "answer": said.to_dict()})
     else:
-        print_sheet(models_and_machines.quietness(said))
+        print_sheet(models_and_machines.noise_check_sheet(said))
     if said.grade == Grade.F:
         raise typer.Exit(EXIT_UNDECIDED)

@@ -17,10 +17,10 @@ import typer
 from core.cli.comparing import (
     announce,
     baseline_of,
-    check_all_before,
+    check_configurations,
     failures,
+    has_undecided,
     report_precision,
-    unsure,
     with_sizes,
 )
 from core.cli.importing import refuse_beside_import, show_imported
@@ -40,11 +40,11 @@ from core.cli.output import (
     Json,
     Quiet,
     Wide,
-    check_place,
-    complain,
-    ending_code,
+    check_output_path,
+    combined_exit_code,
     exit_code,
     one_format,
+    print_error,
     print_json,
     print_lines,
     unwritable,
@@ -59,7 +59,7 @@ from core.evidence.roofline import peaks_of
 from core.evidence.verdict import is_rejected
 from core.process.runner import run_job
 from core.run import job_types
-from core.run.ask_tell import Found, Heat, Known, Study, once
+from core.run.ask_tell import ComparisonRequest, Known, KnownTrial, Study, fixed_strategy
 from core.run.axes import (
     BATCH,
     PERCENTILE_NAMES,
@@ -71,7 +71,7 @@ from core.run.axes import (
     point_name,
     study_name,
 )
-from core.run.best_point import Standing, standing
+from core.run.best_point import SweepRanking, rank_points
 from core.run.job import Job, Status
 from core.run.sweep import Measured, Point, configurations, expand, join, models
 from core.run.sweep import before as measured_earlier
@@ -146,7 +146,7 @@ def tune(
     rival = None if rival is None else replace(rival, spec=others[0])
     asked = Configuration(spec=spec, label="candidate")
     everybody = [asked] if rival is None else [asked, rival]
-    check_all_before(store, everybody, progress)
+    check_configurations(store, everybody, progress)
     announce(store, everybody, progress)
     trial = _run_trial(store, job_types.duel(spec, baseline=rival, wait_quiet_s=patience_s), progress, told)
     race = store.comparison(trial.comparison)
@@ -155,12 +155,12 @@ def tune(
         report_precision(race, progress)
     _report(trial, lambda one: sheets.measured(one, names), told, json_=json_)
     for error in failures(race, store.trials_of(race.id)):  # of the baseline
-        complain(error["message"], error["hint"])
+        print_error(error["message"], error["hint"])
         raise typer.Exit(exit_code(error))
     thin = trial.state == "COMPLETE" and trial.p50_s is None
     if thin:
-        complain("There are too few inferences for a p50.", "Use a larger --budget, or more --runs.")
-    raise typer.Exit(EXIT_UNDECIDED if thin or unsure(race) else 0)
+        print_error("There are too few inferences for a p50.", "Use a larger --budget, or more --runs.")
+    raise typer.Exit(EXIT_UNDECIDED if thin or has_undecided(race) else 0)
 
 
 @with_settings
@@ -197,7 +197,7 @@ def profile(
         show_imported(Store(), import_, wanted="profile", top=top, json_=json_)
         return
     if trace is not None:
-        check_place(trace)
+        check_output_path(trace)
     store = Store()
     spec = spec_from_dict(_spec_data(store, model, config, preset, given))
     progress = Progress(sys.stderr, quiet=quiet)
@@ -240,10 +240,10 @@ def _run_trial(store: Store, job: Job, progress: Progress, told: dict[str, Any])
         if trial:
             interrupted.document = {**store.trial(trial).to_dict(), **told}
         raise
-    return _as_ended(store.trial(trial), status)
+    return _final_trial(store.trial(trial), status)
 
 
-def _as_ended(trial: Trial, status: Status) -> Trial:
+def _final_trial(trial: Trial, status: Status) -> Trial:
     """Return the stored trial, or the scheduler's copy if the store could not save its end."""
     if trial.state == status.state:
         return trial
@@ -257,7 +257,7 @@ def _report(trial: Trial, sheet: Callable[[Trial], Sheet], told: dict[str, Any],
     elif trial.state == "COMPLETE":
         print_sheet(sheet(trial))
     if trial.error is not None:
-        complain(trial.error["message"], trial.error["hint"])
+        print_error(trial.error["message"], trial.error["hint"])
         raise typer.Exit(exit_code(trial.error))
 
 
@@ -326,7 +326,7 @@ def sweep(
     """
     one_format(format_, json_=json_)
     patience_s = wait_quiet_s(wait_quiet)
-    where: dict[str, Any] = {"line_s": _line_s(line), "percentile": _percentile(percentile)}
+    where: dict[str, Any] = {"line_s": _latency_limit_s(line), "percentile": _percentile(percentile)}
     store = Store()
     given, axes = _split_axes(given, lists_alone=bool(vary))
     axes = [*map(parse_vary, vary or []), *axes]
@@ -341,8 +341,8 @@ def sweep(
     resolved = resolve_trial(spec, store, run_job)
     named = models(store, resolved.record)
     points = expand(resolved.spec, axes, resolved.record.info, named)
-    _tell_left_out(points, progress)
-    check_all_before(store, configurations(points), progress)
+    _print_unmeasured(points, progress)
+    check_configurations(store, configurations(points), progress)
     where["margin"] = resolved.spec.protocol.margin
     study = _study(study_name(axes, secrets.token_hex(4)), points, resolved.record, patience_s)
     found = _Sweep(store=store, study=study, axes=axes, points=points, where=where, told=told)
@@ -358,7 +358,7 @@ def sweep(
     _report_sweep(found, "json" if json_ else format_)
 
 
-def _line_s(text: str | None) -> float | None:
+def _latency_limit_s(text: str | None) -> float | None:
     """Read `--line` in seconds."""
     if text is None:
         return None
@@ -383,7 +383,7 @@ def _percentile(text: str | None) -> str | None:
     )
 
 
-def _tell_left_out(points: Sequence[Point], progress: Progress) -> None:
+def _print_unmeasured(points: Sequence[Point], progress: Progress) -> None:
     """Print which combinations are not measured, before the others start."""
     for point in points:
         if point.refused:
@@ -400,7 +400,7 @@ class _Sweep:
     study: Study
     axes: Sequence[Axis]
     points: Sequence[Point]
-    where: dict[str, Any]  # arguments of `standing`: latency limit, percentile, margin
+    where: dict[str, Any]  # arguments of `rank_points`: latency limit, percentile, margin
     told: dict[str, Any]  # sources of assumed sizes, see `with_sizes`
     known: Known = field(default_factory=dict)
 
@@ -409,7 +409,7 @@ class _Sweep:
         """Return the comparison of the points; None: all were measured earlier."""
         return next((one.race for one in self.known.values() if not one.reused), None)
 
-    def ended(self) -> list[Found]:
+    def ended(self) -> list[KnownTrial]:
         """Return the results of the points that are measured, not replaced by an equivalent one."""
         keys = (point.spec.key() for point in self.points if point.spec is not None and point.races)
         return [self.known[key] for key in keys if key in self.known]
@@ -417,32 +417,32 @@ class _Sweep:
     def rows(self) -> list[Measured]:
         return join(self.points, self.known)
 
-    def standing(self) -> Standing:
-        return standing(self.rows(), **self.where)
+    def rank_points(self) -> SweepRanking:
+        return rank_points(self.rows(), **self.where)
 
     def table(self) -> Table:
-        return comparisons.points(self.rows(), self.standing())
+        return comparisons.points(self.rows(), self.rank_points())
 
     def verdict(self) -> str:
-        return sweep_words.sentence(self.rows(), self.standing())
+        return sweep_words.sentence(self.rows(), self.rank_points())
 
     def document(self) -> dict[str, Any]:
-        stands = self.standing()
+        ranking = self.rank_points()
         return {
             "study": self.study.name,
             "axes": {one.name: list(one.values) for one in self.axes},
             "comparison": self.race.to_dict() if self.race is not None else None,
-            "line_s": stands.line_s,
-            "percentile": stands.percentile,
-            "best": None if stands.best is None else dict(stands.best.values),
+            "line_s": ranking.line_s,
+            "percentile": ranking.percentile,
+            "best": None if ranking.best is None else dict(ranking.best.values),
             "verdict": self.verdict(),
             "points": [
-                self._point(point, row, stands) for point, row in zip(self.points, self.rows(), strict=True)
+                self._point(point, row, ranking) for point, row in zip(self.points, self.rows(), strict=True)
             ],
             **self.told,
         }
 
-    def _point(self, point: Point, row: Measured, stands: Standing) -> dict[str, Any]:
+    def _point(self, point: Point, row: Measured, ranking: SweepRanking) -> dict[str, Any]:
         """Return one point as JSON data, with raw measurements if it was measured now."""
         found = self.known.get(point.raced.key()) if point.raced is not None else None
         trial: dict[str, Any] = {"state": row.state}
@@ -451,9 +451,9 @@ class _Sweep:
         return {
             "values": dict(point.values),
             "reused": row.reused,
-            "place": stands.place(row),
-            "over_line": stands.is_in(row, stands.over),
-            "front": stands.is_in(row, stands.front),
+            "place": ranking.place(row),
+            "over_line": ranking.is_in(row, ranking.over),
+            "front": ranking.is_in(row, ranking.front),
             "same_as": None if point.same is None else dict(point.same),
             "why": point.why or point.refused,
             **trial,
@@ -491,17 +491,17 @@ def _study(name: str, points: Sequence[Point], model: ModelRecord, patience_s: f
             model_name=model.name,
             what=what,
             wait_quiet_s=patience_s,
-            protocol=job_types.each_alone(asked),
+            protocol=job_types.sweep_protocol(asked),
         )
 
-    return Study(name=name, strategy=once(Heat(asked=asked, job=race)))
+    return Study(name=name, strategy=fixed_strategy(ComparisonRequest(asked=asked, job=race)))
 
 
 def _measure(found: _Sweep, model: ModelRecord, named: Models, progress: Progress, *, reuse: bool) -> None:
     """Measure all points without an earlier result in one comparison."""
     store = found.store
 
-    def begin(heats: Sequence[Heat]) -> None:
+    def begin(heats: Sequence[ComparisonRequest]) -> None:
         announce(store, [one for heat in heats for one in heat.asked], progress, family=1)
 
     with scheduler(store) as service:
@@ -527,11 +527,11 @@ def _report_sweep(found: _Sweep, kind: str) -> None:
     ended = found.ended()
     errors = [one.trial.error for one in ended if one.trial.error is not None]
     if errors:
-        complain(f"{len(errors)} of {len(ended)} points failed. {errors[0]['message']}", errors[0]["hint"])
-        raise typer.Exit(ending_code(errors))
+        print_error(f"{len(errors)} of {len(ended)} points failed. {errors[0]['message']}", errors[0]["hint"])
+        raise typer.Exit(combined_exit_code(errors))
     result = found.race.facts if found.race is not None else {}
     if is_rejected(result):
         rated = quality(result)
         assert rated is not None  # a rejected result has a grade
-        complain(f"{rated.label}. {result['grade_reason']}", result["remedy"])
+        print_error(f"{rated.label}. {result['grade_reason']}", result["remedy"])
         raise typer.Exit(EXIT_UNDECIDED)

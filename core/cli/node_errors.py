@@ -10,22 +10,22 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.library import job_result
-from core.cli.options import Given, operators_of, with_feeds, workload_of
+from core.cli.options import Given, operators_of, with_input_options, workload_of
 from core.cli.output import Json, Quiet, Wide, print_json
 from core.cli.sheets import print_sheet
 from core.cli.transform import sizes
 from core.cli.watch import Progress, scheduler, watch
-from core.evidence.node_savings import Choice, choices, halving
+from core.evidence.node_savings import Choice, choices, halving_choice
 from core.process.runner import Run
 from core.run import job_types
-from core.run.node_errors import Located, check_asked, locate_errors, located, quantized_from
-from core.show.sheets.quantized import bargains
+from core.run.node_errors import Located, check_inputs, locate_errors, located, quantized_from
+from core.show.sheets.quantized import quantization_sheet
 from core.store import Store
 from core.store.library import resolve_model
 from core.wire.errors import WorkerError
 
 
-@with_feeds
+@with_input_options
 def node_errors(
     variant: Annotated[
         str, typer.Argument(help="Quantized variant: its path, name or hash.", metavar="VARIANT")
@@ -58,7 +58,7 @@ def node_errors(
     known = None if again else located(store, record)
     found = known if known is not None and not (given or dim) else None
     if found is None:
-        check_asked(quantized, record, workload, libraries)
+        check_inputs(quantized, record, workload, libraries)
         with scheduler(store) as service:
 
             def look(run: Run) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def node_errors(
         print_json(_document(record.name, found, curve))
     else:
         flag = quantized.step.type.flag
-        print_sheet(bargains(record.name, found, curve, flag))
+        print_sheet(quantization_sheet(record.name, found, curve, flag))
 
 
 def _document(name: str, found: Located, curve: Sequence[Choice]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _document(name: str, found: Located, curve: Sequence[Choice]) -> dict[str, A
         "variant": name,
         **asdict(found.savings),
         "curve": [asdict(one) for one in curve],
-        "halving": list(curve[halving(curve)].blocked),
+        "halving": list(curve[halving_choice(curve)].blocked),
         "fed": [one.to_dict() for one in found.fed],
         "notes": list(found.notes),
         **({"libraries": dict(found.libraries)} if found.libraries else {}),

@@ -20,12 +20,12 @@ import typer
 
 from core.cli.help_groups import ADVANCED
 from core.cli.output import note
-from core.run.named_files import check_named_files, open_folders, placed
+from core.run.named_files import check_named_files, open_folders, with_full_paths
 from core.run.variants import variant_of
-from core.spec import JUDGED_BY, OLD_EFFORT, WorkloadSpec, spec_from_dict, spec_from_yaml
+from core.spec import CRITERIA, OLD_EFFORT, WorkloadSpec, spec_from_dict, spec_from_yaml
 from core.spec.checks import feed_range
 from core.spec.presets import PRESETS, preset
-from core.spec.settings import ENTRIES, KNOBS, Knob, knob
+from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, trial_setting
 from core.spec.settings.provider_options import KNOWN_PROVIDERS
 from core.spec.strict_yaml import MAX_CHARACTERS
 from core.store import Store
@@ -33,7 +33,7 @@ from core.store.library import MODEL_SUFFIXES, sample_models
 from core.wire.access import expert_allowed
 from core.wire.engines import REFS
 from core.wire.errors import SpecError, StoreError, nearest
-from core.wire.files import expanded, open_regular
+from core.wire.files import expand_home, open_regular
 
 Given = dict[
     str, Any
@@ -73,7 +73,7 @@ _FEED_HELP = (
     "folder of images. Default: seeded random values; text inputs need a value."
 )
 _GROUPS = ("Workload", "Threads", "Graph", "Providers", "Memory", "Model", "Protocol")  # groups in the help
-MOST_BESIDE = 40  # most characters of choices next to an option name
+MAX_INLINE_CHOICES = 40  # most characters of choices next to an option name
 _OPERATORS = "custom_op_libraries"
 EFFORT = "protocol.effort"  # name of the effort setting
 _REPEATED = (
@@ -88,7 +88,7 @@ _REPEATED = (
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command`, which takes `given: Given`, one option per row of the table."""
-    rows = sorted(offered(), key=lambda one: _GROUPS.index(one.group))
+    rows = sorted(settings_with_option(), key=lambda one: _GROUPS.index(one.group))
     return _with_options(command, [*map(_parameter, rows), _provider_option()])
 
 
@@ -96,21 +96,23 @@ def with_workload(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command`, which takes `given: Given`, the options that apply to all configurations."""
     shared = [
         one
-        for one in offered()
+        for one in settings_with_option()
         if one.target in ("workload", "protocol") or one.name in ("precision", "custom_op_libraries")
     ]
     return _with_options(command, [_parameter(setting) for setting in shared])
 
 
-def with_feeds(command: Callable[..., None]) -> Callable[..., None]:
+def with_input_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command`, which takes `given: Given`, the options of inputs (except `--dim`) and operators."""
     names = ("batch_size", "feeds", "image_mean", "image_std", "seed", _OPERATORS)
-    return _with_options(command, [_parameter(setting) for setting in offered() if setting.name in names])
+    return _with_options(
+        command, [_parameter(setting) for setting in settings_with_option() if setting.name in names]
+    )
 
 
 def with_operators(command: Callable[..., None]) -> Callable[..., None]:
     """Give `command`, which takes `given: Given`, the option for custom operator libraries."""
-    return _with_options(command, [_parameter(knob(_OPERATORS))])
+    return _with_options(command, [_parameter(trial_setting(_OPERATORS))])
 
 
 def operators_of(given: Given) -> tuple[str, ...]:
@@ -119,7 +121,7 @@ def operators_of(given: Given) -> tuple[str, ...]:
 
 
 def workload_of(given: Given, dims: Mapping[str, int]) -> WorkloadSpec:
-    """Return the workload of the options of `with_feeds`.
+    """Return the workload of the options of `with_input_options`.
 
     Raises:
         SpecError: the text of an option is invalid.
@@ -155,25 +157,27 @@ def _with_effort(given: Given) -> Given:
     given, numbers = dict(given), list[str]()
     effort = [given.pop(EFFORT)] if EFFORT in given else []
     for text in given.pop("precision", []):
-        if text in knob(EFFORT).choices:
+        if text in trial_setting(EFFORT).choices:
             typer.echo(f"--precision {text} is now --effort {text}", err=True)
             effort.append(text)
         else:
             numbers.append(text)
     for name, texts in (("precision", numbers), (EFFORT, effort)):
         if len(texts) > 1:
-            raise SpecError(f"`{knob(name).flag} {texts[1]}` contradicts an earlier one.", hint="Give one.")
+            raise SpecError(
+                f"`{trial_setting(name).flag} {texts[1]}` contradicts an earlier one.", hint="Give one."
+            )
         if texts:
             given[name] = texts[0]
     return given
 
 
-def offered() -> list[Knob]:
+def settings_with_option() -> list[TrialSetting]:
     """Return the settings with a separate option; fixed values share the option of the inputs."""
-    return [setting for setting in KNOBS if setting.name != "feed_values"]
+    return [setting for setting in SETTINGS if setting.name != "feed_values"]
 
 
-def _parameter(setting: Knob) -> inspect.Parameter:
+def _parameter(setting: TrialSetting) -> inspect.Parameter:
     flags = [setting.flag]
     metavar = _METAVARS.get(setting.name)
     if setting.kind == "bool":
@@ -192,7 +196,7 @@ def _parameter(setting: Knob) -> inspect.Parameter:
     return _keyword(setting.name.replace(".", "__"), Annotated[kind, option])
 
 
-def _help(setting: Knob) -> str:
+def _help(setting: TrialSetting) -> str:
     if setting.name == "feeds":
         return _FEED_HELP
     default = setting.default
@@ -203,9 +207,9 @@ def _help(setting: Knob) -> str:
     return setting.help + choices + (shown if not isinstance(default, tuple) else "")
 
 
-def _are_long(setting: Knob) -> bool:
+def _are_long(setting: TrialSetting) -> bool:
     """Whether the choices are too long to fit next to an option name."""
-    return setting.kind == "choice" and len("|".join(setting.choices)) > MOST_BESIDE
+    return setting.kind == "choice" and len("|".join(setting.choices)) > MAX_INLINE_CHOICES
 
 
 def _provider_option() -> inspect.Parameter:
@@ -282,8 +286,8 @@ def config_from(
         return _variant_config(ref.removeprefix("variant:"), store())
     if ref.startswith("model:") or ref.lower().endswith(MODEL_SUFFIXES):
         return {"model": {"path": ref.removeprefix("model:")}, "own": True}
-    path = expanded(ref)
-    if path.suffix.lower() in (".yaml", ".yml") or _is_there(path):
+    path = expand_home(ref)
+    if path.suffix.lower() in (".yaml", ".yml") or _is_file(path):
         return _file_config(path, expert=expert)
     trial = _spec_of_trial(ref, store())
     return {**trial, "model": {k: v for k, v in trial["model"].items() if k != "sha256" or not other_model}}
@@ -295,10 +299,10 @@ def _spec_of_trial(ref: str, store: Store) -> dict[str, Any]:
     except StoreError as error:
         if not error.message.startswith("There is no trial"):  # damaged, or an ambiguous prefix
             raise
-    raise _no_configuration(ref, store)
+    raise _unknown_reference_error(ref, store)
 
 
-def _no_configuration(ref: str, store: Store) -> SpecError:
+def _unknown_reference_error(ref: str, store: Store) -> SpecError:
     """Return the error for an unknown reference; often the prefix of a name is missing."""
     names = {one.name: f"model:{one.name}" for one in sample_models() if one.exists}
     names |= {
@@ -316,7 +320,7 @@ def _no_configuration(ref: str, store: Store) -> SpecError:
     )
 
 
-def _is_there(path: Path) -> bool:
+def _is_file(path: Path) -> bool:
     """Whether a path is a file, even one that will be refused later; a trial ID is not."""
     try:
         return path.exists() and not path.is_dir()
@@ -330,7 +334,7 @@ def _file_config(path: Path, *, expert: bool) -> dict[str, Any]:
     Options of the command line may name any path, because the user types them.
     """
     text = _read(path)
-    spec = placed(spec_from_yaml(text, expert=expert or expert_allowed()))
+    spec = with_full_paths(spec_from_yaml(text, expert=expert or expert_allowed()))
     if re.search(rf"^\s+{OLD_EFFORT}: (quick|standard|publish)\b", text, re.MULTILINE):
         note(
             f"`protocol.{OLD_EFFORT}` in `{path.name}` is called `protocol.effort` now; "
@@ -404,11 +408,11 @@ def spec_data(config: Mapping[str, Any], model: str | None, given: Given) -> dic
         data["model"]["path"] = model
     if not data["model"].get("path"):
         raise SpecError("No model is given.", hint="Give the path or the name of a model.")
-    for setting in offered():
+    for setting in settings_with_option():
         if setting.name in given:
             _apply(data, setting, given[setting.name])
     _apply_provider_options(data["session"], given.get("provider_options", []))
-    for name in ("engine", *JUDGED_BY):
+    for name in ("engine", *CRITERIA):
         if name in config:
             data.setdefault(name, config[name])
     return {name: part for name, part in data.items() if part}
@@ -417,7 +421,7 @@ def spec_data(config: Mapping[str, Any], model: str | None, given: Given) -> dic
 _SECTIONS = ("model", "session", "workload", "protocol")
 
 
-def _apply(data: dict[str, Any], setting: Knob, value: Any) -> None:
+def _apply(data: dict[str, Any], setting: TrialSetting, value: Any) -> None:
     if setting.target == "trial":
         data[setting.name] = value
         return
@@ -425,7 +429,7 @@ def _apply(data: dict[str, Any], setting: Knob, value: Any) -> None:
     if setting.name == "providers":
         part["providers"] = _chain(part.get("providers", []), value)
     elif setting.name == "feeds":
-        _apply_feeds(part, value)
+        _apply_inputs(part, value)
     elif setting.kind == "mapping":
         pairs = [_pair(setting.flag, one) for one in value]
         part[setting.name] = {**part.get(setting.name, {}), **_values(setting, pairs)}
@@ -436,7 +440,7 @@ def _apply(data: dict[str, Any], setting: Knob, value: Any) -> None:
         part[setting.field] = _typed(setting, value)
 
 
-def _typed(setting: Knob, value: Any) -> Any:
+def _typed(setting: TrialSetting, value: Any) -> Any:
     if setting.kind == "choice" and value not in setting.choices:
         choices = ", ".join(setting.choices)
         raise SpecError(
@@ -529,7 +533,7 @@ def _pair(flag: str, text: str) -> tuple[str, str]:
     return name, value
 
 
-def _values(setting: Knob, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _values(setting: TrialSetting, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, text in pairs:
         if name in found:
@@ -583,7 +587,7 @@ def _apply_provider_options(session: dict[str, Any], texts: Sequence[str]) -> No
 # --- inputs ------------------------------------------------------------------------------------------------
 
 
-def _apply_feeds(workload: dict[str, Any], texts: Sequence[str]) -> None:
+def _apply_inputs(workload: dict[str, Any], texts: Sequence[str]) -> None:
     """Apply `NAME=VALUE`, a fixed input, or the source of all other inputs."""
     values = dict(workload.get("feed_values", {}))
     sources = [text for text in texts if _is_source(text)]
@@ -601,7 +605,7 @@ def _apply_feeds(workload: dict[str, Any], texts: Sequence[str]) -> None:
         if name in fixed:
             raise SpecError(f"`--feed {name}` is given twice.", hint="Give each input one value.")
         fixed.add(name)
-        values[name] = _feed_value(name, value)
+        values[name] = _input_value(name, value)
     if values:
         workload["feed_values"] = values
 
@@ -613,7 +617,7 @@ def _is_source(text: str) -> bool:
         return False
 
 
-def _feed_value(name: str, text: str) -> Any:
+def _input_value(name: str, text: str) -> Any:
     """Read a number, `true` or `false`, nested JSON lists of them, or a range of random values."""
     if len(text) > MAX_CHARACTERS:
         raise SpecError(f"The value of `--feed {name}` is too long.", hint="Put it into an .npz.")
@@ -642,13 +646,13 @@ def _feed_value(name: str, text: str) -> Any:
 
 def _lines(name: str, path: str) -> list[str]:
     """Return the lines of a text file; the configuration stores the lines, not the path."""
-    lines = _read(expanded(path), what=f"file of lines for `--feed {name}`").splitlines()
-    if not lines or len(lines) > MOST_LINES:
+    lines = _read(expand_home(path), what=f"file of lines for `--feed {name}`").splitlines()
+    if not lines or len(lines) > MAX_INPUT_LINES:
         raise SpecError(
-            f"`--feed {name}=@{path[:80]}` must have 1 to {MOST_LINES:,} lines, but has {len(lines):,}.",
+            f"`--feed {name}=@{path[:80]}` must have 1 to {MAX_INPUT_LINES:,} lines, but has {len(lines):,}.",
             hint="Give one line for each sample of the batch.",
         )
     return lines
 
 
-MOST_LINES = 10_000  # every file of the configuration contains them
+MAX_INPUT_LINES = 10_000  # every file of the configuration contains them

@@ -58,7 +58,7 @@ def exit_code(record: ErrorRecord | None) -> int:
     return codes.get(record["type"], EXIT_BAD_INPUT)
 
 
-def ending_code(records: Iterable[ErrorRecord | None]) -> int:
+def combined_exit_code(records: Iterable[ErrorRecord | None]) -> int:
     """Return the exit code of several results.
 
     A configuration that was cancelled because another one failed counts only if there is no other error.
@@ -69,7 +69,7 @@ def ending_code(records: Iterable[ErrorRecord | None]) -> int:
     return max(codes - {EXIT_CANCELLED} - {0}, default=max(codes, default=0))
 
 
-def complain(message: str, hint: str) -> None:
+def print_error(message: str, hint: str) -> None:
     """Write an error to stderr in at most two lines, for any message."""
     typer.echo(f"Error: {visible(' '.join(message.split()))}", err=True)
     if hint:
@@ -106,7 +106,7 @@ def one_format(format_: str, *, json_: bool) -> None:
         raise SpecError(f"`--json` and `--format {format_}` contradict each other.", hint="Give one of them.")
 
 
-def check_place(path: Path) -> None:
+def check_output_path(path: Path) -> None:
     """Refuse an invalid output path before the work: name too long, folder missing or not writable.
 
     Raises:

@@ -16,8 +16,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from core.cli.output import Json, check_place, print_json, unwritable
-from core.run.job_log import settle
+from core.cli.output import Json, check_output_path, print_json, unwritable
+from core.run.job_log import clean_up
 from core.show.report import Price, Report
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
@@ -76,9 +76,9 @@ def report(
     """
     price = None if price_per_hour is None else Price(per_hour=_amount(price_per_hour), currency=currency)
     if output is not None:
-        check_place(output)
+        check_output_path(output)
     store = Store()
-    settle(store)
+    clean_up(store)
     said = compose(find(store, refs), store, price=price, recorded=words_of(store.folder))
     text = ""
     if format_ == "md":
@@ -87,7 +87,7 @@ def report(
             _write(output, text)
     else:
         output = output or Path(f"report-{_stem(said)}.html")
-        check_place(output)
+        check_output_path(output)
         _html(refs, output, price)
     if output is not None:
         typer.echo(f"Wrote {output}.", err=True)

@@ -11,7 +11,7 @@ import typer
 
 from core.cli.comparing import with_sizes
 from core.cli.options import Given, WaitQuiet, config_from, spec_data, wait_quiet_s, with_settings
-from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, complain, print_json
+from core.cli.output import EXIT_FAILED, EXIT_UNDECIDED, Json, Quiet, Wide, print_error, print_json
 from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
@@ -74,7 +74,7 @@ def scorecard(
     else:
         print_sheet(scorecards.scorecard(row))
     for error in errors:
-        complain(error["message"], error["hint"])
+        print_error(error["message"], error["hint"])
     raise typer.Exit(EXITS[row.state])
 
 

@@ -28,10 +28,10 @@ from core.cli.output import (
     Json,
     Quiet,
     Wide,
-    check_place,
-    complain,
+    check_output_path,
     exit_code,
     one_format,
+    print_error,
     print_json,
     print_lines,
     unwritable,
@@ -41,7 +41,7 @@ from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
 from core.process.runner import run_job
 from core.run import search as searching
-from core.run.job_log import settle
+from core.run.job_log import clean_up
 from core.run.search import Prepared
 from core.run.search.answer import space_facts
 from core.run.search.stored import answer_of, trials_of
@@ -198,11 +198,11 @@ def search(  # noqa: PLR0915 - one option after the other
     worker failed · 2 bad input · 3 undecided, rejected, or too little time · 130 Ctrl-C.
     """
     if output is not None:
-        check_place(output)
+        check_output_path(output)
     patience_s = wait_quiet_s(wait_quiet)
     store = Store()
     progress = Progress(sys.stderr, quiet=quiet)
-    asked = _asked(objective, limit or [], ask)
+    asked = _question_from_options(objective, limit or [], ask)
     budget = given.pop("budget_s", None)
     budget_s = None if budget is None else seconds("--budget", budget)
     if resume is not None:
@@ -213,7 +213,7 @@ def search(  # noqa: PLR0915 - one option after the other
             machine = service.environment()
             if resume is not None:
                 asked |= {"extend": True} if extend else {}
-                prepared = searching.go_on(
+                prepared = searching.continue_search(
                     store, resume, run_job, machine, budget_s=budget_s, question=asked or None
                 )
             else:
@@ -245,12 +245,12 @@ def search(  # noqa: PLR0915 - one option after the other
     if status.error is not None:
         if json_:
             print_json(searches_document(replace(record, answer=record.answer or status.result)) | told)
-        complain(status.error["message"], status.error["hint"])
+        print_error(status.error["message"], status.error["hint"])
         raise typer.Exit(exit_code(status.error))
     _report(store, record, output, told, json_=json_)
 
 
-def _asked(objective: str | None, limits: list[str], ask: str | None) -> dict[str, Any]:
+def _question_from_options(objective: str | None, limits: list[str], ask: str | None) -> dict[str, Any]:
     """Return objective and constraints from the options."""
     found: dict[str, Any] = {}
     if ask is not None:
@@ -341,17 +341,17 @@ def _report(
     winner = answer["winner"] if answer["outcome"] == "FOUND" else None
     if output is not None:
         if winner is None:
-            complain(f"`{output}` was not written: no configuration is better.", "")
+            print_error(f"`{output}` was not written: no configuration is better.", "")
         else:
             try:
                 trial = store.trial(winner["trial"])
-                output.write_text(emit_yaml(trial, found=searching.found_by(store, trial)))
+                output.write_text(emit_yaml(trial, found=searching.search_provenance(store, trial)))
             except OSError as error:
                 raise unwritable(output, error) from None
     if json_:
         print_json({**searches_document(record), **told})
     else:
-        print_sheet(searches.answered(record))
+        print_sheet(searches.search_sheet(record))
     raise typer.Exit(EXITS.get(answer["outcome"], EXIT_UNDECIDED))
 
 
@@ -389,10 +389,10 @@ def _alone(context: typer.Context) -> None:
         list_studies()
 
 
-def _settled() -> Store:
+def _settled_store() -> Store:
     """Return the store, after marking searches whose process is gone as interrupted."""
     store = Store()
-    settle(store)
+    clean_up(store)
     return store
 
 
@@ -406,7 +406,7 @@ def list_studies(
 ) -> None:
     """List searches, newest first."""
     one_format(format_, json_=json_)
-    store = _settled()
+    store = _settled_store()
     sha256 = None
     if model is not None:
         known = store.model(model)
@@ -438,7 +438,7 @@ def show_study(
 ) -> None:
     """Show a search with its result and the configurations that it evaluated."""
     one_format(format_, json_=json_)
-    record = _settled().study(study)
+    record = _settled_store().study(study)
     if json_:
         print_json(searches_document(record))
     elif format_ == "csv":
@@ -448,7 +448,7 @@ def show_study(
     elif all_:
         print_parts([searches.tried(record)])
     else:
-        print_sheet(searches.answered(record))
+        print_sheet(searches.search_sheet(record))
 
 
 @studies.command("export")
@@ -468,7 +468,7 @@ def export_study(
     """Export a search as an Optuna study: configurations, their speed-ups, and failures."""
     from core.run.search.optuna_export import export  # a late import: no other command needs it
 
-    record = _settled().study(study)
+    record = _settled_store().study(study)
     written = export(record, optuna)
     if json_:
         print_json({"study": record.id, "optuna": optuna, "trials": written})
@@ -479,7 +479,7 @@ def export_study(
 @studies.command("delete")
 def delete_study(study: Study, *, json_: Json = False) -> None:
     """Delete a search and the trials of its screening; the comparison that confirmed its result stays."""
-    store = _settled()
+    store = _settled_store()
     record = store.study(study)
     if record.state in ("RUNNING", "WAITING"):
         raise SpecError(f"The search `{record.id}` is {record.state.lower()}.", hint="Cancel it first.")

@@ -10,7 +10,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from core.process.interrupt import SIGNALS, end_at_once, last_words
+from core.process.interrupt import SIGNALS, exit_on_signals, signal_message
 
 
 class Interrupted(BaseException):
@@ -30,7 +30,7 @@ def signals() -> AbstractContextManager[None]:
 
 def loading() -> AbstractContextManager[None]:
     """End the process at a signal while modules load, because a module could catch the exception."""
-    return _handlers(partial(end_at_once, last_words))
+    return _handlers(partial(exit_on_signals, signal_message))
 
 
 @contextmanager

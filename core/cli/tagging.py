@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from core.cli.output import Json, print_json, print_lines
-from core.run.job_log import settle
+from core.run.job_log import clean_up
 from core.show.sheets import comparisons
 from core.store import Change, Deletion, Store
 from core.store.tags import split
@@ -59,11 +59,9 @@ def tag(
         store.mark(ids, change)
     now = store.marks(ids)
     if json_:
-        print_json({"marks": {one: comparisons.marks_of(now, one).to_dict() for one in ids}})
+        print_json({"marks": {one: comparisons.tags_of(now, one).to_dict() for one in ids}})
         return
-    print_lines(
-        [visible(f"{one[:12]}  {comparisons.marks_in_words(now.get(one)) or 'no tags'}") for one in ids]
-    )
+    print_lines([visible(f"{one[:12]}  {comparisons.tags_text(now.get(one)) or 'no tags'}") for one in ids])
 
 
 def delete(
@@ -77,7 +75,7 @@ def delete(
 ) -> None:
     """Delete trials with their raw measurements, files and tags; running trials stay."""
     store = Store()
-    settle(store)  # marks trials of commands that were killed
+    clean_up(store)  # marks trials of commands that were killed
     ids = [store.trial_id(one) for one in trials]
     found = store.deletion(ids)
     if not dry_run:

@@ -17,20 +17,20 @@ import typer
 
 from core.cli.help_groups import Grouped
 from core.cli.library import ModelHere, job_result
-from core.cli.options import Given, operators_of, share, with_feeds, workload_of
-from core.cli.output import Json, Quiet, Wide, check_place, print_json, unwritable
+from core.cli.options import Given, operators_of, share, with_input_options, workload_of
+from core.cli.output import Json, Quiet, Wide, check_output_path, print_json, unwritable
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, scheduler, watch
-from core.process.runner import Run, no_worker
+from core.process.runner import Run, refuse_worker
 from core.run.job_types import task
-from core.run.variants import check_request, judged, make_chain, variant_of
-from core.show.sheets.variants import transformed
+from core.run.variants import check_request, creation_check, make_chain, variant_of
+from core.show.sheets.variants import transform_sheet
 from core.spec.datasets import DatasetSpec, dataset_from_dict
 from core.spec.steps import STEPS, Step, StepType, step_type
 from core.store import ModelRecord, Store
 from core.store.library import check_name, resolve_model
 from core.wire.errors import ModelError, SpecError, WorkerError
-from core.wire.files import expanded
+from core.wire.files import expand_home
 
 _ORDER = "ortune.steps"  # key in the context: kinds of the steps in the order of their flags
 _FLAGS = {one.flag: one.kind for one in STEPS}
@@ -75,7 +75,7 @@ def _parameter(step: StepType) -> inspect.Parameter:
 
 
 @with_steps
-@with_feeds
+@with_input_options
 def transform(
     model: ModelHere,
     *,
@@ -137,7 +137,7 @@ def transform(
     library: compare one with `compare MODEL --candidate variant:NAME`.
     """
     if output is not None:
-        check_place(output)
+        check_output_path(output)
     dims = sizes(dim or [])
     steps = chain(kinds, option or [], dims)
     part = None if calibration_share is None else share("--calibration-share", calibration_share)
@@ -169,25 +169,25 @@ def transform(
     if json_:
         print_json({**_document(records, made["reused"], written), "notes": made["notes"]})
     else:
-        print_sheet(transformed(records, made["reused"], written, made["notes"]))
+        print_sheet(transform_sheet(records, made["reused"], written, made["notes"]))
 
 
 def _check_before(store: Store, model: str, steps: Sequence[Step], **request: Any) -> None:
     """Refuse steps that are known to be impossible before the job waits in the queue."""
     if request["name"]:
         check_name(request["name"])
-    if (record := looked_at(store, model)) is not None:
+    if (record := inspected_model(store, model)) is not None:
         check_request(store, record, steps, **request)
 
 
-def looked_at(store: Store, ref: str) -> ModelRecord | None:
+def inspected_model(store: Store, ref: str) -> ModelRecord | None:
     """Return an inspected model before its job waits in the queue; None: it exists, but inspection failed.
 
     Raises:
         ModelError: the model does not exist.
     """
     try:
-        return resolve_model(store, ref, run=no_worker)
+        return resolve_model(store, ref, run=refuse_worker)
     except WorkerError:
         pass  # not inspected yet
     try:
@@ -265,7 +265,7 @@ def _calibration(path: str | None, steps: Sequence[Step], part: float | None) ->
             "`--calibration` is given, but no step calibrates.",
             hint=f"Add {flags}, or remove the option.",
         )
-    here = expanded(path)
+    here = expand_home(path)
     try:
         there = here.exists()
     except (OSError, ValueError):  # not a valid path
@@ -323,7 +323,7 @@ def _document(records: Sequence[ModelRecord], reused: int, written: list[str] | 
                 "content_sha256": one.content_sha256,
                 "path": one.path,
                 "variant": variant_of(one),
-                "guard": None if (verdict := judged(one)) is None else verdict.to_dict(),
+                "guard": None if (verdict := creation_check(one)) is None else verdict.to_dict(),
             }
             for one in records
         ],

@@ -17,9 +17,9 @@ from core.cli.output import (
     Json,
     Quiet,
     Wide,
-    check_place,
-    complain,
+    check_output_path,
     exit_code,
+    print_error,
     print_json,
     print_lines,
 )
@@ -30,7 +30,7 @@ from core.evidence.verification import MARGIN
 from core.run.baseline import read
 from core.run.bundle.opening import check
 from core.run.verify import Request, verification
-from core.show.sheets.verifications import as_junit, as_markdown, verified
+from core.show.sheets.verifications import as_junit, as_markdown, verification_sheet
 from core.spec.effort import EFFORTS
 from core.store import Store
 from core.wire.errors import SpecError, TunerError, record_from_error
@@ -141,14 +141,14 @@ def verify(
             expert=expert,
             wait_quiet_s=wait_quiet_s(wait_quiet),
         )
-        document = _asked(request, quiet=quiet, as_json=kind == "json")
+        document = _run_verification(request, quiet=quiet, as_json=kind == "json")
     except TunerError as error:
         if format_ == "json" and not json_:  # `--json` needs no note
             print_json({"trial": None, "state": "FAIL", "error": record_from_error(error)})
         raise
     _print(document, kind)
     if document["error"] is not None:
-        complain(document["error"]["message"], document["error"]["hint"])
+        print_error(document["error"]["message"], document["error"]["hint"])
         raise typer.Exit(exit_code(document["error"]))
     raise typer.Exit(EXITS[document["state"]])
 
@@ -189,11 +189,11 @@ def _measures(no_measure: bool, record: Path | None, against: Path | None) -> bo
         flag = "--record" if record is not None else "--against"
         raise SpecError(f"`--no-measure` and `{flag}` contradict each other.", hint="Leave one of them out.")
     if record is not None:
-        check_place(record)
+        check_output_path(record)
     return not no_measure
 
 
-def _asked(request: Request, *, quiet: bool, as_json: bool) -> dict[str, Any]:
+def _run_verification(request: Request, *, quiet: bool, as_json: bool) -> dict[str, Any]:
     """Return the result; refuse an unreadable file before the job waits in the queue."""
     check(request.path, expert=request.expert)
     store = Store()
@@ -209,7 +209,7 @@ def _asked(request: Request, *, quiet: bool, as_json: bool) -> dict[str, Any]:
     error = status.error or {"type": "WorkerError", "message": "The verification gave no result.", "hint": ""}
     if as_json:
         print_json({"state": status.state, "error": error})
-    complain(error["message"], error["hint"])
+    print_error(error["message"], error["hint"])
     raise typer.Exit(exit_code(error))
 
 
@@ -222,4 +222,4 @@ def _print(document: dict[str, Any], kind: str) -> None:
         case "md":
             print_lines([as_markdown(document)])
         case _:
-            print_sheet(verified(document))
+            print_sheet(verification_sheet(document))

@@ -15,9 +15,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-from core.evidence.evaluations import best_told
+from core.evidence.evaluations import best_text
 from core.evidence.verdict import Verdict
-from core.run.job import FINISHED, WAITING_QUIET, Status
+from core.run.job import FINISHED, WAITING_IDLE, Status
 from core.run.scheduler import Scheduler
 from core.show import interim
 from core.store import Store
@@ -70,16 +70,16 @@ class Progress:
         if self._live:
             width = shutil.get_terminal_size().columns - 1
             self._write(f"\r\x1b[K{text[:width]}")
-        elif self._is_news(status, prefix):
+        elif self._is_line_due(status, prefix):
             self._write(f"{text}\n")
             self._written_at = time.monotonic()
         else:
             return
         self._last = text
 
-    def _is_news(self, status: Status, prefix: str) -> bool:
+    def _is_line_due(self, status: Status, prefix: str) -> bool:
         """Whether a log line is due: a wait reason at once, everything else every few seconds."""
-        for_quiet = status.stage == WAITING_QUIET
+        for_quiet = status.stage == WAITING_IDLE
         ahead = (
             f"{prefix}{status.place}{status.holder}" if status.place else prefix + status.stage * for_quiet
         )
@@ -122,7 +122,7 @@ def watch(service: Scheduler, job: str, progress: Progress, *, prefix: str = "")
 
 def describe(status: Status) -> str:
     """Return the state of a job in one line."""
-    if status.stage == WAITING_QUIET and status.state == "WAITING":
+    if status.stage == WAITING_IDLE and status.state == "WAITING":
         return f"{status.what}: waiting for an idle machine: {status.text}"
     if status.state == "WAITING":
         if not status.place:
@@ -130,30 +130,30 @@ def describe(status: Status) -> str:
         behind = f" behind {status.holder}" if status.holder else ""
         return f"{status.what}: waiting: {ordinal(status.place)} in line{behind}"
     if status.kind == "search" and status.live:
-        return _searching(status, status.live)
+        return _search_progress(status, status.live)
     parts = [f"{status.what}: {status.stage}"]
     if status.total:
         parts.append(f"{status.done}/{status.total}")
     if status.text:
         parts.append(status.text)
     if status.stage == "rounds" and status.live:
-        parts += _standing(status.live["contrasts"])
+        parts += _interim_text(status.live["contrasts"])
     if status.eta_s is not None and status.eta_s >= 1:
         parts.append(f"about {status.eta_s:.0f} s left")
     return " ".join(parts)
 
 
-def _searching(status: Status, live: Mapping[str, Any]) -> str:
+def _search_progress(status: Status, live: Mapping[str, Any]) -> str:
     """Return the progress of a search: current comparison, best so far, remaining time."""
     parts = [f"{status.what}: {live['doing']} ({status.stage})" if live["doing"] else status.what]
     parts.append(f"{live['tried']} evaluated")
     if (best := live["best"]) is not None:
-        parts.append(f"best so far {best_told(best)}")
+        parts.append(f"best so far {best_text(best)}")
     left_s = live["ends_at"] - time.time()
     return " · ".join([*parts, f"about {left_s:.0f} s left"] if left_s >= 1 else parts)
 
 
-def _standing(contrasts: Sequence[Mapping[str, Any]]) -> list[str]:
+def _interim_text(contrasts: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the interim result: the interval of one candidate, or the number of decided ones."""
     if len(contrasts) == 1:
         return [f"· {interim.sentence(contrasts[0])} ·"]

@@ -1,7 +1,7 @@
 """Types of a comparison: its configurations, their roles, and the added references.
 
 Every measurement is a comparison: a single trial is compared with its baseline and the ORT default.
-`Comparison` is the stored record; `line_up` returns the configurations to measure.
+`Comparison` is the stored record; `with_references` returns the configurations to measure.
 Pure data: no clock, no file, no worker. `evidence.result` computes the results.
 """
 
@@ -14,10 +14,10 @@ from typing import Any
 
 from core.evidence.measurement import TrialState
 from core.evidence.result_types import ComparisonResult, Role
-from core.spec import TrialSpec, anchor
+from core.spec import TrialSpec, ort_default
 from core.wire.errors import ErrorRecord
 
-ANCHOR_LABEL = "ORT default"
+DEFAULT_LABEL = "ORT default"
 CANDIDATE_LABEL = "candidate"  # label of a single candidate
 
 
@@ -62,7 +62,7 @@ class Comparison:
         return by_role.get("baseline") or by_role.get("anchor") or self.contestants[0].trial
 
     @property
-    def is_duel(self) -> bool:
+    def is_single_trial(self) -> bool:
         """Whether it measured a single candidate, as Tune and `tune` do; always False for a study."""
         return not self.study and [one.label for one in self.contestants if one.role == "candidate"] == [
             CANDIDATE_LABEL
@@ -89,7 +89,7 @@ class Configuration:
     model: str = ""  # name of its model; empty: the name of the file
 
 
-def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
+def with_references(asked: Sequence[Configuration]) -> list[Configuration]:
     """Return all configurations to measure: candidates, baseline, and ORT default on the same workload.
 
     The default is added only if it is not among them. A candidate that equals the default comes first, so
@@ -106,10 +106,10 @@ def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
     shared = {name: getattr(first.protocol, name) for name in ("effort", "budget_s", "margin", "runs")}
     everybody = [*candidates, *(one for one in asked if one.role == "baseline")]
     given = next((one for one in asked if one.role == "anchor"), None)
-    default = anchor(first) if given is None else given.spec
+    default = ort_default(first) if given is None else given.spec
     everybody.sort(key=lambda one: one.role == "baseline" or not same_request(one.spec, default))
     if not any(same_request(one.spec, default) for one in everybody):
-        label = _anchor_label(candidates[0], asked) if given is None else given.label
+        label = _default_label(candidates[0], asked) if given is None else given.label
         everybody.append(Configuration(spec=default, label=label, role="anchor"))
     return [
         Configuration(
@@ -122,9 +122,9 @@ def line_up(asked: Sequence[Configuration]) -> list[Configuration]:
     ]
 
 
-def _anchor_label(first: Configuration, asked: Sequence[Configuration]) -> str:
+def _default_label(first: Configuration, asked: Sequence[Configuration]) -> str:
     """Return the label of the ORT default, with its model and I/O binding where these differ."""
-    label, binding = ANCHOR_LABEL, first.spec.workload.use_io_binding
+    label, binding = DEFAULT_LABEL, first.spec.workload.use_io_binding
     if several_models([one.spec for one in asked]):
         label += f" ({first.model or Path(first.spec.model.path).stem})"
     if any(one.role == "baseline" and one.spec.workload.use_io_binding != binding for one in asked):

@@ -15,17 +15,17 @@ from typing import Any
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.record import Block, Generation, Key, RaceRecord, Ran
+from core.evidence.record import Block, Key, Launch, Ran, RawComparison
 from core.evidence.statistics import CONFIDENCE
 from core.spec.effort import EFFORTS
 from core.wire.errors import SpecError
 
-MORE_LOOKS = 3  # minimum number of interim analyses after the existing launches
+MIN_FURTHER_ANALYSES = 3  # minimum number of interim analyses after the existing launches
 GROWTH = 1.5  # of the number of launches, from one interim analysis to the next
-LEAST_LEFT = 1e-9  # remaining error rate; a smaller one is rounding
+MIN_ERROR = 1e-9  # remaining error rate; a smaller one is rounding
 
 
-def check(race: Comparison, trials: Sequence[Trial]) -> None:
+def ensure_continuable(race: Comparison, trials: Sequence[Trial]) -> None:
     """Refuse a comparison that cannot be continued.
 
     Raises:
@@ -39,7 +39,7 @@ def check(race: Comparison, trials: Sequence[Trial]) -> None:
         reason = "was measured by an older version, with one process per configuration"
     elif race.protocol.get("runs"):
         reason = "was measured with a fixed number of runs"
-    elif left(race) <= LEAST_LEFT:
+    elif remaining_error(race) <= MIN_ERROR:
         reason = "has used all interim analyses that its 95 % intervals allow"
     elif any(trial.state != "COMPLETE" for trial in trials):
         reason = "has configurations that failed"
@@ -62,9 +62,9 @@ def protocol(race: Comparison, precision: str, budget_s: float | None) -> dict[s
     asked = EFFORTS[precision]
     made = len(race.facts["generations"])
     looks = list(asked.looks)
-    while sum(look > made for look in looks) < MORE_LOOKS:
+    while sum(look > made for look in looks) < MIN_FURTHER_ANALYSES:
         looks.append(round(GROWTH * max(looks[-1], made)))
-    share = left(race) / parts(sum(look > made for look in looks))
+    share = remaining_error(race) / parts(sum(look > made for look in looks))
     return {
         **race.protocol,
         "precision": precision,
@@ -72,7 +72,7 @@ def protocol(race: Comparison, precision: str, budget_s: float | None) -> dict[s
         "budget_s": asked.budget_s if budget_s is None else budget_s,
         "looks": looks,
         "splits": (1 - CONFIDENCE) / share,
-        "spent": (1 - CONFIDENCE) / family(race.protocol) - left(race),
+        "spent": (1 - CONFIDENCE) / family(race.protocol) - remaining_error(race),
         "made": made,
         "least": min(look for look in looks if look > made),  # minimum number of launches
         "continues": race.id,
@@ -100,7 +100,7 @@ def splits(protocol: Mapping[str, Any]) -> float:
     return float(protocol.get("splits") or max(1, len(protocol.get("looks") or [])))
 
 
-def left(race: Comparison) -> float:
+def remaining_error(race: Comparison) -> float:
     """Return the error rate left to each contrast after all interim analyses of this and earlier comparisons.
 
     The end of the comparison counts as an interim analysis.
@@ -111,16 +111,16 @@ def left(race: Comparison) -> float:
     return float((1 - CONFIDENCE) / family(protocol) - spent)
 
 
-def record_of(race: Comparison, trials: Sequence[Trial]) -> RaceRecord:
+def raw_comparison(race: Comparison, trials: Sequence[Trial]) -> RawComparison:
     """Return the raw record of a comparison.
 
     Args:
-        race: a comparison that passed `check`.
+        race: a comparison that passed `ensure_continuable`.
         trials: trials of all its configurations, in their order, with their latencies.
     """
     result = race.facts
     ids = [trial.id for trial in trials]
-    record = RaceRecord(ran=[_ran(trial) for trial in trials])
+    record = RawComparison(ran=[_ran(trial) for trial in trials])
     record.blocks = sorted(
         (block for index, trial in enumerate(trials) for block in _blocks(index, trial)),
         key=lambda block: (block.round, block.position),
@@ -155,12 +155,12 @@ def _blocks(index: int, trial: Trial) -> list[Block]:
     ]
 
 
-def _generation(one: Mapping[str, Any], ids: Sequence[str]) -> Generation:
+def _generation(one: Mapping[str, Any], ids: Sequence[str]) -> Launch:
     def key(process: str) -> Key:
         trial, _, copy = process.partition("/")
         return ids.index(trial), int(copy or 0)
 
-    return Generation(
+    return Launch(
         number=one["generation"],
         order=[key(process) for process in one["order"]],
         layouts={key(process): layout for process, layout in one["layouts"].items()},

@@ -22,19 +22,21 @@ from typing import cast
 
 from core.evidence.result_types import ContrastNumbers, Source
 from core.evidence.statistics import CONFIDENCE, Estimate, t_quantile
-from core.evidence.verdict import MIN_LAUNCHES, MIN_UNITS, Verdict
+from core.evidence.verdict import MIN_LAUNCHES, MIN_SINGLE_ROUND_LAUNCHES, Verdict
 from core.spec.effort import DEFAULT_MARGIN
 
 MIN_ROUNDS = 5  # rounds of a single launch needed to estimate the spread between rounds
-SEEN_UNITS = 4  # launches from which on the measured spread between processes outweighs the assumed prior
-PERSISTENCE_UNITS = 16  # launches needed to estimate the autocorrelation between launches
-MOST_PERSISTENCE = 0.9
+SPREAD_LAUNCHES = (
+    4  # launches from which on the measured spread between processes outweighs the assumed prior
+)
+AUTOCORRELATION_LAUNCHES = 16  # launches needed to estimate the autocorrelation between launches
+MAX_AUTOCORRELATION = 0.9
 RESOLUTION = 1e-9  # smaller differences of log ratios are rounding, below the resolution of any clock
-DRIFT_UNITS = 8  # launches needed for the normal approximation of the Mann-Kendall test
+DRIFT_LAUNCHES = 8  # launches needed for the normal approximation of the Mann-Kendall test
 DRIFT_P = 0.01
 DRIFT_LEAST = 0.02  # a real drift below 2 % over a whole comparison changes no decision
-HOPELESS_UNITS = 9  # with fewer launches the spread is not known well enough to stop for futility
-HOPELESS_CHANCE = 0.05
+FUTILITY_LAUNCHES = 9  # with fewer launches the spread is not known well enough to stop for futility
+FUTILITY_CHANCE = 0.05
 
 _NORMAL = statistics.NormalDist()
 _DRIFT_Z = _NORMAL.inv_cdf(1 - DRIFT_P / 2)
@@ -53,7 +55,7 @@ class Prior:
 
 # Pairs of fresh processes of one configuration differed by 0.6 to 1 % at 40 µs per run and by 0.3 % at 1 ms
 # on an idle machine with two cores. Two degrees of freedom: any comparison of four launches outweighs it.
-ASSUMED = Prior(sigma_between=0.01, df=2.0, source="assumed")
+ASSUMED_PRIOR = Prior(sigma_between=0.01, df=2.0, source="assumed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,7 @@ def contrast(
     *,
     looks: float = 1,
     margin: float = DEFAULT_MARGIN,
-    prior: Prior | None = ASSUMED,
+    prior: Prior | None = ASSUMED_PRIOR,
 ) -> Contrast:
     """Estimate the ratio and its verdict from the log ratios of all rounds of all launches.
 
@@ -142,7 +144,7 @@ def contrast(
     noise = _noise(kept, ordered, within_s, prior)
     low = high = half = error = None
     if noise is not None:
-        error = math.sqrt(noise.variance / n) * _trimming_cost(n) * _persistence(centers, ordered)
+        error = math.sqrt(noise.variance / n) * _trimming_cost(n) * _autocorrelation_factor(centers, ordered)
     if noise is not None and error is not None and n >= MIN_LAUNCHES:
         reach = t_quantile(1 - (1 - CONFIDENCE) / looks / 2, noise.df) * error
         low, high = _exp(middle - reach), _exp(middle + reach)
@@ -157,7 +159,7 @@ def contrast(
         generations=n,
         sigma=within_s if within_s is not None else _robust_deviation(ordered) if n > 1 else None,
         sigma_between=None if share is None or noise is None else math.sqrt((1 - share) * noise.variance),
-        between_from="race" if prior is None or n >= SEEN_UNITS else prior.source,
+        between_from="race" if prior is None or n >= SPREAD_LAUNCHES else prior.source,
         half_width=half,
         within_half_width=None if share is None or half is None else half * math.sqrt(share),
         between_half_width=None if share is None or half is None else half * math.sqrt(1 - share),
@@ -168,7 +170,7 @@ def contrast(
     )
 
 
-def usual(values: Sequence[float]) -> Estimate:
+def trimmed_estimate(values: Sequence[float]) -> Estimate:
     """Estimate the typical value of a launch: the 20 % trimmed mean with Yuen's interval, as for a ratio.
 
     A few slow launches change neither the estimate nor much of the interval. The interval holds for new
@@ -198,12 +200,12 @@ def excess_between(generations: Sequence[Sequence[float]]) -> float | None:
     """
     kept = [sorted(one) for one in generations if one]
     within = _within_center(kept, _within(kept))
-    if len(kept) < SEEN_UNITS or within is None:
+    if len(kept) < SPREAD_LAUNCHES or within is None:
         return None
     return _robust_deviation(sorted(map(_center, kept))) ** 2 - within
 
 
-def spanning(one: Contrast, other: Contrast) -> Contrast:
+def with_joint_interval(one: Contrast, other: Contrast) -> Contrast:
     """Return `one` with an interval that includes the interval of `other`; the verdict follows from it.
 
     The two parts of the half-width are None.
@@ -226,7 +228,7 @@ def spanning(one: Contrast, other: Contrast) -> Contrast:
     )
 
 
-def settled(contrast: Contrast, target: float, of_effect: float = 0.0) -> bool:
+def may_stop(contrast: Contrast, target: float, of_effect: float = 0.0) -> bool:
     """Whether a comparison may stop at this interim analysis: decided, narrow enough and without drift.
 
     Args:
@@ -239,7 +241,7 @@ def settled(contrast: Contrast, target: float, of_effect: float = 0.0) -> bool:
     return decided and contrast.half_width is not None and contrast.half_width <= enough
 
 
-def hopeless(now: Contrast, *, looks: float, left: int) -> bool:
+def is_futile(now: Contrast, *, looks: float, left: int) -> bool:
     """Whether to stop for futility: the remaining launches are too few to reach a verdict.
 
     The prediction assumes that the estimate moves by about its standard error and that the interval shrinks
@@ -254,12 +256,12 @@ def hopeless(now: Contrast, *, looks: float, left: int) -> bool:
 
     Source: predictive power with a flat prior, Spiegelhalter, Freedman and Blackburn (1986).
     """
-    if now.generations < HOPELESS_UNITS or now.verdict != Verdict.UNDECIDED or now.standard_error is None:
+    if now.generations < FUTILITY_LAUNCHES or now.verdict != Verdict.UNDECIDED or now.standard_error is None:
         return False
-    return _chance_of_verdict(now, looks, max(0, left)) < HOPELESS_CHANCE
+    return _chance_of_verdict(now, looks, max(0, left)) < FUTILITY_CHANCE
 
 
-def predicted_units(deviation: float, target: float, *, looks: float = 6, prior_df: float = 0.0) -> int:
+def predicted_launches(deviation: float, target: float, *, looks: float = 6, prior_df: float = 0.0) -> int:
     """Return the number of launches that brings the half-width of the interval to `target`.
 
     Args:
@@ -277,7 +279,7 @@ def predicted_units(deviation: float, target: float, *, looks: float = 6, prior_
     return n
 
 
-def sufficient_look(units: int, looks: Sequence[int]) -> int | None:
+def sufficient_analysis(units: int, looks: Sequence[int]) -> int | None:
     """Return the first interim analysis with at least `units` launches; None if the last one has fewer."""
     return next((look for look in looks if look >= units), None)
 
@@ -307,7 +309,9 @@ def _noise(
     n, within = len(centers), _within_center(generations, within_s)
     if within is None:  # the prior covers processes, not single rounds
         prior = None
-    enough = (n >= 2 or len(generations[0]) >= MIN_ROUNDS) if prior is not None else n >= MIN_UNITS
+    enough = (
+        (n >= 2 or len(generations[0]) >= MIN_ROUNDS) if prior is not None else n >= MIN_SINGLE_ROUND_LAUNCHES
+    )
     if not enough or _all_alike(generations, centers):
         return None
     own_df = _spread_df(n)
@@ -315,8 +319,8 @@ def _noise(
     if prior is None or within is None:
         return _Noise(variance=(own or 0.0) ** 2, within=within, df=own_df)
     # A single launch cannot check the prior, so it gets at most the weight and at least the size of ASSUMED.
-    df = min(prior.df, ASSUMED.df) if n == 1 else prior.df
-    between = max(prior.sigma_between, ASSUMED.sigma_between) if n == 1 else prior.sigma_between
+    df = min(prior.df, ASSUMED_PRIOR.df) if n == 1 else prior.df
+    between = max(prior.sigma_between, ASSUMED_PRIOR.sigma_between) if n == 1 else prior.sigma_between
     seen = (own or 0.0) ** 2
     moderated = (df * (between**2 + within) + own_df * seen) / (df + own_df)
     # The prior may widen the observed variance, never narrow it. The further it falls below the observed
@@ -335,14 +339,14 @@ def _all_alike(generations: Sequence[Sequence[float]], centers: Sequence[float])
 
 
 def _trimmed_range(ordered: Sequence[float]) -> float:
-    cut = _cut(len(ordered))
+    cut = _trimmed_count(len(ordered))
     return ordered[len(ordered) - cut - 1] - ordered[cut]
 
 
 def _center(ordered: Sequence[float]) -> float:
     """Return the 20 % trimmed mean; the median below five values, where nothing is trimmed."""
     n = len(ordered)
-    cut = _cut(n)
+    cut = _trimmed_count(n)
     if not cut:
         return ordered[n // 2] if n % 2 else (ordered[n // 2 - 1] + ordered[n // 2]) / 2
     return math.fsum(ordered[cut : n - cut]) / (n - 2 * cut)
@@ -351,7 +355,7 @@ def _center(ordered: Sequence[float]) -> float:
 @lru_cache(maxsize=1024)
 def _trimming_cost(n: int) -> float:
     """Return the standard error of `_center` of n normal values over that of their mean."""
-    cut = _cut(n)
+    cut = _trimmed_count(n)
     if not cut:
         return math.sqrt(_MEDIAN_COST[n])
     return _normal_winsorised_deviation(cut / n) / (1 - 2 * cut / n)
@@ -379,7 +383,7 @@ def _within(generations: Sequence[Sequence[float]]) -> float | None:
 
 def _spread_df(n: int) -> int:
     """Degrees of freedom of `_robust_deviation` of n values."""
-    return n - 2 * _cut(n) - 1
+    return n - 2 * _trimmed_count(n) - 1
 
 
 def _within_center(generations: Sequence[Sequence[float]], within_s: float | None) -> float | None:
@@ -395,7 +399,7 @@ def _robust_deviation(ordered: Sequence[float]) -> float:
     n = len(ordered)
     if n < 2:
         return 0.0
-    cut = _cut(n)
+    cut = _trimmed_count(n)
     least, most = ordered[cut], ordered[n - cut - 1]
     if most - least < RESOLUTION:
         return 0.0
@@ -405,7 +409,7 @@ def _robust_deviation(ordered: Sequence[float]) -> float:
     return math.sqrt(sum(map(mul, offsets, offsets)) / (n - 1)) / _normal_winsorised_deviation(cut / n)
 
 
-def _persistence(values: Sequence[float], ordered: Sequence[float]) -> float:
+def _autocorrelation_factor(values: Sequence[float], ordered: Sequence[float]) -> float:
     """Return the factor by which autocorrelation increases the error of a mean; 1 without autocorrelation.
 
     The autocorrelation is that of the values winsorised by 20 %, corrected for its bias of -1/n. It counts
@@ -413,9 +417,9 @@ def _persistence(values: Sequence[float], ordered: Sequence[float]) -> float:
     intervals about 10 % too wide.
     """
     n = len(values)
-    if n < PERSISTENCE_UNITS:
+    if n < AUTOCORRELATION_LAUNCHES:
         return 1.0
-    cut = _cut(n)
+    cut = _trimmed_count(n)
     least, most = ordered[cut], ordered[n - cut - 1]
     kept = [least if value < least else most if value > most else value for value in values]
     mean = math.fsum(kept) / n
@@ -426,7 +430,7 @@ def _persistence(values: Sequence[float], ordered: Sequence[float]) -> float:
     correlation = sum(map(mul, offsets, offsets[1:])) / squares + 1 / n
     if correlation < 1 / math.sqrt(n):
         return 1.0
-    correlation = min(correlation, MOST_PERSISTENCE)
+    correlation = min(correlation, MAX_AUTOCORRELATION)
     return math.sqrt((1 + correlation) / (1 - correlation))
 
 
@@ -443,17 +447,21 @@ def _chance_of_verdict(now: Contrast, looks: float, left: int) -> float:
     assert now.standard_error is not None
     assert now.df is not None
     n, center, error = now.generations, math.log(now.ratio), now.standard_error
-    prior_df = now.df - (n - 2 * _cut(n) - 1)
+    prior_df = now.df - (n - 2 * _trimmed_count(n) - 1)
     end = error * math.sqrt(n / (n + left))
     reach = _t(n + left, looks, prior_df) * end
     moves = math.sqrt(error**2 - end**2)
     inside = math.log1p(now.margin) - reach
-    decided = _above(reach - center, moves) + _above(reach + center, moves)
-    equivalent = 0.0 if inside <= 0 else 1 - _above(inside - center, moves) - _above(inside + center, moves)
+    decided = _probability_above(reach - center, moves) + _probability_above(reach + center, moves)
+    equivalent = (
+        0.0
+        if inside <= 0
+        else 1 - _probability_above(inside - center, moves) - _probability_above(inside + center, moves)
+    )
     return decided + max(0.0, equivalent)
 
 
-def _above(distance: float, deviation: float) -> float:
+def _probability_above(distance: float, deviation: float) -> float:
     """Return the probability that a normal change with this deviation exceeds `distance`."""
     if deviation == 0:
         return float(distance < 0)
@@ -467,7 +475,7 @@ def _drifting(log_ratios: Sequence[float]) -> bool:
     half and those half a comparison later.
     """
     n = len(log_ratios)
-    if n < DRIFT_UNITS:
+    if n < DRIFT_LAUNCHES:
         return False
     score, variance = _kendall_score(log_ratios)
     if variance <= 0 or (abs(score) - 1) / math.sqrt(variance) < _DRIFT_Z:
@@ -494,11 +502,11 @@ def _kendall_score(values: Sequence[float]) -> tuple[int, float]:
 
 
 def _t(units: int, looks: float, prior_df: float = 0.0) -> float:
-    df = max(1.0, units - 2 * _cut(units) - 1 + prior_df)
+    df = max(1.0, units - 2 * _trimmed_count(units) - 1 + prior_df)
     return t_quantile(1 - (1 - CONFIDENCE) / looks / 2, df)
 
 
-def _cut(units: int) -> int:
+def _trimmed_count(units: int) -> int:
     """Return how many values are trimmed at each end: 20 %, so none below five."""
     return units // 5
 

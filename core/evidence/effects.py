@@ -33,18 +33,20 @@ CONSTANT_SD = 0.3
 SIZES = (0.003, 0.01, 0.03, 0.1, 0.3)  # grid: standard deviation of an effect on the log speed-up, per axis
 USUAL_SIZE, SIZE_SPREAD = 0.01, 1.5  # prior of a size: median, and standard deviation of its logarithm
 PAIR_SHARES = (0.0, 0.3, 0.8)  # grid: effect size of a pair over the geometric mean of its axes' sizes
-SHARED = 1 / 3  # share of an observation's variance due to the reference: its two processes against one
-RACE_SDS = (0.0, 0.02)  # grid: further standard deviation of the reference of a comparison
+REFERENCE_SHARE = (
+    1 / 3
+)  # share of an observation's variance due to the reference: its two processes against one
+REFERENCE_SDS = (0.0, 0.02)  # grid: further standard deviation of the reference of a comparison
 SWEEPS = 3  # over all axes
 LACK_OF_FIT = 0.005  # standard deviation that values and pairs of a configuration do not explain
 LEAST_VARIANCE = 1e-6  # of an observation: a standard error of a thousandth
 UNKNOWN_ERROR = 0.05  # of a log speed-up whose standard error is not known
 SLOW_Z = 2.5  # standard deviations below the prediction from which a process counts as slow
 ROBUST_ROUNDS = 2
-MOST_LEARNT_FROM = 160  # maximum number of observations used to fit the sizes
-MOST_PAIRED = 150  # maximum number of configurations over which an effect is averaged
+MAX_FITTED = 160  # maximum number of observations used to fit the sizes
+MAX_AVERAGED = 150  # maximum number of configurations over which an effect is averaged
 CHUNK = 8192  # configurations predicted at once
-MOST_PROMISING = 600  # maximum number of configurations from which a batch is chosen
+MAX_PROMISING = 600  # maximum number of configurations from which a batch is chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,7 @@ class Effects:
     sizes: Sizes
     precision: Array  # inverse of the covariance of the observations
     weights: Array
-    looks: _Looks
+    looks: _Observations
 
     def at(self, codes: Codes) -> tuple[Array, Array]:
         """Return mean and standard deviation of the log speed-up of configurations."""
@@ -78,7 +80,7 @@ class Effects:
             deviations.append(np.sqrt(np.maximum(variance, 1e-12)))
         return np.concatenate(means), np.concatenate(deviations)
 
-    def unshrunk(self, least: float) -> Effects:
+    def with_minimum_sizes(self, least: float) -> Effects:
         """Return the model with all effect sizes raised to at least `least`.
 
         Sizes are fitted to the same few observations. If these are noisy, the sizes are small, and all
@@ -164,13 +166,13 @@ def _fit(
     doubts: tuple[float, ...],
 ) -> Effects:
     """Fit with hashable arguments, cached: a search fits the model of one state several times."""
-    looks = _Looks(
+    looks = _Observations(
         np.frombuffer(raw, dtype=np.int16).reshape(len(gains), width), gains, errors, races, doubts
     )
-    step = math.ceil(len(gains) / MOST_LEARNT_FROM)
+    step = math.ceil(len(gains) / MAX_FITTED)
     sizes = _sizes(looks if step == 1 else looks.some(step), None)
     for _ in range(ROBUST_ROUNDS):
-        if not looks.doubt_slow(sizes):
+        if not looks.inflate_slow(sizes):
             break
         sizes = _sizes(looks if step == 1 else looks.some(step), sizes)
     precision: Array = np.linalg.inv(looks.covariance(sizes)).astype(np.float64)
@@ -184,7 +186,7 @@ def _fit(
     )
 
 
-class _Looks:
+class _Observations:
     """Observations of configurations, with their error model."""
 
     def __init__(
@@ -206,11 +208,11 @@ class _Looks:
         self._noise: dict[float, Array] = {}
         self.whole = LACK_OF_FIT**2 * (self.agree.sum(axis=0) == codes.shape[1])
 
-    def some(self, step: int) -> _Looks:
+    def some(self, step: int) -> _Observations:
         """Return every `step`-th observation."""
         at = slice(None, None, step)
         lists = (one[at].tolist() for one in (self.y, self.errors, self.races, self.reference))
-        found = _Looks(self.codes[at], *lists)
+        found = _Observations(self.codes[at], *lists)
         found.doubt = self.doubt[at]
         return found
 
@@ -231,14 +233,14 @@ class _Looks:
         """Return the covariance of the errors. The result is cached: do not modify it."""
         if race in self._noise:
             return self._noise[race]
-        alone = (1 - SHARED * (self.races != "")) * self.errors**2 + self.doubt + LEAST_VARIANCE
-        together = SHARED * np.outer(self.errors, self.errors) + race**2
+        alone = (1 - REFERENCE_SHARE * (self.races != "")) * self.errors**2 + self.doubt + LEAST_VARIANCE
+        together = REFERENCE_SHARE * np.outer(self.errors, self.errors) + race**2
         together = together + np.outer(self.reference, self.reference)
         found: Array = np.where(self.same_race, together, 0.0) + np.diag(alone)
         self._noise[race] = found
         return found
 
-    def doubt_slow(self, sizes: Sizes) -> bool:
+    def inflate_slow(self, sizes: Sizes) -> bool:
         """Add variance to observations far slower than predicted; return whether there was one."""
         precision = np.linalg.inv(self.covariance(sizes))
         variance = 1 / np.diag(precision)
@@ -249,12 +251,14 @@ class _Looks:
         return bool(slow.any())
 
 
-def _sizes(looks: _Looks, start: Sizes | None) -> Sizes:
+def _sizes(looks: _Observations, start: Sizes | None) -> Sizes:
     """Return the most probable sizes on a grid: one size for all axes first, then axis by axis."""
     width = looks.codes.shape[1]
     if start is None:
         agree = looks.agree.sum(axis=0)
-        equal = [Sizes(axes=(size,) * width, pair=p, race=RACE_SDS[0]) for size in SIZES for p in PAIR_SHARES]
+        equal = [
+            Sizes(axes=(size,) * width, pair=p, race=REFERENCE_SDS[0]) for size in SIZES for p in PAIR_SHARES
+        ]
         start = max(
             equal,
             key=lambda one: _log_posterior(
@@ -283,7 +287,7 @@ def _sizes(looks: _Looks, start: Sizes | None) -> Sizes:
                     best, axes[axis] = likely, size
             total += axes[axis] * same
             squares += axes[axis] ** 2 * same
-        options = [Sizes(axes=tuple(axes), pair=p, race=r) for p in PAIR_SHARES for r in RACE_SDS]
+        options = [Sizes(axes=tuple(axes), pair=p, race=r) for p in PAIR_SHARES for r in REFERENCE_SDS]
         found = [_log_posterior(looks.of(total, squares, one), looks.y, one) for one in options]
         chosen = options[found.index(max(found))]
         pair, race = chosen.pair, chosen.race
@@ -306,7 +310,7 @@ def _log_posterior(spread: Array, y: Array, sizes: Sizes) -> float:
     return likelihood - 0.5 * float(own @ own)
 
 
-def next_best(model: Effects, codes: Codes, count: int) -> list[tuple[int, float]]:
+def next_batch(model: Effects, codes: Codes, count: int) -> list[tuple[int, float]]:
     """Return the configurations to evaluate next, by upper confidence bound, with their expected improvement.
 
     After each choice the model is updated as if the configuration had been observed at its mean, so that the
@@ -325,7 +329,7 @@ def next_best(model: Effects, codes: Codes, count: int) -> list[tuple[int, float
     top = float(model.at(model.tried)[0].max())
     mean, deviation = model.at(codes)
     gain = expected_improvement(mean, deviation, top)
-    order = np.argsort(-(mean + 2 * deviation), kind="stable")[:MOST_PROMISING]
+    order = np.argsort(-(mean + 2 * deviation), kind="stable")[:MAX_PROMISING]
     own, mean, variance = codes[order], mean[order], deviation[order] ** 2
     across = covariance(own, model.tried, model.sizes)
     chosen: list[tuple[int, float]] = []
@@ -338,13 +342,13 @@ def next_best(model: Effects, codes: Codes, count: int) -> list[tuple[int, float
         chosen.append((int(order[index]), float(gain[order[index]])))
         shared = covariance(own, own[index : index + 1], model.sizes)[:, 0]
         shared = shared - across @ (model.precision @ across[index]) - learnt.T @ learnt[:, index]
-        told = shared / math.sqrt(max(float(shared[index]), 0.0) + LOOK_ERROR**2)
+        told = shared / math.sqrt(max(float(shared[index]), 0.0) + OBSERVATION_ERROR**2)
         learnt = np.concatenate([learnt, told[None]])
         variance = variance - told**2
     return chosen
 
 
-LOOK_ERROR = 0.015  # standard error assumed for a future observation
+OBSERVATION_ERROR = 0.015  # standard error assumed for a future observation
 
 
 def expected_improvement(mean: Array, deviation: Array, top: float) -> Array:
@@ -386,7 +390,7 @@ def main_effects(model: Effects, codes: Codes) -> list[Effect]:
     found = []
     for axis in range(codes.shape[1]):
         for value in range(1, int(codes[:, axis].max(initial=0)) + 1):
-            own = codes[codes[:, axis] == value][:MOST_PAIRED]
+            own = codes[codes[:, axis] == value][:MAX_AVERAGED]
             if not len(own):
                 continue
             other = own.copy()
@@ -424,7 +428,7 @@ def _contrast(model: Effects, codes: Codes, weights: Array) -> tuple[float, floa
 # --- screening ----------------------------------------------------------------------------------------------
 
 
-def balanced(codes: Codes, count: int, *, seed: int, taken: Sequence[int] = ()) -> list[int]:
+def balanced_design(codes: Codes, count: int, *, seed: int, taken: Sequence[int] = ()) -> list[int]:
     """Return a balanced design: every value, and as far as possible every pair, occurs equally often.
 
     Greedy: each step adds the configuration of a random sample whose values and pairs are rarest so far.

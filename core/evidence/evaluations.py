@@ -18,31 +18,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from core.evidence.contrast import ASSUMED, SEEN_UNITS, Contrast, Prior, contrast
+from core.evidence.contrast import ASSUMED_PRIOR, SPREAD_LAUNCHES, Contrast, Prior, contrast
 from core.evidence.metrics.intervals import Z
 from core.evidence.result_types import Confirmed, GainNumbers
 from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 
 Stage = Literal["screen", "heat", "confirm"]
-Gain = tuple[float, float | None]  # log speed-up and its standard error; None: not known
+LogSpeedup = tuple[float, float | None]  # log speed-up and its standard error; None: not known
 
 FROM_MEDIANS = ("latency_p50", "latency_mean", "latency_p95", "latency_p99", "throughput")
 UNKNOWN_SE = 0.05  # assumed standard error of a log speed-up without one
-COPIES_APART = 0.10  # log ratio of the default's two processes above which only the faster one is used
-WIDEST = 4.0  # upper over lower bound above which an interval is uninformative
-RUN_APART = 0.25  # log ratio of the default's latency in two comparisons above which one is doubted
+MAX_COPY_DIFFERENCE = 0.10  # log ratio of the default's two processes above which only the faster one is used
+MAX_INTERVAL_FACTOR = 4.0  # upper over lower bound above which an interval is uninformative
+MAX_DEFAULT_SHIFT = 0.25  # log ratio of the default's latency in two comparisons above which one is doubted
 MOST_SPREAD_DF = 6.0  # cap: the spread seen by a search counts as at most seven launches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Observation:
     """An observation: the result of one comparison for one configuration."""
 
     stage: Stage
     race: str
     trial: str
-    gains: Mapping[str, Gain] = field(default_factory=dict)  # by metric
+    gains: Mapping[str, LogSpeedup] = field(default_factory=dict)  # by metric
     values: Mapping[str, float] = field(default_factory=dict)  # by metric: seconds, bytes, samples/s
     error: str = ""  # reason why there is no result
     breach: str = ""  # reason why the outputs exceed their tolerance
@@ -53,7 +53,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ReportedSpeedup:
     """The reported speed-up of a configuration, the same everywhere. Bounds are None without an interval."""
 
     ratio: float
@@ -63,12 +63,12 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Evaluation:
     """One configuration and all its observations."""
 
     changes: Mapping[str, Any]  # settings that differ from the start
     key: str  # of its request
-    looks: tuple[Look, ...] = ()
+    looks: tuple[Observation, ...] = ()
     twin: bool = False  # an A/A control: the same configuration under another name
 
     @property
@@ -76,7 +76,7 @@ class Tried:
         """Reason why it cannot be the result, from the observations so far; empty: none."""
         return next((one.error or one.breach for one in reversed(self.looks) if one.error or one.breach), "")
 
-    def gain(self, metric: str) -> Gain | None:
+    def gain(self, metric: str) -> LogSpeedup | None:
         """Return the log speed-up pooled over all observations; None: no observation has the metric."""
         found = [one.gains[metric] for one in self.looks if metric in one.gains]
         return pooled(found) if found else None
@@ -90,24 +90,24 @@ class Tried:
         return asdict(self)
 
 
-def tried_from_dict(data: Mapping[str, Any]) -> Tried:
+def evaluation_from_dict(data: Mapping[str, Any]) -> Evaluation:
     """Build an evaluation from the data that `to_dict` wrote."""
     looks = [
-        Look(**{**one, "gains": {name: (gain[0], gain[1]) for name, gain in one["gains"].items()}})
+        Observation(**{**one, "gains": {name: (gain[0], gain[1]) for name, gain in one["gains"].items()}})
         for one in data["looks"]
     ]
-    return Tried(changes=data["changes"], key=data["key"], looks=tuple(looks), twin=data["twin"])
+    return Evaluation(changes=data["changes"], key=data["key"], looks=tuple(looks), twin=data["twin"])
 
 
-def interval(gain: Gain) -> tuple[float, float] | None:
+def interval(gain: LogSpeedup) -> tuple[float, float] | None:
     """Return the normal interval of a speed-up whose standard error is a known spread, such as memory."""
     middle, error = gain
     return None if error is None else (math.exp(middle - Z * error), math.exp(middle + Z * error))
 
 
-def told(
-    one: Tried, objective: Mapping[str, float], confirmed: Mapping[str, GainNumbers], *, among: int = 1
-) -> Told | None:
+def reported_speedup(
+    one: Evaluation, objective: Mapping[str, float], confirmed: Mapping[str, GainNumbers], *, among: int = 1
+) -> ReportedSpeedup | None:
     """Return the speed-up of a configuration as all tables, charts and sentences show it; None: not measured.
 
     It is that of its most precise comparison, with the interval of that comparison: t quantiles of the
@@ -122,22 +122,22 @@ def told(
     """
     for look in reversed(one.looks):
         if (found := confirmed.get(look.trial)) is not None:
-            return Told(
+            return ReportedSpeedup(
                 ratio=found["ratio"],
                 low=found["ratio_low"],
                 high=found["ratio_high"],
                 launches=look.launches,
             )
     careful = [look for look in one.looks if look.gains and look.stage == "confirm"]
-    careful = careful or [look for look in one.looks if look.gains and look.launches >= SEEN_UNITS]
+    careful = careful or [look for look in one.looks if look.gains and look.launches >= SPREAD_LAUNCHES]
     looks = tuple(careful[-1:]) or one.looks
-    gain = weighed({name: replace(one, looks=looks).gain(name) for name in objective}, objective)
+    gain = weighted({name: replace(one, looks=looks).gain(name) for name in objective}, objective)
     if gain is None:
         return None
     reach = None
-    if careful and careful[-1].launches >= SEEN_UNITS:
-        reach = _reach(careful[-1], gain, objective, among)
-    return Told(
+    if careful and careful[-1].launches >= SPREAD_LAUNCHES:
+        reach = _log_half_width(careful[-1], gain, objective, among)
+    return ReportedSpeedup(
         ratio=math.exp(gain[0]),
         low=None if reach is None else math.exp(gain[0] - reach),
         high=None if reach is None else math.exp(gain[0] + reach),
@@ -145,48 +145,52 @@ def told(
     )
 
 
-def all_confirmed(answer: Mapping[str, Any] | None) -> list[Confirmed]:
+def confirmed_configurations(answer: Mapping[str, Any] | None) -> list[Confirmed]:
     """Return the confirmed configurations of a stored search result, the winner first."""
     found = answer or {}
     return [one for one in (found.get("winner"), *found.get("others", ())) if one]
 
 
-def gains_confirmed(answer: Mapping[str, Any] | None) -> dict[str, GainNumbers]:
-    """Return trial -> speed-up of the confirmed configurations, for `told`."""
-    return {one["trial"]: one["gain"] for one in all_confirmed(answer)}
+def confirmed_gains(answer: Mapping[str, Any] | None) -> dict[str, GainNumbers]:
+    """Return trial -> speed-up of the confirmed configurations, for `reported_speedup`."""
+    return {one["trial"]: one["gain"] for one in confirmed_configurations(answer)}
 
 
-def ratios_told(
+def reported_ratio(
     objective: Mapping[str, float], answer: Mapping[str, Any] | None
-) -> Callable[[Tried], float | None]:
+) -> Callable[[Evaluation], float | None]:
     """Return a function from an evaluation to its reported speed-up as a ratio; None: not measured."""
-    confirmed = gains_confirmed(answer)
+    confirmed = confirmed_gains(answer)
 
-    def ratio(one: Tried) -> float | None:
-        found = told(one, objective, confirmed)
+    def ratio(one: Evaluation) -> float | None:
+        found = reported_speedup(one, objective, confirmed)
         return None if found is None else found.ratio
 
     return ratio
 
 
-def best_told(best: Mapping[str, Any]) -> str:
-    """Return `told_words` of the best configuration so far, from the live state of a search."""
+def best_text(best: Mapping[str, Any]) -> str:
+    """Return `speedup_text` of the best configuration so far, from the live state of a search."""
     gain = best["gain"]
-    return told_words(
-        Told(ratio=gain["ratio"], low=gain["ratio_low"], high=gain["ratio_high"], launches=best["launches"])
+    return speedup_text(
+        ReportedSpeedup(
+            ratio=gain["ratio"], low=gain["ratio_low"], high=gain["ratio_high"], launches=best["launches"]
+        )
     )
 
 
-def told_words(one: Told) -> str:
+def speedup_text(one: ReportedSpeedup) -> str:
     """Return a speed-up with its interval, `1.33×, 95 % [1.29, 1.36]`, or with its number of launches."""
     if one.low is None or one.high is None:
         return f"about {one.ratio:.2f}× ({one.launches} launch{'es' * (one.launches != 1)}, no interval yet)"
-    if one.high / one.low > WIDEST:
+    if one.high / one.low > MAX_INTERVAL_FACTOR:
         return "not known yet"
     return f"{one.ratio:.2f}×, 95 % [{one.low:.2f}, {one.high:.2f}]"
 
 
-def _reach(look: Look, gain: Gain, objective: Mapping[str, float], among: int) -> float | None:
+def _log_half_width(
+    look: Observation, gain: LogSpeedup, objective: Mapping[str, float], among: int
+) -> float | None:
     """Return the half-width of the interval on the log scale; None: the objective was not compared."""
     if gain[1] is None or not set(objective) <= {"latency_p50", *KNOWN_SPREADS}:
         return None
@@ -212,16 +216,16 @@ def launch_spread(differences: Sequence[float]) -> Prior:
     """
     n = len(differences)
     squares = math.fsum(one**2 for one in differences)
-    variance = (ASSUMED.df * ASSUMED.sigma_between**2 + squares) / (ASSUMED.df + n)
-    df = min(ASSUMED.df + n, MOST_SPREAD_DF)
-    return Prior(sigma_between=math.sqrt(variance), df=df, source="search" if n else ASSUMED.source)
+    variance = (ASSUMED_PRIOR.df * ASSUMED_PRIOR.sigma_between**2 + squares) / (ASSUMED_PRIOR.df + n)
+    df = min(ASSUMED_PRIOR.df + n, MOST_SPREAD_DF)
+    return Prior(sigma_between=math.sqrt(variance), df=df, source="search" if n else ASSUMED_PRIOR.source)
 
 
-def reference_doubts(tried: Iterable[Tried]) -> dict[str, float]:
+def reference_doubts(tried: Iterable[Evaluation]) -> dict[str, float]:
     """Return for each comparison the log ratio by which its default was slower than in the fastest one.
 
     A default whose launches are all slow makes all other configurations of its comparison look fast.
-    Differences below `RUN_APART` are ordinary drift of a machine and are left out.
+    Differences below `MAX_DEFAULT_SHIFT` are ordinary drift of a machine and are left out.
     """
     levels = {
         look.race: look.level for one in tried for look in one.looks if look.level is not None and look.race
@@ -229,10 +233,10 @@ def reference_doubts(tried: Iterable[Tried]) -> dict[str, float]:
     if len(levels) < 2:
         return {}
     least = min(levels.values())
-    return {race: level - least for race, level in levels.items() if level - least > RUN_APART}
+    return {race: level - least for race, level in levels.items() if level - least > MAX_DEFAULT_SHIFT}
 
 
-def pooled(gains: Sequence[Gain]) -> Gain:
+def pooled(gains: Sequence[LogSpeedup]) -> LogSpeedup:
     """Return the inverse-variance weighted mean of independent observations.
 
     If observations differ by more than their errors, the error of the mean grows by the Birge ratio (1932):
@@ -247,7 +251,7 @@ def pooled(gains: Sequence[Gain]) -> Gain:
     return middle, birge * math.sqrt(1 / total) if known else None
 
 
-def weighed(gains: Mapping[str, Gain | None], objective: Mapping[str, float]) -> Gain | None:
+def weighted(gains: Mapping[str, LogSpeedup | None], objective: Mapping[str, float]) -> LogSpeedup | None:
     """Return the log speed-up of an objective: the weighted sum over its metrics; None: one is missing."""
     parts = [(weight, gains.get(name)) for name, weight in objective.items()]
     if any(gain is None for _, gain in parts):
@@ -263,7 +267,7 @@ def weighed(gains: Mapping[str, Gain | None], objective: Mapping[str, float]) ->
 
 
 def look(
-    head: Look,
+    head: Observation,
     result: Mapping[str, Any],
     default: Mapping[str, Any],
     found: Mapping[str, Any] | None,
@@ -271,10 +275,10 @@ def look(
     sizes: tuple[float, float] | None = None,
     arena: bool = True,
     copies: float | None = None,
-) -> Look:
+) -> Observation:
     """Return the observation of a configuration from a comparison.
 
-    If the two processes of the default differ by more than `COPIES_APART`, the speed-up is relative to
+    If the two processes of the default differ by more than `MAX_COPY_DIFFERENCE`, the speed-up is relative to
     the faster one, because no fault makes a process faster.
 
     Args:
@@ -286,17 +290,17 @@ def look(
         arena: whether it keeps ONNX Runtime's CPU arena.
         copies: log ratio of the default's two processes; None: there were no two.
     """
-    gains: dict[str, Gain] = {}
+    gains: dict[str, LogSpeedup] = {}
     values: dict[str, float] = {}
     if head.error or not result:
         return replace(head, error=head.error or "It has no result.")
-    shift = abs(copies) / 2 if copies is not None and abs(copies) > COPIES_APART else 0.0
+    shift = abs(copies) / 2 if copies is not None and abs(copies) > MAX_COPY_DIFFERENCE else 0.0
     if found is not None:
         gain = math.log(found["ratio"]) - shift, found.get("standard_error") or _rough_error(found)
         gains |= dict.fromkeys(FROM_MEDIANS, gain)
         launches, df = found.get("generations") or 1, found.get("df")
-        head = replace(head, launches=launches, df=df, level=_level(default, shift))
-    own_cpu, other_cpu = cpu_per_row(result), cpu_per_row(default)
+        head = replace(head, launches=launches, df=df, level=_log_latency(default, shift))
+    own_cpu, other_cpu = cpu_per_sample(result), cpu_per_sample(default)
     if own_cpu and other_cpu:
         gains["cpu_s"] = math.log(other_cpu[0] / own_cpu[0]), math.hypot(own_cpu[1], other_cpu[1])
         values["cpu_s"] = own_cpu[0]
@@ -319,7 +323,7 @@ def look(
     return replace(head, gains=gains, values=values, breach=breach)
 
 
-def _level(default: Mapping[str, Any], shift: float) -> float | None:
+def _log_latency(default: Mapping[str, Any], shift: float) -> float | None:
     """Return ln(seconds per sample) of the default, of its faster process where they differ."""
     p50_s = (default.get("latency") or {}).get("p50_s")
     return math.log(p50_s / max(1, default.get("batch_size") or 1)) - shift if p50_s else None
@@ -328,10 +332,10 @@ def _level(default: Mapping[str, Any], shift: float) -> float | None:
 def _rough_error(found: Mapping[str, Any]) -> float | None:
     """Return the standard error of an observation with too few rounds for an interval; None: not known."""
     sigma, rounds = found.get("sigma"), found.get("rounds") or 1
-    return None if not sigma else math.hypot(sigma / math.sqrt(rounds), ASSUMED.sigma_between)
+    return None if not sigma else math.hypot(sigma / math.sqrt(rounds), ASSUMED_PRIOR.sigma_between)
 
 
-def cpu_per_row(result: Mapping[str, Any]) -> tuple[float, float] | None:
+def cpu_per_sample(result: Mapping[str, Any]) -> tuple[float, float] | None:
     """Return CPU seconds per sample and the relative standard error, from the CPU pass or the counters."""
     low, high = (result.get(f"cpu_s_per_inference_{end}") for end in ("low", "high"))
     value = result.get("cpu_s_per_inference")
@@ -353,7 +357,7 @@ def contrast_of(
     *,
     looks: float,
     margin: float,
-    prior: Prior | None = ASSUMED,
+    prior: Prior | None = ASSUMED_PRIOR,
 ) -> Contrast | None:
     """Return the contrast of a statistic other than the median; None: there are too few runs.
 
@@ -403,7 +407,7 @@ def _by_round(result: Mapping[str, Any]) -> dict[tuple[int, int], float]:
     return {key: statistics.fmean(values) for key, values in seen.items()}
 
 
-LEAST_TAIL = 3  # minimum number of runs beyond a percentile of one launch
+MIN_TAIL_RUNS = 3  # minimum number of runs beyond a percentile of one launch
 
 
 def _by_generation(result: Mapping[str, Any], share: float) -> dict[int, float]:
@@ -413,5 +417,5 @@ def _by_generation(result: Mapping[str, Any], share: float) -> dict[int, float]:
     return {
         key: math.log(sorted(runs)[math.ceil(share * len(runs)) - 1])
         for key, runs in pooled_runs.items()
-        if len(runs) * (1 - share) >= LEAST_TAIL
+        if len(runs) * (1 - share) >= MIN_TAIL_RUNS
     }

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from core.evidence.node_savings import Unit, original
+from core.evidence.node_savings import Unit, original_operator
 from core.wire.graph import Level, Node, Side, Tensor
 from core.wire.profile import NodeTime, Profile
 
@@ -50,7 +50,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
+class ProfileMatch:
     """The profile matched with the nodes of a graph."""
 
     ran: Mapping[Where, Ran]
@@ -72,7 +72,7 @@ class Times:
         return seconds / self.total_s if self.total_s else 0.0
 
 
-def times(side: Side, profile: Profile, optimized: Side | None = None) -> Times:
+def times(side: Side, profile: Profile, optimized: Side | None = None) -> ProfileMatch:
     """Match the nodes of a profile with the nodes of a graph.
 
     Args:
@@ -103,10 +103,10 @@ def times(side: Side, profile: Profile, optimized: Side | None = None) -> Times:
         )
         for where, of in ran.items()
     }
-    return Times(ran=found, total_s=there.total_s, unmatched=tuple(missing))
+    return ProfileMatch(ran=found, total_s=there.total_s, unmatched=tuple(missing))
 
 
-def _by_name(side: Side, profile: Profile) -> Times:
+def _by_name(side: Side, profile: Profile) -> ProfileMatch:
     index = _index(side)
     ran: dict[Where, list[NodeTime]] = defaultdict(list)
     others: dict[Where, int] = defaultdict(
@@ -119,16 +119,18 @@ def _by_name(side: Side, profile: Profile) -> Times:
             others[where] = len(found) - 1
         if not found:
             unmatched.append(one)
-    left = _pair_up(side, ran, unmatched)
+    left = _match_renamed(side, ran, unmatched)
     found_nodes = {
         where: Ran(nodes=tuple(nodes), with_others=others[where], by_name=True)
         for where, nodes in ran.items()
     }
     total_s = sum(one.self_s for one in profile.nodes)
-    return Times(ran=found_nodes, total_s=total_s, unmatched=tuple(left))
+    return ProfileMatch(ran=found_nodes, total_s=total_s, unmatched=tuple(left))
 
 
-def _pair_up(side: Side, ran: dict[Where, list[NodeTime]], unmatched: Sequence[NodeTime]) -> list[NodeTime]:
+def _match_renamed(
+    side: Side, ran: dict[Where, list[NodeTime]], unmatched: Sequence[NodeTime]
+) -> list[NodeTime]:
     """Match nodes that ONNX Runtime renames in every session, if their number is equal on both sides.
 
     Returns:
@@ -234,7 +236,9 @@ def tensor_text(tensor: Tensor) -> str:
     return f"{tensor.dtype}[{'×'.join(map(str, tensor.shape))}]"
 
 
-def rows(side: Side, found: Times | None = None, units: Mapping[Where, Unit] | None = None) -> list[Row]:
+def rows(
+    side: Side, found: ProfileMatch | None = None, units: Mapping[Where, Unit] | None = None
+) -> list[Row]:
     """Return every node of a graph in file order, subgraphs after the graphs that contain them.
 
     Args:
@@ -296,6 +300,6 @@ def errors(side: Side, units: Sequence[Unit]) -> dict[Where, Unit]:
     found: dict[Where, Unit] = {}
     for number, level in enumerate(side.levels):
         for index, node in enumerate(level.nodes):
-            if (unit := by_name.get(original(node.name, by_name))) is not None:
+            if (unit := by_name.get(original_operator(node.name, by_name))) is not None:
                 found[number, index] = unit
     return found

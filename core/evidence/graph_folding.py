@@ -17,11 +17,11 @@ from dataclasses import dataclass
 Block = tuple[str, ...]  # names of the blocks around it, outermost first, and its own
 Edge = tuple[int, int]  # from node to node, by their indices
 
-WIDE = 400  # maximum number of children of one block; a larger block is split
-STRETCH = 100  # children of one part of a split block; more where there would be over MOST_PARTS parts
+MAX_CHILDREN = 400  # maximum number of children of one block; a larger block is split
+PART_SIZE = 100  # children of one part of a split block; more where there would be over MOST_PARTS parts
 MOST_PARTS = 200
 MOST_DRAWN = 3_000  # maximum number of items at once, so that a browser stays responsive
-AT_FIRST = 60  # maximum number of items in the first view
+MAX_FIRST_ITEMS = 60  # maximum number of items in the first view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +59,13 @@ def levels(count: int, edges: Iterable[Edge]) -> list[int]:
         after[source].append(target)
         waits_for[target] += 1
     sources = [index for index in range(count) if not waits_for[index]]
-    found = _longest_ways(count, after, waits_for, list(sources))
+    found = _longest_paths(count, after, waits_for, list(sources))
     for index in sources:
         found[index] = max(0, min((found[one] for one in after[index]), default=1) - 1)
     return found
 
 
-def _longest_ways(
+def _longest_paths(
     count: int, after: Mapping[int, Sequence[int]], waits_for: list[int], ready: list[int]
 ) -> list[int]:
     """Return the longest path to each node, in edges, from those in `ready`; consumes both lists."""
@@ -104,27 +104,27 @@ def places(scopes: Sequence[Sequence[str]], edges: Sequence[Edge]) -> list[Block
         for index in inside:
             deeper = len(found[index]) > len(block)
             children[found[index][: len(block) + 1] if deeper else index].append(index)
-        if len(children) <= WIDE:
+        if len(children) <= MAX_CHILDREN:
             waiting += [(child, of) for child, of in children.items() if not isinstance(child, int)]
             continue
-        size = max(STRETCH, -(-len(children) // MOST_PARTS))
+        size = max(PART_SIZE, -(-len(children) // MOST_PARTS))
         ordered = sorted(children.values(), key=lambda of: (min(depth[index] for index in of), of[0]))
         for start in range(0, len(ordered), size):
             part = [index for of in ordered[start : start + size] for index in of]
-            name = _stretch(part, depth, start // size)
+            name = _part_name(part, depth, start // size)
             for index in part:
                 found[index] = (*block, name, *found[index][len(block) :])
             waiting.append(((*block, name), part))
     return found
 
 
-def _stretch(part: Sequence[int], depth: Sequence[int], number: int) -> str:
+def _part_name(part: Sequence[int], depth: Sequence[int], number: int) -> str:
     low, high = min(depth[index] for index in part), max(depth[index] for index in part)
     told = f"level {low:,}" if low == high else f"levels {low:,} to {high:,}"
     return f"part {number + 1}, {told}"
 
 
-def opened_for(found: Sequence[Block], most: int = AT_FIRST) -> set[Block]:
+def initially_open(found: Sequence[Block], most: int = MAX_FIRST_ITEMS) -> set[Block]:
     """Return the blocks to open, level by level, so that at most `most` items are drawn.
 
     Args:
@@ -188,7 +188,7 @@ def fold(found: Sequence[Block], edges: Iterable[Edge], opened: Collection[Block
     return Folding(items=tuple(items), edges=dict(counted), item_of=tuple(item_of))
 
 
-def way_to(found: Sequence[Block], opened: Collection[Block], node: int) -> set[Block]:
+def open_around(found: Sequence[Block], opened: Collection[Block], node: int) -> set[Block]:
     """Return `opened` plus every block around `node`, so that the node itself is drawn."""
     block = found[node]
     return {*opened, *(block[:end] for end in range(len(block) + 1))}

@@ -20,7 +20,7 @@ _MOST = 40  # characters of a fixed value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fed:
+class InputDescription:
     """Description of one input."""
 
     name: str
@@ -33,16 +33,18 @@ class Fed:
         return cast(FedInput, asdict(self))
 
 
-def fed_from_dict(data: Mapping[str, Any]) -> Fed:
+def input_from_dict(data: Mapping[str, Any]) -> InputDescription:
     """Build an input description from the data that `to_dict` wrote."""
-    return Fed(name=data["name"], dtype=data["dtype"], shapes=list(data["shapes"]), values=data["values"])
+    return InputDescription(
+        name=data["name"], dtype=data["dtype"], shapes=list(data["shapes"]), values=data["values"]
+    )
 
 
 def fed(
     feeds: Sequence[wire.FeedPlan],
     info: wire.ModelInfo | None,
     really: Sequence[wire.TensorInfo] = (),
-) -> list[Fed]:
+) -> list[InputDescription]:
     """Return a description of each input of `feeds`.
 
     Args:
@@ -57,7 +59,7 @@ def fed(
         ran = seen.get(one["name"])
         shapes = [list(plan["inputs"][number]["shape"]) for plan in feeds]
         found.append(
-            Fed(
+            InputDescription(
                 name=one["name"],
                 dtype=ran["dtype"] if ran else one["dtype"],
                 shapes=[list(ran["shape"])]
@@ -69,7 +71,7 @@ def fed(
     return found
 
 
-def fed_words(one: Fed) -> str:
+def input_text(one: InputDescription) -> str:
     """Return "ids int64 [1, 128]: random, 0 to 30521"."""
     shapes = " and ".join(f"[{', '.join('?' if size < 0 else str(size) for size in s)}]" for s in one.shapes)
     return f"{clipped(one.name)} {one.dtype} {shapes}: {one.values}"
@@ -81,10 +83,10 @@ def _values(one: wire.InputPlan, plan: wire.FeedPlan, reason: str) -> str:
         told = text if len(text) <= _MOST else f"{text[: _MOST - 1]}…"
         return f"fixed text, not random: {told}" if one["dtype"] == STRING else told
     if one.get("drawn"):
-        return f"{random_words(one)} (requested)"
+        return f"{random_text(one)} (requested)"
     if plan["source"] == "npz" or (plan["source"] == "images" and takes_images(one["dtype"], one["shape"])):
         return f"from {Path(plan['path'] or '').name}"
-    return f"{random_words(one)} (it {reason})" if reason else random_words(one)
+    return f"{random_text(one)} (it {reason})" if reason else random_text(one)
 
 
 def takes_images(dtype: str, shape: Sequence[int]) -> bool:
@@ -92,7 +94,7 @@ def takes_images(dtype: str, shape: Sequence[int]) -> bool:
     return channel_axis(shape) is not None and (dtype == "uint8" or dtype.startswith("float"))
 
 
-def random_words(one: wire.InputPlan | wire.InputInfo) -> str:
+def random_text(one: wire.InputPlan | wire.InputInfo) -> str:
     """Return a text for the range of an input's random values, as the worker draws them."""
     dtype, low, high = one["dtype"], one.get("low"), one.get("high")
     if dtype == STRING:

@@ -56,7 +56,9 @@ SWITCHES_PER_S = 50.0  # involuntary, beyond the contestant's own: 5 in 100 ms
 STEAL_SHARE = 0.01  # of the requested CPU time
 PRESSURE_SHARE = 0.10  # of the time, beyond the usual value of this contestant
 TICK_S = 0.010  # of /proc/stat
-SURE = 1.645  # one-sided 95 %: the load must exceed its threshold by more than the counter steps explain
+Z_ONE_SIDED = (
+    1.645  # one-sided 95 %: the load must exceed its threshold by more than the counter steps explain
+)
 FOREIGN_CPUS = 0.10  # of one core
 IDLE_CPUS = 1.0  # with a whole CPU idle, other processes took nothing from the contestant
 CANARY_DEVIATION = 0.05  # of a window's median from the run's; one canary varies by 10 % on a shared core
@@ -78,7 +80,7 @@ WINDOW_S = 0.5  # blocks of 20 ms are judged together, because counters move in 
 
 REJECT_ALPHA = 0.01  # at 5 %, one valid comparison in twenty would be rejected
 REJECT_EFFECT = 0.01  # a smaller A/A difference has no practical effect
-SEVERAL = 3.0  # an effect of this many times the A/A difference remains valid
+MIN_EFFECT_FACTOR = 3.0  # an effect of this many times the A/A difference remains valid
 
 
 def discard_reason(counters: Counters) -> str:
@@ -150,7 +152,7 @@ def _window_signals(
             ("foreign_load", _is_loaded(chosen, cpus)),
             ("steal", _is_stolen(chosen, cpus)),
             ("pressure", statistics.fmean(excess[index] or 0.0 for index in window) > PRESSURE_SHARE),
-            ("slow_core", _is_off(statistics.median(one["canary_ns"] for one in chosen), canary_ns)),
+            ("slow_core", _is_unusual(statistics.median(one["canary_ns"] for one in chosen), canary_ns)),
         ):
             hits[name] += [hit] * len(window)
     return list(hits.items())
@@ -162,7 +164,7 @@ def _is_loaded(window: Sequence[Counters], cpus: int) -> bool:
     if load is None or busy_s is None or not wall_s:
         return False
     idle = cpus - (busy_s + (_sum(window, "steal_s") or 0.0)) / wall_s
-    unsure = SURE * _coarseness(len(window), 2 * cpus) / wall_s  # usually two fields per CPU change
+    unsure = Z_ONE_SIDED * _resolution_s(len(window), 2 * cpus) / wall_s  # usually two fields per CPU change
     return idle < IDLE_CPUS and load > FOREIGN_CPUS + unsure
 
 
@@ -170,10 +172,10 @@ def _is_stolen(window: Sequence[Counters], cpus: int) -> bool:
     stolen_s, busy_s = _sum(window, "steal_s"), _sum(window, "busy_s")
     if stolen_s is None or busy_s is None:
         return False
-    return stolen_s > STEAL_SHARE * (stolen_s + busy_s) + SURE * _coarseness(len(window), cpus)
+    return stolen_s > STEAL_SHARE * (stolen_s + busy_s) + Z_ONE_SIDED * _resolution_s(len(window), cpus)
 
 
-def _is_off(value: float, usual: float) -> bool:
+def _is_unusual(value: float, usual: float) -> bool:
     return abs(value - usual) > CANARY_DEVIATION * usual
 
 
@@ -195,7 +197,7 @@ def windows(blocks: Sequence[Counters]) -> list[list[int]]:
     return found
 
 
-def _coarseness(blocks: int, counters: int) -> float:
+def _resolution_s(blocks: int, counters: int) -> float:
     """Return the standard deviation, in seconds, of a sum of differences of counters that move in steps.
 
     The difference of two readings at random positions in a step has the variance of two uniform errors,
@@ -348,7 +350,7 @@ class Programs(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class UnusualSpeed:
     """The machine's speed differs from earlier comparisons, without a counter that shows the cause."""
 
     factor: float  # latency of the default over its usual latency
@@ -368,7 +370,7 @@ class Moved:
         )
 
 
-def moved(own_s: float | None, earlier_s: Sequence[float]) -> Moved | None:
+def unusual_speed(own_s: float | None, earlier_s: Sequence[float]) -> UnusualSpeed | None:
     """Return how far the machine's speed is from usual, by the ORT default, which every comparison measures.
 
     A state of a host (two virtual CPUs on one core, another clock) can last for seconds and change the best
@@ -382,24 +384,24 @@ def moved(own_s: float | None, earlier_s: Sequence[float]) -> Moved | None:
         None if the p50 is within a factor of 1.25 of the usual one, if a quarter of the earlier comparisons
         were similar to this one, or if there are fewer than three.
     """
-    if own_s is None or own_s <= 0 or len(earlier_s) < LEAST_EARLIER:
+    if own_s is None or own_s <= 0 or len(earlier_s) < MIN_EARLIER:
         return None
     factor = own_s / statistics.median(earlier_s)
     if max(factor, 1 / factor) <= STATE_FACTOR:
         return None
-    alike = sum(abs(math.log(own_s / one)) <= math.log(ALIKE) for one in earlier_s)
-    if alike >= ALIKE_SHARE * len(earlier_s):
+    alike = sum(abs(math.log(own_s / one)) <= math.log(SIMILAR_FACTOR) for one in earlier_s)
+    if alike >= SIMILAR_SHARE * len(earlier_s):
         return None
-    return Moved(factor=factor, races=len(earlier_s))
+    return UnusualSpeed(factor=factor, races=len(earlier_s))
 
 
-LEAST_EARLIER = 3
+MIN_EARLIER = 3
 STATE_FACTOR = 1.25
 OTHER_STATE = "other_state"
-ALIKE, ALIKE_SHARE = 1.1, 0.25  # similar: within 10 %; required share of the earlier comparisons
+SIMILAR_FACTOR, SIMILAR_SHARE = 1.1, 0.25  # similar: within 10 %; required share of the earlier comparisons
 
 
-def busy(summary: Summary, neighbours: Programs | None, state: Moved | None = None) -> Busy | None:
+def busy(summary: Summary, neighbours: Programs | None, state: UnusualSpeed | None = None) -> Busy | None:
     """Return the note to display with all numbers of a run under background load; None on an idle machine.
 
     Ratios measured under background load apply to a busy machine, where other thread counts may be best.
@@ -439,7 +441,7 @@ def busy(summary: Summary, neighbours: Programs | None, state: Moved | None = No
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Graded:
+class GradeReport:
     """Precision grade of a comparison. F: no verdict is valid; the numbers are kept, but never ranked."""
 
     grade: Grade
@@ -447,7 +449,7 @@ class Graded:
     remedy: str  # an imperative sentence; empty: nothing to do
 
 
-def stands(found: Contrast, aa: Contrast | None) -> str:
+def invalid_reason(found: Contrast, aa: Contrast | None) -> str:
     """Return the reason why a verdict is invalid; empty: it is valid.
 
     The interval covers differences between processes, but not a fault of the measurement itself. Two copies
@@ -461,7 +463,7 @@ def stands(found: Contrast, aa: Contrast | None) -> str:
     if found.verdict == Verdict.EQUIVALENT:
         doubtful = max(bounds) + bias > math.log1p(found.margin)
     else:
-        doubtful = abs(math.log(found.ratio)) < SEVERAL * bias or min(bounds) <= bias
+        doubtful = abs(math.log(found.ratio)) < MIN_EFFECT_FACTOR * bias or min(bounds) <= bias
     if found.verdict == Verdict.UNDECIDED or not doubtful:
         return ""
     return (
@@ -492,7 +494,7 @@ def grade(
     *,
     rejected: bool,
     frozen: bool,
-) -> Graded:
+) -> GradeReport:
     """Grade a comparison by its precision: by the widest interval of its verdicts.
 
     A: within 1 %. B: within 3 %, or parked workers could not be stopped. C: within 10 %. D: wider, or not
@@ -503,22 +505,22 @@ def grade(
         aa: the ORT default compared with its A/A control; None: there was no A/A test.
         half_widths: half-widths of the verdicts; empty: only the A/A test was measured.
         summary: summary of the blocks of the comparison.
-        rejected: no verdict is valid, see `stands`.
+        rejected: no verdict is valid, see `invalid_reason`.
         frozen: parked workers were stopped while another one measured.
     """
     asked = [*half_widths] or [None if aa is None else aa.half_width]
     known = [one for one in asked if one is not None]
     letter = Grade.of(max(known) if len(known) == len(asked) else None, frozen=frozen)
     if rejected:
-        return Graded(grade=Grade.F, reason=_width(aa), remedy=_QUIETER)
-    return Graded(
+        return GradeReport(grade=Grade.F, reason=_aa_text(aa), remedy=_IDLE_REMEDY)
+    return GradeReport(
         grade=letter,
-        reason=f"{_answer(half_widths)}{_width(aa)} {_disturbances(summary, aa, frozen=frozen)}",
+        reason=f"{_interval_text(half_widths)}{_aa_text(aa)} {_disturbances(summary, aa, frozen=frozen)}",
         remedy="" if letter == Grade.A else _remedy(summary, frozen=frozen),
     )
 
 
-def _answer(half_widths: Sequence[float | None]) -> str:
+def _interval_text(half_widths: Sequence[float | None]) -> str:
     if not half_widths:
         return ""
     known = [one for one in half_widths if one is not None]
@@ -528,7 +530,7 @@ def _answer(half_widths: Sequence[float | None]) -> str:
     return f"{which} is ±{_percent(max(known), 1)}. "
 
 
-def _width(aa: Contrast | None) -> str:
+def _aa_text(aa: Contrast | None) -> str:
     if aa is None or aa.half_width is None:
         return "The A/A test was too short to estimate the noise of this machine."
     launches = f"{aa.generations} launch{'es' * (aa.generations != 1)}"
@@ -540,7 +542,7 @@ def _width(aa: Contrast | None) -> str:
 
 def _disturbances(summary: Summary, aa: Contrast | None, *, frozen: bool) -> str:
     """Return a sentence on the disturbances, consistent with the result of the A/A control."""
-    marks = [_mark(name, summary) for name in summary.run_flags]
+    marks = [_flag_text(name, summary) for name in summary.run_flags]
     marks += [] if frozen else ["idle worker processes could not be paused"]
     if not marks:
         return "No disturbance was found."
@@ -549,7 +551,7 @@ def _disturbances(summary: Summary, aa: Contrast | None, *, frozen: bool) -> str
     return f"{told[:1].upper()}{told[1:]}{'; the A/A result is unaffected' if passed else ''}."
 
 
-def _mark(name: str, summary: Summary) -> str:
+def _flag_text(name: str, summary: Summary) -> str:
     share, what = summary.shares.get(name), FLAGS[name]
     if not share:
         return what
@@ -561,7 +563,7 @@ def _percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-_QUIETER = "Measure again on an idle machine."
+_IDLE_REMEDY = "Measure again on an idle machine."
 _REMEDIES = {
     "foreign_load": "Wait for an idle machine before it starts, or measure longer.",
     "steal": "Use a physical machine, or a virtual machine with dedicated CPUs.",
@@ -576,7 +578,7 @@ _REMEDIES = {
 def _remedy(summary: Summary, *, frozen: bool) -> str:
     """Return the remedy for the first flag that has one."""
     known = next((_REMEDIES[name] for name in summary.run_flags if name in _REMEDIES), None)
-    return known or ("Measure longer for a narrower interval." if frozen else _UNFROZEN)
+    return known or ("Measure longer for a narrower interval." if frozen else _PAUSE_REMEDY)
 
 
-_UNFROZEN = "Measure on Linux or macOS, where worker processes can be paused."
+_PAUSE_REMEDY = "Measure on Linux or macOS, where worker processes can be paused."

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal, cast
 
-from core.evidence.contrast import usual
+from core.evidence.contrast import trimmed_estimate
 from core.evidence.result_types import Latency, TrialResult
 from core.evidence.statistics import (
     MIN_BLOCKS,
@@ -104,7 +104,7 @@ class Trial:
         return {**asked, **told, "name": self.model_name}
 
 
-def model_words(result: Mapping[str, Any] | None) -> str:
+def model_text(result: Mapping[str, Any] | None) -> str:
     """Return precision and origin of the model of a result; "" for an original in FP32.
 
     "int8, variant of `resnet18`: int8_dynamic".
@@ -171,7 +171,7 @@ def latency_summary(
 
     A percentile that the runs cannot support is None, or has no upper bound; `needs_runs` and `needs_rounds`
     give the total number that it needs. Intervals hold for new processes; a single process has none, because
-    it says nothing about the next one. The mean is that of a typical process (`usual`), as for
+    it says nothing about the next one. The mean is that of a typical process (`trimmed_estimate`), as for
     ratios; everything else is computed from all runs.
 
     Args:
@@ -186,7 +186,9 @@ def latency_summary(
     mean = mean_estimate(latencies_s, rounds, least=least)
     if count and rounds is not None:
         ends = itertools.accumulate(rounds)
-        mean = usual([fmean(latencies_s[end - size : end]) for size, end in zip(rounds, ends, strict=True)])
+        mean = trimmed_estimate(
+            [fmean(latencies_s[end - size : end]) for size, end in zip(rounds, ends, strict=True)]
+        )
     summary: dict[str, Any] = {
         **_fields("mean_s", mean),
         "std_s": standard_deviation(latencies_s),
@@ -229,7 +231,7 @@ def _fields(name: str, estimate: Estimate | None) -> dict[str, float | None]:
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
-def doubts(latencies_s: Sequence[float], latency: Mapping[str, Any]) -> list[str]:
+def latency_warnings(latencies_s: Sequence[float], latency: Mapping[str, Any]) -> list[str]:
     """Return warnings about the absolute times of a trial; empty: none.
 
     Args:

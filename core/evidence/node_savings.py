@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from core import wire
 from core.evidence.profile_difference import profiler_cost_s
-from core.evidence.profile_grouping import Group, Timed, TimedNode, group
+from core.evidence.profile_grouping import Group, TimedNode, TimedSide, group
 from core.wire.profile_passes import Key, Passes
 
 # Suffixes that ONNX Runtime's quantization tools append to the name of an operator replaced by several nodes.
@@ -117,7 +117,7 @@ def choices(found: Savings) -> list[Choice]:
     be independent, so they add up as the root of the sum of squares; a common factor scales the total to the
     measured error of the whole variant. This is an estimate: a variant made from a choice is measured again.
     """
-    order = sorted(found.units, key=_bargain)
+    order = sorted(found.units, key=_sort_key)
     return [_choice(found, order[:count], order[count:]) for count in range(len(order) + 1)]
 
 
@@ -129,7 +129,7 @@ def _choice(found: Savings, blocked: Sequence[Unit], kept: Sequence[Unit]) -> Ch
     )
 
 
-def without(found: Savings, blocked: Collection[str]) -> Choice:
+def keep_float(found: Savings, blocked: Collection[str]) -> Choice:
     """Return the expected result if the operators in `blocked`, and those fused with them, stay in float."""
     out = [unit for unit in found.units if set(unit.nodes) & set(blocked)]
     return _choice(found, out, [unit for unit in found.units if unit not in out])
@@ -143,7 +143,7 @@ def expected_error(found: Savings, kept: Sequence[Unit]) -> float:
     return found.whole * math.hypot(*(unit.error for unit in kept)) / everything if everything else 0.0
 
 
-def halving(curve: Sequence[Choice]) -> int:
+def halving_choice(curve: Sequence[Choice]) -> int:
     """Return the index of the first choice that at least halves the error, as the initial selection.
 
     If only the float model does, return the choice before it, so that some operator stays quantized.
@@ -152,7 +152,7 @@ def halving(curve: Sequence[Choice]) -> int:
     return next((at for at, one in enumerate(curve[:last]) if 2 * one.error <= curve[0].error), last)
 
 
-def _bargain(unit: Unit) -> tuple[float, float]:
+def _sort_key(unit: Unit) -> tuple[float, float]:
     told = unit.saved_s is not None and abs(unit.saved_s) > (unit.half_width_s or 0.0)
     worth = unit.saved_per_error if told else None
     return (0.0 if worth is None else worth), -unit.error
@@ -178,22 +178,22 @@ def _unit(members: Sequence[wire.NodeError], ran: Group | None) -> Unit:
 # --- from executed nodes to operators of the float model ----------------------------------------------------
 
 
-def _sides(passes: Passes) -> tuple[Timed, Timed]:
+def _sides(passes: Passes) -> tuple[TimedSide, TimedSide]:
     cost_s = profiler_cost_s(passes)
-    before, after = (Timed(side, instrument_s=cost_s, rows=1) for side in passes.sides)
+    before, after = (TimedSide(side, instrument_s=cost_s, rows=1) for side in passes.sides)
     return before, after
 
 
-def _drop_untraced(timed: Timed) -> float:
+def _drop_untraced(timed: TimedSide) -> float:
     """Remove nodes that cannot be traced to operators of the float model; return their seconds per run."""
     lost = [node for node in timed.nodes if not node.inserted and not node.work_of]
     timed.nodes = [node for node in timed.nodes if node.inserted or node.work_of]
     return math.fsum(node.self_s for node in lost)
 
 
-def _rename(timed: Timed, own: Collection[str]) -> None:
+def _rename(timed: TimedSide, own: Collection[str]) -> None:
     """Map the nodes of a variant to the operators of the float model that they were made from."""
-    renamed = {key: (*key[:-1], original(key[-1], own)) for key in timed.model}
+    renamed = {key: (*key[:-1], original_operator(key[-1], own)) for key in timed.model}
     timed.nodes = [_renamed(node, renamed) for node in timed.nodes]
     timed.model = {renamed[key]: op_type for key, op_type in timed.model.items()}
 
@@ -202,7 +202,7 @@ def _renamed(node: TimedNode, names: Mapping[Key, Key]) -> TimedNode:
     return replace(node, work_of=tuple(dict.fromkeys(names.get(key, key) for key in node.work_of)))
 
 
-def original(name: str, own: Collection[str]) -> str:
+def original_operator(name: str, own: Collection[str]) -> str:
     """Return the operator of the float model that a node of the variant was made from; `name` if of none.
 
     Args:

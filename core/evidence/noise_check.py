@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.evidence.continuation import parts
-from core.evidence.contrast import ASSUMED, predicted_units, sufficient_look
+from core.evidence.contrast import ASSUMED_PRIOR, predicted_launches, sufficient_analysis
 from core.evidence.quality import Quality, quality
 from core.evidence.verdict import Grade
 from core.spec.effort import EFFORTS, Effort
@@ -52,7 +52,7 @@ class Answer:
         return asdict(self)
 
 
-def answer(self_test: Mapping[str, Any]) -> Answer:
+def evaluate(self_test: Mapping[str, Any]) -> Answer:
     """Return the result of the noise check from a self-test.
 
     Args:
@@ -98,8 +98,10 @@ def needed(self_test: Mapping[str, Any]) -> tuple[Need, ...]:
 
 def _need(precision: Effort, deviation: float, generation_s: float) -> Need:
     looks = precision.looks
-    units = predicted_units(deviation, precision.target, looks=parts(len(looks)), prior_df=ASSUMED.df)
-    look = sufficient_look(units, looks)
+    units = predicted_launches(
+        deviation, precision.target, looks=parts(len(looks)), prior_df=ASSUMED_PRIOR.df
+    )
+    look = sufficient_analysis(units, looks)
     seconds = (look or units) * generation_s
     return Need(
         precision=precision.name,
@@ -116,10 +118,10 @@ def _headline(found: Quality, needs: Sequence[Need], *, busy: bool, publishable:
         return f"Noise check: passed ({reasons})"
     if found.grade == Grade.F:
         return f"Noise check: failed ({reasons})"
-    return f"Noise check: not passed ({reasons}{'' if busy else _enough_for(found, needs)})"
+    return f"Noise check: not passed ({reasons}{'' if busy else _sufficient_for(found, needs)})"
 
 
-def _enough_for(found: Quality, needs: Sequence[Need]) -> str:
+def _sufficient_for(found: Quality, needs: Sequence[Need]) -> str:
     """Return the suffix with the efforts that the noise of an idle machine permits."""
     fitting = [one.precision for one in needs if one.fits]
     if not needs:

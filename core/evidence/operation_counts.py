@@ -149,13 +149,13 @@ NO_RULE = "no rule for this operator"
 NO_SHAPES = "the profile has no shapes for it"
 NO_WEIGHTS = "the shape of its weights is unknown"
 NO_WINDOW = "the size of its window is unknown"
-UNUSUAL = "its shapes do not match the rule for this operator"
+SHAPE_MISMATCH = "its shapes do not match the rule for this operator"
 VIEW = "ONNX Runtime may forward the data without reading it"
 NO_SIZE = "the size of a type is unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class OperationCounts:
     """Operations and bytes of one call."""
 
     operations: int | None  # None: not counted, see `why`
@@ -169,7 +169,7 @@ class Work:
         return None if self.operations is None or not self.bytes else self.operations / self.bytes
 
 
-def work_of(node: NodeTime, constants: Constants | None = None) -> Work:
+def count_node(node: NodeTime, constants: Constants | None = None) -> OperationCounts:
     """Count one call of `node`, with the shapes of its longest call.
 
     Args:
@@ -177,13 +177,13 @@ def work_of(node: NodeTime, constants: Constants | None = None) -> Work:
         constants: constants of the node in the executed graph; None: only the profile is available.
     """
     if not node.outputs or not node.inputs:
-        return Work(operations=None, bytes=None, why=NO_SHAPES)
-    unseen = _unseen(node, constants)
+        return OperationCounts(operations=None, bytes=None, why=NO_SHAPES)
+    unseen = _packed_constants(node, constants)
     operations, why, derived = _operations(node, unseen, constants)
     moved = _bytes(node, unseen or derived)
     if derived is None and not unseen:  # the size of its weights is unknown
         moved = None
-    return Work(
+    return OperationCounts(
         operations=operations,
         bytes=moved,
         why=why or (VIEW if node.op_type in _VIEWS else ""),
@@ -191,11 +191,12 @@ def work_of(node: NodeTime, constants: Constants | None = None) -> Work:
     )
 
 
-def works(profile: Profile) -> dict[tuple[tuple[str, ...], str, int], Work]:
+def count_nodes(profile: Profile) -> dict[tuple[tuple[str, ...], str, int], OperationCounts]:
     """Count every node of a profile; the keys are those of `key_of`."""
     known = {(one.path, one.name, one.op_type): one for one in profile.constants}
     return {
-        key_of(node): work_of(node, known.get((node.path, node.name, node.op_type))) for node in profile.nodes
+        key_of(node): count_node(node, known.get((node.path, node.name, node.op_type)))
+        for node in profile.nodes
     }
 
 
@@ -204,7 +205,7 @@ def key_of(node: NodeTime) -> tuple[tuple[str, ...], str, int]:
     return node.path, f"{node.op_type} {node.name}", node.node_index
 
 
-def _unseen(node: NodeTime, constants: Constants | None) -> list[Tensor]:
+def _packed_constants(node: NodeTime, constants: Constants | None) -> list[Tensor]:
     """Return constants of the node that the profile does not list because its kernel packed them."""
     if constants is None:
         return []
@@ -242,19 +243,19 @@ def _convolution(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
         return None, NO_WEIGHTS, None
     out = node.outputs[0].shape
     if len(out) < 3 or weights.shape[0] not in out[1:]:
-        return None, UNUSUAL, _NONE
+        return None, SHAPE_MISMATCH, _NONE
     products = 2 * math.prod(out) * math.prod(weights.shape[1:])
     return products + _bias(node, weights.shape[0]), "", _NONE
 
 
-def _transposed(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
+def _transposed_convolution(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
     """Count two operations for each input element and each weight of its channel: M/group · window."""
     weights = _weights(node, unseen)
     if weights is None:
         return None, NO_WEIGHTS, None
     taken = node.inputs[0].shape
     if len(taken) < 3 or weights.shape[0] != taken[1]:
-        return None, UNUSUAL, _NONE
+        return None, SHAPE_MISMATCH, _NONE
     products = 2 * math.prod(taken) * math.prod(weights.shape[1:])
     return products + _bias(node, node.outputs[0].shape[1]), "", _NONE
 
@@ -280,11 +281,11 @@ def _product(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
     """Count 2·K for each output element; K is the dimension of A that the output does not have."""
     a, out = node.inputs[0].shape, node.outputs[0].shape
     if not a or not out:
-        return None, UNUSUAL, _NONE
+        return None, SHAPE_MISMATCH, _NONE
     inner = a[-1]
     if node.op_type in _MAY_TRANSPOSE:
         if len(a) < 2 or len(out) < 2 or not out[-2] or (a[-1] * a[-2]) % out[-2]:
-            return (0 if 0 in out else None), UNUSUAL if 0 not in out else "", _NONE
+            return (0 if 0 in out else None), SHAPE_MISMATCH if 0 not in out else "", _NONE
         inner = a[-1] * a[-2] // out[-2]
     bias = _bias(node, out[-1]) if node.op_type in ("Gemm", "FusedGemm") else 0
     return 2 * math.prod(out) * inner + bias, "", _packed(node, unseen, inner, out[-1])
@@ -314,7 +315,7 @@ def _attention(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
     taken, out = node.inputs[0].shape, node.outputs[0].shape
     biases = [one.shape[0] for one in node.inputs[1:] if len(one.shape) == 1 and _is_bias(one)]
     if len(taken) != 3 or len(out) != 3 or len(node.outputs) > 1 or biases[:1] != [3 * out[2]]:
-        return None, UNUSUAL, _NONE
+        return None, SHAPE_MISMATCH, _NONE
     rows, width, inner = taken[0] * taken[1], out[2], taken[2]
     projections = 2 * rows * inner * 3 * width
     packed = [] if unseen or len(node.inputs[1].shape) == 2 else [(inner, 3 * width)]
@@ -322,14 +323,14 @@ def _attention(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
     return projections + 2 * 2 * rows * taken[1] * width, "", derived
 
 
-def _heads(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
+def _multi_head_attention(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
     """Count two products per pair of positions: queries by keys, weights by values; no past state."""
     shapes = [one.shape for one in node.inputs[:3]]
     if len(shapes) < 3 or {len(one) for one in shapes} != {3} or len(node.outputs) > 1:
-        return None, UNUSUAL, _NONE
+        return None, SHAPE_MISMATCH, _NONE
     queries, keys, values = shapes
     if keys[:2] != values[:2] or queries[2] != keys[2]:
-        return None, UNUSUAL, _NONE
+        return None, SHAPE_MISMATCH, _NONE
     return 2 * queries[0] * queries[1] * keys[1] * (queries[2] + values[2]), "", _NONE
 
 
@@ -337,7 +338,7 @@ def _recurrent(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
     """Count two products per step and gate: with the input and with the state."""
     taken, out = node.inputs[0].shape, node.outputs[0].shape
     if len(taken) != 3 or len(out) not in (3, 4):
-        return None, UNUSUAL, _NONE
+        return None, SHAPE_MISMATCH, _NONE
     steps, batch, width = taken
     directions, hidden = (out[1], out[3]) if len(out) == 4 else (out[0], out[2])
     gates = _GATES[node.op_type]
@@ -349,10 +350,10 @@ def _recurrent(node: NodeTime, unseen: Sequence[Tensor]) -> Counted:
 
 _RULES: Sequence[tuple[frozenset[str], Callable[[NodeTime, Sequence[Tensor]], Counted]]] = (
     (_CONVOLUTIONS, _convolution),
-    (frozenset({"ConvTranspose"}), _transposed),
+    (frozenset({"ConvTranspose"}), _transposed_convolution),
     (_PRODUCTS, _product),
     (frozenset({"Attention"}), _attention),
-    (frozenset({"MultiHeadAttention"}), _heads),
+    (frozenset({"MultiHeadAttention"}), _multi_head_attention),
     (frozenset(_GATES), _recurrent),
 )
 

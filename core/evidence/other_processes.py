@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from core.evidence.interference import SURE, TICK_S
+from core.evidence.interference import TICK_S, Z_ONE_SIDED
 from core.evidence.result_types import Presence
 
 SERVER = "ORTune itself"  # this process (server or command line) without its workers
@@ -73,7 +73,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbours:
+class OtherProcesses:
     """CPU use of other processes. Cores are CPU seconds per second."""
 
     seconds: float  # time between the snapshots
@@ -90,12 +90,12 @@ class Neighbours:
             cores: total CPU use, where it is known more precisely than from the processes.
             verb: "used", or "use" for the present.
         """
-        who, several = self._who()
+        who, several = self._names()
         form = "uses" if verb == "use" and not several else verb
         told = self.cores if cores is None else cores
         page = told * self.page_cores / self.cores if self.cores else 0.0
-        of_it = f", of which {PAGE} {counted_cores(page)}" if page >= LEAST_PAGE_CORES else ""
-        return f"{who} {form} {counted_cores(told)}{of_it}"
+        of_it = f", of which {PAGE} {cores_text(page)}" if page >= LEAST_PAGE_CORES else ""
+        return f"{who} {form} {cores_text(told)}{of_it}"
 
     def to_dict(self) -> Presence:
         """Plain JSON data: total cores and the listed programs, largest first, the unnamed rest last."""
@@ -109,7 +109,7 @@ class Neighbours:
     def _counts_rest(self) -> bool:
         return self.unnamed_cores > 0 and self.unnamed_cores >= LISTED_SHARE * self.cores
 
-    def _who(self) -> tuple[str, bool]:
+    def _names(self) -> tuple[str, bool]:
         """Return the names of the programs, and whether the verb is in the plural."""
         names, rest = [one.name for one in self._counted()], self._counts_rest()
         if not names:
@@ -122,12 +122,12 @@ class Neighbours:
         return (f"{', '.join(first)} and {last}" if first else last), len(parts) > 1
 
 
-def counted_cores(cores: float) -> str:
+def cores_text(cores: float) -> str:
     """Return "1.6 cores", or below a tenth "0.04 cores"."""
     return f"{cores:.1f} cores" if cores >= 0.095 or cores < 0.005 else f"{cores:.2f} cores"
 
 
-def between(before: Snapshot, after: Snapshot, *, own: Collection[int]) -> Neighbours:
+def between(before: Snapshot, after: Snapshot, *, own: Collection[int]) -> OtherProcesses:
     """Return the CPU use of other processes between two snapshots made by one process.
 
     A process that started in between counts from zero. CPU time of a process that ended in between counts for
@@ -141,7 +141,7 @@ def between(before: Snapshot, after: Snapshot, *, own: Collection[int]) -> Neigh
     """
     seconds = max(after.at_s - before.at_s, 1e-9)
     seen = [*before.processes, *after.processes]
-    mine = _family(own, seen)
+    mine = _descendants(own, seen)
     browsers = _programs_of(before.viewers | after.viewers, seen)
     page = {after.server, *browsers} if browsers else set()  # the command line has no page
     used: dict[str, float] = defaultdict(float)
@@ -155,7 +155,7 @@ def between(before: Snapshot, after: Snapshot, *, own: Collection[int]) -> Neigh
         page_s += own_s if one.pid in page else 0.0
     unnamed_s = _unexplained_s(before.machine, after.machine, known_s, programs=len(used))
     programs = [Program(name=name, cores=cpu_s / seconds) for name, cpu_s in used.items() if cpu_s > 0]
-    return Neighbours(
+    return OtherProcesses(
         seconds=seconds,
         cores=(math.fsum(used.values()) + unnamed_s) / seconds,
         programs=tuple(sorted(programs, key=lambda one: (-one.cores, one.name))),
@@ -168,10 +168,10 @@ def between(before: Snapshot, after: Snapshot, *, own: Collection[int]) -> Neigh
 def _programs_of(pids: Collection[int], processes: Sequence[Process]) -> set[int]:
     """Return all processes of the programs of `pids`: only one of a browser's processes is connected."""
     known = {one.pid: one for one in processes}
-    return _family([_first(known[pid], known) for pid in pids if pid in known], processes)
+    return _descendants([_program_root(known[pid], known) for pid in pids if pid in known], processes)
 
 
-def _first(one: Process, known: Mapping[int, Process]) -> int:
+def _program_root(one: Process, known: Mapping[int, Process]) -> int:
     """Return the outermost ancestor of the same program."""
     seen: set[int] = set()  # a reused pid could close a cycle
     while one.pid not in seen and one.parent in known and known[one.parent].name == one.name:
@@ -180,7 +180,7 @@ def _first(one: Process, known: Mapping[int, Process]) -> int:
     return one.pid
 
 
-def _family(pids: Collection[int], processes: Sequence[Process]) -> set[int]:
+def _descendants(pids: Collection[int], processes: Sequence[Process]) -> set[int]:
     """Return `pids` with all descendants and all members of their process groups."""
     found = set(pids)
     while more := {
@@ -201,7 +201,7 @@ def _increases(before: Snapshot, after: Snapshot) -> Iterator[tuple[Process, flo
     gone = {one.pid: one for one in before.processes if (one.pid, one.began) not in there}
     left_s: dict[int, float] = defaultdict(float)  # ancestor -> earlier CPU time of its ended processes
     for one in gone.values():
-        left_s[_heir(one, gone)] += one.cpu_s + one.reaped_s
+        left_s[_living_ancestor(one, gone)] += one.cpu_s + one.reaped_s
     for one in after.processes:
         was = earlier.get((one.pid, one.began))
         cpu_s = one.cpu_s - (was.cpu_s if was else 0.0)
@@ -209,7 +209,7 @@ def _increases(before: Snapshot, after: Snapshot) -> Iterator[tuple[Process, flo
         yield one, max(0.0, cpu_s), max(0.0, reaped_s) if one.pid != 1 else 0.0
 
 
-def _heir(one: Process, gone: Mapping[int, Process]) -> int:
+def _living_ancestor(one: Process, gone: Mapping[int, Process]) -> int:
     """Return the nearest ancestor that still exists."""
     seen: set[int] = set()  # a reused pid could close a cycle
     while one.parent in gone and one.parent not in seen:
@@ -224,4 +224,4 @@ def _unexplained_s(before: CpuTime | None, after: CpuTime | None, known_s: float
         return 0.0
     rest_s = after.busy_s - before.busy_s - known_s
     steps = 2 * after.cpus + programs  # usually two fields per CPU change, and one per program
-    return rest_s if rest_s > SURE * TICK_S * math.sqrt(steps / 6) else 0.0
+    return rest_s if rest_s > Z_ONE_SIDED * TICK_S * math.sqrt(steps / 6) else 0.0

@@ -14,7 +14,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from core.evidence.profile_grouping import Group, GroupNode, Timed, group, half_width, mean, typical_passes
+from core.evidence.profile_grouping import (
+    Group,
+    GroupNode,
+    TimedSide,
+    group,
+    half_width,
+    mean,
+    typical_passes,
+)
 from core.evidence.verdict import Verdict
 from core.wire.profile import HOST_TIMED
 from core.wire.profile_passes import Passes, Side
@@ -170,10 +178,10 @@ def difference(passes: Passes, end: EndToEnd) -> Difference:
     """
     instrument_s = profiler_cost_s(passes)
     baseline, candidate = (
-        Timed(side, instrument_s=instrument_s, rows=side.batch_size if end.per_row else 1)
+        TimedSide(side, instrument_s=instrument_s, rows=side.batch_size if end.per_row else 1)
         for side in passes.sides
     )
-    groups = sorted(group(baseline, candidate), key=_size)
+    groups = sorted(group(baseline, candidate), key=_sort_key)
     providers = {node.provider for side in passes.sides for node in side.nodes}
     one, other = passes.sides
     return Difference(
@@ -204,7 +212,7 @@ def _fallbacks(*sides: Side) -> list[str]:
     ]
 
 
-def _size(part: Row | Group | Move) -> tuple[float, str]:
+def _sort_key(part: Row | Group | Move) -> tuple[float, str]:
     """Return the sort key: largest difference first, equal ones by name."""
     return -abs(part.difference_s), part.label
 
@@ -225,11 +233,13 @@ def _instrument_s(side: Side) -> float:
     return max(0.0, min(cost_s / calls, *each))
 
 
-def _rows(groups: Sequence[Group], baseline: Timed, candidate: Timed, end: EndToEnd) -> tuple[Row, ...]:
+def _rows(
+    groups: Sequence[Group], baseline: TimedSide, candidate: TimedSide, end: EndToEnd
+) -> tuple[Row, ...]:
     named: dict[tuple[RowKind, str], list[Group]] = defaultdict(list)
     for one in groups:
         named[one.kind, one.label].append(one)
-    rows = sorted((_row(label, kind, members) for (kind, label), members in named.items()), key=_size)
+    rows = sorted((_row(label, kind, members) for (kind, label), members in named.items()), key=_sort_key)
     outside = Row(
         label=OUTSIDE,
         kind="outside",
@@ -280,7 +290,7 @@ def _moves(groups: Sequence[Group]) -> tuple[Move, ...]:
         )
         for (label, before, after), members in moved.items()
     ]
-    return tuple(sorted(moves, key=_size))
+    return tuple(sorted(moves, key=_sort_key))
 
 
 def _providers(nodes: Sequence[GroupNode]) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ class TimedNode:
     self_s: float
 
 
-class Timed:
+class TimedSide:
     """One side with comparable times.
 
     `plain_s` is a typical run without the profiler; `outside_by_pass` is its time outside the nodes.
@@ -174,19 +174,19 @@ def _factors(side: Side, times: Sequence[Sequence[float]]) -> list[float]:
 
 # --- both sides ---------------------------------------------------------------------------------------------
 
-_Place = tuple[str, str] | int  # ("inserted", kind of node), or the number of a set of nodes
+_GroupKey = tuple[str, str] | int  # ("inserted", kind of node), or the number of a set of nodes
 
 
-def group(baseline: Timed, candidate: Timed) -> list[Group]:
+def group(baseline: TimedSide, candidate: TimedSide) -> list[Group]:
     """Group the nodes that compute the same nodes of the model; inserted nodes are grouped by their kind."""
     model = {**candidate.model, **baseline.model}
     order = {key: index for index, key in enumerate(model)}
-    members: dict[_Place, tuple[list[TimedNode], list[TimedNode]]] = defaultdict(lambda: ([], []))
-    work: dict[_Place, dict[Key, None]] = defaultdict(dict)
+    members: dict[_GroupKey, tuple[list[TimedNode], list[TimedNode]]] = defaultdict(lambda: ([], []))
+    work: dict[_GroupKey, dict[Key, None]] = defaultdict(dict)
     numbers = _match(baseline, candidate)
     for side, timed in enumerate((baseline, candidate)):
         for index, node in enumerate(timed.nodes):
-            place: _Place = numbers[side, index]
+            place: _GroupKey = numbers[side, index]
             if node.inserted:
                 place = "inserted", INSERTED_NAMES.get(node.ran.op_type, node.ran.op_type)
             members[place][side].append(node)
@@ -197,7 +197,7 @@ def group(baseline: Timed, candidate: Timed) -> list[Group]:
     ]
 
 
-def _match(baseline: Timed, candidate: Timed) -> dict[tuple[int, int], int]:
+def _match(baseline: TimedSide, candidate: TimedSide) -> dict[tuple[int, int], int]:
     """Return the number of the group of each node, keyed by (side, index of the node).
 
     Nodes are joined through the nodes of the model. A node of unknown origin may match any node that only the
@@ -242,7 +242,7 @@ class _Sets:
 
 
 def _group(
-    place: _Place,
+    place: _GroupKey,
     baseline: list[TimedNode],
     candidate: list[TimedNode],
     work: list[Key],
@@ -280,7 +280,7 @@ def _group_nodes(nodes: Iterable[TimedNode]) -> tuple[GroupNode, ...]:
 
 
 def _label(
-    place: _Place, baseline: Sequence[TimedNode], candidate: Sequence[TimedNode], model: Sequence[str]
+    place: _GroupKey, baseline: Sequence[TimedNode], candidate: Sequence[TimedNode], model: Sequence[str]
 ) -> tuple[str, Kind]:
     """Return the label and kind of a group.
 

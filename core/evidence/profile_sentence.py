@@ -36,9 +36,9 @@ def sentence(difference: Difference) -> str:
         f"The candidate takes {ms(abs(end.difference_s), 3)} {'less' if less else 'more'} per "
         f"{'sample' if end.per_row else 'run'} ({end.words})"
     )
-    if doubt := _doubt(difference):
+    if doubt := _invalid_reason(difference):
         return f"{begin}, but {doubt}"
-    return " ".join([f"{begin}: {_parts(difference)}.", *_more(difference)])
+    return " ".join([f"{begin}: {_parts(difference)}.", *_further_remarks(difference)])
 
 
 def _nothing_to_explain(difference: Difference) -> str:
@@ -49,7 +49,7 @@ def _nothing_to_explain(difference: Difference) -> str:
     return f"Nothing to explain yet, because it is not known which one is faster: {end.words}.{how}"
 
 
-def _doubt(difference: Difference) -> str:
+def _invalid_reason(difference: Difference) -> str:
     """Return the reason why the passes cannot explain the results; empty: they can."""
     whole, seen = difference.end.difference_s, difference.seen_s
     scatter = difference.seen_half_width_s
@@ -78,7 +78,7 @@ def _parts(difference: Difference) -> str:
     shares = [(row, difference.share(row) or 0.0) for row in rows]
     named = [(row, share) for row, share in shares if share >= NAMED_SHARE][:MOST_NAMED]
     against = [(row, -share) for row, share in shares if share <= -BACK_SHARE][:MOST_BACK]
-    text = _named(named, gain=gain) if named else _nothing_stands_out(difference, gain=gain)
+    text = _named(named, gain=gain) if named else _no_clear_part(difference, gain=gain)
     if against:
         text += "; " + " and ".join(_against(row, share, gain=gain) for row, share in against)
     return text
@@ -91,7 +91,7 @@ def _named(named: Sequence[tuple[Row, float]], *, gain: bool) -> str:
     return _listed([start, *rest])
 
 
-def _nothing_stands_out(difference: Difference, *, gain: bool) -> str:
+def _no_clear_part(difference: Difference, *, gain: bool) -> str:
     rows = [row for row in difference.rows if row.kind not in ("outside", "unseen")]
     largest = max(rows, key=lambda row: difference.share(row) or 0.0, default=None)
     share = difference.share(largest) if largest is not None else None
@@ -133,7 +133,7 @@ def _against(row: Row, share: float, *, gain: bool) -> str:
 # --- remarks ------------------------------------------------------------------------------------------------
 
 
-def _more(difference: Difference) -> list[str]:
+def _further_remarks(difference: Difference) -> list[str]:
     more = []
     unseen = difference.share(difference.rows[-1]) or 0.0
     if unseen >= UNSEEN_SHARE:

@@ -56,15 +56,15 @@ def quality(
     valid = [] if found["grade"] == Grade.F else [one for one in asked if not is_rejected(one)]
     busy = [BUSY] if found.get("busy") else []
     if found["grade"] == Grade.F or (asked and not valid):
-        return _shown(Grade.F, [CONTROL_FAILED, *busy], Grade.F)
+        return _badge(Grade.F, [CONTROL_FAILED, *busy], Grade.F)
     graded, precision = _precision(valid, Grade[found["grade"]])
     undecided = sum(one.get("verdict") == Verdict.UNDECIDED for one in valid)
-    open_ = _some(undecided, len(asked), Verdict.UNDECIDED.word)
-    rejected = _some(len(asked) - len(valid), len(asked), "rejected")
+    open_ = _count_text(undecided, len(asked), Verdict.UNDECIDED.word)
+    rejected = _count_text(len(asked) - len(valid), len(asked), "rejected")
     reasons = [*precision, *rejected, *open_, *busy]
     if busy:
-        return _shown(graded, reasons, _Doubt("groups", "orange"))
-    return _shown(graded, reasons, Verdict.UNDECIDED if open_ else Grade.C if rejected else graded)
+        return _badge(graded, reasons, _Badge("groups", "orange"))
+    return _badge(graded, reasons, Verdict.UNDECIDED if open_ else Grade.C if rejected else graded)
 
 
 def quality_of_search(answer: Mapping[str, Any]) -> Quality | None:
@@ -96,7 +96,7 @@ def regraded(result: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "grade": graded.grade.value}
 
 
-def letter(result: Mapping[str, Any] | None) -> Grade | None:
+def trial_grade(result: Mapping[str, Any] | None) -> Grade | None:
     """Return the grade of a trial's own result, for lists and filters; None: nothing was graded."""
     found = quality(result)
     return found.grade if found is not None else None
@@ -130,16 +130,16 @@ def _half_width(contrast: Mapping[str, Any]) -> float | None:
     return float((high - low) / 2 / ratio)
 
 
-def _some(many: int, total: int, what: str) -> list[str]:
+def _count_text(many: int, total: int, what: str) -> list[str]:
     if not many:
         return []
     return [what if many == total else f"{many} of {total} {what}"]
 
 
-class _Doubt(NamedTuple):
+class _Badge(NamedTuple):
     icon: str
     color: Color
 
 
-def _shown(graded: Grade, reasons: Sequence[str], look: Grade | Verdict | _Doubt) -> Quality:
+def _badge(graded: Grade, reasons: Sequence[str], look: Grade | Verdict | _Badge) -> Quality:
     return Quality(grade=graded, reasons=tuple(reasons), icon=look.icon, color=look.color)

@@ -13,7 +13,7 @@ PerRound = Mapping[Key, float]
 Interval = tuple[float, float]  # of a ratio: lower and upper bound; the baseline's is (1, 1)
 
 
-def paired(own: PerRound, other: PerRound, *, before: float = math.inf) -> list[list[float]]:
+def paired_log_ratios(own: PerRound, other: PerRound, *, before: float = math.inf) -> list[list[float]]:
     """Return ln(other / own) of the common rounds, grouped by launch.
 
     Args:
@@ -54,12 +54,14 @@ def ranks(intervals: Mapping[str, Interval | None]) -> list[Rank]:
     found = [
         Rank(
             name=name,
-            best=1 + sum(surely_faster(other, own) for other in intervals.values()),
-            worst=len(intervals) - sum(surely_faster(own, other) for other in intervals.values()),
+            best=1 + sum(significantly_faster(other, own) for other in intervals.values()),
+            worst=len(intervals) - sum(significantly_faster(own, other) for other in intervals.values()),
             ties=tuple(
                 one
                 for one, other in intervals.items()
-                if one != name and not surely_faster(own, other) and not surely_faster(other, own)
+                if one != name
+                and not significantly_faster(own, other)
+                and not significantly_faster(other, own)
             ),
         )
         for name, own in intervals.items()
@@ -93,12 +95,12 @@ def _bounds(contrast: Mapping[str, Any]) -> Interval | None:
     return None if None in (*lows, *highs) else (min(lows), max(highs))
 
 
-def surely_faster(one: Interval | None, other: Interval | None) -> bool:
+def significantly_faster(one: Interval | None, other: Interval | None) -> bool:
     """Whether an interval lies entirely above another; False where one is not known."""
     return one is not None and other is not None and one[0] > other[1]
 
 
-def are_level(intervals: Sequence[Interval | None], margin: float) -> bool:
+def are_equivalent(intervals: Sequence[Interval | None], margin: float) -> bool:
     """Whether no two of several configurations can differ by more than the margin.
 
     Args:

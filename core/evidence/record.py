@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from core import wire
-from core.evidence.contrast import ASSUMED, Prior
-from core.evidence.other_processes import Neighbours
+from core.evidence.contrast import ASSUMED_PRIOR, Prior
+from core.evidence.other_processes import OtherProcesses
 from core.evidence.result_types import Outcome
 from core.spec.effort import Effort
 from core.wire.errors import TunerError
@@ -53,7 +53,7 @@ class Settings:
     least: int = 0  # minimum number of launches before it stops as decided
     family: int = 1  # contrasts whose intervals hold together, so that ranks follow; 1: each alone
     splits: float | None = None  # divisor of the 5 % of an interval; None: the number of interim analyses
-    prior_at: Callable[[float], Prior] = lambda run_s: ASSUMED  # prior by the duration of a run
+    prior_at: Callable[[float], Prior] = lambda run_s: ASSUMED_PRIOR  # prior by the duration of a run
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Block:
 
 
 @dataclass(slots=True, kw_only=True)
-class Generation:
+class Launch:
     """A launch: one set of fresh processes, with their start order and random memory layouts."""
 
     number: int
@@ -108,14 +108,14 @@ class Discarded:
 
 
 @dataclass(slots=True, kw_only=True)
-class RaceRecord:
+class RawComparison:
     """The raw record of a comparison. Blocks are in run order."""
 
     ran: list[Ran]
     runs: int | None = None  # fixed number of runs per process; the A/A control makes as many of its own
     blocks: list[Block] = field(default_factory=list)
     orders: list[list[int]] = field(default_factory=list)  # contestants of each valid round
-    generations: list[Generation] = field(default_factory=list)
+    generations: list[Launch] = field(default_factory=list)
     discarded: list[Discarded] = field(default_factory=list)
     groups: list[list[int]] = field(default_factory=list)  # contestants in memory at the same time
     outcome: Outcome = "rounds"
@@ -123,6 +123,6 @@ class RaceRecord:
     energy_note: str = ""
     wall_s: float = 0.0
     interval_budget_s: int | None = None  # budget for two launches of each; None: no budget was set
-    prior: Prior = ASSUMED  # prior that the comparison used
-    neighbours: Neighbours | None = None  # CPU use of other processes; None: not known
+    prior: Prior = ASSUMED_PRIOR  # prior that the comparison used
+    neighbours: OtherProcesses | None = None  # CPU use of other processes; None: not known
     notes: list[str] = field(default_factory=list)

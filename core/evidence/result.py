@@ -17,26 +17,26 @@ from typing import TYPE_CHECKING, Any
 from core import __version__, wire
 from core.evidence import result_types
 from core.evidence.comparison import Contestant
-from core.evidence.contrast import Contrast, contrast, excess_between, spanning, usual
+from core.evidence.contrast import Contrast, contrast, excess_between, trimmed_estimate, with_joint_interval
 from core.evidence.input_description import fed
 from core.evidence.interference import (
-    Graded,
+    GradeReport,
     Summary,
     biased,
     busy,
     flag_blocks,
     grade,
-    moved,
-    stands,
+    invalid_reason,
     summarize,
+    unusual_speed,
 )
-from core.evidence.measurement import doubts, latency_summary
+from core.evidence.measurement import latency_summary, latency_warnings
 from core.evidence.ranking import Key as PerRoundKey
-from core.evidence.ranking import PerRound, intervals, paired, ranks
+from core.evidence.ranking import PerRound, intervals, paired_log_ratios, ranks
 from core.evidence.result_types import (
     ComparisonResult,
     ContrastRecord,
-    GenerationRecord,
+    LaunchRecord,
     Provenance,
     Rank,
     SelfTest,
@@ -46,11 +46,18 @@ from core.evidence.result_types import (
 from core.evidence.verdict import MIN_LAUNCHES, Grade, Verdict
 from core.spec.effort import DEFAULT_MARGIN
 from core.wire.errors import WorkerError
-from core.wire.output_check import MARK, OutputCheck, Pairs, apart_words, computed_in, judge
+from core.wire.output_check import (
+    OUTPUTS_DIFFER,
+    OutputCheck,
+    Pairs,
+    check_outputs,
+    effective_precision,
+    output_difference_words,
+)
 from core.wire.units import ms
 
 if TYPE_CHECKING:
-    from core.evidence.record import Block, Generation, Key, RaceRecord, Ran
+    from core.evidence.record import Block, Key, Launch, Ran, RawComparison
 
 MAX_RANKED = 32  # configurations; a sweep of hundreds of points is not ranked
 CLEAN_ROUNDS, CLEAN_GENERATIONS = 8, 4  # undisturbed rounds and launches needed for a separate verdict
@@ -69,7 +76,7 @@ OUTCOMES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entrant:
+class MeasuredConfiguration:
     """A configuration of a comparison with its facts from other sources."""
 
     contestant: Contestant
@@ -100,8 +107,8 @@ class Evidence:
     its place; if both failed, there are no contrasts.
     """
 
-    record: RaceRecord
-    entrants: Sequence[Entrant]
+    record: RawComparison
+    entrants: Sequence[MeasuredConfiguration]
     looks: float  # divisor of the 5 %, from the number of interim analyses
     margin: float
     baseline: int
@@ -151,7 +158,7 @@ class Evidence:
         ]
         return {**self_test_dict("during", self.aa, self._aa), "run_s": statistics.median(runs_s)}
 
-    def _generation(self, one: Generation) -> GenerationRecord:
+    def _generation(self, one: Launch) -> LaunchRecord:
         return {
             "generation": one.number,
             "rounds": one.rounds,
@@ -183,30 +190,30 @@ class Evidence:
     def contrasts(self) -> list[ContrastRecord]:
         """All configurations compared with the baseline, and with the ORT default if that is another one."""
         references = dict.fromkeys(
-            one for one in (self._reference, self.anchor) if one is not None and self._stands(one)
+            one for one in (self._reference, self.anchor) if one is not None and self._has_result(one)
         )
         return [
             self._contrast(index, reference)
             for reference in references
             for index in range(len(self.entrants))
-            if index != reference and self._stands(index) and self._meet(index, reference)
+            if index != reference and self._has_result(index) and self._have_common_round(index, reference)
         ]
 
     @cached_property
     def _reference(self) -> int | None:
-        return next((one for one in (self.baseline, self.anchor) if self._stands(one)), None)
+        return next((one for one in (self.baseline, self.anchor) if self._has_result(one)), None)
 
-    def _stands(self, index: int) -> bool:
+    def _has_result(self, index: int) -> bool:
         """Whether a contestant has valid numbers: it completed rounds and did not fail."""
-        return self.record.ran[index].error is None and bool(self._per_row[index])
+        return self.record.ran[index].error is None and bool(self._log_medians[index])
 
-    def _meet(self, one: int, other: int) -> bool:
+    def _have_common_round(self, one: int, other: int) -> bool:
         """Whether both have a common round."""
-        return not self._per_row[one].keys().isdisjoint(self._per_row[other])
+        return not self._log_medians[one].keys().isdisjoint(self._log_medians[other])
 
     def _contrast(self, candidate: int, baseline: int) -> ContrastRecord:
-        own, other = self._per_row[candidate], self._per_row[baseline]
-        found = self._estimate(paired(own, other))
+        own, other = self._log_medians[candidate], self._log_medians[baseline]
+        found = self._estimate(paired_log_ratios(own, other))
         flagged = (self._flagged[candidate] | self._flagged[baseline]) & own.keys() & other.keys()
         clean = self._without(flagged, own, other) if flagged else None
         rows = [self._rows(one) for one in (candidate, baseline)]
@@ -223,11 +230,11 @@ class Evidence:
                 f"All {found.rounds} rounds give {found.verdict}, but the {clean.rounds} undisturbed "
                 f"rounds alone give {clean.verdict}. The interval covers both."
             )
-            found = spanning(found, clean)
-        doubt = stands(found, self.aa)
+            found = with_joint_interval(found, clean)
+        doubt = invalid_reason(found, self.aa)
         notes += [doubt] if doubt else []
-        notes += self._outputs(candidate, baseline)
-        apart, told = self._apart(candidate, baseline)
+        notes += self._output_notes(candidate, baseline)
+        apart, told = self._original_check(candidate, baseline)
         notes += [told] if told else []
         record: ContrastRecord = {
             "candidate": self.entrants[candidate].trial,
@@ -242,13 +249,15 @@ class Evidence:
             "flagged_rounds": len(flagged),
             "without_flagged": clean.to_dict() if clean is not None else None,
             "contradicted": contradicted,
-            "outputs_differ": _either(self._verdicts[candidate].breach, apart is not None and apart.breach),
+            "outputs_differ": _or_unknown(
+                self._verdicts[candidate].breach, apart is not None and apart.breach
+            ),
             "something_else": told if apart is not None and apart.breach is not False else "",
             "notes": notes,
         }
-        return self._with_time(record)
+        return self._with_interval_budget(record)
 
-    def _with_time(self, told: ContrastRecord) -> ContrastRecord:
+    def _with_interval_budget(self, told: ContrastRecord) -> ContrastRecord:
         """Add the budget that allows an interval, where too few launches give none."""
         enough_s = self.record.interval_budget_s
         if enough_s is not None and told.get("generations", 0) < MIN_LAUNCHES:
@@ -260,7 +269,7 @@ class Evidence:
 
     def _without(self, flagged: Collection[PerRoundKey], own: PerRound, other: PerRound) -> Contrast | None:
         """Return the contrast without rounds in which either side was disturbed, by counters alone."""
-        kept = paired({key: value for key, value in own.items() if key not in flagged}, other)
+        kept = paired_log_ratios({key: value for key, value in own.items() if key not in flagged}, other)
         if sum(map(len, kept)) < CLEAN_ROUNDS or len(kept) < CLEAN_GENERATIONS:
             return None
         return self._estimate(kept)
@@ -273,27 +282,28 @@ class Evidence:
     @cached_property
     def _aa(self) -> list[list[float]]:
         """Log ratios of the A/A test, by launch."""
-        return paired(self._of_copy(self.anchor, 1), self._of_copy(self.anchor, 0))
+        return paired_log_ratios(self._of_copy(self.anchor, 1), self._of_copy(self.anchor, 0))
 
-    def _outputs(self, candidate: int, baseline: int) -> list[str]:
+    def _output_notes(self, candidate: int, baseline: int) -> list[str]:
         """Return notes on outputs of the two sides that exceed their tolerance."""
         found = []
         if self._verdicts[candidate].breach:
-            found.append(f"{MARK}: {self._verdicts[candidate].why}")
+            found.append(f"{OUTPUTS_DIFFER}: {self._verdicts[candidate].why}")
         if self._verdicts[baseline].breach:
             name = self.entrants[baseline].contestant.label
             found.append(
-                f"{MARK} of `{name}`, the reference of this comparison: {self._verdicts[baseline].why}"
+                f"{OUTPUTS_DIFFER} of `{name}`, the reference of this comparison: "
+                f"{self._verdicts[baseline].why}"
             )
         return found
 
-    def _apart(self, candidate: int, baseline: int) -> tuple[OutputCheck | None, str]:
+    def _original_check(self, candidate: int, baseline: int) -> tuple[OutputCheck | None, str]:
         """Return the output check between the originals of two sides, with text; None: same original."""
         one, other = self.entrants[candidate], self.entrants[baseline]
         found = self.apart.get((one.origin, other.origin)) or self.apart.get((other.origin, one.origin))
         if found is None or one.origin == other.origin:
             return None, ""
-        return found, f"{apart_words(one.origin_name, other.origin_name, found)}."
+        return found, f"{output_difference_words(one.origin_name, other.origin_name, found)}."
 
     @cached_property
     def _verdicts(self) -> list[OutputCheck]:
@@ -302,7 +312,7 @@ class Evidence:
         for entrant, ran in zip(self.entrants, self.record.ran, strict=True):
             unknown = ran.not_compared or _why_not_compared(self.record, entrant)
             found.append(
-                judge(
+                check_outputs(
                     ran.output_error,
                     _computed_in(entrant, ran),
                     entrant.tolerance,
@@ -313,7 +323,7 @@ class Evidence:
         return found
 
     def _ranks(self) -> list[Rank]:
-        standing = [index for index in range(len(self.entrants)) if self._stands(index)]
+        standing = [index for index in range(len(self.entrants)) if self._has_result(index)]
         if self.grade.grade is Grade.F or not 2 <= len(standing) <= MAX_RANKED:
             return []
         assert self._reference is not None
@@ -327,7 +337,7 @@ class Evidence:
     # --- the whole comparison -------------------------------------------------------------------------------
 
     @cached_property
-    def grade(self) -> Graded:
+    def grade(self) -> GradeReport:
         """Precision grade of the comparison; F if no verdict is valid."""
         holding = [one["holds"] for one in self.contrasts]
         rejected = not any(holding) if holding else biased(self.aa)
@@ -341,7 +351,7 @@ class Evidence:
         own = [
             t for block in self.record.blocks if block.contestant == self.anchor for t in block.latencies_s
         ]
-        state = moved(statistics.median(own) if own else None, self.usual_s)
+        state = unusual_speed(statistics.median(own) if own else None, self.usual_s)
         return busy(self.interference, self.record.neighbours, state)
 
     @cached_property
@@ -366,11 +376,11 @@ class Evidence:
         return [
             *([] if record.outcome in ("decided", "rounds") else [OUTCOMES[record.outcome]]),
             *failed,
-            *self._how(),
+            *self._protocol_notes(),
             *record.notes,
         ]
 
-    def _how(self) -> list[str]:
+    def _protocol_notes(self) -> list[str]:
         """Return notes on departures from the protocol."""
         found, record = [], self.record
         if len(record.groups) > 1:
@@ -405,7 +415,7 @@ class Evidence:
         return found
 
     @cached_property
-    def _per_row(self) -> list[dict[PerRoundKey, float]]:
+    def _log_medians(self) -> list[dict[PerRoundKey, float]]:
         """Contestant -> round -> ln(median seconds per sample), the mean over its processes in that round."""
         found: list[dict[PerRoundKey, float]] = []
         for index in range(len(self.entrants)):
@@ -491,19 +501,19 @@ class Evidence:
             "notes": [
                 *_notes(ran, latency),
                 *entrant.notes,
-                *self._differing(index, own),
-                *self._how(),
-                *doubts(latencies, latency),
+                *self._trial_notes(index, own),
+                *self._protocol_notes(),
+                *latency_warnings(latencies, latency),
             ],
             "seed": entrant.feeds["seed"],
             "fed": [one.to_dict() for one in fed([entrant.feeds], None, ran.load["inputs"])],
             **self._provenance(),
         }
 
-    def _differing(self, index: int, own: Sequence[Mapping[str, Any]]) -> list[str]:
+    def _trial_notes(self, index: int, own: Sequence[Mapping[str, Any]]) -> list[str]:
         """Return the notes of its contrasts and its output check, each once."""
         verdict = self._verdicts[index]
-        mark = [f"{MARK}: {verdict.why}"] if verdict.breach else []
+        mark = [f"{OUTPUTS_DIFFER}: {verdict.why}"] if verdict.breach else []
         if verdict.breach is None and self.record.ran[index].output_error is not None:
             mark = [f"The output check was inconclusive: {verdict.why}."]
         return list(dict.fromkeys([*mark, *(note for one in own for note in one["notes"])]))
@@ -560,17 +570,17 @@ def self_test_result(evidence: Evidence) -> SelfTestResult:
     }
 
 
-def _computed_in(entrant: Entrant, ran: Ran) -> str:
+def _computed_in(entrant: MeasuredConfiguration, ran: Ran) -> str:
     """Return the precision of the computation, from the providers that ran nodes where that is known."""
     if entrant.session is None:
         return entrant.precision
     providers = None if ran.load is None else ran.load["effective_providers"]
     if entrant.placement:
         providers = [name for name, part in entrant.placement.items() if part["ran_nodes"]] or providers
-    return computed_in(entrant.precision, entrant.session, providers)
+    return effective_precision(entrant.precision, entrant.session, providers)
 
 
-def _why_not_compared(record: RaceRecord, entrant: Entrant) -> str:
+def _why_not_compared(record: RawComparison, entrant: MeasuredConfiguration) -> str:
     if record.outcome == "cancelled":
         return "The outputs were not compared because the comparison was cancelled first."
     if entrant.reference is None:
@@ -578,7 +588,7 @@ def _why_not_compared(record: RaceRecord, entrant: Entrant) -> str:
     return ""
 
 
-def _either(one: bool | None, other: bool | None) -> bool | None:
+def _or_unknown(one: bool | None, other: bool | None) -> bool | None:
     """Return `one or other` in three-valued logic; None: not known."""
     if one or other:
         return True
@@ -652,7 +662,7 @@ def _cpu_spread(blocks: Sequence[Block]) -> TrialResult:
     for one in blocks:  # short runs have one more that refills the caches
         runs = len(one.latencies_s) + (one.refill_s is not None)
         by_process.setdefault((one.generation, one.copy), []).append(one.counters["cpu_s"] / runs)
-    spread = usual([statistics.fmean(own) for own in by_process.values()])
+    spread = trimmed_estimate([statistics.fmean(own) for own in by_process.values()])
     return {"cpu_s_per_inference_low": spread.low, "cpu_s_per_inference_high": spread.high}
 
 

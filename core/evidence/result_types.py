@@ -289,7 +289,7 @@ class TrialResult(Provenance, total=False):
 # --- a comparison ---------------------------------------------------------------------------------------
 
 
-class GenerationRecord(TypedDict):
+class LaunchRecord(TypedDict):
     """A launch: all configurations in fresh processes, with the rounds that they ran."""
 
     generation: int
@@ -319,7 +319,7 @@ class ComparisonResult(Provenance, total=False):
     """Result of a comparison."""
 
     rounds: int
-    generations: list[GenerationRecord]
+    generations: list[LaunchRecord]
     wall_s: float
     outcome: Outcome  # why it stopped
     outcome_text: str

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from core.evidence.operation_counts import Work, key_of, works
+from core.evidence.operation_counts import OperationCounts, count_nodes, key_of
 from core.evidence.statistics import Estimate, percentile_estimate
 from core.wire.profile import HOST_TIMED, NodeTime, Profile
 
@@ -22,8 +22,8 @@ NOISE_PER_CALL_S = 8e-6  # maximum overhead of ORT's profiler per call of a node
 MOST_NOISE = 0.25  # maximum profiler overhead as a share of a node's time; above it, the rate is unusable
 NEAR = 0.5  # of the roof
 NARROW = 0.1  # width of a reach interval below which it is not displayed
-UNSURE = 1.25  # assumed factor of uncertainty of the ridge if the runs are too few for an interval
-BEYOND = 1.1  # times the roof: more than the variation of one machine explains
+RIDGE_UNCERTAINTY = 1.25  # assumed factor of uncertainty of the ridge if the runs are too few for an interval
+MAX_REACH = 1.1  # times the roof: more than the variation of one machine explains
 
 Bound = Literal["computing", "memory", "either"]
 
@@ -103,7 +103,7 @@ class Point:
     """
 
     node: NodeTime
-    work: Work
+    work: OperationCounts
     operations_per_s: float
     intensity: float
     roof: Estimate | None  # operations per second; None: no peak is known for such operations
@@ -118,8 +118,8 @@ class Point:
     def reach_span(self) -> tuple[float, float]:
         """Lower and upper bound of `reach`, from the intervals of the peaks."""
         assert self.roof is not None
-        low = self.roof.low if self.roof.low is not None else self.roof.value / UNSURE
-        high = self.roof.high if self.roof.high is not None else self.roof.value * UNSURE
+        low = self.roof.low if self.roof.low is not None else self.roof.value / RIDGE_UNCERTAINTY
+        high = self.roof.high if self.roof.high is not None else self.roof.value * RIDGE_UNCERTAINTY
         return self.operations_per_s / high, self.operations_per_s / low
 
     @property
@@ -130,12 +130,12 @@ class Point:
 
 def points(profile: Profile, peak: Peak | None) -> list[Point]:
     """Return the nodes with a compute time and counted operations and bytes above zero, longest first."""
-    found = works(profile)
+    found = count_nodes(profile)
     made = (_point(node, found[key_of(node)], peak) for node in profile.nodes)
     return [one for one in made if one is not None]
 
 
-def _point(node: NodeTime, work: Work, peak: Peak | None) -> Point | None:
+def _point(node: NodeTime, work: OperationCounts, peak: Peak | None) -> Point | None:
     intensity = work.intensity
     if not intensity or work.operations is None or node.median_s <= 0 or node.provider in HOST_TIMED:
         return None
@@ -150,7 +150,7 @@ def _point(node: NodeTime, work: Work, peak: Peak | None) -> Point | None:
     )
 
 
-def _is_float32(node: NodeTime, work: Work) -> bool:
+def _is_float32(node: NodeTime, work: OperationCounts) -> bool:
     """Whether the peak, measured in float32 on the CPU, applies to a node."""
     return (
         not work.is_integer
@@ -162,8 +162,8 @@ def _is_float32(node: NodeTime, work: Work) -> bool:
 
 def _bound(peak: Peak, intensity: float) -> Bound:
     ridge = peak.ridge
-    low = ridge.low if ridge.low is not None else ridge.value / UNSURE
-    high = ridge.high if ridge.high is not None else ridge.value * UNSURE
+    low = ridge.low if ridge.low is not None else ridge.value / RIDGE_UNCERTAINTY
+    high = ridge.high if ridge.high is not None else ridge.value * RIDGE_UNCERTAINTY
     return "computing" if intensity > high else "memory" if intensity < low else "either"
 
 
@@ -209,7 +209,7 @@ def advice(profile: Profile, peak: Peak | None, *, is_imported: bool = False) ->
         )
     largest = next(node for node in profile.nodes if node.op_type == op_type)
     head = f"{op_type} takes {_percent(share)} of the time in nodes"
-    told = _told(largest, profile, peak, is_imported)
+    told = _node_advice(largest, profile, peak, is_imported)
     return replace(told, sentence=f"{head}; the largest, {largest.title}, {told.sentence}.")
 
 
@@ -248,14 +248,14 @@ def _threads_gain(bound: Bound | None, threads: int, peaks: Sequence[Peak]) -> f
     return many.value / few.value
 
 
-def _told(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool) -> Advice:
+def _node_advice(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool) -> Advice:
     """Return the advice on a node; the sentence has no full stop."""
-    found = works(profile)[key_of(node)]
+    found = count_nodes(profile)[key_of(node)]
     point = _point(node, found, peak)
     takes = f"takes {_percent(node.share)} of it"
     if point is None:
         why = (
-            _started_only(node)
+            _launch_only(node)
             or found.why
             or ("it only moves data" if found.operations == 0 else "its memory traffic is unknown")
         )
@@ -267,15 +267,15 @@ def _told(node: NodeTime, profile: Profile, peak: Peak | None, is_imported: bool
             sentence=f"{takes}, but the profiler overhead of 5 to 8 µs per call hides its share of the peak",
             remedy="Profile with a larger batch to reduce the share of the overhead.",
         )
-    return _reached(point)
+    return _roof_advice(point)
 
 
-def _started_only(node: NodeTime) -> str:
+def _launch_only(node: NodeTime) -> str:
     return "its time covers the GPU kernel launch only" if node.provider in HOST_TIMED else ""
 
 
 def _no_roof(point: Point, peak: Peak | None, is_imported: bool) -> str:
-    rate = f"it computes {rate_words(point.operations_per_s)}"
+    rate = f"it computes {rate_text(point.operations_per_s)}"
     if is_imported:
         return f"{rate}; the peaks of the profiled machine are unknown"
     if peak is None:
@@ -283,15 +283,15 @@ def _no_roof(point: Point, peak: Peak | None, is_imported: bool) -> str:
     return f"{rate}; the measured peak is for float32 on the CPU and does not apply to it"
 
 
-def _reached(point: Point) -> Advice:
+def _roof_advice(point: Point) -> Advice:
     reach = point.reach or 0.0
     least, most = point.reach_span
-    if least > BEYOND and point.bound != "computing":
+    if least > MAX_REACH and point.bound != "computing":
         return Advice(
             sentence=f"runs at {reach:.1f} times the memory bandwidth, so its data comes from a cache "
             "and it is not memory-bound"
         )
-    if least > BEYOND:
+    if least > MAX_REACH:
         return Advice(
             sentence=f"runs at {reach:.1f} times the measured peak, so the machine was slower when the "
             "peak was measured",
@@ -323,7 +323,7 @@ def _reached(point: Point) -> Advice:
     return Advice(sentence=f"{words}: bound by {point.bound}", remedy=remedy, bound=point.bound)
 
 
-def rate_words(per_s: float, unit: str = "operations") -> str:
+def rate_text(per_s: float, unit: str = "operations") -> str:
     """Return a rate as text: "84.2 billion operations per second", "29,500 billion …", "12.1 GiB/s"."""
     if unit == "bytes":
         return f"{per_s / (1 << 30):.3g} GiB/s"

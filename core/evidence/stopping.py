@@ -13,33 +13,33 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from core.evidence.contrast import (
-    ASSUMED,
+    ASSUMED_PRIOR,
     Contrast,
     contrast,
-    hopeless,
-    predicted_units,
-    settled,
-    sufficient_look,
+    is_futile,
+    may_stop,
+    predicted_launches,
+    sufficient_analysis,
 )
-from core.evidence.ranking import paired, surely_faster
+from core.evidence.ranking import paired_log_ratios, significantly_faster
 from core.evidence.record import Key, Settings
 from core.evidence.result_types import Outcome
 from core.evidence.verdict import Verdict
 
-RICH_ROUNDS = 40  # enough for a p99
-LEAST_OF_RIVALS = 3  # launches; two may agree by chance
-SHOWN_FROM = 3  # launches; all processes of fewer launches may be slow for their whole life
-RICH_S = 5.0  # maximum additional time for a p99
+P99_ROUNDS = 40  # enough for a p99
+MIN_RIVAL_LAUNCHES = 3  # launches; two may agree by chance
+MIN_SHOWN_LAUNCHES = 3  # launches; all processes of fewer launches may be slow for their whole life
+P99_MAX_S = 5.0  # maximum additional time for a p99
 
 
-def told(found: Contrast | None) -> dict[str, Any]:
+def contrast_values(found: Contrast | None) -> dict[str, Any]:
     """Return a contrast for display during a comparison; without numbers where there is none yet."""
     if found is None:
         return {"ratio": None, "ratio_low": None, "ratio_high": None, "verdict": Verdict.UNDECIDED.value}
     return dict(found.to_dict())
 
 
-def _apart_from_the_rest(found: Mapping[int, Contrast], settled_ones: set[int]) -> set[int]:
+def _separable(found: Mapping[int, Contrast], settled_ones: set[int]) -> set[int]:
     """Return the settled configurations whose intervals overlap no interval of a remaining one."""
     leaving = set(settled_ones)
     while True:
@@ -51,11 +51,13 @@ def _apart_from_the_rest(found: Mapping[int, Contrast], settled_ones: set[int]) 
 
 
 def _overlap(one: Contrast, other: Contrast) -> bool:
-    ahead = surely_faster(one.interval, other.interval) or surely_faster(other.interval, one.interval)
+    ahead = significantly_faster(one.interval, other.interval) or significantly_faster(
+        other.interval, one.interval
+    )
     return not ahead
 
 
-class Standing:
+class InterimResult:
     """The medians of all rounds so far, and the contrasts and stopping decisions from them."""
 
     def __init__(self, settings: Settings) -> None:
@@ -63,7 +65,7 @@ class Standing:
         self.settings = settings
         self.looks = settings.effort.looks
         self.splits = settings.splits or len(self.looks)
-        self.prior = ASSUMED  # until the duration of a run is known
+        self.prior = ASSUMED_PRIOR  # until the duration of a run is known
         self.medians: dict[Key, dict[tuple[int, int], float]] = {}  # process -> round -> ln(s per sample)
         self._means: dict[int, dict[tuple[int, int], float]] = {}  # contestant -> round -> mean over copies
 
@@ -102,7 +104,7 @@ class Standing:
         found: dict[int, Contrast | None] = {}
         for index in self._log_ratios(racing, live):
             units = whole.get(index, [])
-            last = max((look for look in self.looks if SHOWN_FROM <= look <= len(units)), default=0)
+            last = max((look for look in self.looks if MIN_SHOWN_LAUNCHES <= look <= len(units)), default=0)
             found[index] = self._contrast(units[:last]) if last else None
         return found
 
@@ -135,7 +137,7 @@ class Standing:
             return self._stop_among_rivals(racing, live, generations, left=left)
         found = list(self.contrasts(racing, live).values())
         answered = bool(found) and all(map(self._is_settled, found))
-        rich = rounds >= RICH_ROUNDS or elapsed_s >= RICH_S
+        rich = rounds >= P99_ROUNDS or elapsed_s >= P99_MAX_S
         if generations >= self.looks[-1]:
             return "decided" if answered else "rounds"
         if left <= 0:
@@ -145,12 +147,12 @@ class Standing:
         if not found:
             return "rounds" if rich and generations >= self.looks[0] else None
         if generations not in self.looks:
-            return "decided" if rich and answered and self._was_answered(racing, live, generations) else None
+            return "decided" if rich and answered and self._was_settled(racing, live, generations) else None
         if answered:
             return "decided" if rich else None
         open_ones = [one for one in found if not self._is_settled(one)]
         most = min(left, self.looks[-1] - generations)
-        if all(hopeless(one, looks=self.splits, left=most) for one in open_ones):
+        if all(is_futile(one, looks=self.splits, left=most) for one in open_ones):
             return "hopeless"
         return None
 
@@ -168,12 +170,12 @@ class Standing:
                 return list(racing)
             _, against = self.rivals(racing, live)
             return [i for i in racing if i not in against or against[i].verdict != Verdict.SLOWER]
-        if generations not in self.looks or rounds < RICH_ROUNDS:
+        if generations not in self.looks or rounds < P99_ROUNDS:
             return list(racing)
         found = self.contrasts(racing, live)
         settled_ones = {index for index, one in found.items() if self._is_settled(one)}
         if self.settings.family > 1:
-            settled_ones = _apart_from_the_rest(found, settled_ones)
+            settled_ones = _separable(found, settled_ones)
         return [i for i in racing if i not in settled_ones]
 
     def rivals(self, racing: Sequence[int], live: Collection[int]) -> tuple[int | None, dict[int, Contrast]]:
@@ -189,7 +191,7 @@ class Standing:
         leader = max(found, key=lambda index: found[index].ratio)
         others = [index for index in found if index != leader]
         looks = self.splits * max(1, len(others))
-        pairs = {i: paired(self._mean(i), self._mean(leader)) for i in others}
+        pairs = {i: paired_log_ratios(self._mean(i), self._mean(leader)) for i in others}
         return leader, {
             i: contrast(one, looks=looks, margin=self.settings.margin, prior=self.prior)
             for i, one in pairs.items()
@@ -202,7 +204,7 @@ class Standing:
         leader, against = self.rivals(racing, live)
         still = [one for one in against.values() if one.verdict != Verdict.SLOWER]
         alike = all(one.verdict == Verdict.EQUIVALENT for one in still)
-        if generations in self.looks and generations >= LEAST_OF_RIVALS and leader is not None and alike:
+        if generations in self.looks and generations >= MIN_RIVAL_LAUNCHES and leader is not None and alike:
             return "decided"
         if generations >= self.looks[-1]:
             return "rounds"
@@ -217,8 +219,8 @@ class Standing:
                 prior_df = self.prior.df
                 precision = self.settings.effort
                 target = max(precision.target, precision.of_effect * abs(math.log(one.ratio)))
-                needed.append(predicted_units(deviation, target, looks=self.splits, prior_df=prior_df))
-        return sufficient_look(max(needed), self.looks) or self.looks[-1]
+                needed.append(predicted_launches(deviation, target, looks=self.splits, prior_df=prior_df))
+        return sufficient_analysis(max(needed), self.looks) or self.looks[-1]
 
     def variance_ratio(self, racing: Sequence[int], live: Collection[int]) -> float | None:
         """Return the variance of rounds within a launch over that between processes; None: not known yet."""
@@ -229,7 +231,7 @@ class Standing:
         ]
         return statistics.median(ratios) if ratios else None
 
-    def _was_answered(self, racing: Sequence[int], live: Collection[int], generations: int) -> bool:
+    def _was_settled(self, racing: Sequence[int], live: Collection[int], generations: int) -> bool:
         """Whether all were settled at the last interim analysis, so that it may end before the next."""
         last = max((look for look in self.looks if look <= generations), default=0)
         found = [one[:last] for one in self._log_ratios(racing, live).values()]
@@ -252,8 +254,15 @@ class Standing:
         if not others:  # the ORT default compared with the baseline
             others = [index for index in racing if index != reference]
         if not others:  # the ORT default compared with its A/A control
-            return {reference: paired(self._of((reference, 1)), self._of((reference, 0)), before=before)}
-        found = {index: paired(self._mean(index), self._mean(reference), before=before) for index in others}
+            return {
+                reference: paired_log_ratios(
+                    self._of((reference, 1)), self._of((reference, 0)), before=before
+                )
+            }
+        found = {
+            index: paired_log_ratios(self._mean(index), self._mean(reference), before=before)
+            for index in others
+        }
         return {index: one for index, one in found.items() if one}
 
     def _of(self, key: Key) -> Mapping[tuple[int, int], float]:
@@ -268,4 +277,4 @@ class Standing:
 
     def _is_settled(self, one: Contrast) -> bool:
         precision = self.settings.effort
-        return settled(one, precision.target, precision.of_effect)
+        return may_stop(one, precision.target, precision.of_effect)

@@ -65,7 +65,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class TargetResult:
     """One target with its evaluation. Numbers are in the metric's unit; None: not known."""
 
     target: TargetSpec
@@ -93,7 +93,7 @@ class _Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Gap:
+class _Missing:
     """A missing reading."""
 
     cause: Cause
@@ -101,19 +101,19 @@ class _Gap:
     todo: str
 
 
-def judge(target: TargetSpec, evidence: Evidence) -> Judged:
+def evaluate_target(target: TargetSpec, evidence: Evidence) -> TargetResult:
     """Evaluate `target`.
 
     A missing end of the interval counts as unbounded: without an upper bound, no upper limit is met.
     """
     found = _read(target, evidence)
-    if isinstance(found, _Gap):
-        return Judged(target=target, state="UNKNOWN", why=found.why, todo=found.todo, cause=found.cause)
+    if isinstance(found, _Missing):
+        return TargetResult(target=target, state="UNKNOWN", why=found.why, todo=found.todo, cause=found.cause)
     state, busy = _state(target, found), False
     if found.busy and state != "MET":
         state, busy = "UNKNOWN", True
     worse = found.high if target.about.smaller_is_better else found.low
-    return Judged(
+    return TargetResult(
         target=target,
         state=state,
         value=found.value,
@@ -121,7 +121,7 @@ def judge(target: TargetSpec, evidence: Evidence) -> Judged:
         high=found.high,
         margin=None if worse is None else _margin(target, worse),
         why=_why(found, state, busy=busy),
-        todo=_BUSY_TODO if busy else _narrower(target, found, evidence) if state == "UNKNOWN" else "",
+        todo=_BUSY_TODO if busy else _narrowing_advice(target, found, evidence) if state == "UNKNOWN" else "",
         cause="busy" if busy else "wide" if state == "UNKNOWN" else "",
     )
 
@@ -137,7 +137,7 @@ def _why(found: _Reading, state: State, *, busy: bool) -> str:
     return f"{found.why} Measured {found.busy}." if found.busy else found.why
 
 
-def overall(judged: Iterable[Judged]) -> State:
+def overall(judged: Iterable[TargetResult]) -> State:
     """Return MISSED if any target is missed, else UNKNOWN if any is not known, else MET."""
     states = {one.state for one in judged}
     return "MISSED" if "MISSED" in states else "UNKNOWN" if "UNKNOWN" in states else "MET"
@@ -155,7 +155,7 @@ def _margin(target: TargetSpec, worse: float) -> float:
     return target.limit - worse if target.about.smaller_is_better else worse - target.limit
 
 
-def _narrower(target: TargetSpec, found: _Reading, evidence: Evidence) -> str:
+def _narrowing_advice(target: TargetSpec, found: _Reading, evidence: Evidence) -> str:
     """Return advice that narrows an interval around the limit."""
     if target.about.source == "race":
         return "Measure longer: more effort and a larger budget narrow the interval."
@@ -183,25 +183,27 @@ def rows_to_decide(share: float, limit: float, *, count: int) -> int | None:
 # --- readings -----------------------------------------------------------------------------------------------
 
 
-def _read(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
+def _read(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:
     if target.about.source == "accuracy":
         return _from_accuracy(target, evidence)
     if target.about.source == "race":
         return _from_races(target, evidence)
     if evidence.size_bytes is None:
-        return _Gap(cause="missing", why="The size of the model is not known.", todo="Add the model again.")
+        return _Missing(
+            cause="missing", why="The size of the model is not known.", todo="Add the model again."
+        )
     size = float(evidence.size_bytes)
     return _Reading(value=size, low=size, high=size, why="File size with external data; exact.")
 
 
-def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
+def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:
     """Read the newest usable comparison at that batch size; one under load only if no other is usable."""
     rows = evidence.rows_of(target)
-    gap: _Gap | None = None
+    gap: _Missing | None = None
     busy: _Reading | None = None
     for result in evidence.races.get(rows, ()):
         found = _from_race(target, result, arena=evidence.arena)
-        if isinstance(found, _Gap):
+        if isinstance(found, _Missing):
             gap = gap or found
         elif found.busy and _state(target, found) != "MET":
             busy = busy or found  # an earlier comparison on an idle machine may decide
@@ -210,26 +212,28 @@ def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
     if busy is not None or gap is not None:
         return busy or gap  # type: ignore[return-value] # one of them is there
     if why := evidence.failures.get(rows):
-        return _Gap(
+        return _Missing(
             cause="failed", why=f"It could not be measured: {why}", todo="Correct that, or remove the target."
         )
-    return _Gap(cause="missing", why=f"Not measured at batch {rows:,} on this machine.", todo="Measure it.")
+    return _Missing(
+        cause="missing", why=f"Not measured at batch {rows:,} on this machine.", todo="Measure it."
+    )
 
 
-def _from_race(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Gap:
+def _from_race(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Missing:
     found = _of_result(target, result, arena=arena)
-    if isinstance(found, _Gap) or target.metric in UNTIMED:
+    if isinstance(found, _Missing) or target.metric in UNTIMED:
         return found
     busy = result.get("busy") or {}
     return replace(found, busy=busy.get("words") or "")
 
 
-def _of_result(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Gap:
+def _of_result(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Missing:
     one_process = result.get("generations") is None  # older version, which rejected busy comparisons
     if one_process and is_rejected(result) and target.metric not in UNTIMED:
         reason = result.get("grade_reason") or "the A/A control failed."
         todo = result.get("remedy") or "Measure again on an idle machine."
-        return _Gap(cause="rejected", why=f"The result is invalid (grade F): {reason}", todo=todo)
+        return _Missing(cause="rejected", why=f"The result is invalid (grade F): {reason}", todo=todo)
     if target.metric in PERCENTILES:
         return _percentile(PERCENTILES[target.metric], result)
     if target.metric == "peak_rss":
@@ -237,7 +241,7 @@ def _of_result(target: TargetSpec, result: Result, *, arena: bool) -> _Reading |
     return _OF_A_RACE[target.metric](result)
 
 
-def _percentile(name: str, result: Result) -> _Reading | _Gap:
+def _percentile(name: str, result: Result) -> _Reading | _Missing:
     latency = result.get("latency") or {}
     value = latency.get(name)
     if value is None:
@@ -248,12 +252,12 @@ def _percentile(name: str, result: Result) -> _Reading | _Gap:
         )
         why = f"The {result.get('runs') or 0:,} runs are too few for this percentile"
         why += f", which needs about {needed}." if needed else "."
-        return _Gap(cause="thin", why=why, todo="Measure longer, with more effort.")
+        return _Missing(cause="thin", why=why, todo="Measure longer, with more effort.")
     low, high = latency.get(f"{name}_low"), latency.get(f"{name}_high")
     return _Reading(value=value, low=low, high=high, why=f"Of {result.get('runs') or 0:,} runs.")
 
 
-def _throughput(result: Result) -> _Reading | _Gap:
+def _throughput(result: Result) -> _Reading | _Missing:
     """Read the throughput: samples over the mean latency, with the inverted interval of the mean."""
     latency, rows = result.get("latency") or {}, result.get("batch_size")
     mean_s = latency.get("mean_s")
@@ -268,7 +272,7 @@ def _throughput(result: Result) -> _Reading | _Gap:
     )
 
 
-def _cpu(result: Result) -> _Reading | _Gap:
+def _cpu(result: Result) -> _Reading | _Missing:
     """Read the CPU time of its own pass, with the spread of the same counter between rounds.
 
     The pass gives one number without a spread. The blocks of the rounds have the same counter, less
@@ -289,7 +293,7 @@ def _cpu(result: Result) -> _Reading | _Gap:
     return _Reading(value=value, low=min(value, low), high=max(value, high), why=why)
 
 
-def _memory(result: Result, spread: float) -> _Reading | _Gap:
+def _memory(result: Result, spread: float) -> _Reading | _Missing:
     """Read the larger peak of fresh processes, with the spread between equal processes as interval."""
     value = result.get("peak_rss_bytes")
     if not value:
@@ -298,7 +302,7 @@ def _memory(result: Result, spread: float) -> _Reading | _Gap:
         value=float(value),
         low=value * (1 - spread),
         high=value * (1 + spread),
-        why=f"Added by the session in a fresh process{_whole(result)}; equal configurations differ by "
+        why=f"Added by the session in a fresh process{_peak_text(result)}; equal configurations differ by "
         f"up to ±{spread:.0%}.",
     )
 
@@ -309,12 +313,12 @@ def process_peak(result: Result) -> int | None:
     return None if not before or added is None else before + added
 
 
-def _whole(result: Result) -> str:
+def _peak_text(result: Result) -> str:
     peak = process_peak(result)
     return "" if peak is None else f", whose own peak was {size(peak)}"
 
 
-def _error(result: Result) -> _Reading | _Gap:
+def _error(result: Result) -> _Reading | _Missing:
     error = result.get("output_error")
     if error is None:
         return _not_in_race("output error")
@@ -325,28 +329,30 @@ def _error(result: Result) -> _Reading | _Gap:
     return _Reading(value=value, low=value, high=value, why="For the inputs of the comparison; exact.")
 
 
-def _not_in_race(what: str) -> _Gap:
-    return _Gap(cause="missing", why=f"The comparison did not measure the {what}.", todo="Measure it again.")
+def _not_in_race(what: str) -> _Missing:
+    return _Missing(
+        cause="missing", why=f"The comparison did not measure the {what}.", todo="Measure it again."
+    )
 
 
 _OF_A_RACE = {"throughput": _throughput, "cpu_s": _cpu, "output_error": _error}
 
 
-def _from_accuracy(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
+def _from_accuracy(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:
     summary = evidence.summaries.get((target.positive_class, target.threshold))
     if summary is None:
         return _no_accuracy(evidence)
     if why := summary.get("failure"):
-        return _Gap(cause="failed", why=why, todo="Correct the target or the dataset.")
+        return _Missing(cause="failed", why=why, todo="Correct the target or the dataset.")
     found = _of_summary(target, summary)
     if found is None:
-        return _Gap(
+        return _Missing(
             cause="failed",
             why="The positive class is not named.",
             todo="Name the positive class in the target or in the dataset.",
         )
     if found.get("value") is None:
-        return _Gap(
+        return _Missing(
             cause="failed",
             why=f"No sample counts for the {target.about.title}.",
             todo="Use data with samples of the class and of other classes.",
@@ -356,19 +362,19 @@ def _from_accuracy(target: TargetSpec, evidence: Evidence) -> _Reading | _Gap:
     return _Reading(value=found["value"], low=found["low"], high=found["high"], why=why)
 
 
-def _no_accuracy(evidence: Evidence) -> _Gap:
+def _no_accuracy(evidence: Evidence) -> _Missing:
     if not evidence.has_dataset:
-        return _Gap(cause="missing", why="No labelled data is given.", todo="Choose a dataset.")
+        return _Missing(cause="missing", why="No labelled data is given.", todo="Choose a dataset.")
     if evidence.accuracy_failure:
         why = f"It could not be measured: {evidence.accuracy_failure}"
-        return _Gap(cause="failed", why=why, todo="Correct that, or drop the target.")
-    return _Gap(cause="missing", why="Not measured on this data yet.", todo="Measure it.")
+        return _Missing(cause="failed", why=why, todo="Correct that, or drop the target.")
+    return _Missing(cause="missing", why="Not measured on this data yet.", todo="Measure it.")
 
 
 def _of_summary(target: TargetSpec, summary: Result) -> Result | None:
     """Return the entry of `run.accuracy.summary` for a target; None: it needs a positive class."""
     if target.metric == "top5":  # with five classes or fewer, every label is among the five highest
-        found: Result = summary["top5"] or _sure(summary)
+        found: Result = summary["top5"] or _finite_share(summary)
         return found
     positive: Result | None = summary["positive"]
     if target.about.at_threshold:
@@ -380,7 +386,7 @@ def _of_summary(target: TargetSpec, summary: Result) -> Result | None:
     return found
 
 
-def _sure(summary: Result) -> Result:
+def _finite_share(summary: Result) -> Result:
     """Return the share of rows with a finite result."""
     rows, answered = summary["rows"], summary["rows"] - summary["not_finite"]
     share = answered / rows
@@ -409,7 +415,7 @@ def quantity(target: TargetSpec, value: float | None, *, signed: bool = False) -
     return f"{text} {unit}".rstrip()
 
 
-def interval(one: Judged) -> str:
+def interval(one: TargetResult) -> str:
     """Return the interval in the unit of the value: `2.280 to 2.350 ms`; a dash where there is none."""
     if one.low is None and one.high is None:
         return "–"
@@ -423,14 +429,14 @@ def interval(one: Judged) -> str:
     return span(low, high, unit)
 
 
-def margin(one: Judged) -> str:
+def margin(one: TargetResult) -> str:
     """Return the signed distance from the worse end of the interval to the limit; positive: inside."""
     if one.margin is None or not math.isfinite(one.margin):
         return "–"
     return quantity(one.target, one.margin, signed=True)
 
 
-def cell(one: Judged) -> str:
+def target_text(one: TargetResult) -> str:
     """Return an evaluated target in one line: `Met · 2.310 ms [2.280 to 2.350 ms] · margin +0.6500 ms`."""
     word = STATE_WORDS[one.state]
     if one.value is None:

@@ -16,7 +16,7 @@ from core.spec.effort import DEFAULT_MARGIN
 Color = Literal["green", "blue", "orange", "red", "gray"]
 
 MIN_LAUNCHES = 2  # of each; a single process may be slow for its whole life, by a factor of two
-MIN_UNITS = 5  # launches of one round each: the minimum of which trimming leaves three
+MIN_SINGLE_ROUND_LAUNCHES = 5  # launches of one round each: the minimum of which trimming leaves three
 MOST_DIGITS, MOST_DECIMALS = 4, 6
 MOST_FACTOR = 2.0  # an interval beyond this factor of the estimate, either way, counts as not known yet
 NOT_KNOWN = "not known yet"
@@ -102,7 +102,7 @@ def is_rejected(graded: Mapping[str, Any] | None) -> bool:
     return found.get("holds") is False or found.get("grade") == Grade.F
 
 
-def look(contrast: Mapping[str, Any]) -> tuple[str, Color]:
+def icon_and_color(contrast: Mapping[str, Any]) -> tuple[str, Color]:
     """Return icon and colour of the verdict of a contrast; those of grade F if it is invalid."""
     shown = Grade.F if is_rejected(contrast) else Verdict[contrast["verdict"]]
     return shown.icon, shown.color
@@ -191,7 +191,7 @@ def parts(contrast: Mapping[str, Any]) -> tuple[str, str]:
     return verdict.word, f"between {low:.{places}f}× and {high:.{places}f}×"
 
 
-def measurably(contrast: Mapping[str, Any]) -> Verdict | None:
+def measurable_direction(contrast: Mapping[str, Any]) -> Verdict | None:
     """Return FASTER or SLOWER if the whole interval is on one side of 1, within the margin or beyond it.
 
     A contrast can be EQUIVALENT and yet measurably different. None: the interval includes 1 or is not known.
@@ -204,7 +204,7 @@ def measurably(contrast: Mapping[str, Any]) -> Verdict | None:
 
 def _equivalent(contrast: Mapping[str, Any]) -> str:
     margin = 100 * (contrast.get("margin") or DEFAULT_MARGIN)  # results may be stored without it
-    if (sure := measurably(contrast)) is not None:
+    if (sure := measurable_direction(contrast)) is not None:
         return f"within the equivalence margin of ±{margin:g} %, though measurably {sure.word}"
     return f"{Verdict.EQUIVALENT.word} larger than {margin:g} %"
 
@@ -231,8 +231,10 @@ def _why_no_interval(contrast: Mapping[str, Any]) -> str:
         enough_s = contrast.get("interval_budget_s")
         what_to_do = f": give it about {enough_s} s" if enough_s else ""
         return f"an interval takes {MIN_LAUNCHES} launches of each, there was 1{what_to_do}"
-    if launches and launches < MIN_UNITS and contrast.get("rounds") == launches:
-        return f"an interval takes 2 rounds in a launch, or {MIN_UNITS} launches: measure longer"
+    if launches and launches < MIN_SINGLE_ROUND_LAUNCHES and contrast.get("rounds") == launches:
+        return (
+            f"an interval takes 2 rounds in a launch, or {MIN_SINGLE_ROUND_LAUNCHES} launches: measure longer"
+        )
     return "the rounds hardly differ: the clock is too coarse for an interval"
 
 
@@ -242,10 +244,10 @@ def _decimals(ratio: float, low: float | None, high: float | None) -> int:
         return max(0, 1 - size)
     step = math.floor(math.log10((high - low) / 4))
     places = max(0, min(MOST_DIGITS, size - step + 1) - 1 - size)
-    while places < MOST_DECIMALS and any(_hides(bound, places) for bound in (low, high)):
+    while places < MOST_DECIMALS and any(_rounds_to_one(bound, places) for bound in (low, high)):
         places += 1  # rounding must not move a bound to 1, because the interval would seem to include 1
     return places
 
 
-def _hides(bound: float, places: int) -> bool:
+def _rounds_to_one(bound: float, places: int) -> bool:
     return bound != 1 and float(f"{bound:.{places}f}") == 1

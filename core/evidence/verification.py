@@ -30,7 +30,7 @@ State = Literal["CONFIRMED", "NOT_MEASURED", "FAILED", "UNDECIDED"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
+class Speedup:
     """Speed-up in one comparison; above 1 is faster."""
 
     ratio: float
@@ -40,7 +40,7 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
+class Quotient:
     """A quotient of two independent estimates, with its 95 % interval."""
 
     ratio: float
@@ -53,9 +53,9 @@ class Transfer:
     """A recorded speed-up compared with the same speed-up on this machine."""
 
     against: str  # text on the reference of both
-    recorded: Gain
-    here: Gain | None  # None: it was not measured
-    between: Between | None  # here over recorded; None: one of the two has no interval
+    recorded: Speedup
+    here: Speedup | None  # None: it was not measured
+    between: Quotient | None  # here over recorded; None: one of the two has no interval
     state: Speed
     why: str
 
@@ -70,7 +70,7 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class FactCheck:
     """One fact checked without measuring: its recorded value, its value here, and whether they match."""
 
     name: str
@@ -100,8 +100,8 @@ class Part:
 class Change:
     """A configuration compared with an earlier baseline of the same machine; above 1 is faster."""
 
-    between: Between | None  # speed now over speed then, per sample
-    raw: Between | None  # the same without correction for the speed of the CPUs
+    between: Quotient | None  # speed now over speed then, per sample
+    raw: Quotient | None  # the same without correction for the speed of the CPUs
     cpus: float | None  # speed of a core now over then; None: not known
     limit: float  # allowed slowdown as a share
     state: Speed
@@ -122,7 +122,7 @@ class Change:
 # --- two ratios ---------------------------------------------------------------------------------------------
 
 
-def between(one: Gain, other: Gain) -> Between | None:
+def between(one: Speedup, other: Speedup) -> Quotient | None:
     """Return `one` over `other` with its 95 % interval; None if one of them has none.
 
     On the log scale, the distances of the estimates from the ends of their intervals add up as squares, so
@@ -137,10 +137,10 @@ def between(one: Gain, other: Gain) -> Between | None:
         return None
     a, a_low, a_high, b, b_low, b_high = map(math.log, values)
     down, up = math.hypot(a - a_low, b_high - b), math.hypot(a_high - a, b - b_low)
-    return Between(ratio=math.exp(a - b), low=math.exp(a - b - down), high=math.exp(a - b + up))
+    return Quotient(ratio=math.exp(a - b), low=math.exp(a - b - down), high=math.exp(a - b + up))
 
 
-def transfer(against: str, recorded: Gain, here: Gain | None, *, margin: float = MARGIN) -> Transfer:
+def transfer(against: str, recorded: Speedup, here: Speedup | None, *, margin: float = MARGIN) -> Transfer:
     """Return whether a recorded speed-up is reproduced on this machine.
 
     HOLDS: the whole 95 % interval of their quotient is within `margin` around 1. DIFFERS: all of it is on one
@@ -151,7 +151,9 @@ def transfer(against: str, recorded: Gain, here: Gain | None, *, margin: float =
     return Transfer(against=against, recorded=recorded, here=here, between=found, state=state, why=why)
 
 
-def _speed(recorded: Gain, here: Gain | None, found: Between | None, margin: float) -> tuple[Speed, str]:
+def _speed(
+    recorded: Speedup, here: Speedup | None, found: Quotient | None, margin: float
+) -> tuple[Speed, str]:
     if here is None:
         return "NOT_MEASURED", f"{_ratio(recorded)} recorded; not measured here."
     both = f"{_ratio(here)} here, {_ratio(recorded)} recorded"
@@ -171,11 +173,11 @@ def _speed(recorded: Gain, here: Gain | None, found: Between | None, margin: flo
     )
 
 
-def _ratio(gain: Gain) -> str:
+def _ratio(gain: Speedup) -> str:
     return f"{ratio_text(gain.ratio, gain.low, gain.high)}×"
 
 
-def _span(found: Between) -> str:
+def _span(found: Quotient) -> str:
     """Return the quotient with its interval: "0.99× (95 % [0.96, 1.02])"."""
     places = 3 if found.high - found.low < 0.02 else 2
     return f"{found.ratio:.{places}f}× (95 % [{found.low:.{places}f}, {found.high:.{places}f}])"
@@ -185,8 +187,8 @@ def _span(found: Between) -> str:
 
 
 def change(
-    then: Gain,
-    now: Gain,
+    then: Speedup,
+    now: Speedup,
     *,
     limit: float,
     cpus: float | None,
@@ -208,15 +210,15 @@ def change(
     raw = between(now, then)
     found = raw
     if raw is not None and cpus is not None and cpus > 0:
-        same = Between(ratio=raw.ratio / cpus, low=raw.low / cpus, high=raw.high / cpus)
-        found = Between(ratio=raw.ratio, low=min(raw.low, same.low), high=max(raw.high, same.high))
+        same = Quotient(ratio=raw.ratio / cpus, low=raw.low / cpus, high=raw.high / cpus)
+        found = Quotient(ratio=raw.ratio, low=min(raw.low, same.low), high=max(raw.high, same.high))
     state, why = _changed(then, now, found, limit)
     return Change(
         between=found, raw=raw, cpus=cpus, limit=limit, state=state, why=why, changed=tuple(changed)
     )
 
 
-def _changed(then: Gain, now: Gain, found: Between | None, limit: float) -> tuple[Speed, str]:
+def _changed(then: Speedup, now: Speedup, found: Quotient | None, limit: float) -> tuple[Speed, str]:
     for gain, when in ((then, "The comparison of the baseline"), (now, "The comparison here")):
         if gain.doubt:
             return "UNDECIDED", f"{when} has no verdict: {gain.doubt.rstrip('.')}."
@@ -238,7 +240,7 @@ def _changed(then: Gain, now: Gain, found: Between | None, limit: float) -> tupl
 # --- recorded speed-ups -------------------------------------------------------------------------------------
 
 
-def recorded_gains(contrasts: Any) -> list[Gain]:
+def recorded_gains(contrasts: Any) -> list[Speedup]:
     """Return the recorded speed-ups of a file: over the ORT default, then over the baseline if there was one.
 
     Args:
@@ -249,7 +251,7 @@ def recorded_gains(contrasts: Any) -> list[Gain]:
     return found[:2] if len(found) == len(listed) else []
 
 
-def _gain(one: Any) -> Gain | None:
+def _gain(one: Any) -> Speedup | None:
     if not isinstance(one, Mapping):
         return None
     ratio, low, high = (one.get(name) for name in ("ratio", "ratio_low", "ratio_high"))
@@ -261,7 +263,7 @@ def _gain(one: Any) -> Gain | None:
         doubt = str(one.get("holds_reason") or "its A/A test failed")[:300]
     elif one.get("contradicted") is True:
         doubt = "its undisturbed rounds contradict all rounds"
-    return Gain(ratio=ratio, low=low, high=high, doubt=doubt)
+    return Speedup(ratio=ratio, low=low, high=high, doubt=doubt)
 
 
 def _positive(value: Any) -> bool:
@@ -271,7 +273,7 @@ def _positive(value: Any) -> bool:
 # --- the overall result -------------------------------------------------------------------------------------
 
 
-def fastness(transfers: Iterable[Transfer], *, otherwise: str) -> Part:
+def speed_part(transfers: Iterable[Transfer], *, otherwise: str) -> Part:
     """Return the third part: the worst of the speed-ups over all references."""
     order: tuple[Speed, ...] = ("DIFFERS", "UNDECIDED", "NOT_MEASURED", "HOLDS")
     found = sorted(transfers, key=lambda one: (not one.is_slower, order.index(one.state)))

@@ -44,7 +44,7 @@ def snapshot() -> Snapshot:
         machine=parse_cpu_time(stat),
         usable=parse_cpu_time(stat, limits.allowed_cpus()),
         pressure_s=parse_pressure(_text("/proc/pressure/cpu")),
-        whole=_sees_the_machine(),
+        whole=_in_first_pid_namespace(),
         server=os.getpid(),
         viewers=viewers(),
     )
@@ -56,15 +56,15 @@ def viewers() -> frozenset[int]:
     Without processes of other machines or behind a proxy; empty where the system denies the list.
     """
     try:
-        ends = {_ends(one) for one in psutil.Process().net_connections("tcp") if one.raddr}
-        everybody = psutil.net_connections("tcp") if ends else []
+        ends = {_ports(one) for one in psutil.Process().net_connections("tcp") if one.raddr}
+        connections = psutil.net_connections("tcp") if ends else []
     except (psutil.Error, OSError):  # macOS allows it to root only
         return frozenset()
-    found = {one.pid for one in everybody if one.raddr and one.pid and _ends(one)[::-1] in ends}
+    found = {one.pid for one in connections if one.raddr and one.pid and _ports(one)[::-1] in ends}
     return frozenset(found - {os.getpid()})
 
 
-def _ends(connection: Any) -> tuple[int, int]:
+def _ports(connection: Any) -> tuple[int, int]:
     """The ports of a connection, local first; no addresses, because one has several spellings."""
     return connection.laddr.port, connection.raddr.port
 
@@ -157,7 +157,7 @@ def _text(path: str) -> str:
 
 
 @cache
-def _sees_the_machine() -> bool:
+def _in_first_pid_namespace() -> bool:
     try:
         return str(Path("/proc/self/ns/pid").readlink()) == _FIRST_NAMESPACE
     except OSError:

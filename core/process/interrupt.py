@@ -13,14 +13,14 @@ from collections.abc import Callable
 from types import FrameType
 
 
-def _listened_to() -> tuple[signal.Signals, ...]:
+def _handled_signals() -> tuple[signal.Signals, ...]:
     """The signals that end ORTune; SIGHUP (the terminal closes) is among them except under `nohup`."""
     hangup = getattr(signal, "SIGHUP", None)  # Windows has none
     heard = hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN
     return (signal.SIGINT, signal.SIGTERM, *([hangup] if hangup is not None and heard else []))
 
 
-SIGNALS = _listened_to()
+SIGNALS = _handled_signals()
 _LINES = "Error: Stopped by {}.\nHint: Start it again.\n"
 _DOCUMENT = (
     '{{"error":{{"type":"Cancelled","message":"Stopped by {}.","hint":"Start it again."}},'
@@ -28,29 +28,29 @@ _DOCUMENT = (
 )
 
 
-def end_at_once(last_words: Callable[[str], None] | None = None) -> None:
+def exit_on_signals(signal_message: Callable[[str], None] | None = None) -> None:
     """Make signals end this process with exit code 128 + signal number, until other handlers are set.
 
     Args:
-        last_words: called with the signal's name before the end.
+        signal_message: called with the signal's name before the end.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
-        if last_words is not None:
-            last_words(signal.Signals(number).name)
+        if signal_message is not None:
+            signal_message(signal.Signals(number).name)
         os._exit(128 + number)  # an exception could be caught by the module that is being imported
 
     for number in SIGNALS:
         signal.signal(number, end)
 
 
-def ignore() -> None:
+def ignore_signals() -> None:
     """Ignore signals from now on: the work is complete, so they must not change the exit code."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
-def last_words(name: str) -> None:
+def signal_message(name: str) -> None:
     """Print that a signal stopped the command line before it began, in the format of `core.cli`.
 
     Args:

@@ -34,7 +34,7 @@ from core.wire.errors import Cancelled, StoreError
 LOCK_NAME = "machine.lock"
 FIRST_POLLS_S = 0.2
 LATER_POLLS_S = 0.5  # a long wait wakes up rarely, because a measurement runs on the same machine
-PATIENT_AFTER_S = 5.0
+LATER_POLLS_AFTER_S = 5.0
 START_TOLERANCE_S = (
     2.0  # a process's start time moves by the clock's corrections; reused ids are later than that
 )
@@ -114,7 +114,7 @@ class MachineQueue:
         path = self.folder / f"{time.time_ns():020d}-{secrets.token_hex(4)}.json"
         try:
             _write(path, ticket)
-            with self._acquired(path, ticket, cancel or threading.Event(), on_wait):
+            with self._hold_lock(path, ticket, cancel or threading.Event(), on_wait):
                 yield
         finally:
             with contextlib.suppress(OSError):
@@ -122,11 +122,11 @@ class MachineQueue:
 
     def entries(self) -> list[Entry]:
         """Return the running and the waiting jobs, in order; tickets of ended processes are removed."""
-        found = [_entry(path.name, ticket) for path, ticket in self._living()]
+        found = [_entry_from_ticket(path.name, ticket) for path, ticket in self._live_tickets()]
         return sorted(found, key=lambda entry: (not entry.running, entry.ticket))
 
     @contextmanager
-    def _acquired(
+    def _hold_lock(
         self,
         path: Path,
         ticket: _Ticket,
@@ -141,23 +141,25 @@ class MachineQueue:
                 raise Cancelled(
                     "The job was cancelled while it waited for the machine.", hint="Start it again."
                 )
-            living = self._living()
+            living = self._live_tickets()
             ahead = sum(other.name < path.name for other, _ in living)
-            if ahead == 0 and _locked(lock):
+            if ahead == 0 and _try_lock(lock):
                 break
             if on_wait is not None:
-                holders = [_entry(other.name, there).text for other, there in living if there.running]
+                holders = [
+                    _entry_from_ticket(other.name, there).text for other, there in living if there.running
+                ]
                 on_wait(max(ahead, 1), holders[0] if holders else "")
             if not path.exists():  # removed by a cleaner of temporary files; the place is kept
                 _write(path, ticket)
-            pause = LATER_POLLS_S if time.monotonic() - began > PATIENT_AFTER_S else FIRST_POLLS_S
+            pause = LATER_POLLS_S if time.monotonic() - began > LATER_POLLS_AFTER_S else FIRST_POLLS_S
         try:
-            _write(path, _running(ticket))
+            _write(path, _as_running(ticket))
             yield
         finally:
             lock.release()
 
-    def _living(self) -> list[tuple[Path, _Ticket]]:
+    def _live_tickets(self) -> list[tuple[Path, _Ticket]]:
         """Tickets of living processes by age; foreign and unreadable files are ignored and kept."""
         found: list[tuple[Path, _Ticket]] = []
         for path in sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []:
@@ -206,11 +208,11 @@ def is_alive(pid: int, started: float, *, uid: int | None = None) -> bool:
         return uid is None  # it exists; this user may read no more of it
 
 
-def _running(ticket: _Ticket) -> _Ticket:
+def _as_running(ticket: _Ticket) -> _Ticket:
     return _Ticket(**{**asdict(ticket), "running": True, "since": time.time()})
 
 
-def _entry(name: str, ticket: _Ticket) -> Entry:
+def _entry_from_ticket(name: str, ticket: _Ticket) -> Entry:
     return Entry(
         ticket=name,
         owner=ticket.owner,
@@ -221,7 +223,7 @@ def _entry(name: str, ticket: _Ticket) -> Entry:
     )
 
 
-def _locked(lock: filelock.BaseFileLock) -> bool:
+def _try_lock(lock: filelock.BaseFileLock) -> bool:
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
@@ -256,8 +258,8 @@ def _read(path: Path) -> _Ticket | None:
         return _Ticket(
             pid=int(data["pid"]),
             started=float(data["started"]),
-            owner=_readable(data["owner"]),
-            what=_readable(data["what"]),
+            owner=_escaped(data["owner"]),
+            what=_escaped(data["what"]),
             since=since if math.isfinite(since) and 0 <= since <= time.time() else time.time(),
             running=data["running"] is True,
             uid=facts.st_uid if hasattr(os, "getuid") else None,
@@ -266,7 +268,7 @@ def _read(path: Path) -> _Ticket | None:
         return None
 
 
-def _readable(text: object) -> str:
+def _escaped(text: object) -> str:
     """Return a ticket's text with control characters escaped, because they could steer a terminal."""
     signs = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)[:MOST_TEXT])
     return "".join(signs)[:MOST_TEXT]

@@ -26,7 +26,7 @@ import msgspec
 from core import wire
 from core.process import scratch
 from core.wire import Reply, variables
-from core.wire.channel import MAX_LINE_BYTES, Asking, Broken
+from core.wire.channel import MAX_LINE_BYTES, BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
 from core.wire.files import ROOT
 
@@ -56,7 +56,7 @@ class Run(Protocol):
         """Run `job`; options are those of `run_job`."""
 
 
-def no_worker(*_: object, **__: object) -> NoReturn:
+def refuse_worker(*_: object, **__: object) -> NoReturn:
     """Stand in for `Run` where no worker may start, so that a running measurement is not disturbed.
 
     Raises:
@@ -92,7 +92,7 @@ def run_job(
     if cancel is not None and cancel.is_set():
         raise _cancelled(job)
     with contextlib.ExitStack() as ends:
-        environment = worker_environment(job) | _own_folder(ends)
+        environment = worker_environment(job) | _temporary_folder(ends)
         process = _start(list(command) if command is not None else worker_command(), environment)
         answered = False
         try:
@@ -101,10 +101,10 @@ def run_job(
             answered = True
         finally:
             _end(process, answered=answered)
-    return checked(reply, job, f"The worker for `{job}`")
+    return checked_reply(reply, job, f"The worker for `{job}`")
 
 
-def checked(reply: Mapping[str, Any], request: wire.Request[Reply], who: str) -> Reply:
+def checked_reply(reply: Mapping[str, Any], request: wire.Request[Reply], who: str) -> Reply:
     """Return `reply` unchanged, after a check that it has the reply type of `request`.
 
     Args:
@@ -131,7 +131,7 @@ def worker_command() -> list[str]:
     return [sys.executable, "-P", "-m", "core.worker"]
 
 
-PASSED_ON = (
+INHERITED_VARIABLES = (
     # what a program of this user needs; a name that ends in * matches every variable with that prefix
     *("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TMP", "TEMP", "LANG", "LANGUAGE", "LC_*", "TZ", "XDG_*"),
     *("PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_*", "DYLD_*", "GLIBC_TUNABLES", "MALLOC_*"),
@@ -142,36 +142,36 @@ PASSED_ON = (
     *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA"),
     *("USERPROFILE", "NUMBER_OF_PROCESSORS", "PROCESSOR_*"),
 )
-ONLINE: Mapping[str, Sequence[str]] = {
+NETWORK_VARIABLES: Mapping[str, Sequence[str]] = {
     # job that downloads -> its network variables; a proxy's address may hold a password
     wire.EXPORT: ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 }
-ALSO_VARIABLE = variables.WORKER_ENV  # further names with commas between them
+EXTRA_NAMES_VARIABLE = variables.WORKER_ENV  # further names with commas between them
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|_KEY$", re.IGNORECASE)
 
 
-def is_passed_on(name: str, *, also: Collection[str] = ()) -> bool:
+def is_inherited(name: str, *, also: Collection[str] = ()) -> bool:
     """Whether workers get the environment variable `name`; `also` holds more that they get, in upper case.
 
     Models and data are untrusted, and so are the libraries that read them: workers get no secrets of the
     server.
     """
-    listed = any(fnmatchcase(name.upper(), pattern) for pattern in PASSED_ON)
+    listed = any(fnmatchcase(name.upper(), pattern) for pattern in INHERITED_VARIABLES)
     return name.upper() in also or (listed and not _SECRET.search(name))
 
 
 def worker_environment(job: str = "") -> dict[str, str]:
     """The environment variables of a worker: the parent's that it needs, and this package's path."""
-    also = {name.strip().upper() for name in os.environ.get(ALSO_VARIABLE, "").split(",")}
-    also.update(ONLINE.get(job, ()))
-    environment = {name: text for name, text in os.environ.items() if is_passed_on(name, also=also)}
+    also = {name.strip().upper() for name in os.environ.get(EXTRA_NAMES_VARIABLE, "").split(",")}
+    also.update(NETWORK_VARIABLES.get(job, ()))
+    environment = {name: text for name, text in os.environ.items() if is_inherited(name, also=also)}
     if ROOT.name not in ("site-packages", "dist-packages"):  # not installed: found by path
         path = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([path] if path else [])])
     return environment
 
 
-def _own_folder(ends: contextlib.ExitStack) -> dict[str, str]:
+def _temporary_folder(ends: contextlib.ExitStack) -> dict[str, str]:
     """A folder for the worker's temporary files, removed after it ends: a killed worker cannot clean up."""
     try:
         return {"TMPDIR": str(ends.enter_context(scratch.folder()))}
@@ -214,8 +214,8 @@ class _Conversation:
         self.job = job
         self.process = process
         self.on_progress = on_progress
-        self.asking = Asking()
-        self.unsent = memoryview(self.asking.request(job, payload))
+        self.channel_state = RequestChannel()
+        self.unsent = memoryview(self.channel_state.request(job, payload))
         self.stderr_tail = b""
         self.noise = ""
         self.stage = ""
@@ -282,8 +282,8 @@ class _Conversation:
             self.stderr_tail = (self.stderr_tail + data)[-STDERR_TAIL_BYTES:]
         else:
             try:
-                self.asking.hear(data)
-            except Broken as flood:
+                self.channel_state.receive_bytes(data)
+            except BrokenChannel as flood:
                 raise WorkerError(
                     f"The worker for `{self.job}` answered with more than {MAX_LINE_BYTES} bytes.",
                     hint="Use fewer runs.",
@@ -293,8 +293,8 @@ class _Conversation:
         """Return the worker's reply, or raise its error; keep other output (prints of libraries) as noise."""
         while True:
             try:
-                return self.asking.reply(self._progress)
-            except Broken as broken:
+                return self.channel_state.reply(self._progress)
+            except BrokenChannel as broken:
                 self.noise = self.noise or shortened(broken.noise or b"")
 
     def _progress(self, stage: str, done: int, total: int, text: str = "") -> None:
@@ -313,7 +313,7 @@ class _Conversation:
 
     def _no_answer(self) -> TunerError:
         code = _exit_code(self.process)
-        self.noise = self.noise or shortened(self.asking.unfinished)
+        self.noise = self.noise or shortened(self.channel_state.unfinished_line)
         said = last_words(self.stderr_tail)
         if code < 0:
             return crash_error(self.job, -code, self._where(), said)

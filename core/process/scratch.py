@@ -33,14 +33,14 @@ def folder(parent: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
 
     Args:
         parent: created if missing. None: the system's folder for temporary files.
-        prefix: of its name; `remove_left` needs the same.
+        prefix: of its name; `remove_abandoned` needs the same.
 
     Raises:
         OSError: it cannot be made.
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
     parent.mkdir(parents=True, exist_ok=True)
-    path, held = _made(parent, prefix)
+    path, held = _create_locked(parent, prefix)
     try:
         yield path
     finally:
@@ -49,7 +49,7 @@ def folder(parent: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
             os.close(held)
 
 
-def remove_left(parent: Path | None = None, prefix: str = PREFIX) -> int:
+def remove_abandoned(parent: Path | None = None, prefix: str = PREFIX) -> int:
     """Remove the folders that killed processes of this user left, and return their number."""
     removed = 0
     with contextlib.suppress(OSError):
@@ -57,11 +57,11 @@ def remove_left(parent: Path | None = None, prefix: str = PREFIX) -> int:
             if not (entry.name.startswith(prefix) and _RANDOM.fullmatch(entry.name.removeprefix(prefix))):
                 continue
             with contextlib.suppress(OSError):
-                removed += _removed(Path(entry.path))
+                removed += _remove_if_abandoned(Path(entry.path))
     return removed
 
 
-def _made(parent: Path, prefix: str) -> tuple[Path, int]:
+def _create_locked(parent: Path, prefix: str) -> tuple[Path, int]:
     """A new folder and the descriptor of its lock; tries again where a cleaner was quicker than the lock."""
     while True:
         path = parent / f"{prefix}{secrets.token_hex(8)}"
@@ -69,7 +69,7 @@ def _made(parent: Path, prefix: str) -> tuple[Path, int]:
         if sys.platform == "win32":
             return path, _NO_LOCK
         try:
-            held = _opened(path)
+            held = _open_folder(path)
         except FileNotFoundError:
             continue
         if _is_locked(held, fcntl.LOCK_SH) and path.exists():
@@ -77,7 +77,7 @@ def _made(parent: Path, prefix: str) -> tuple[Path, int]:
         os.close(held)
 
 
-def _opened(path: Path) -> int:
+def _open_folder(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
 
@@ -92,10 +92,10 @@ def _is_locked(descriptor: int, how: int, *, without: bool = True) -> bool:
     return True
 
 
-def _removed(path: Path) -> bool:
+def _remove_if_abandoned(path: Path) -> bool:
     if sys.platform == "win32":
         return False
-    descriptor = _opened(path)
+    descriptor = _open_folder(path)
     try:
         is_own = os.fstat(descriptor).st_uid == os.geteuid()
         if not (is_own and _is_locked(descriptor, fcntl.LOCK_EX, without=False)):

@@ -4,7 +4,7 @@ One fork server, preloaded with onnxruntime, forks a worker per contestant; seve
 GPU providers and PyTorch, which must not be forked, and systems that cannot fork use a fresh process. A
 worker that is not measuring is stopped with SIGSTOP, because the idle threads of ONNX Runtime spin long after
 a run. This module does not depend on what a command does. Every process ends with `Workers`, a context
-manager, or with the parent; a shared fork server outlives the comparisons, and ends with `Preloaded`.
+manager, or with the parent; a shared fork server outlives the comparisons, and ends with `SharedForkServer`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import psutil
 
 from core import wire
 from core.process.runner import (
-    checked,
+    checked_reply,
     crash_error,
     last_words,
     shortened,
@@ -35,7 +35,7 @@ from core.process.runner import (
     worker_environment,
 )
 from core.wire import Reply
-from core.wire.channel import Asking, Broken
+from core.wire.channel import BrokenChannel, RequestChannel
 from core.wire.errors import Cancelled, TunerError, WorkerError
 
 START_S = 60.0  # to load numpy and onnxruntime on a busy machine
@@ -52,16 +52,16 @@ def can_fork() -> bool:
     return hasattr(os, "fork") and hasattr(socket, "send_fds")
 
 
-class _Line:
+class _WorkerChannel:
     """Requests and replies over a socket, with a deadline and cancellation."""
 
     def __init__(self, end: socket.socket, cancel: threading.Event) -> None:
         self.socket = end
         self.cancel = cancel
-        self.asking = Asking()
+        self.channel_state = RequestChannel()
 
     def send(self, do: str, arguments: Mapping[str, Any], fds: tuple[int, ...] = ()) -> None:
-        data = self.asking.request(do, arguments)
+        data = self.channel_state.request(do, arguments)
         self.socket.settimeout(START_S)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its end is noticed by `receive`
             sent = socket.send_fds(self.socket, [data], list(fds)) if fds else 0
@@ -77,7 +77,7 @@ class _Line:
             TunerError: the error that it replied with.
         """
         deadline = time.monotonic() + timeout_s
-        while (reply := self.asking.reply()) is None:
+        while (reply := self.channel_state.reply()) is None:
             if self.cancel.is_set():
                 raise Cancelled(
                     "The comparison was cancelled.", hint="Start it again when you want its result."
@@ -87,9 +87,9 @@ class _Line:
                 raise TimeoutError
             if select.select([self.socket], [], [], min(left, TICK_S))[0]:
                 try:
-                    self.asking.hear(self.socket.recv(CHUNK_BYTES))
+                    self.channel_state.receive_bytes(self.socket.recv(CHUNK_BYTES))
                 except ConnectionResetError:
-                    self.asking.hear(b"")
+                    self.channel_state.receive_bytes(b"")
         return reply
 
 
@@ -100,7 +100,7 @@ class Worker:
         self.label = label
         self.pid = pid
         self._owner = owner
-        self._line = _Line(end, owner.cancel)
+        self._line = _WorkerChannel(end, owner.cancel)
         self._stderr = stderr
         self._frozen = False
         self.alive = True
@@ -117,7 +117,7 @@ class Worker:
         self._line.send(command, arguments)
         try:
             reply = self._line.receive(timeout_s)
-        except Broken as broken:
+        except BrokenChannel as broken:
             raise self._died(command, broken.noise) from None
         except TimeoutError:
             self.kill()
@@ -126,7 +126,7 @@ class Worker:
                 hint="Raise the time limit (`timeout_s`), or use a smaller batch.",
             ) from None
         try:
-            return checked(reply, command, f"The worker of `{self.label}`")
+            return checked_reply(reply, command, f"The worker of `{self.label}`")
         except WorkerError:
             self.kill()
             raise
@@ -208,19 +208,19 @@ def _is_stopped(pid: int) -> bool:
 class Workers:
     """All live workers of one comparison; the end of the `with` ends every one of them."""
 
-    def __init__(self, cancel: threading.Event, preloaded: Preloaded | None = None) -> None:
+    def __init__(self, cancel: threading.Event, fork_server: SharedForkServer | None = None) -> None:
         """Start nothing yet.
 
         Args:
             cancel: ends every wait for a worker.
-            preloaded: shared fork server, which outlives the workers; None: a fork server of their own.
+            fork_server: shared fork server, which outlives the workers; None: a fork server of their own.
         """
         self.cancel = cancel
         self.pids: set[int] = set()  # of all processes that were ever started, and the fork server's
         self._live: dict[int, Worker] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}  # those that were not forked, by process id
         self._files = contextlib.ExitStack()
-        self._preloaded = preloaded or self._files.enter_context(Preloaded())
+        self._fork_server = fork_server or self._files.enter_context(SharedForkServer())
         self._server: _ForkServer | None = None
 
     def __enter__(self) -> Workers:
@@ -257,7 +257,7 @@ class Workers:
                     self._processes[pid] = process
                 else:
                     if self._server is None:
-                        self._server = self._preloaded.server(self.cancel)
+                        self._server = self._fork_server.server(self.cancel)
                         self.pids.add(self._server.pid)
                     pid = self._server.fork(theirs, stderr)
         except BaseException:
@@ -294,14 +294,14 @@ class Workers:
         return status
 
 
-class Preloaded:
+class SharedForkServer:
     """A fork server for successive comparisons: the first that needs it starts it, `close` ends it."""
 
     def __init__(self) -> None:
         """Start nothing yet."""
         self._server: _ForkServer | None = None
 
-    def __enter__(self) -> Preloaded:
+    def __enter__(self) -> SharedForkServer:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -313,11 +313,11 @@ class Preloaded:
         Raises:
             WorkerError: it could not be started.
         """
-        if self._server is not None and not self._server.sound:
+        if self._server is not None and not self._server.is_usable:
             self.close()
         if self._server is None:
             self._server = _ForkServer(cancel)
-        self._server.obey(cancel)
+        self._server.use_cancel(cancel)
         return self._server
 
     def close(self) -> None:
@@ -336,7 +336,7 @@ class _ForkServer:
         self._stderr = tempfile.TemporaryFile(prefix="ortune-")  # noqa: SIM115 - closed by `close`
         with theirs:
             self._process = _start(wire.FORKSERVER, theirs, self._stderr)
-        self._line = _Line(ours, cancel)
+        self._line = _WorkerChannel(ours, cancel)
         try:
             self._receive(START_S)
         except BaseException:
@@ -348,11 +348,11 @@ class _ForkServer:
         return self._process.pid
 
     @property
-    def sound(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether it is alive and has replied to every request."""
         return not self._failed and self._process.poll() is None
 
-    def obey(self, cancel: threading.Event) -> None:
+    def use_cancel(self, cancel: threading.Event) -> None:
         """Let `cancel` end every later wait for a reply."""
         self._line.cancel = cancel
 
@@ -384,14 +384,14 @@ class _ForkServer:
     ) -> Reply:
         self._failed = True  # until it has replied
         self._line.send(do, arguments, fds)
-        reply = checked(self._receive(timeout_s), do, "The process that starts the workers")
+        reply = checked_reply(self._receive(timeout_s), do, "The process that starts the workers")
         self._failed = False
         return reply
 
     def _receive(self, timeout_s: float) -> dict[str, Any]:
         try:
             return self._line.receive(timeout_s)
-        except (Broken, TimeoutError):
+        except (BrokenChannel, TimeoutError):
             self._stderr.seek(0)
             said = last_words(self._stderr.read()[-STDERR_TAIL_BYTES:])
             raise WorkerError(
@@ -431,5 +431,5 @@ def _start(job: wire.Request[Any], channel: socket.socket, stderr: IO[bytes]) ->
             hint="Free memory or processes on this machine and try again.",
         ) from error
     assert process.stdin is not None
-    process.stdin.write(Asking().request(job, {"fd": channel.fileno()}))
+    process.stdin.write(RequestChannel().request(job, {"fd": channel.fileno()}))
     return process

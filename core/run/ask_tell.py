@@ -21,7 +21,7 @@ from core.wire.errors import StoreError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class KnownTrial:
     """An evaluated configuration, as the store lists it: without raw latencies."""
 
     trial: Trial
@@ -29,11 +29,11 @@ class Found:
     reused: bool  # measured before this study
 
 
-Known = Mapping[str, Found]  # by `TrialSpec.key`, in the order of the requests
+Known = Mapping[str, KnownTrial]  # by `TrialSpec.key`, in the order of the requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heat:
+class ComparisonRequest:
     """Configurations that one job compares.
 
     All have one protocol: a comparison has only one, and the key of a trial includes it.
@@ -43,20 +43,20 @@ class Heat:
     job: Callable[[Sequence[Configuration]], Job]  # compares those that are not known
 
 
-Strategy = Callable[[Known], Sequence[Heat]]
+Strategy = Callable[[Known], Sequence[ComparisonRequest]]
 
 
-def once(*heats: Heat) -> Strategy:
+def fixed_strategy(*heats: ComparisonRequest) -> Strategy:
     """Return a strategy that always asks for the same comparisons."""
     return lambda known: heats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class StudyState:
     """Progress of a study: its known trials, including running ones, and the comparisons still missing."""
 
     known: Known
-    missing: Sequence[Heat]
+    missing: Sequence[ComparisonRequest]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Study:
     # finds an earlier measurement to reuse; see `measured_before`
     earlier: Callable[[TrialSpec], Trial | None] = lambda spec: None
 
-    def look(self, store: Store) -> Standing:
+    def look(self, store: Store) -> StudyState:
         """Read the progress of the study from the store; start nothing."""
         own: dict[str, Trial] = {}
         for one in store.trials(study=self.name) if self.name else ():
@@ -81,22 +81,22 @@ class Study:
             except StoreError:
                 return None
 
-        def find(key: str, spec: TrialSpec) -> Found | None:
+        def find(key: str, spec: TrialSpec) -> KnownTrial | None:
             trial = own.get(key)
             before = self.earlier(spec) if trial is None or trial.state == "CANCELLED" else None
             if (found := before or trial) is None:
                 return None
-            return Found(trial=found, race=race(found.comparison), reused=before is not None)
+            return KnownTrial(trial=found, race=race(found.comparison), reused=before is not None)
 
-        known: dict[str, Found] = {}
+        known: dict[str, KnownTrial] = {}
         while True:
             heats = self.strategy(known)
             asked = {key: spec for key, spec in _candidates(heats).items() if key not in known}
             new = {key: found for key, spec in asked.items() if (found := find(key, spec)) is not None}
             known |= new
-            missing = [left for heat in heats if _candidates([left := _without(heat, known)])]
+            missing = [left for heat in heats if _candidates([left := _without_known(heat, known)])]
             if missing or not new or any(one.trial.state not in FINISHED for one in new.values()):
-                return Standing(known=known, missing=missing)
+                return StudyState(known=known, missing=missing)
 
     def advance(self, store: Store, submit: Callable[[Job], str]) -> list[str]:
         """Queue the missing comparisons, and return the ids of their jobs.
@@ -115,9 +115,9 @@ class Study:
         store: Store,
         submit: Callable[[Job], str],
         *,
-        begin: Callable[[Sequence[Heat]], None],
+        begin: Callable[[Sequence[ComparisonRequest]], None],
         follow: Callable[[str], Status],
-    ) -> Standing:
+    ) -> StudyState:
         """Measure until the strategy asks for nothing new or a comparison is cancelled.
 
         Args:
@@ -156,15 +156,15 @@ def measured_before(
     return earlier
 
 
-def _queue(heats: Sequence[Heat], submit: Callable[[Job], str]) -> list[str]:
+def _queue(heats: Sequence[ComparisonRequest], submit: Callable[[Job], str]) -> list[str]:
     return [submit(heat.job(heat.asked)) for heat in heats]
 
 
-def _candidates(heats: Sequence[Heat]) -> dict[str, TrialSpec]:
+def _candidates(heats: Sequence[ComparisonRequest]) -> dict[str, TrialSpec]:
     return {one.spec.key(): one.spec for heat in heats for one in heat.asked if one.role == "candidate"}
 
 
-def _without(heat: Heat, known: Known) -> Heat:
+def _without_known(heat: ComparisonRequest, known: Known) -> ComparisonRequest:
     """The comparison without known candidates; the baseline stays, because every comparison needs it."""
     left = [one for one in heat.asked if one.role != "candidate" or one.spec.key() not in known]
     return replace(heat, asked=left)

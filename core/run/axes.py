@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from core import wire
 from core.spec import ModelRef
-from core.spec.question import parse_value, setting_named
-from core.spec.settings import KNOBS, MAX_BATCH, MAX_THREADS, Knob, Place, Value, check_range
+from core.spec.question import find_setting, parse_value
+from core.spec.settings import MAX_BATCH, MAX_THREADS, SETTINGS, Place, TrialSetting, Value, check_range
 from core.spec.space import MODEL
 from core.wire.errors import SpecError, range_rule
 
@@ -24,8 +24,8 @@ MAX_POINTS = 256  # a typing error must not queue thousands of measurements
 STUDY_PREFIX = "curve"
 PERCENTILE_NAMES = ("p50_s", "p90_s", "p95_s", "p99_s")
 DEFAULT_BATCHES = (1, 2, 4, 8, 16, 32)
-_LISTED = ("bool", "int", "choice")  # types of settings whose values can be listed
-_NEVER = ("expert", "allow_fallback", "seed")  # permissions and random numbers: no axis for a chart
+_LISTABLE = ("bool", "int", "choice")  # types of settings whose values can be listed
+_EXCLUDED = ("expert", "allow_fallback", "seed")  # permissions and random numbers: no axis for a chart
 _ORDERED = ("graph_optimization_level",)  # choices whose values have an order
 
 Values = Mapping[str, Value | None]  # name of an axis -> the value at a point
@@ -54,9 +54,9 @@ class Axis:
 # --- reading --------------------------------------------------------------------------------------------
 
 
-def row_of(name: str) -> Knob | None:
+def row_of(name: str) -> TrialSetting | None:
     """Return the setting of that name; None: it is a dimension, or MODEL."""
-    return next((one for one in KNOBS if one.name == name), None)
+    return next((one for one in SETTINGS if one.name == name), None)
 
 
 def parse_values(text: str, *, name: str) -> tuple[Value | None, ...]:
@@ -98,7 +98,7 @@ def parse_vary(text: str) -> Axis:
         )
     name = name.strip()
     with contextlib.suppress(SpecError):  # a dimension or unknown: checked against the model later
-        name = setting_named(name).name
+        name = find_setting(name).name
     return Axis(name=name, values=parse_values(values, name=name))
 
 
@@ -130,14 +130,14 @@ def _check_value(name: str, value: Value | None) -> None:
         )
 
 
-def varies(row: Knob) -> bool:
+def varies(row: TrialSetting) -> bool:
     """Return whether a setting can be an axis: it changes the run, and its values can be listed."""
-    several = row.kind in _LISTED and (row.low is None or row.low != row.high)
+    several = row.kind in _LISTABLE and (row.low is None or row.low != row.high)
     listed = several or row.name == "providers"
-    return listed and row.target != "protocol" and row.name not in _NEVER
+    return listed and row.target != "protocol" and row.name not in _EXCLUDED
 
 
-def _check_varies(row: Knob) -> None:
+def _check_varies(row: TrialSetting) -> None:
     if not varies(row):
         why = "is a measurement setting" if row.target == "protocol" else "has no values to list"
         raise SpecError(f"`{row.name}` {why}, so it cannot vary.", hint="Set it once, as an option.")
@@ -165,7 +165,7 @@ def offered(info: wire.ModelInfo, place: Place, models: Models) -> list[str]:
     """All axes with several useful values here: the usual ones, variants, then the other settings."""
     usual = axis_names(info)
     several = [MODEL] if len(models) > 1 else []
-    varying = [row for row in KNOBS if varies(row)]
+    varying = [row for row in SETTINGS if varies(row)]
     others = [row.name for row in varying if row.kind == "int" or len(choices(row.name, place, models)) > 1]
     return list(dict.fromkeys([*usual, *several, *(name for name in others if name != BATCH)]))
 
@@ -179,7 +179,7 @@ def choices(name: str, place: Place, models: Models) -> tuple[Value | None, ...]
         return ()
     if row.kind == "choice":
         return row.choices
-    return row.worth(row, place) or ((row.default, not row.default) if row.kind == "bool" else ())
+    return row.search_values(row, place) or ((row.default, not row.default) if row.kind == "bool" else ())
 
 
 def default_values(name: str, *, usable_threads: int, current: int | None = None) -> tuple[int, ...]:
@@ -194,7 +194,7 @@ def default_values(name: str, *, usable_threads: int, current: int | None = None
     row = row_of(name)
     if row is not None and name != THREADS:
         place = Place(threads=usable_threads)
-        tried = row.worth(row, place) or row.stops(row, place)
+        tried = row.search_values(row, place) or row.slider_stops(row, place)
         first = int(row.default or 1)
         return tuple(one for one in tried if isinstance(one, int))[:8] or (first, 2 * first, 4 * first)
     if name == THREADS:

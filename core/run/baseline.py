@@ -20,7 +20,7 @@ import msgspec
 from core import __version__, wire
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
-from core.evidence.verification import Change, Gain, change
+from core.evidence.verification import Change, Speedup, change
 from core.spec import spec_from_dict
 from core.store import ModelRecord
 from core.wire.errors import SpecError
@@ -62,7 +62,7 @@ class _File(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class RecordedBaseline:
     """A recorded baseline and its file."""
 
     path: Path
@@ -88,7 +88,7 @@ class Kept:
             )
 
 
-def keep(path: Path, trial: Trial, record: ModelRecord, machine: wire.Environment) -> None:
+def record_baseline(path: Path, trial: Trial, record: ModelRecord, machine: wire.Environment) -> None:
     """Write the results of a trial to `path`.
 
     Raises:
@@ -115,7 +115,7 @@ def keep(path: Path, trial: Trial, record: ModelRecord, machine: wire.Environmen
         ) from None
 
 
-def read(path: Path) -> Kept:
+def read(path: Path) -> RecordedBaseline:
     """Read a baseline.
 
     Raises:
@@ -151,11 +151,11 @@ def read(path: Path) -> Kept:
         raise SpecError(
             f"`{path.name}` is not a baseline of `verify --record`.", hint="Record one on this machine first."
         )
-    return Kept(path=path, file=file)
+    return RecordedBaseline(path=path, file=file)
 
 
-def against(
-    kept: Kept, trial: Trial, record: ModelRecord, machine: wire.Environment, *, limit: float
+def compare_with(
+    kept: RecordedBaseline, trial: Trial, record: ModelRecord, machine: wire.Environment, *, limit: float
 ) -> Change:
     """Compare a trial with a baseline of the same machine.
 
@@ -170,7 +170,7 @@ def against(
     now_s = _canary_s(trial)
     cpus = None if file["canary_s"] is None or now_s is None else file["canary_s"] / now_s
     return change(
-        Gain(ratio=then["ratio"], low=then["low"], high=then["high"], doubt=then["doubt"]),
+        Speedup(ratio=then["ratio"], low=then["low"], high=then["high"], doubt=then["doubt"]),
         _speed(trial),
         limit=limit,
         cpus=cpus,
@@ -206,15 +206,15 @@ def _settings(spec: dict[str, Any]) -> Any:
     }
 
 
-def _speed(trial: Trial) -> Gain:
+def _speed(trial: Trial) -> Speedup:
     """Samples per second at the median latency, with its interval."""
     result = trial.facts
     latency, rows = result["latency"], int(result["batch_size"])
     p50_s, low_s, high_s = latency["p50_s"], latency["p50_s_low"], latency["p50_s_high"]
     doubt = str(result.get("grade_reason") or "its A/A test failed") if is_rejected(result) else ""
     if p50_s is None:
-        return Gain(ratio=1.0, low=None, high=None, doubt="it has no p50 latency")
-    return Gain(
+        return Speedup(ratio=1.0, low=None, high=None, doubt="it has no p50 latency")
+    return Speedup(
         ratio=rows / p50_s,
         low=rows / high_s if high_s else None,
         high=rows / low_s if low_s else None,
@@ -222,7 +222,7 @@ def _speed(trial: Trial) -> Gain:
     )
 
 
-def _kept(speed: Gain) -> KeptSpeed:
+def _kept(speed: Speedup) -> KeptSpeed:
     return {"ratio": speed.ratio, "low": speed.low, "high": speed.high, "doubt": speed.doubt}
 
 

@@ -46,7 +46,7 @@ def surely_faster(one: Measured, other: Measured) -> bool:
     return low is not None and high is not None and low > high
 
 
-def surely_quicker(one: Measured, other: Measured, percentile: str) -> bool:
+def surely_lower_latency(one: Measured, other: Measured, percentile: str) -> bool:
     """True where the whole latency interval lies below that of the other, and both cover new processes."""
     if has_few_processes(one) or has_few_processes(other):
         return False
@@ -74,7 +74,7 @@ def dominates(one: Measured, other: Measured, percentile: str) -> bool:
         return False
     if one.throughput_per_s < other.throughput_per_s or a > b:
         return False
-    return surely_faster(one, other) or surely_quicker(one, other, percentile)
+    return surely_faster(one, other) or surely_lower_latency(one, other, percentile)
 
 
 def _latency(point: Measured, name: str) -> float | None:
@@ -85,7 +85,7 @@ def _latency(point: Measured, name: str) -> float | None:
 # --- a point and the latency limit --------------------------------------------------------------------------
 
 
-def surely_under(point: Measured, line_s: float, percentile: str) -> bool:
+def surely_within_limit(point: Measured, line_s: float, percentile: str) -> bool:
     """True where even the upper bound of the percentile's 95 % interval is within the latency limit.
 
     Never for a point with too few processes for an interval that covers a new one.
@@ -94,7 +94,7 @@ def surely_under(point: Measured, line_s: float, percentile: str) -> bool:
     return high is not None and high <= line_s and not has_few_processes(point)
 
 
-def beyond(point: Measured, line_s: float | None, percentile: str) -> bool | None:
+def exceeds_limit(point: Measured, line_s: float | None, percentile: str) -> bool | None:
     """Whether a point exceeds the latency limit; None: there is no limit, or its percentile is unknown.
 
     Args:
@@ -106,7 +106,7 @@ def beyond(point: Measured, line_s: float | None, percentile: str) -> bool | Non
     return None if line_s is None or value is None else value > line_s
 
 
-def astride(point: Measured, line_s: float | None, percentile: str) -> bool:
+def limit_in_interval(point: Measured, line_s: float | None, percentile: str) -> bool:
     """Whether the 95 % interval of a point contains the latency limit, so that its side is not certain."""
     low, high = _latency(point, f"{percentile}_low"), _latency(point, f"{percentile}_high")
     return line_s is not None and low is not None and high is not None and low <= line_s <= high
@@ -132,7 +132,7 @@ def front(points: Sequence[Measured], percentile: str) -> list[Measured]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SweepRanking:
     """The points of a sweep ranked against each other and the latency limit; names as of `point_name`."""
 
     percentile: str
@@ -173,9 +173,9 @@ def _names(points: Iterable[Measured], holds: Callable[[Measured], bool | None])
     return frozenset(_name(one.values) for one in points if holds(one))
 
 
-def standing(
+def rank_points(
     points: Sequence[Measured], *, line_s: float | None, percentile: str | None = None, margin: float
-) -> Standing:
+) -> SweepRanking:
     """Rank the points of a sweep.
 
     Args:
@@ -191,12 +191,12 @@ def standing(
         for one in own
         if one.ranked
         and one.throughput_per_s is not None
-        and (line_s is None or beyond(one, line_s, name) is False)
+        and (line_s is None or exceeds_limit(one, line_s, name) is False)
     ]
-    best = min(judged, key=lambda one: _most_rows_first(one, name), default=None)
+    best = min(judged, key=lambda one: _throughput_first(one, name), default=None)
     others = [] if best is None else [one for one in judged if one is not best]
     level = [one for one in others if best is not None and level_with(one, best, margin)]
-    return Standing(
+    return SweepRanking(
         percentile=name,
         line_s=line_s,
         margin=margin,
@@ -206,12 +206,12 @@ def standing(
             one for one in others if best is not None and one not in level and not surely_faster(best, one)
         ),
         unranked=tuple(one for one in own if one.latency is not None and not one.ranked),
-        over=_names(points, lambda one: beyond(one, line_s, name)),
-        open=_names(points, lambda one: astride(one, line_s, name)),
+        over=_names(points, lambda one: exceeds_limit(one, line_s, name)),
+        open=_names(points, lambda one: limit_in_interval(one, line_s, name)),
         front=_names(front(points, name), lambda _: True),
     )
 
 
-def _most_rows_first(point: Measured, percentile: str) -> tuple[float, float]:
+def _throughput_first(point: Measured, percentile: str) -> tuple[float, float]:
     latency = _latency(point, percentile)
     return -(point.throughput_per_s or 0.0), math.inf if latency is None else latency

@@ -15,27 +15,27 @@ from typing import Any
 from core import wire
 from core.evidence import continuation
 from core.evidence.comparison import Comparison, Contestant, same_request
-from core.evidence.record import Entry, RaceRecord, Reference, Settings
-from core.evidence.result import Entrant, Evidence, self_test_result
+from core.evidence.record import Entry, RawComparison, Reference, Settings
+from core.evidence.result import Evidence, MeasuredConfiguration, self_test_result
 from core.evidence.verdict import ratio_is_known
-from core.run.different_models import Origin, hold_apart, refuse
+from core.run.different_models import Origin, compare_originals, refuse
 from core.run.job import Ending, Outcome, Service
 from core.run.launches import race
 from core.run.plan import contestant_plan, reference_plan, shape_feeds, torch_source
-from core.run.prior import at_least, prior_of, usual_s
+from core.run.prior import prior_of, usual_s, with_lower_bound
 from core.run.trial import (
     Prepared,
     Resolved,
-    about,
     describe,
-    explained,
+    model_notes,
     placement,
     prepare_trial,
     resolve_trial,
+    with_workaround,
 )
 from core.run.variants import model_facts, precision_of_model, variant_of
 from core.spec import ProtocolSpec, TrialSpec
-from core.spec import anchor as default_of
+from core.spec import ort_default as default_of
 from core.spec.effort import STAGES, Effort, effort
 from core.store.library import resolve_model
 from core.wire import engines
@@ -47,10 +47,10 @@ SELF_TEST = Effort(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ready:
+class _PreparedConfiguration:
     """A configuration that is ready to be measured."""
 
-    entrant: Entrant
+    entrant: MeasuredConfiguration
     entry: Entry
     resolved: Resolved
     prepared: Prepared
@@ -88,7 +88,7 @@ def perform_comparison(
     comparison: Comparison,
     specs: Mapping[str, TrialSpec],
     service: Service,
-    earlier: RaceRecord | None = None,
+    earlier: RawComparison | None = None,
 ) -> Outcome:
     """Measure the configurations of `comparison`, and return the outcome of each.
 
@@ -107,7 +107,7 @@ def perform_comparison(
             outputs, and the protocol does not allow that.
     """
     failed: dict[str, Ending] = {}
-    ready: list[_Ready] = []
+    ready: list[_PreparedConfiguration] = []
     for contestant in comparison.contestants:
         try:
             ready.append(_prepare(contestant, specs[contestant.trial], service))
@@ -118,13 +118,13 @@ def perform_comparison(
     if earlier is not None and failed:
         raise next(ending.error for ending in failed.values() if ending.error is not None)
     if not any(one.entrant.contestant.role == "candidate" for one in ready):
-        return _nobody(comparison, failed)
-    apart = _apart(comparison, ready, specs, service)
+        return _no_candidate(comparison, failed)
+    apart = _check_originals(comparison, ready, specs, service)
     if comparison.protocol["precision"] in STAGES:  # their outputs are not checked
         ready = [replace(one, entry=replace(one.entry, reference=None)) for one in ready]
     try:
         machine, notes = describe(service.environment)
-        ready = [_noted(one, notes) for one in ready]
+        ready = [_with_notes(one, notes) for one in ready]
         evidence = replace(_race(comparison, ready, specs, service, machine, earlier), apart=apart)
     except TunerError as error:
         return _without_rounds(comparison, failed, error)
@@ -133,20 +133,20 @@ def perform_comparison(
     return _outcome(comparison, evidence, ready, failed)
 
 
-def _noted(one: _Ready, notes: Sequence[str]) -> _Ready:
+def _with_notes(one: _PreparedConfiguration, notes: Sequence[str]) -> _PreparedConfiguration:
     return replace(one, entrant=replace(one.entrant, notes=(*one.entrant.notes, *notes)))
 
 
 # --- preparation --------------------------------------------------------------------------------------------
 
 
-def _prepare(contestant: Contestant, spec: TrialSpec, service: Service) -> _Ready:
+def _prepare(contestant: Contestant, spec: TrialSpec, service: Service) -> _PreparedConfiguration:
     resolved = resolve_trial(spec, service.store, service.run)
     service.on_resolved(contestant.trial, resolved)
     prepared = prepare_trial(resolved, service.store, service.run)
     origin, unknown = _origin(resolved, prepared, service)
     reference = origin.reference
-    entrant = Entrant(
+    entrant = MeasuredConfiguration(
         contestant=contestant,
         precision=_precision(resolved),
         session=prepared.session,
@@ -155,12 +155,14 @@ def _prepare(contestant: Contestant, spec: TrialSpec, service: Service) -> _Read
         model=model_facts(resolved.record),
         origin=origin.sha256,
         origin_name=origin.name,
-        notes=tuple([*about(resolved, prepared), *unknown]),
+        notes=tuple([*model_notes(resolved, prepared), *unknown]),
         tolerance=spec.protocol.tolerance,
         reference=None if reference is None else {"model": reference.model, "sha256": reference.sha256},
     )
     entry = replace(entry_of(contestant.label, resolved, prepared), reference=reference)
-    return _Ready(entrant=entrant, entry=entry, resolved=resolved, prepared=prepared, origin=origin)
+    return _PreparedConfiguration(
+        entrant=entrant, entry=entry, resolved=resolved, prepared=prepared, origin=origin
+    )
 
 
 def _precision(resolved: Resolved) -> str:
@@ -188,8 +190,11 @@ def _origin(resolved: Resolved, prepared: Prepared, service: Service) -> tuple[O
     return Origin(sha256=sha256, name=original.name, precision=precision, reference=reference), []
 
 
-def _apart(
-    comparison: Comparison, ready: Sequence[_Ready], specs: Mapping[str, TrialSpec], service: Service
+def _check_originals(
+    comparison: Comparison,
+    ready: Sequence[_PreparedConfiguration],
+    specs: Mapping[str, TrialSpec],
+    service: Service,
 ) -> Pairs:
     """Output checks between the originals of the comparison; empty where there is only one.
 
@@ -200,7 +205,7 @@ def _apart(
     if len(origins) == 1:
         return {}
     against = {ready[one].origin.sha256: ready[one].origin for one in _references(comparison, ready, specs)}
-    found = hold_apart(
+    found = compare_originals(
         origins,
         list(against.values()),
         tolerance=ready[0].entrant.tolerance,
@@ -232,7 +237,7 @@ def entry_of(label: str, resolved: Resolved, prepared: Prepared) -> Entry:
     )
 
 
-def _nobody(comparison: Comparison, failed: Mapping[str, Ending]) -> Outcome:
+def _no_candidate(comparison: Comparison, failed: Mapping[str, Ending]) -> Outcome:
     """The outcome where no candidate could be prepared."""
     idle = Cancelled("Not measured: no candidate could run.", hint="See the candidates' errors.")
     first = next(failed[one.trial] for one in comparison.contestants if one.role == "candidate")
@@ -263,11 +268,11 @@ CourseStep = tuple[float, float, float, float]  # seconds since the start, ratio
 
 def _race(
     comparison: Comparison,
-    ready: Sequence[_Ready],
+    ready: Sequence[_PreparedConfiguration],
     specs: Mapping[str, TrialSpec],
     service: Service,
     machine: wire.Environment | None,
-    earlier: RaceRecord | None,
+    earlier: RawComparison | None,
 ) -> Evidence:
     trials = [one.entrant.trial for one in ready]
     baseline, anchor = _references(comparison, ready, specs)
@@ -285,7 +290,7 @@ def _race(
         baseline=baseline,
         anchor=anchor,
         runs=protocol["runs"],
-        prior_at=at_least(prior_of(service.store, machine), protocol.get("prior")),
+        prior_at=with_lower_bound(prior_of(service.store, machine), protocol.get("prior")),
     )
 
     course: dict[str, list[CourseStep]] = {}
@@ -295,7 +300,7 @@ def _race(
             {**one, "candidate": trials[one["candidate"]], "baseline": trials[one["baseline"]]}
             for one in live["contrasts"]
         ]
-        _extend(course, contrasts, live["elapsed_s"])
+        _extend_course(course, contrasts, live["elapsed_s"])
         by_trial = {
             name: {trials[index]: value for index, value in live[name].items()}
             for name in ("p50_s", "rows_fed")
@@ -310,7 +315,7 @@ def _race(
         on_progress=service.on_progress,
         on_live=on_live,
         earlier=earlier,
-        preloaded=service.preloaded,
+        fork_server=service.fork_server,
     )
     return Evidence(
         comparison=comparison.id,
@@ -325,7 +330,7 @@ def _race(
     )
 
 
-def _extend(
+def _extend_course(
     course: dict[str, list[CourseStep]], contrasts: Sequence[Mapping[str, Any]], elapsed_s: float
 ) -> None:
     """Append every known interval that has changed to the course of its candidate."""
@@ -346,7 +351,7 @@ def _usual_s(
 
 
 def _references(
-    comparison: Comparison, ready: Sequence[_Ready], specs: Mapping[str, TrialSpec]
+    comparison: Comparison, ready: Sequence[_PreparedConfiguration], specs: Mapping[str, TrialSpec]
 ) -> tuple[int, int]:
     """Indices of the baseline and the ORT default; the other replaces a missing one."""
     default = default_of(specs[comparison.contestants[0].trial])
@@ -359,9 +364,11 @@ def _references(
     return baseline, trials.index(anchors[0]) if anchors else baseline
 
 
-def _with_placements(evidence: Evidence, ready: Sequence[_Ready], service: Service) -> Evidence:
+def _with_placements(
+    evidence: Evidence, ready: Sequence[_PreparedConfiguration], service: Service
+) -> Evidence:
     """Add the providers used by the candidates; a failure adds a note and keeps the comparison."""
-    found: list[Entrant] = []
+    found: list[MeasuredConfiguration] = []
     over = evidence.record.outcome == "cancelled"
     for one, ran in zip(ready, evidence.record.ran, strict=True):
         entrant = one.entrant
@@ -382,7 +389,10 @@ def _with_placements(evidence: Evidence, ready: Sequence[_Ready], service: Servi
 
 
 def _outcome(
-    comparison: Comparison, evidence: Evidence, ready: Sequence[_Ready], failed: Mapping[str, Ending]
+    comparison: Comparison,
+    evidence: Evidence,
+    ready: Sequence[_PreparedConfiguration],
+    failed: Mapping[str, Ending],
 ) -> Outcome:
     trials = dict(failed)
     for index, one in enumerate(ready):
@@ -399,11 +409,11 @@ def _outcome(
     return Outcome(whole=whole, trials=trials, warnings=_warnings(comparison, failed))
 
 
-def _ending(evidence: Evidence, index: int, one: _Ready) -> Ending:
+def _ending(evidence: Evidence, index: int, one: _PreparedConfiguration) -> Ending:
     record, result = evidence.record, evidence.trial_result(index)
     error = record.ran[index].error
     if error is not None:
-        return Ending(state="FAIL", error=explained(error, one.prepared), result=result)
+        return Ending(state="FAIL", error=with_workaround(error, one.prepared), result=result)
     if record.outcome == "cancelled" and not _had_ended(record, index):
         return Ending(state="CANCELLED", error=_cancelled(), result=result)
     if result is None:
@@ -412,7 +422,7 @@ def _ending(evidence: Evidence, index: int, one: _Ready) -> Ending:
     return Ending(state="COMPLETE", result=result)
 
 
-def _had_ended(record: RaceRecord, index: int) -> bool:
+def _had_ended(record: RawComparison, index: int) -> bool:
     """Whether a configuration's group had ended when the comparison was cancelled."""
     *before, last = record.groups or [[]]
     return index not in last and any(index in group for group in before)
@@ -456,13 +466,13 @@ def perform_self_test(spec: TrialSpec, service: Service) -> dict[str, Any]:
         cancel=service.cancel,
         on_progress=service.on_progress,
         on_live=service.on_live,
-        preloaded=service.preloaded,
+        fork_server=service.fork_server,
     )
     if record.ran[0].error is not None:
         raise record.ran[0].error
     if record.outcome == "cancelled":
         raise _cancelled()
-    entrant = Entrant(
+    entrant = MeasuredConfiguration(
         contestant=Contestant(trial="", label="self-test", role="anchor"),
         precision=_precision(resolved),
         session=prepared.session,

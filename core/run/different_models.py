@@ -13,14 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core import wire
-from core.evidence.record import Entry, RaceRecord, Ran, Reference
+from core.evidence.record import Entry, Ran, RawComparison, Reference
 from core.process import scratch
 from core.process.runner import Progress
 from core.process.workers import Workers
 from core.run.launches.blocks import start_loaded
 from core.run.launches.costs import compare_outputs, keep_outputs
 from core.wire.errors import Cancelled, SpecError, TunerError
-from core.wire.output_check import OutputCheck, Pairs, apart_words, judge, looser
+from core.wire.output_check import (
+    OutputCheck,
+    Pairs,
+    check_outputs,
+    loosest_precision,
+    output_difference_words,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +39,7 @@ class Origin:
     reference: Reference | None  # how to run it; None: its file is gone
 
 
-def hold_apart(
+def compare_originals(
     origins: Sequence[Origin],
     against: Sequence[Origin],
     *,
@@ -67,8 +73,8 @@ def hold_apart(
         ]
         errors = _outputs_of(others, one, cancel, on_progress, timeout_s)
         for other, ran in zip(others, errors, strict=True):
-            precision = looser(one.precision, other.precision)
-            verdict = judge(ran.output_error, precision, tolerance, unknown=ran.not_compared)
+            precision = loosest_precision(one.precision, other.precision)
+            verdict = check_outputs(ran.output_error, precision, tolerance, unknown=ran.not_compared)
             found[other.sha256, one.sha256] = verdict
     return found
 
@@ -81,10 +87,10 @@ def _outputs_of(
     timeout_s: float,
 ) -> list[Ran]:
     """For each of `others`, the difference of its outputs from those of `against`, or why it is unknown."""
-    record = RaceRecord(ran=[Ran() for _ in others])
+    record = RawComparison(ran=[Ran() for _ in others])
     entries: dict[int, Entry] = {}
     for index, other in enumerate(others):
-        reason, plan = _fed_alike(other, against)
+        reason, plan = _plan_on_inputs_of(other, against)
         if plan is None:
             record.ran[index].not_compared = f"The outputs were not compared: {reason}"
             continue
@@ -97,14 +103,14 @@ def _outputs_of(
         for done, (index, entry) in enumerate(entries.items()):
             on_progress(Progress(stage="outputs", done=done, total=len(entries), text=others[index].name))
             path = folder / f"outputs-{index}.npz"
-            if _kept(workers, entry, record.ran[index], path, timeout_s):
+            if _keep_outputs(workers, entry, record.ran[index], path, timeout_s):
                 kept[index] = path
         every = [entries.get(index, next(iter(entries.values()))) for index in range(len(others))]
         compare_outputs(workers, every, kept, record, timeout_s, on_progress)
     return record.ran
 
 
-def _kept(workers: Workers, entry: Entry, ran: Ran, path: Path, timeout_s: float) -> bool:
+def _keep_outputs(workers: Workers, entry: Entry, ran: Ran, path: Path, timeout_s: float) -> bool:
     """Run one model and keep its outputs; a failure is recorded as the reason for no comparison."""
     try:
         worker, _ = start_loaded(workers, entry, timeout_s)
@@ -119,7 +125,7 @@ def _kept(workers: Workers, entry: Entry, ran: Ran, path: Path, timeout_s: float
         worker.kill()
 
 
-def _fed_alike(other: Origin, against: Origin) -> tuple[str, wire.ContestantPlan | None]:
+def _plan_on_inputs_of(other: Origin, against: Origin) -> tuple[str, wire.ContestantPlan | None]:
     """The plan that runs `other` on the inputs of `against`, or the reason why it cannot take them."""
     for one in (other, against):
         if one.reference is None:
@@ -147,7 +153,7 @@ def refuse(origins: Sequence[Origin], found: Pairs) -> None:
     for (other, against), verdict in found.items():
         if verdict.breach is not False:
             raise SpecError(
-                f"{apart_words(names[other], names[against], verdict)}.",
+                f"{output_difference_words(names[other], names[against], verdict)}.",
                 hint="To compare them anyway, use `compare --different-models` or the switch "
                 '"Different models" on Compare.',
             )

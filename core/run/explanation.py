@@ -28,7 +28,7 @@ from core.evidence.contrast import contrast
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference, EndToEnd, difference
 from core.evidence.ranking import Key as Round
-from core.evidence.ranking import paired
+from core.evidence.ranking import paired_log_ratios
 from core.evidence.result_types import Role, TrialResult
 from core.evidence.verdict import Verdict, is_rejected, words
 from core.process.runner import Run, run_job
@@ -39,7 +39,7 @@ from core.spec.effort import DEFAULT_MARGIN
 from core.store import PRUNED, Store
 from core.wire import engines
 from core.wire.errors import SpecError, StoreError, WorkerError
-from core.wire.output_check import else_words
+from core.wire.output_check import different_outputs_words
 from core.wire.profile_passes import Passes, passes_from_dict
 from core.wire.provenance import fingerprint_difference
 
@@ -233,7 +233,7 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
     candidate_p50_s = candidate_s
     found = _contrast(of, protocol or {}) if of.baseline.fingerprint == of.candidate.fingerprint else None
     raced = found is not None
-    found = found or _apart(of)
+    found = found or _separately_measured(of)
     if raced and found.get("ratio"):  # from paired rounds: the ratio of two separate p50 could contradict it
         candidate_s = baseline_s / found["ratio"]
     if raced and "holds" not in found and is_rejected(_result(of.candidate)):  # stored by an older version
@@ -250,7 +250,7 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
         low_s=baseline_s * (1 / high - 1) if high else None,
         high_s=baseline_s * (1 / low - 1) if low else None,
         verdict=Verdict[found["verdict"]],
-        words=(found.get("words") or words(found)) + else_words(found),
+        words=(found.get("words") or words(found)) + different_outputs_words(found),
         raced=raced,
         per_row=per_row,
     )
@@ -261,12 +261,12 @@ def known(store: Store, of: Pair) -> EndToEnd:
     return end_to_end(of, _protocol(store, of.candidate))
 
 
-def race_of(of: Pair) -> list[Configuration]:
+def comparison_of_pair(of: Pair) -> list[Configuration]:
     """Return the configurations that compare the two: each as requested, under one protocol."""
-    return [_racer(of.candidate, "candidate"), _racer(of.baseline, "baseline")]
+    return [_requested(of.candidate, "candidate"), _requested(of.baseline, "baseline")]
 
 
-def _racer(trial: Trial, role: Role) -> Configuration:
+def _requested(trial: Trial, role: Role) -> Configuration:
     spec = spec_from_dict(trial.spec)
     return Configuration(spec=spec, label=f"trial {trial.id[:8]}", role=role, model=trial.model_name)
 
@@ -284,18 +284,18 @@ def _contrast(of: Pair, protocol: Mapping[str, Any]) -> Mapping[str, Any] | None
             if (stored["candidate"], stored["baseline"]) == names:
                 return dict(stored)
             if (stored["baseline"], stored["candidate"]) == names:
-                return _turned_round(stored)
+                return _inverted(stored)
     if not of.candidate.comparison or of.candidate.comparison != of.baseline.comparison:
         return None
-    ratios = paired(_medians(of.candidate), _medians(of.baseline))
+    ratios = paired_log_ratios(_medians(of.candidate), _medians(of.baseline))
     if not ratios and any(PRUNED in _result(trial) for trial in (of.candidate, of.baseline)):
         text = "they were measured together, but the raw measurements were pruned"
-        return {**_open(text), "holds": True}
+        return {**_without_ratio(text), "holds": True}
     margin = float(protocol.get("margin") or DEFAULT_MARGIN)
     return contrast(ratios, looks=splits(protocol), margin=margin).to_dict() if ratios else None
 
 
-def _turned_round(stored: Mapping[str, Any]) -> dict[str, Any]:
+def _inverted(stored: Mapping[str, Any]) -> dict[str, Any]:
     low, high = stored["ratio_low"], stored["ratio_high"]
     return {
         **stored,
@@ -316,7 +316,7 @@ def _medians(trial: Trial) -> dict[Round, float]:
     return {number: math.fsum(values) / len(values) for number, values in found.items()}
 
 
-def _apart(of: Pair) -> dict[str, Any]:
+def _separately_measured(of: Pair) -> dict[str, Any]:
     """The contrast of results from different comparisons: only when and where they were measured."""
     text = "they were measured at different times"
     if of.baseline.fingerprint != of.candidate.fingerprint:
@@ -324,9 +324,9 @@ def _apart(of: Pair) -> dict[str, Any]:
         told = fingerprint_difference(*machines) if all(machines) else []  # type: ignore[arg-type]
         what = f" ({'; '.join(told[:3])})" if told else ""
         text = f"they were measured on different machines or with different libraries{what}"
-    return _open(text)
+    return _without_ratio(text)
 
 
-def _open(text: str) -> dict[str, Any]:
+def _without_ratio(text: str) -> dict[str, Any]:
     """A contrast without a ratio, with the reason."""
     return {"ratio_low": None, "ratio_high": None, "verdict": Verdict.UNDECIDED, "words": text}

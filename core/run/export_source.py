@@ -14,14 +14,14 @@ from core import wire
 from core.evidence.measurement import Trial
 from core.evidence.result_types import ModelFacts
 from core.run.named_files import open_folders
-from core.run.search import found_by
+from core.run.search import search_provenance
 from core.run.variants import original, steps_of
 from core.spec.steps import Step
 from core.store import ModelRecord, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaving:
+class ExportSource:
     """A trial, and the known facts of its model."""
 
     trial: Trial
@@ -34,32 +34,34 @@ class Leaving:
     folders: tuple[Path, ...] = ()  # files inside them are named by relative paths
 
 
-def leaving(store: Store, trial: Trial) -> Leaving:
+def leaving(store: Store, trial: Trial) -> ExportSource:
     """Return a trial with the facts that the store holds of its model."""
     record = store.model(trial.model_sha256) if trial.model_sha256 else None
-    return Leaving(
+    return ExportSource(
         trial=trial,
-        info=record.info if record is not None else _seen(store, trial),
-        found=found_by(store, trial),
+        info=record.info if record is not None else _inspected_facts(store, trial),
+        found=search_provenance(store, trial),
         folders=tuple(open_folders()),
-        **_making(store, record),
+        **_lineage(store, record),
     )
 
 
-def unmeasured(store: Store, trial: Trial, record: ModelRecord | None, facts: ModelFacts | None) -> Leaving:
+def source_of_settings(
+    store: Store, trial: Trial, record: ModelRecord | None, facts: ModelFacts | None
+) -> ExportSource:
     """Return settings that were not measured yet, with the facts of their model."""
     info = record.info if record is not None else None
     folders = tuple(open_folders())
-    return Leaving(trial=trial, info=info, facts=facts, folders=folders, **_making(store, record))
+    return ExportSource(trial=trial, info=info, facts=facts, folders=folders, **_lineage(store, record))
 
 
-def _making(store: Store, record: ModelRecord | None) -> dict[str, Any]:
+def _lineage(store: Store, record: ModelRecord | None) -> dict[str, Any]:
     steps = tuple(steps_of(record)) if record is not None else ()
     root = original(store, record) if record is not None and steps else None
     return {"steps": steps, "original": root.path if root is not None else ""}
 
 
-def _seen(store: Store, trial: Trial) -> wire.ModelInfo | None:
+def _inspected_facts(store: Store, trial: Trial) -> wire.ModelInfo | None:
     """The facts of a file outside the library, where they belong to the content that ran."""
     path = str(Path(trial.spec["model"]["path"]).absolute())
     cached = store.cached_info(path)

@@ -39,13 +39,13 @@ def own_graph(store: Store, record: ModelRecord, run: Run) -> Graphs:
         WorkerError: the worker crashed or hung.
         StoreError: the graph cannot be stored.
     """
-    path = _place(store) / f"{record.content_sha256}.json"
-    known = _known(path)
+    path = _graph_folder(store) / f"{record.content_sha256}.json"
+    known = _read_graphs(path)
     if known is None:
         spec = TrialSpec(model=ModelRef(path=record.path, sha256=record.sha256))
         resolved = resolve_trial(spec, store, run)
         _draw(resolved.record.path, None, path, run, OWN_TIMEOUT_S)
-        known = _known(path)
+        known = _read_graphs(path)
     if known is None:
         raise WorkerError("The graph was not stored.", hint="Read it again.")
     return known
@@ -60,7 +60,7 @@ def optimized_graph(store: Store, spec: TrialSpec, record: ModelRecord, *, finge
         record: of its model.
         fingerprint: of this machine: optimizations depend on the CPU and the libraries.
     """
-    return _known(_optimized_path(store, spec, record, fingerprint))
+    return _read_graphs(_optimized_path(store, spec, record, fingerprint))
 
 
 def optimized_at(store: Store, spec: TrialSpec, record: ModelRecord, *, fingerprint: str) -> float | None:
@@ -129,14 +129,14 @@ def _draw(
 def _optimized_path(store: Store, spec: TrialSpec, record: ModelRecord, fingerprint: str) -> Path:
     asked = [session_plan(spec.session), spec.model.precision, spec.model.keep_io_types, fingerprint]
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
-    return _place(store) / f"{record.content_sha256}-{digest}.json"
+    return _graph_folder(store) / f"{record.content_sha256}-{digest}.json"
 
 
-def _place(store: Store) -> Path:
+def _graph_folder(store: Store) -> Path:
     return store.folder / "cache" / "graphs"
 
 
-def _known(path: Path) -> Graphs | None:
+def _read_graphs(path: Path) -> Graphs | None:
     """The graphs stored at `path`; None where there are none that this version reads."""
     try:
         return graphs_from_json(path.read_bytes())

@@ -45,7 +45,7 @@ def layout(count: int, edges: Sequence[Edge], run: Run) -> Layout:
     if not count:
         return Layout(points=(), ways=(), depth=0)
     level = levels(count, edges)
-    kept = affordable(edges, level)
+    kept = edges_within_limit(edges, level)
     plan: wire.LayoutPlan = {
         "levels": level,
         "edges": [list(edges[index]) for index in kept],
@@ -62,7 +62,7 @@ def layout(count: int, edges: Sequence[Edge], run: Run) -> Layout:
     return _result(points, edges, bends, level)
 
 
-def affordable(edges: Sequence[Edge], level: Sequence[int]) -> list[int]:
+def edges_within_limit(edges: Sequence[Edge], level: Sequence[int]) -> list[int]:
     """Return the indices of the edges that the layout considers: without the longest ones."""
     passed = [abs(level[target] - level[source]) - 1 for source, target in edges]
     left = MOST_PASSED

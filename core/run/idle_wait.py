@@ -13,21 +13,28 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core.evidence.interference import FOREIGN_CPUS, IDLE_CPUS, PRESSURE_SHARE, STEAL_SHARE, SURE, TICK_S
-from core.evidence.other_processes import Neighbours, Snapshot, between
+from core.evidence.interference import (
+    FOREIGN_CPUS,
+    IDLE_CPUS,
+    PRESSURE_SHARE,
+    STEAL_SHARE,
+    TICK_S,
+    Z_ONE_SIDED,
+)
+from core.evidence.other_processes import OtherProcesses, Snapshot, between
 from core.process.cpu_use import snapshot
 from core.wire import limits
 from core.wire.errors import Cancelled
 
 WINDOW_S = 2.0
-QUIET_WINDOWS = 2  # in a row: a browser that loads a page is idle for one
+IDLE_WINDOWS = 2  # in a row: a browser that loads a page is idle for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """Activity between two snapshots of the machine, while ORTune measured nothing."""
 
-    neighbours: Neighbours
+    neighbours: OtherProcesses
     load: float | None  # cores in use, of those a comparison could use; None: unknown on this system
     crowded: bool  # by other processes
     steal_share: float | None  # of the requested CPU time, where too high
@@ -52,7 +59,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waited:
+class WaitResult:
     """Result of waiting for an idle machine."""
 
     seconds: float
@@ -79,7 +86,7 @@ def wait_until_quiet(
     *,
     look: Callable[[], Snapshot] = snapshot,
     needed_cpus: float | None = None,
-) -> Waited:
+) -> WaitResult:
     """Wait until this machine is idle, at most `most_s` seconds.
 
     ORTune must not measure meanwhile: everything that runs counts as another process.
@@ -96,10 +103,10 @@ def wait_until_quiet(
     """
     first = before = look()
     if first.usable is None:
-        return Waited(seconds=0.0, quiet=None)
+        return WaitResult(seconds=0.0, quiet=None)
     needed = usable_cpus() if needed_cpus is None else needed_cpus
     windows = max(1, round(most_s / WINDOW_S))
-    enough = min(QUIET_WINDOWS, windows)
+    enough = min(IDLE_WINDOWS, windows)
     in_a_row, disturbed = 0, ""
     on_wait("watching the machine")
     for _ in range(windows):
@@ -111,13 +118,13 @@ def wait_until_quiet(
         window = seen(before, after, needed_cpus=needed)
         seconds, before = after.at_s - first.at_s, after
         if window.load is None:
-            return Waited(seconds=seconds, quiet=None)
+            return WaitResult(seconds=seconds, quiet=None)
         in_a_row = in_a_row + 1 if window.quiet else 0
         if in_a_row == enough:
-            return Waited(seconds=seconds, quiet=True)
+            return WaitResult(seconds=seconds, quiet=True)
         disturbed = disturbed if window.quiet else window.words(verb="used")
         on_wait(f"{window.words() or 'idle so far'}, {_duration(seconds)} of at most {_duration(most_s)}")
-    return Waited(seconds=seconds, quiet=False, words=disturbed)
+    return WaitResult(seconds=seconds, quiet=False, words=disturbed)
 
 
 def seen(before: Snapshot, after: Snapshot, *, needed_cpus: float) -> Window:
@@ -151,14 +158,14 @@ def usable_cpus() -> float:
     return allowed if quota is None else min(allowed, quota)
 
 
-def _unknown(neighbours: Neighbours) -> Window:
+def _unknown(neighbours: OtherProcesses) -> Window:
     return Window(neighbours=neighbours, load=None, crowded=False, steal_share=None, pressure_share=None)
 
 
 def _too_much_steal(stolen_s: float, busy_s: float, *, seconds: float, cpus: int) -> float | None:
     """Stolen share of the requested CPU time, at least of one CPU: an idle guest requests little."""
     asked_s = max(stolen_s + busy_s, seconds)
-    steps_s = SURE * TICK_S * math.sqrt(cpus / 6)
+    steps_s = Z_ONE_SIDED * TICK_S * math.sqrt(cpus / 6)
     return stolen_s / asked_s if stolen_s > STEAL_SHARE * asked_s + steps_s else None
 
 

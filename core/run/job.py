@@ -16,7 +16,7 @@ from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial, TrialState
 from core.process.runner import Progress, Run
-from core.process.workers import Preloaded
+from core.process.workers import SharedForkServer
 from core.run.trial import Resolved
 from core.spec import TrialSpec
 from core.store import Store, StudyRecord
@@ -25,7 +25,7 @@ from core.wire.errors import ErrorRecord, TunerError
 # One configuration per step: the next may take a hundred times longer.
 UNEVEN = ("load", "warm-up", "cost", "outputs", "memory")
 
-WAITING_QUIET = "waiting-quiet"  # stage of a job that has its turn and waits for an idle machine
+WAITING_IDLE = "waiting-quiet"  # stage of a job that has its turn and waits for an idle machine
 
 State = TrialState
 FINISHED: tuple[State, ...] = ("COMPLETE", "FAIL", "CANCELLED")
@@ -44,7 +44,7 @@ class Service:
     on_resolved: Callable[[str, Resolved], None]  # called with a trial's id and its model
     perform: Callable[[Job], Ending]  # runs another job within this one's turn, with its own rows
     give_way: Callable[[], float]  # lets waiting jobs run first; returns the seconds that took
-    preloaded: Preloaded | None = None  # fork server of all comparisons within one turn
+    fork_server: SharedForkServer | None = None  # fork server of all comparisons within one turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

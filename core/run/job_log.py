@@ -27,7 +27,7 @@ from core.wire.errors import ErrorRecord, StoreError, TunerError, record_from_er
 DAY_S = 86_400.0
 
 
-class Ledger:
+class JobLog:
     """Records every change of a job; used under the scheduler's lock."""
 
     def __init__(self, store: Store, lock: threading.Condition) -> None:
@@ -46,7 +46,7 @@ class Ledger:
             self._change_trial(entry, trial_id, **began)
         self._change_comparison(entry, **began)
 
-    def has_turn(self, entry: Queued, progress: Progress) -> None:
+    def record_turn(self, entry: Queued, progress: Progress) -> None:
         """Record that no job is ahead of this one; its work has not begun."""
         with self._lock:
             entry.place, entry.holder = 0, ""
@@ -67,7 +67,7 @@ class Ledger:
             entry, trial_id, spec=spec.to_dict(), key=spec.key(), model_sha256=sha256, model_name=name
         )
         race = entry.comparison
-        if race is not None and (not race.model_sha256 or trial_id == _asked_baseline(race)):
+        if race is not None and (not race.model_sha256 or trial_id == _requested_baseline(race)):
             self._change_comparison(entry, model_sha256=sha256, model_name=entry.job.model_name or name)
 
     def _change_trial(self, entry: Queued, trial_id: str, **changes: Any) -> None:
@@ -194,7 +194,7 @@ def _changes(ending: Ending, notes: Sequence[str]) -> dict[str, Any]:
     return changes
 
 
-def _asked_baseline(race: Comparison) -> str | None:
+def _requested_baseline(race: Comparison) -> str | None:
     """Trial of the requested baseline; None where only the added ORT default is the reference."""
     return next((one.trial for one in race.contestants if one.role == "baseline"), None)
 
@@ -203,16 +203,16 @@ def _recorded(error: TunerError | None) -> ErrorRecord | None:
     return None if error is None else record_from_error(error)
 
 
-def settle(store: Store) -> None:
+def clean_up(store: Store) -> None:
     """Clean up after processes that were killed or had a full disk: results, trials, temporary folders.
 
     A store that cannot be written can still be read; then everything stays until a later start.
     """
-    for put_right in (store.adopt_rescued, partial(store.interrupt_orphans, _is_alive)):
+    for put_right in (store.import_rescued, partial(store.interrupt_orphans, _is_alive)):
         with contextlib.suppress(StoreError):
             put_right()
-    scratch.remove_left()
-    scratch.remove_left(store.folder / "models", scratch.INCOMING)
+    scratch.remove_abandoned()
+    scratch.remove_abandoned(store.folder / "models", scratch.INCOMING)
 
 
 def _is_alive(process: str, created_at: float) -> bool:

@@ -20,11 +20,11 @@ from core.evidence.comparison import (
     Comparison,
     Configuration,
     Contestant,
-    line_up,
     same_request,
+    with_references,
 )
 from core.evidence.measurement import Trial, TrialKind
-from core.evidence.record import RaceRecord
+from core.evidence.record import RawComparison
 from core.process.runner import Run
 from core.run.comparison import perform_comparison, perform_self_test, protocol_of
 from core.run.job import Ending, Job, Outcome, Service
@@ -91,7 +91,7 @@ def race(
     """Compare configurations; the job has the comparison's id, and `Store.trials_of` lists its trials.
 
     Args:
-        asked: candidates and at most one baseline; `line_up` adds the ORT default.
+        asked: candidates and at most one baseline; `with_references` adds the ORT default.
         study: name that groups the candidates.
         model_name: of the comparison; None: the first candidate's. A trial has the name of its own model.
         what: one line for the queue; empty: the number of configurations.
@@ -101,9 +101,9 @@ def race(
             intervals for all candidates against the baseline.
     """
     name = model_name or Path(asked[0].spec.model.path).stem
-    everybody = line_up(asked)
+    everybody = with_references(asked)
     family = max(1, len(everybody) - 1)
-    job = _lined_up(
+    job = _comparison_job(
         everybody,
         protocol or protocol_of(everybody[0].spec.protocol, different_models=different_models, family=family),
         what=what or f"comparison of {len(asked)} configurations of {name}",
@@ -114,7 +114,7 @@ def race(
     return replace(job, specs=[one.spec for one in asked])
 
 
-def each_alone(asked: Sequence[Configuration]) -> dict[str, Any]:
+def sweep_protocol(asked: Sequence[Configuration]) -> dict[str, Any]:
     """Return the protocol of a sweep's points, for `race`: each interval has 95 % confidence alone."""
     return protocol_of(next(one for one in asked if one.role == "candidate").spec.protocol)
 
@@ -142,17 +142,17 @@ def more_generations(
     """
     before = store.comparison(comparison_id)
     trials = [store.trial(one.trial) for one in before.contestants]
-    continuation.check(before, trials)
+    continuation.ensure_continuable(before, trials)
     everybody = [
         Configuration(spec=spec_from_dict(trial.spec), label=one.label, role=one.role)
         for one, trial in zip(before.contestants, trials, strict=True)
     ]
     protocol = continuation.protocol(before, precision or before.protocol["precision"], budget_s)
     protocol["seed"] = secrets.randbelow(2**31)
-    return _lined_up(
+    return _comparison_job(
         everybody,
         protocol,
-        earlier=continuation.record_of(before, trials),
+        earlier=continuation.raw_comparison(before, trials),
         what=f"measuring a comparison of {before.model_name} longer",
         study=before.study,
         model_name=before.model_name,
@@ -160,7 +160,7 @@ def more_generations(
     )
 
 
-def _lined_up(
+def _comparison_job(
     everybody: Sequence[Configuration],
     protocol: dict[str, Any],
     *,
@@ -168,7 +168,7 @@ def _lined_up(
     study: str,
     model_name: str | None,
     wait_quiet_s: float,
-    earlier: RaceRecord | None = None,
+    earlier: RawComparison | None = None,
 ) -> Job:
     race_id = secrets.token_hex(8)
     kind: TrialKind = "screen" if protocol["precision"] in STAGES else "measure"

@@ -1,8 +1,8 @@
 """Live estimates: keeps the ORT default loaded and compares the latest requested configuration with it.
 
 An estimate is a small comparison: each launch pairs a fresh process of the requested configuration with
-another process of the ORT default for a few rounds. Its interval is that of `Standing.interim`, shown from
-the third launch on: one process may be slow for its whole life, which its own rounds cannot show.
+another process of the ORT default for a few rounds. Its interval is that of `InterimResult.interim`, shown
+from the third launch on: one process may be slow for its whole life, which its own rounds cannot show.
 Estimates are kept while Live is on, so returning to a configuration continues its estimate. Outputs are not
 compared, and nothing is stored. Live yields the machine to every waiting job, and ends after a minute without
 a request.
@@ -23,7 +23,7 @@ from typing import Any
 from core import wire
 from core.evidence.interference import discard_reason
 from core.evidence.record import Entry, Settings
-from core.evidence.stopping import SHOWN_FROM, Standing, told
+from core.evidence.stopping import MIN_SHOWN_LAUNCHES, InterimResult, contrast_values
 from core.evidence.verdict import ratio_is_known
 from core.process.runner import Progress
 from core.process.workers import Worker, Workers
@@ -33,7 +33,7 @@ from core.run.launches.blocks import Pace, pace, park, run_block, start_loaded
 from core.run.launches.processes import SEEDS
 from core.run.prior import prior_of
 from core.run.trial import prepare_trial, resolve_trial
-from core.spec import TrialSpec, anchor
+from core.spec import TrialSpec, ort_default
 from core.spec.effort import Effort
 from core.wire.errors import Cancelled, TunerError, WorkerError, record_from_error
 
@@ -42,12 +42,15 @@ TICK_S = 0.05  # polling interval for requests while other jobs run
 MOST_REFERENCES = 2  # models and workloads whose default stays loaded
 MOST_KEPT = 64  # configurations, and defaults, whose estimates are kept
 MOST_BLOCKS = 256  # newest blocks of a default that give its latency
-MOST_TOLD = 32  # visitors whose last estimate is kept
+MAX_VISITORS = 32  # visitors whose last estimate is kept
 MOST_VOID = 3  # invalid launches before an estimate gives up
 LEAST_S, MOST_S = 1.0, 4.0  # duration of an estimate; a new request ends it after its first number
 WARM_CAP_S = 0.5
 MOST_TRAIL = 24
-LEAST_LAUNCHES, MOST_LAUNCHES = SHOWN_FROM, 12  # of a request; from the lower number on an interval is shown
+LEAST_LAUNCHES, MOST_LAUNCHES = (
+    MIN_SHOWN_LAUNCHES,
+    12,
+)  # of a request; from the lower number on an interval is shown
 GLIMPSE = Effort(
     name="glimpse", target=0.1, budget_s=5, looks=tuple(range(LEAST_LAUNCHES, MOST_LAUNCHES + 1))
 )
@@ -57,7 +60,7 @@ WISH, DEFAULT = "wish", "default"  # the sides of an estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class LiveRequest:
     """A visitor's request for an estimate."""
 
     visitor: str  # id of the visitor
@@ -71,7 +74,7 @@ class Wish:
         return self.spec.key()
 
 
-class Wishes:
+class LiveRequests:
     """Queue of requests from pages to the live job, first in, first out.
 
     It keeps only the latest request of each visitor; a new one replaces an older one that was not taken.
@@ -80,11 +83,11 @@ class Wishes:
     def __init__(self) -> None:
         """Create an empty queue."""
         self._changed = threading.Condition()
-        self._next: OrderedDict[str, Wish] = OrderedDict()
+        self._next: OrderedDict[str, LiveRequest] = OrderedDict()
         self._visitors: set[str] = set()
         self._is_open = True
 
-    def put(self, wish: Wish) -> bool:
+    def put(self, wish: LiveRequest) -> bool:
         """Add a request; False: the live job has ended, so no estimate will follow."""
         with self._changed:
             if self._is_open:
@@ -100,13 +103,13 @@ class Wishes:
             self._visitors.discard(visitor)
             self._changed.notify_all()
 
-    def take(self, timeout_s: float) -> Wish | None:
+    def take(self, timeout_s: float) -> LiveRequest | None:
         """Return the next request, waiting at most `timeout_s` seconds; None: there is none."""
         with self._changed:
             self._changed.wait_for(lambda: self._next or not self._visitors, timeout_s)
             return self._next.popitem(last=False)[1] if self._next else None
 
-    def left_behind(self, wish: Wish) -> bool:
+    def left_behind(self, wish: LiveRequest) -> bool:
         """Whether its visitor has another request by now, or has left."""
         with self._changed:
             return wish.visitor in self._next or wish.visitor not in self._visitors
@@ -134,10 +137,10 @@ class Wishes:
 
 def is_default(spec: TrialSpec) -> bool:
     """Whether a spec is the ORT default, the reference of every estimate."""
-    return spec.key() == anchor(spec).key()
+    return spec.key() == ort_default(spec).key()
 
 
-def job(wishes: Wishes, first: Wish, *, model_name: str) -> Job:
+def job(wishes: LiveRequests, first: LiveRequest, *, model_name: str) -> Job:
     """Return the live job that starts with `first`; later requests must be admitted before `put`."""
     wishes.put(first)
     return Job(
@@ -148,7 +151,7 @@ def job(wishes: Wishes, first: Wish, *, model_name: str) -> Job:
     )
 
 
-def _work(wishes: Wishes, service: Service) -> Outcome:
+def _work(wishes: LiveRequests, service: Service) -> Outcome:
     try:
         with Workers(service.cancel) as workers:
             return Outcome(
@@ -159,7 +162,7 @@ def _work(wishes: Wishes, service: Service) -> Outcome:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Warm:
+class _WarmProcess:
     """A warm process, stopped with SIGSTOP unless it measures."""
 
     worker: Worker
@@ -169,29 +172,29 @@ class _Warm:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Found:
+class _EstimateData:
     """The measurements of one requested configuration."""
 
-    standing: Standing
+    standing: InterimResult
     launches: int = 0
-    beside: set[int] = field(default_factory=set)  # numbers of the default's processes in its launches
+    paired_with: set[int] = field(default_factory=set)  # numbers of the default's processes in its launches
 
 
-class _MovedOn(Exception):
+class _NoLongerWanted(Exception):
     """The estimate is no longer wanted; no error."""
 
 
 class _Live:
     """The state of one live job; `run` performs it."""
 
-    def __init__(self, wishes: Wishes, service: Service, workers: Workers) -> None:
+    def __init__(self, wishes: LiveRequests, service: Service, workers: Workers) -> None:
         self.wishes, self.service, self.workers = wishes, service, workers
         self.rng = random.Random(0)  # noqa: S311 - an order of rounds
         self.prior_at = prior_of(service.store, service.environment())
         # of the default of a model and a workload, least recently used first: processes, seconds per sample
-        self.references: OrderedDict[str, list[_Warm]] = OrderedDict()
+        self.references: OrderedDict[str, list[_WarmProcess]] = OrderedDict()
         self.blocks: OrderedDict[str, list[float]] = OrderedDict()
-        self.found: OrderedDict[str, _Found] = OrderedDict()
+        self.found: OrderedDict[str, _EstimateData] = OrderedDict()
         self.known_ns: dict[str, int] = {}
         self.told: OrderedDict[str, dict[str, Any]] = OrderedDict()  # visitor -> displayed estimate
         self.began = 0.0  # start of the current estimate
@@ -209,9 +212,9 @@ class _Live:
                 self.service.give_way()
                 continue
             try:
-                self._glimpse(wish)
+                self._estimate(wish)
                 shown += 1
-            except _MovedOn:
+            except _NoLongerWanted:
                 pass
             except Cancelled:
                 raise
@@ -222,10 +225,10 @@ class _Live:
 
     # --- an estimate ----------------------------------------------------------------------------------------
 
-    def _glimpse(self, wish: Wish) -> None:
+    def _estimate(self, wish: LiveRequest) -> None:
         self._tell(wish, state="starts")
         self.began = time.monotonic()
-        references = self._referred_to(wish)
+        references = self._default_processes(wish)
         if is_default(wish.spec):
             for one in references:
                 self._block(wish, one)
@@ -247,7 +250,7 @@ class _Live:
             )
         self._tell(wish, state="shown")
 
-    def _known(self, wish: Wish) -> _Found:
+    def _known(self, wish: LiveRequest) -> _EstimateData:
         """The measurements of a requested configuration; a new record where there are none."""
         if wish.key not in self.found:
             settings = Settings(
@@ -259,22 +262,22 @@ class _Live:
                 baseline=0,
                 anchor=0,
             )
-            self.found[wish.key] = _Found(standing=Standing(settings))
+            self.found[wish.key] = _EstimateData(standing=InterimResult(settings))
         self.found.move_to_end(wish.key)
         while len(self.found) > MOST_KEPT:
             self.found.popitem(last=False)
         return self.found[wish.key]
 
-    def _launch(self, wish: Wish, found: _Found) -> bool:
+    def _launch(self, wish: LiveRequest, found: _EstimateData) -> bool:
         """Run one launch: a fresh process against one of the default new to it; False: invalid."""
-        reference = self._not_met(wish, found)
-        self._go_on(wish)
+        reference = self._unpaired_default(wish, found)
+        self._check_wanted(wish)
         candidate = self._start(self._entry(wish.spec, wish.label), wish.key, wish)
         try:
             rounds = self._rounds(wish, reference, candidate)
         finally:
             candidate.worker.kill()
-        found.beside.add(reference.number)
+        found.paired_with.add(reference.number)
         if len(rounds) < LEAST_ROUNDS:
             return False
         standing, launch = found.standing, found.launches
@@ -285,13 +288,15 @@ class _Live:
         found.launches += 1
         return True
 
-    def _rounds(self, wish: Wish, reference: _Warm, candidate: _Warm) -> list[tuple[float, float]]:
+    def _rounds(
+        self, wish: LiveRequest, reference: _WarmProcess, candidate: _WarmProcess
+    ) -> list[tuple[float, float]]:
         """Seconds per sample of both sides in every round that is valid by its counters."""
         rounds: list[tuple[float, float]] = []
         for _ in range(2 * ROUNDS):
             seconds: dict[int, float | None] = {}
             for one in self.rng.sample([reference, candidate], 2):
-                self._go_on(wish)
+                self._check_wanted(wish)
                 seconds[one.number] = self._block(wish, one)
             baseline_s, candidate_s = seconds[reference.number], seconds[candidate.number]
             if baseline_s is not None and candidate_s is not None:
@@ -300,9 +305,9 @@ class _Live:
                 break
         return rounds
 
-    def _block(self, wish: Wish, one: _Warm) -> float | None:
+    def _block(self, wish: LiveRequest, one: _WarmProcess) -> float | None:
         """Run a block and return its median in seconds per sample; None: it is invalid."""
-        key = anchor(wish.spec).key()
+        key = ort_default(wish.spec).key()
         references = self.references[key]
         try:
             reply = run_block(one.worker, one.pace)
@@ -322,36 +327,36 @@ class _Live:
                 self.blocks.popitem(last=False)
         return seconds
 
-    def _go_on(self, wish: Wish) -> None:
+    def _check_wanted(self, wish: LiveRequest) -> None:
         """Abort a long estimate when its visitor has moved on; a short one finishes its point."""
         if time.monotonic() - self.began > LEAST_S and self.wishes.left_behind(wish):
-            raise _MovedOn
+            raise _NoLongerWanted
 
     # --- warm processes -------------------------------------------------------------------------------------
 
-    def _referred_to(self, wish: Wish) -> Sequence[_Warm]:
+    def _default_processes(self, wish: LiveRequest) -> Sequence[_WarmProcess]:
         """Warm processes of the ORT default, one per launch of the first shown estimate."""
-        key = anchor(wish.spec).key()
+        key = ort_default(wish.spec).key()
         if key not in self.references and len(self.references) >= MOST_REFERENCES:
             for one in self.references.popitem(last=False)[1]:
                 one.worker.kill()
         warm = self.references.setdefault(key, [])  # an aborted estimate may have left some
         self.references.move_to_end(key)
         while len(warm) < LEAST_LAUNCHES:
-            self._go_on(wish)
+            self._check_wanted(wish)
             warm.append(self._start_default(wish))
         return warm
 
-    def _start_default(self, wish: Wish) -> _Warm:
-        spec = anchor(wish.spec)
+    def _start_default(self, wish: LiveRequest) -> _WarmProcess:
+        spec = ort_default(wish.spec)
         return self._start(self._entry(spec, "ONNX Runtime's default"), spec.key(), wish)
 
-    def _not_met(self, wish: Wish, found: _Found) -> _Warm:
+    def _unpaired_default(self, wish: LiveRequest, found: _EstimateData) -> _WarmProcess:
         """A process of the default that is new to this configuration; a fresh one replaces the oldest."""
-        warm = self.references[anchor(wish.spec).key()]
-        one = next((one for one in warm if one.number not in found.beside), None)
+        warm = self.references[ort_default(wish.spec).key()]
+        one = next((one for one in warm if one.number not in found.paired_with), None)
         if one is None:
-            self._go_on(wish)
+            self._check_wanted(wish)
             one = self._start_default(wish)
             warm.append(one)
             warm.pop(0).worker.kill()
@@ -362,7 +367,7 @@ class _Live:
         prepared = prepare_trial(resolved, self.service.store, self.service.run)
         return entry_of(label, resolved, prepared)
 
-    def _start(self, entry: Entry, key: str, wish: Wish) -> _Warm:
+    def _start(self, entry: Entry, key: str, wish: LiveRequest) -> _WarmProcess:
         timeout_s = float(wish.spec.protocol.timeout_s)
         seed, again = self.rng.randrange(SEEDS), key in self.known_ns
         worker, reply = start_loaded(self.workers, entry, timeout_s, layout_seed=seed, again=again)
@@ -376,7 +381,7 @@ class _Live:
         if not again:
             self.known_ns[key] = warm["median_ns"]
         self.started += 1
-        return _Warm(
+        return _WarmProcess(
             worker=worker,
             pace=pace(self.known_ns[key]),
             rows=reply["batch_size"],
@@ -385,13 +390,13 @@ class _Live:
 
     # --- display --------------------------------------------------------------------------------------------
 
-    def _tell_default(self, wish: Wish) -> None:
+    def _tell_default(self, wish: LiveRequest) -> None:
         """Show the default as a point of the trail, without a ratio."""
         self._tell(wish, state="shown", trail=self._trail(wish, ratio=1.0))
 
-    def _tell_found(self, wish: Wish, found: _Found) -> None:
+    def _tell_found(self, wish: LiveRequest, found: _EstimateData) -> None:
         """Show the text, the interval and the trail's point of this estimate."""
-        contrast = told(found.standing.interim([0, 1], {0, 1}, before=found.launches).get(1))
+        contrast = contrast_values(found.standing.interim([0, 1], {0, 1}, before=found.launches).get(1))
         is_known = ratio_is_known(contrast["ratio_low"], contrast["ratio_high"])
         after_s = self.told[wish.visitor].get("after_s")
         self._tell(
@@ -403,12 +408,12 @@ class _Live:
             trail=self._trail(wish, ratio=contrast["ratio"] if is_known else None),
         )
 
-    def _trail(self, wish: Wish, *, ratio: float | None) -> list[dict[str, Any]]:
+    def _trail(self, wish: LiveRequest, *, ratio: float | None) -> list[dict[str, Any]]:
         """The points of a visitor, this request's last; it has no point while its ratio is unknown."""
         others = [one for one in self.told[wish.visitor]["trail"] if one["key"] != wish.key]
         if ratio is None:
             return others
-        key = anchor(wish.spec).key()
+        key = ort_default(wish.spec).key()
         rows = max(1, self.references[key][0].rows)
         point = {"key": wish.key, "label": wish.label, "ratio": ratio, "rows": rows, "default": key}
         return [*others, point][-MOST_TRAIL:]
@@ -421,7 +426,7 @@ class _Live:
         per_row_s = statistics.median(blocks) / point["ratio"]
         return {**point, "p50_s": per_row_s * point["rows"], "rows_per_s": 1 / per_row_s}
 
-    def _tell(self, wish: Wish, *, state: str, **facts: Any) -> None:
+    def _tell(self, wish: LiveRequest, *, state: str, **facts: Any) -> None:
         before = self.told.pop(wish.visitor, {})
         model = wish.spec.model.sha256 or wish.spec.model.path
         own = before if before.get("key") == wish.key and state in ("races", "shown") else {}
@@ -436,6 +441,6 @@ class _Live:
             **facts,
             "trail": [one for one in trail if "p50_s" in one],
         }
-        while len(self.told) > MOST_TOLD:
+        while len(self.told) > MAX_VISITORS:
             self.told.popitem(last=False)
         self.service.on_live({"told": dict(self.told)})

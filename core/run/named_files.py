@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core.spec import SessionSpec, TrialSpec
-from core.spec.settings import KNOBS, KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS
+from core.spec.settings import KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS, SETTINGS
 from core.store import home
 from core.wire import variables
 from core.wire.access import is_inside
 from core.wire.errors import SpecError
-from core.wire.files import ROOT, expanded
+from core.wire.files import ROOT, expand_home
 
 _PATH_ENTRIES = (
     "session.node_partition_config_file",  # written where it is missing
@@ -42,7 +42,7 @@ def open_folders() -> list[Path]:
     """ORTune's own folders: its models, its home and its samples."""
     roots = [home(), ROOT / "sample_models"]
     if named := os.environ.get(variables.MODELS):
-        roots.insert(0, expanded(named))
+        roots.insert(0, expand_home(named))
     return [root.resolve() for root in roots]
 
 
@@ -50,7 +50,7 @@ def named_files(session: SessionSpec) -> Iterator[tuple[str, str]]:
     """Yield (setting, path) for every file, folder or library that the settings name."""
     for key, value in session.session_config_entries.items():
         yield from ((key, part) for part in _paths_of_entry(key, value))
-    own = {setting.name for setting in KNOBS if setting.target == "run_entry"}
+    own = {setting.name for setting in SETTINGS if setting.target == "run_entry"}
     for key, value in session.run_config_entries.items():
         yield from ((key, part) for part in _paths_of_unknown(key, value) if key not in own)
     for provider in session.providers:
@@ -66,7 +66,7 @@ def _paths_of_entry(key: str, value: str) -> list[str]:
     return _paths_of_unknown(key, value)
 
 
-_OWN_ENTRIES = {setting.name for setting in KNOBS if setting.target == "config_entry"}
+_OWN_ENTRIES = {setting.name for setting in SETTINGS if setting.target == "config_entry"}
 
 
 def _paths_of_option(provider: str, name: str, value: str) -> list[str]:
@@ -108,24 +108,24 @@ def check_named_files(session: SessionSpec, folders: Sequence[Path]) -> None:
 # --- paths in exported files --------------------------------------------------------------------------------
 
 
-def shortened(spec: TrialSpec, folders: Sequence[Path]) -> TrialSpec:
+def with_relative_paths(spec: TrialSpec, folders: Sequence[Path]) -> TrialSpec:
     """Return a spec without absolute paths of its model, inputs and dataset.
 
-    A file in ORTune's folder or in one of `folders` gets a path relative to it, which `placed` reverses; a
-    model is found by its hash, so its name is enough.
+    A file in ORTune's folder or in one of `folders` gets a path relative to it, which `with_full_paths`
+    reverses; a model is found by its hash, so its name is enough.
     """
-    model = spec.model.model_copy(update={"path": _shorter(spec.model.path, ())})
+    model = spec.model.model_copy(update={"path": _relative(spec.model.path, ())})
     found = spec.model_copy(update={"model": model})
     if Path(spec.workload.feeds).is_absolute():
-        fed = {"feeds": _shorter(spec.workload.feeds, folders)}
+        fed = {"feeds": _relative(spec.workload.feeds, folders)}
         found = found.model_copy(update={"workload": spec.workload.model_copy(update=fed)})
     if spec.dataset is not None:
-        data = {"path": _shorter(spec.dataset.path, folders)}
+        data = {"path": _relative(spec.dataset.path, folders)}
         found = found.model_copy(update={"dataset": spec.dataset.model_copy(update=data)})
     return found
 
 
-def _shorter(text: str, folders: Sequence[Path]) -> str:
+def _relative(text: str, folders: Sequence[Path]) -> str:
     path = Path(text)
     if not path.is_absolute():
         return text
@@ -135,20 +135,20 @@ def _shorter(text: str, folders: Sequence[Path]) -> str:
     return path.name
 
 
-def placed(spec: TrialSpec) -> TrialSpec:
-    """Return the spec of a file with full paths of its inputs and dataset: the inverse of `shortened`."""
+def with_full_paths(spec: TrialSpec) -> TrialSpec:
+    """Return a spec with full paths of inputs and dataset: the inverse of `with_relative_paths`."""
     workload, data = spec.workload, spec.dataset
     found = spec.model_copy(
-        update={"workload": workload.model_copy(update={"feeds": _placed(workload.feeds)})}
+        update={"workload": workload.model_copy(update={"feeds": _full_path(workload.feeds)})}
     )
     if data is None:
         return found
-    return found.model_copy(update={"dataset": data.model_copy(update={"path": _placed(data.path)})})
+    return found.model_copy(update={"dataset": data.model_copy(update={"path": _full_path(data.path)})})
 
 
-def _placed(text: str) -> str:
+def _full_path(text: str) -> str:
     """The path in ORTune's folders, unless the text already names a file."""
-    path = expanded(text)
+    path = expand_home(text)
     try:
         if text == "random" or path.is_absolute() or path.exists() or (ROOT / path).exists():
             return text

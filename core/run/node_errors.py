@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from core import wire
-from core.evidence.input_description import Fed, fed, fed_from_dict
+from core.evidence.input_description import InputDescription, fed, input_from_dict
 from core.evidence.node_savings import Savings, savings
 from core.process.runner import Run
 from core.run.plan import check_feeds_file, contestant_plan, feed_plan, pinned_libraries, session_plan
-from core.run.variants import check_feeds, steps_of, variant_of
+from core.run.variants import output_check_inputs, steps_of, variant_of
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.datasets import dataset_from_dict, dataset_plan
 from core.spec.steps import Step, check_libraries
@@ -51,7 +51,7 @@ class Located:
     savings: Savings
     notes: tuple[str, ...]  # caveats for the reader
     made_at: float  # seconds since the epoch
-    fed: tuple[Fed, ...] = ()  # inputs of the answer; empty: old version
+    fed: tuple[InputDescription, ...] = ()  # inputs of the answer; empty: old version
     libraries: Mapping[str, str] = field(default_factory=dict)  # of custom operators that ran -> hash
 
 
@@ -79,7 +79,7 @@ def quantized_from(store: Store, record: ModelRecord) -> Quantized:
     return Quantized(before=before, step=steps[-1])
 
 
-def check_asked(
+def check_inputs(
     of: Quantized, after: ModelRecord, workload: WorkloadSpec, libraries: Sequence[str] = ()
 ) -> None:
     """Refuse inputs that the float model or the variant does not take, before the job is queued.
@@ -91,7 +91,7 @@ def check_asked(
     check_libraries(of.step, libraries)
     pinned_libraries(libraries)
     check_feeds_file(workload)
-    check_feeds(of.before.info, workload.dims, workload)
+    output_check_inputs(of.before.info, workload.dims, workload)
     for one in (of.before, after):
         feed_plan(workload, one.info)
 
@@ -128,7 +128,7 @@ def locate_errors(
     check_libraries(of.step, libraries)
     libraries = pinned_libraries(libraries)
     calibration = (variant_of(record) or {}).get("calibration")
-    feeds = check_feeds(of.before.info, workload.dims, workload)[0]
+    feeds = output_check_inputs(of.before.info, workload.dims, workload)[0]
     plan: wire.NodeErrorsPlan = {
         "float_path": of.before.path,
         "quantized_path": record.path,
@@ -191,7 +191,7 @@ def _folder(store: Store, record: ModelRecord) -> Path:
     Raises:
         StoreError: it cannot be created.
     """
-    folder = _place(store, record)
+    folder = _answer_folder(store, record)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("errors.json", "passes.json"):
@@ -216,7 +216,7 @@ def _no_room(folder: Path, error: OSError) -> StoreError:
     )
 
 
-def _place(store: Store, record: ModelRecord) -> Path:
+def _answer_folder(store: Store, record: ModelRecord) -> Path:
     return store.folder / "cache" / "node_errors" / record.content_sha256
 
 
@@ -229,7 +229,7 @@ def located(store: Store, record: ModelRecord) -> Located | None:
     Raises:
         WorkerError: the stored answer cannot be read.
     """
-    folder = _place(store, record)
+    folder = _answer_folder(store, record)
     data = _read(folder / "errors.json")
     if data is None:
         return None
@@ -239,7 +239,7 @@ def located(store: Store, record: ModelRecord) -> Located | None:
         errors, note = cast(wire.NodeErrorsReply, data["errors"]), str(data["note"])
         found = savings(errors, None if note else _passes(folder))
         notes = (*errors["notes"], *([note] if note else []))
-        shown = tuple(map(fed_from_dict, data.get("fed", [])))
+        shown = tuple(map(input_from_dict, data.get("fed", [])))
         return Located(
             savings=found,
             notes=notes,
@@ -254,7 +254,7 @@ def located(store: Store, record: ModelRecord) -> Located | None:
 def located_at(store: Store, record: ModelRecord) -> float | None:
     """Return when `located` was last written, in seconds since the epoch; None: never."""
     try:
-        return (_place(store, record) / "errors.json").stat().st_mtime
+        return (_answer_folder(store, record) / "errors.json").stat().st_mtime
     except OSError:
         return None
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from core import wire
 from core.spec import SessionSpec, TrialSpec, WorkloadSpec
 from core.spec.checks import cpu_list, feed_range
-from core.spec.settings import KNOBS, PROVIDER_OPTIONS
-from core.spec.sizes import ignored, options, suggested
-from core.wire.access import found_library
+from core.spec.settings import PROVIDER_OPTIONS, SETTINGS
+from core.spec.sizes import ignored_sizes_note, options, suggested_sizes
+from core.wire.access import resolve_library
 from core.wire.catalog import (
     BIASES_KEY,
     PT2_SHA256_KEY,
@@ -30,7 +30,7 @@ from core.wire.catalog import (
 )
 from core.wire.engines import DEFAULT, ENGINES
 from core.wire.errors import ModelError, SpecError, nearest
-from core.wire.feeding import NO_TEXT_HINT, NOT_FED_HINT, STRING, no_text, not_fed
+from core.wire.feeding import NO_TEXT_HINT, NOT_FED_HINT, STRING, missing_text_message, unsupported_reason
 
 if TYPE_CHECKING:
     from core.store import ModelRecord
@@ -40,7 +40,7 @@ def session_plan(session: SessionSpec) -> wire.SessionPlan:
     """Return the options to set: only those that the settings ask for."""
     attributes = {
         k.name: value
-        for k in KNOBS
+        for k in SETTINGS
         if k.target == "attribute" and (value := getattr(session, k.name)) is not None
     }
     plan: wire.SessionPlan = {
@@ -77,7 +77,7 @@ def pinned(session: SessionSpec) -> SessionSpec:
 
 def pinned_libraries(texts: Sequence[str]) -> tuple[str, ...]:
     """Return each library with the hash of its file in the operator's folder; raises as `pinned`."""
-    return tuple(str(found_library(text)[1]) for text in texts)
+    return tuple(str(resolve_library(text)[1]) for text in texts)
 
 
 def _ort_text(provider: str, name: str, value: str) -> str:
@@ -260,14 +260,14 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
             input too large for any machine.
         ModelError: an input that ORTune cannot feed, such as a sequence.
     """
-    if why := cannot_feed(info):
+    if why := unsupported_input(info):
         raise ModelError(why, hint=NOT_FED_HINT)
     batch = resolve_batch(workload, info)
     shared, sizes = batch_addresses(info), _sizes(workload, info, batch)
     source, path = _source(workload.feeds)
     _check_dims(workload, info)
     _check_values(workload, info)
-    drawn = drawn_inputs(workload)
+    drawn = random_range_inputs(workload)
     _check_texts(workload, info)
     values = {name: value for name, value in workload.feed_values.items() if name not in drawn}
     if missing := missing_dims(workload, info):
@@ -294,9 +294,9 @@ def feed_plan(workload: WorkloadSpec, info: wire.ModelInfo, spec_dtype: str | No
     }
 
 
-def cannot_feed(info: wire.ModelInfo) -> str:
+def unsupported_input(info: wire.ModelInfo) -> str:
     """Return why ORTune cannot run a model: its first unsupported input; empty: it can."""
-    return next((why for one in info["inputs"] if (why := not_fed(one["name"], one["dtype"]))), "")
+    return next((why for one in info["inputs"] if (why := unsupported_reason(one["name"], one["dtype"]))), "")
 
 
 def _sizes(workload: WorkloadSpec, info: wire.ModelInfo, batch: int) -> dict[str, int]:
@@ -345,7 +345,7 @@ def check_feeds_file(workload: WorkloadSpec) -> None:
         raise SpecError(f"There is no input file `{workload.feeds[:200]}`.", hint="Check the path.")
 
 
-def drawn_range(one: wire.InputInfo | wire.InputPlan, value: Any) -> tuple[float, float] | None:
+def random_value_range(one: wire.InputInfo | wire.InputPlan, value: Any) -> tuple[float, float] | None:
     """Return the range of `random:LOW..HIGH`, for `InputPlan`; None: `value` is no range.
 
     Raises:
@@ -453,7 +453,7 @@ def _check_texts(workload: WorkloadSpec, info: wire.ModelInfo) -> None:
                     hint="Give a number, true, false, a list of them, or a range such as `random:0..30521`.",
                 )
         elif value is None and not workload.feeds.lower().endswith(".npz"):
-            raise SpecError(no_text(name), hint=NO_TEXT_HINT.format(name=name))
+            raise SpecError(missing_text_message(name), hint=NO_TEXT_HINT.format(name=name))
         elif value is not None and not _holds_text(value):
             raise SpecError(
                 f"Input `{name}` takes text, but its value is {json.dumps(value)[:40]}.",
@@ -476,13 +476,13 @@ def missing_dims(workload: WorkloadSpec, info: wire.ModelInfo) -> list[str]:
 
     The batch has a default; an `.npz` and fixed values determine the sizes of their inputs.
     """
-    sized, brought = _sizes(workload, info, 1).keys(), brought_dims(workload, info)
+    sized, brought = _sizes(workload, info, 1).keys(), dims_from_data(workload, info)
     return [dim for dim in info["free_dims"] if dim not in sized and dim not in brought]
 
 
-def brought_dims(workload: WorkloadSpec, info: wire.ModelInfo) -> set[str]:
+def dims_from_data(workload: WorkloadSpec, info: wire.ModelInfo) -> set[str]:
     """Return the free dimensions whose sizes come from the data: an `.npz`, or fixed values."""
-    drawn = drawn_inputs(workload)
+    drawn = random_range_inputs(workload)
     is_file = workload.feeds.lower().endswith(".npz")
     brought = {
         one["name"]
@@ -497,8 +497,10 @@ def _no_size(missing: Sequence[str], info: wire.ModelInfo) -> SpecError:
     what, it = ("dimensions", "them") if len(missing) > 1 else ("dimension", "it")
     has = "have" if len(missing) > 1 else "has"
     return SpecError(
-        " ".join(filter(None, (f"The model's free {what} {listed} {has} no size.", ignored(info)))),
-        hint=f"Give {it}, for example `{options(suggested(missing, info))}`.",
+        " ".join(
+            filter(None, (f"The model's free {what} {listed} {has} no size.", ignored_sizes_note(info)))
+        ),
+        hint=f"Give {it}, for example `{options(suggested_sizes(missing, info))}`.",
     )
 
 
@@ -512,7 +514,7 @@ def _check_elements(sizes: Mapping[str, int], info: wire.ModelInfo) -> None:
             )
 
 
-def drawn_inputs(workload: WorkloadSpec) -> set[str]:
+def random_range_inputs(workload: WorkloadSpec) -> set[str]:
     """Return the inputs with random values from their own range."""
     return {name for name, value in workload.feed_values.items() if feed_range(name, value) is not None}
 
@@ -543,6 +545,6 @@ def _input_plan(
         "low": one.get("low"),
         "high": one.get("high"),
     }
-    if (asked := drawn_range(plan, value)) is not None:
+    if (asked := random_value_range(plan, value)) is not None:
         plan["low"], plan["high"], plan["drawn"] = *asked, True
     return plan

@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 
 from core.evidence.comparison import Comparison
 from core.evidence.continuation import parts
-from core.evidence.contrast import ASSUMED, predicted_units, sufficient_look
+from core.evidence.contrast import ASSUMED_PRIOR, predicted_launches, sufficient_analysis
 from core.evidence.measurement import Trial
-from core.evidence.stopping import RICH_ROUNDS, RICH_S
+from core.evidence.stopping import P99_MAX_S, P99_ROUNDS
 from core.evidence.verdict import MIN_LAUNCHES
 from core.run.launches.blocks import SWITCH_S, exact_pace, pace, split_runs
 from core.run.launches.schedule import (
     EXACT_GENERATIONS,
-    LEAST_OF_TWO,
+    MIN_ROUNDS_OF_TWO,
     Costs,
-    generations_left,
     interval_budget_s,
+    launches_left,
     rounds_of_generation,
 )
 from core.spec import ProtocolSpec, TrialSpec, effective, spec_from_dict
@@ -37,7 +37,7 @@ MOST_FACTOR = 3.0  # a larger error cannot be corrected by scaling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class MeasuredRun:
     """A measured configuration and its typical run."""
 
     spec: TrialSpec
@@ -45,10 +45,10 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class ComparisonHistory:
     """Facts from earlier comparisons of a model: typical runs, durations of starts and passes, noise."""
 
-    seen: tuple[Seen, ...]
+    seen: tuple[MeasuredRun, ...]
     start_s: float  # of one process: starting, loading, warming up
     after_s: float  # of one configuration: the passes after the rounds
     beside_s: float  # of a comparison: preparation, and the profile after it
@@ -78,7 +78,7 @@ class Prediction:
         return "" if self.in_budget else "the budget may end before this precision is reached"
 
 
-def past(store: Store, *, model_sha256: str, fingerprint: str) -> Past | None:
+def past(store: Store, *, model_sha256: str, fingerprint: str) -> ComparisonHistory | None:
     """Return facts from earlier comparisons of a model on this machine; None when there are too few.
 
     Raises:
@@ -89,15 +89,15 @@ def past(store: Store, *, model_sha256: str, fingerprint: str) -> Past | None:
         for race in store.comparisons(model_sha256=model_sha256, state="COMPLETE", limit=RACES)
         if race.fingerprint == fingerprint
     ]
-    return learn(races)
+    return history_of(races)
 
 
-def learn(races: Sequence[tuple[Comparison, Sequence[Trial]]]) -> Past | None:
+def history_of(races: Sequence[tuple[Comparison, Sequence[Trial]]]) -> ComparisonHistory | None:
     """Return facts from `races`, newest first; None when they do not contain all of them.
 
     Comparisons of old versions with only one pair of processes are left out.
     """
-    known = [one for race, trials in races if (one := _Known.of(race, trials)) is not None]
+    known = [one for race, trials in races if (one := _EarlierComparison.of(race, trials)) is not None]
     noise = [one for race in known for one in race.noise]
     if not known or not noise:
         return None
@@ -105,7 +105,7 @@ def learn(races: Sequence[tuple[Comparison, Sequence[Trial]]]) -> Past | None:
     for one in known:
         if not one.exact:
             by_precision.setdefault(one.precision, []).append(one.generations)
-    found = Past(
+    found = ComparisonHistory(
         seen=tuple(seen for one in known for seen in one.seen),
         start_s=statistics.median(one.start_s / one.processes for one in known),
         after_s=statistics.median(one.after_s / one.contestants for one in known),
@@ -119,7 +119,7 @@ def learn(races: Sequence[tuple[Comparison, Sequence[Trial]]]) -> Past | None:
     return replace(found, factor=min(MOST_FACTOR, max(1 / MOST_FACTOR, factor)))
 
 
-def predict(specs: Sequence[TrialSpec], past: Past, family: int | None = None) -> Prediction:
+def predict(specs: Sequence[TrialSpec], past: ComparisonHistory, family: int | None = None) -> Prediction:
     """Predict the duration of a comparison of `specs` under the protocol of the first one.
 
     Args:
@@ -139,7 +139,7 @@ def predict(specs: Sequence[TrialSpec], past: Past, family: int | None = None) -
     return replace(found, seconds=seconds)
 
 
-def _exact(processes_s: Sequence[float], runs: int, past: Past) -> tuple[int, float]:
+def _exact(processes_s: Sequence[float], runs: int, past: ComparisonHistory) -> tuple[int, float]:
     parts = split_runs(runs)
     rounds_s = math.fsum(
         exact_pace(run_s * 1e9, part).expected_s + SWITCH_S for run_s in processes_s[:-1] for part in parts
@@ -148,7 +148,9 @@ def _exact(processes_s: Sequence[float], runs: int, past: Past) -> tuple[int, fl
     return len(parts), rounds_s + starts_s + (len(processes_s) - 1) * past.after_s
 
 
-def _in_budget(processes_s: Sequence[float], protocol: ProtocolSpec, past: Past, family: int) -> Prediction:
+def _in_budget(
+    processes_s: Sequence[float], protocol: ProtocolSpec, past: ComparisonHistory, family: int
+) -> Prediction:
     """Rounds and duration of a comparison with a budget, and whether the budget suffices."""
     precision = EFFORTS[protocol.effort]
     budget_s = float(protocol.budget_s or precision.budget_s)
@@ -158,12 +160,12 @@ def _in_budget(processes_s: Sequence[float], protocol: ProtocolSpec, past: Past,
     each = rounds_of_generation(costs, left_s, made=0, variance_ratio=ratio)
     deviation = math.sqrt(past.sigma_between**2 + past.sigma**2 / each)
     shares = parts(len(precision.looks), family)
-    units = predicted_units(deviation, precision.target, looks=shares, prior_df=ASSUMED.df)
-    look = sufficient_look(units, precision.looks)
+    units = predicted_launches(deviation, precision.target, looks=shares, prior_df=ASSUMED_PRIOR.df)
+    look = sufficient_analysis(units, precision.looks)
     wanted = past.generations.get(precision.name) or look or precision.looks[-1]
     generation_s = costs.start_s + each * costs.round_s
-    wanted = max(wanted, min(math.ceil(RICH_ROUNDS / each), math.ceil(RICH_S / generation_s)))
-    most = 1 + generations_left(costs, left_s - each * costs.round_s, each, least=LEAST_OF_TWO)
+    wanted = max(wanted, min(math.ceil(P99_ROUNDS / each), math.ceil(P99_MAX_S / generation_s)))
+    most = 1 + launches_left(costs, left_s - each * costs.round_s, each, least=MIN_ROUNDS_OF_TWO)
     made = min(wanted, most)
     return Prediction(
         seconds=made * generation_s + costs.after_s,
@@ -173,7 +175,7 @@ def _in_budget(processes_s: Sequence[float], protocol: ProtocolSpec, past: Past,
     )
 
 
-def _costs(processes_s: Sequence[float], past: Past) -> Costs:
+def _costs(processes_s: Sequence[float], past: ComparisonHistory) -> Costs:
     paces = [pace(run_s * 1e9) for run_s in processes_s]
     return Costs(
         start_s=past.start_s * len(processes_s),
@@ -187,10 +189,10 @@ def _costs(processes_s: Sequence[float], past: Past) -> Costs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _EarlierComparison:
     """One earlier comparison."""
 
-    seen: list[Seen]
+    seen: list[MeasuredRun]
     precision: str
     exact: bool  # its protocol has an exact number of runs
     contestants: int
@@ -204,7 +206,7 @@ class _Known:
     noise: list[tuple[float, float]]
 
     @classmethod
-    def of(cls, race: Comparison, trials: Sequence[Trial]) -> _Known | None:
+    def of(cls, race: Comparison, trials: Sequence[Trial]) -> _EarlierComparison | None:
         """Read a stored comparison; None where it lacks facts."""
         result = race.facts
         generations = result.get("generations") or []
@@ -236,30 +238,30 @@ class _Known:
             noise=noise,
         )
 
-    def expected_s(self, past: Past) -> float:
+    def expected_s(self, past: ComparisonHistory) -> float:
         """The prediction for this comparison, given its real number of launches."""
         costs = _costs([*(one.run_s for one in self.seen), self.seen[-1].run_s], past)
         return self.generations * costs.start_s + self.rounds * costs.round_s + costs.after_s
 
 
-def _seen(trial: Trial) -> Seen | None:
+def _seen(trial: Trial) -> MeasuredRun | None:
     run_s = trial.p50_s
     if not run_s:
         return None
     try:
-        return Seen(spec=spec_from_dict(trial.spec), run_s=run_s)
+        return MeasuredRun(spec=spec_from_dict(trial.spec), run_s=run_s)
     except SpecError:  # stored by another version
         return None
 
 
-def expected_run_s(spec: TrialSpec, seen: Sequence[Seen]) -> float:
+def expected_run_s(spec: TrialSpec, seen: Sequence[MeasuredRun]) -> float:
     """Return the inference time of the nearest configuration, scaled by the batch and the free dimensions.
 
     It assumes a constant cost per sample, which overestimates larger batches; threads do not scale it.
     """
     work, threads = _work(spec), effective(spec, "intra_op_num_threads")
 
-    def distance(one: Seen) -> tuple[bool, float, bool]:
+    def distance(one: MeasuredRun) -> tuple[bool, float, bool]:
         apart = abs(math.log(work / _work(one.spec)))
         return (
             one.spec.engine != spec.engine,

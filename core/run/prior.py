@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core import wire
-from core.evidence.contrast import ASSUMED, Prior
+from core.evidence.contrast import ASSUMED_PRIOR, Prior
 from core.store import Store
 
 SELF_TESTS = 100  # the newest: libraries and background load change
-LEAST_TESTS = 5  # with fewer, the assumed prior is no worse
-LEAST_GENERATIONS = 4  # of a usable test
+MIN_TESTS = 5  # with fewer, the assumed prior is no worse
+MIN_TEST_LAUNCHES = 4  # of a usable test
 NEAR = 8.0  # largest ratio of run times: processes differ more with runs of 40 µs than of 10 ms
-LEAST_SIGMA = 0.001  # lower bound: two processes never agree to a thousandth except by chance
+MIN_SIGMA = 0.001  # lower bound: two processes never agree to a thousandth except by chance
 EARLIER = 40  # references that are searched
-MOST_DF = 4.0  # earlier comparisons are of other models: they weigh at most as much as five launches
+MAX_DF = 4.0  # earlier comparisons are of other models: they weigh at most as much as five launches
 
 
 def prior_of(store: Store, machine: wire.Environment | None) -> Callable[[float], Prior]:
@@ -39,7 +39,7 @@ def spread(self_tests: Sequence[Mapping[str, Any]], run_s: float) -> Prior:
 
     Left out are tests with background load, which shows its own variance; tests with runs more than eight
     times as long or as short; and tests of old versions with one pair of processes, or with an assumed
-    spread. `ASSUMED` where fewer than five are left.
+    spread. `ASSUMED_PRIOR` where fewer than five are left.
 
     Args:
         self_tests: as the store returns them.
@@ -50,17 +50,19 @@ def spread(self_tests: Sequence[Mapping[str, Any]], run_s: float) -> Prior:
         for one in self_tests
         if one.get("excess_between") is not None
         and not one.get("busy")
-        and (one.get("generations") or 0) >= LEAST_GENERATIONS
+        and (one.get("generations") or 0) >= MIN_TEST_LAUNCHES
         and one.get("run_s")
         and 1 / NEAR <= one["run_s"] / run_s <= NEAR
     ]
-    if len(seen) < LEAST_TESTS:
-        return ASSUMED
-    variance = max(statistics.median(seen), LEAST_SIGMA**2)
-    return Prior(sigma_between=math.sqrt(variance), df=MOST_DF, source="history")
+    if len(seen) < MIN_TESTS:
+        return ASSUMED_PRIOR
+    variance = max(statistics.median(seen), MIN_SIGMA**2)
+    return Prior(sigma_between=math.sqrt(variance), df=MAX_DF, source="history")
 
 
-def at_least(prior: Callable[[float], Prior], seen: Mapping[str, float] | None) -> Callable[[float], Prior]:
+def with_lower_bound(
+    prior: Callable[[float], Prior], seen: Mapping[str, float] | None
+) -> Callable[[float], Prior]:
     """Return `prior` with the spread of a search's A/A controls as lower bound.
 
     Args:

@@ -27,10 +27,10 @@ from core import wire
 from core.evidence.measurement import Trial
 from core.process.machine_queue import MachineQueue
 from core.process.runner import Progress, Run, run_job
-from core.process.workers import Preloaded
+from core.process.workers import SharedForkServer
 from core.run.idle_wait import wait_until_quiet
-from core.run.job import FINISHED, WAITING_QUIET, Ending, Job, Outcome, Queued, Service, Status
-from core.run.job_log import Ledger, settle
+from core.run.job import FINISHED, WAITING_IDLE, Ending, Job, Outcome, Queued, Service, Status
+from core.run.job_log import JobLog, clean_up
 from core.spec import TrialSpec
 from core.store import Store
 from core.store.recorded import refuse_measuring
@@ -73,11 +73,11 @@ class Scheduler:
         self.owner = owner
         self.queue = queue or MachineQueue()
         self._run = run
-        self._preloaded = Preloaded()  # for the comparisons of one turn
+        self._fork_server = SharedForkServer()  # for the comparisons of one turn
         self._wait_quiet_s = wait_quiet_s
         self._process = f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
         self._changed = threading.Condition()
-        self._ledger = Ledger(store, self._changed)
+        self._ledger = JobLog(store, self._changed)
         self._jobs: dict[str, Queued] = {}
         self._job_of: dict[str, str] = {}  # trial -> its job
         self._waiting: deque[Queued] = deque()
@@ -85,7 +85,7 @@ class Scheduler:
         self._closing = False
         self._environment: wire.Environment | None = None
         self._describing = threading.Lock()
-        settle(store)
+        clean_up(store)
         self._thread = threading.Thread(target=self._loop, name="ortune-scheduler", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -102,19 +102,19 @@ class Scheduler:
             TunerError: a spec that may not be submitted here.
         """
         self._refuse_when_closed()
-        entry = self._entered(job, threading.Event())
+        entry = self._store_and_register(job, threading.Event())
         with self._changed:
             self._refuse_when_closed()
             self._waiting.append(entry)
             self._changed.notify_all()
         return job.follow or job.id
 
-    def _entered(self, job: Job, cancel: threading.Event) -> Queued:
+    def _store_and_register(self, job: Job, cancel: threading.Event) -> Queued:
         """Store the rows of a job, and register it for `status`."""
         refuse_measuring(self.store.folder)
         for spec in job.specs:
             self._admit(spec)
-        trials = [self._signed(one) for one in job.trials]
+        trials = [self._with_owner(one) for one in job.trials]
         race = job.comparison
         if race is not None:
             race = replace(race, owner=self.owner, model_name=job.model_name or trials[0].model_name)
@@ -130,7 +130,7 @@ class Scheduler:
             self._job_of |= dict.fromkeys(entry.trials, job.id)
         return entry
 
-    def _signed(self, trial: Trial) -> Trial:
+    def _with_owner(self, trial: Trial) -> Trial:
         """The trial with its owner, and its model's name in the library."""
         sha256 = trial.spec["model"].get("sha256")
         known = self.store.model(sha256) if sha256 else None
@@ -209,21 +209,21 @@ class Scheduler:
             finally:
                 with self._changed:
                     self._current = None
-                    self._forget()
+                    self._drop_finished()
                     self._changed.notify_all()
 
     def _perform(self, entry: Queued) -> None:
         """Run one job and record its end."""
         with contextlib.ExitStack() as turn:
-            ending = self._worked(entry, turn, partial(self._take_turn, entry, turn))
+            ending = self._run_work(entry, turn, partial(self._take_turn, entry, turn))
         self._ledger.finish(entry, ending)
 
     def _take_turn(self, entry: Queued, turn: contextlib.ExitStack) -> None:
         on_wait = partial(self._on_wait, entry)
         turn.enter_context(self.queue.turn(self.owner, entry.job.what, entry.cancel, on_wait))
-        turn.enter_context(self._preloaded)
+        turn.enter_context(self._fork_server)
 
-    def _worked(self, entry: Queued, turn: contextlib.ExitStack, take_turn: Callable[[], None]) -> Ending:
+    def _run_work(self, entry: Queued, turn: contextlib.ExitStack, take_turn: Callable[[], None]) -> Ending:
         """Run the work of a job, and record how it ended."""
         job = entry.job
         try:
@@ -246,11 +246,11 @@ class Scheduler:
         ending = Ending(state="CANCELLED" if isinstance(error, Cancelled) else "FAIL", error=error)
         return self._ledger.end(entry, Outcome(whole=ending))
 
-    def _inside(self, outer: Queued, turn: contextlib.ExitStack, job: Job) -> Ending:
+    def _run_nested(self, outer: Queued, turn: contextlib.ExitStack, job: Job) -> Ending:
         """Run a job within the turn of another, which shares its cancellation and shows its progress."""
-        entry = self._entered(job, outer.cancel)
+        entry = self._store_and_register(job, outer.cancel)
         entry.outer = outer
-        ending = self._worked(entry, turn, lambda: None)
+        ending = self._run_work(entry, turn, lambda: None)
         self._ledger.finish(entry, ending)
         return ending
 
@@ -274,7 +274,7 @@ class Scheduler:
                 with self._changed:
                     self._current = outer
         self._take_turn(outer, turn)
-        self._ledger.has_turn(outer, Progress(stage="start", done=0, total=0))
+        self._ledger.record_turn(outer, Progress(stage="start", done=0, total=0))
         return time.monotonic() - began
 
     def _on_wait(self, entry: Queued, place: int, holder: str) -> None:
@@ -290,7 +290,7 @@ class Scheduler:
             return
 
         def on_wait(words: str) -> None:
-            self._ledger.has_turn(entry, Progress(stage=WAITING_QUIET, done=0, total=0, text=words))
+            self._ledger.record_turn(entry, Progress(stage=WAITING_IDLE, done=0, total=0, text=words))
 
         waited = wait_until_quiet(wait_s, entry.cancel, on_wait)
         entry.notes.append(waited.note)
@@ -323,12 +323,12 @@ class Scheduler:
             on_progress=on_progress,
             on_live=on_live,
             on_resolved=partial(self._ledger.resolved, entry),
-            perform=partial(self._inside, entry, turn),
+            perform=partial(self._run_nested, entry, turn),
             give_way=partial(self._give_way, entry, turn),
-            preloaded=self._preloaded,
+            fork_server=self._fork_server,
         )
 
-    def _forget(self) -> None:
+    def _drop_finished(self) -> None:
         """Drop the oldest finished jobs, to bound the memory of a server that runs for months."""
         finished = [entry.job.id for entry in self._jobs.values() if entry.state in FINISHED]
         for job_id in finished[:-KEPT]:

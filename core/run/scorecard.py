@@ -15,11 +15,11 @@ from typing import Any
 
 from core.evidence.comparison import Configuration, same_request
 from core.evidence.measurement import Trial
-from core.evidence.targets import Condition, Evidence, Judged, State, judge, overall
+from core.evidence.targets import Condition, Evidence, State, TargetResult, evaluate_target, overall
 from core.process.runner import Run
 from core.run import job_types
 from core.run.accuracy import Accuracy, known_accuracy, measure_accuracy, score_outputs, summary
-from core.run.ask_tell import Heat, Study, once
+from core.run.ask_tell import ComparisonRequest, Study, fixed_strategy
 from core.run.plan import feed_plan, resolve_batch
 from core.run.scheduler import Scheduler
 from core.spec import ModelRef, TrialSpec, WorkloadSpec, spec_from_dict
@@ -27,8 +27,8 @@ from core.spec.targets import TargetSpec
 from core.store import ModelRecord, Store
 from core.wire.errors import Cancelled, SpecError, TunerError
 
-MOST_AT_ONCE = 7  # candidates of one comparison: each further one widens all intervals for the same budget
-LOOKED_AT = 500  # newest trials of a model that are searched
+MAX_CANDIDATES = 7  # candidates of one comparison: each further one widens all intervals for the same budget
+MAX_TRIALS = 500  # newest trials of a model that are searched
 KEPT = 5  # newest results of a configuration that are used
 
 
@@ -78,7 +78,7 @@ class Row:
 
     subject: Subject
     evidence: Evidence
-    judged: tuple[Judged, ...]
+    judged: tuple[TargetResult, ...]
 
     @property
     def state(self) -> State:
@@ -106,7 +106,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needed:
+class MissingMeasurements:
     """The measurements that would decide open targets."""
 
     races: Mapping[int, Sequence[Subject]]  # batch size -> configurations to compare
@@ -152,7 +152,7 @@ def rows(
     found = []
     for subject in subjects:
         evidence = _evidence(store, subject, targets, fingerprint=fingerprint, since=since)
-        judged = tuple(judge(target, evidence) for target in targets)
+        judged = tuple(evaluate_target(target, evidence) for target in targets)
         found.append(Row(subject=subject, evidence=evidence, judged=judged))
     return found
 
@@ -193,7 +193,7 @@ def _trials(store: Store, subject: Subject, since: float) -> list[Trial]:
     sha256 = subject.record.content_sha256
     found: list[Trial] = []
     for kind in ("measure", "reference"):
-        found += store.trials(model_sha256=sha256, kind=kind, limit=LOOKED_AT)
+        found += store.trials(model_sha256=sha256, kind=kind, limit=MAX_TRIALS)
     found = [one for one in found if one.created_at >= since and _same_settings(one, subject.spec)]
     return sorted(found, key=lambda one: one.created_at, reverse=True)
 
@@ -259,7 +259,7 @@ def _summaries(accuracy: Accuracy, targets: Sequence[TargetSpec]) -> dict[Condit
 # --- missing measurements -----------------------------------------------------------------------------------
 
 
-def needed(card: Iterable[Row]) -> Needed:
+def needed(card: Iterable[Row]) -> MissingMeasurements:
     """Return the measurements that may decide open targets; an existing comparison is repeated, longer.
 
     Left out: batches that the model does not take, and accuracies that are already measured.
@@ -276,10 +276,10 @@ def needed(card: Iterable[Row]) -> Needed:
             one.target.about.source == "accuracy" and one.cause == "missing" for one in unknown
         ):
             accuracies.append(row.subject)
-    return Needed(races=races, accuracies=accuracies)
+    return MissingMeasurements(races=races, accuracies=accuracies)
 
 
-def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> list[str]:
+def start(service: Scheduler, work: MissingMeasurements, *, wait_quiet_s: float = 0.0) -> list[str]:
     """Queue the missing measurements and return the ids of their jobs, in order.
 
     Each comparison waits at most `wait_quiet_s` seconds for an idle machine.
@@ -289,19 +289,19 @@ def start(service: Scheduler, work: Needed, *, wait_quiet_s: float = 0.0) -> lis
     """
     study = f"scorecard #{secrets.token_hex(4)}"
 
-    def heat(size: int, part: Sequence[Subject]) -> Heat:
+    def heat(size: int, part: Sequence[Subject]) -> ComparisonRequest:
         what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
         asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
-        protocol = job_types.each_alone(asked)
+        protocol = job_types.sweep_protocol(asked)
         job = partial(job_types.race, study=study, what=what, wait_quiet_s=wait_quiet_s, protocol=protocol)
-        return Heat(asked=asked, job=job)
+        return ComparisonRequest(asked=asked, job=job)
 
     heats = [
-        heat(size, subjects[first : first + MOST_AT_ONCE])
+        heat(size, subjects[first : first + MAX_CANDIDATES])
         for size, subjects in work.races.items()
-        for first in range(0, len(subjects), MOST_AT_ONCE)
+        for first in range(0, len(subjects), MAX_CANDIDATES)
     ]
-    jobs = Study(name=study, strategy=once(*heats)).advance(service.store, service.submit)
+    jobs = Study(name=study, strategy=fixed_strategy(*heats)).advance(service.store, service.submit)
     if work.accuracies:
         name = work.accuracies[0].record.name
         what = f"scorecard of {name}: accuracy of {len(work.accuracies)}"

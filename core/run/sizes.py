@@ -11,10 +11,17 @@ from typing import Literal
 
 from core.process.runner import Run
 from core.run.plan import missing_dims
-from core.run.trial import looked_at
+from core.run.trial import inspect_model
 from core.run.variants import variant_of
 from core.spec import TrialSpec
-from core.spec.sizes import guess, ignored, image_side, sum_of, told_by_file, told_by_names
+from core.spec.sizes import (
+    guessed_size,
+    ignored_sizes_note,
+    image_side,
+    size_of_sum,
+    sizes_from_input_names,
+    sizes_in_metadata,
+)
 from core.store import ModelRecord, Store
 from core.wire.errors import TunerError
 
@@ -35,7 +42,7 @@ class Size:
     note: str = field(default="", compare=False)  # ignored information of the file
 
 
-def proposed(
+def default_sizes(
     dims: Iterable[str], record: ModelRecord, store: Store, *, given: Mapping[str, int] | None = None
 ) -> dict[str, Size]:
     """Return a size for each of `dims`: from the model's last run, else from the model, else a guess.
@@ -53,15 +60,19 @@ def proposed(
     if not left:
         return {}
     known = dict(given or {})
-    last, told, note = _last_run(left, record, store), _told(record), ignored(record.info)
+    last, told, note = (
+        _last_run(left, record, store),
+        _sizes_from_model(record),
+        ignored_sizes_note(record.info),
+    )
     found: dict[str, Size] = {}
     for dim in left:
-        if (total := sum_of(dim, known)) is not None:
+        if (total := size_of_sum(dim, known)) is not None:
             found[dim] = Size(size=total, source="sum")
         elif dim in last:
             found[dim] = Size(size=last[dim], source="last run")
         else:
-            found[dim] = told.get(dim) or Size(size=guess(dim, record.info), source="guess")
+            found[dim] = told.get(dim) or Size(size=guessed_size(dim, record.info), source="guess")
             if image_side(dim, record.info):
                 found[dim] = replace(found[dim], note=note)
         if found[dim].source != "guess":
@@ -69,10 +80,10 @@ def proposed(
     return found
 
 
-def _told(record: ModelRecord) -> dict[str, Size]:
+def _sizes_from_model(record: ModelRecord) -> dict[str, Size]:
     """Sizes from the file's metadata and from the names of inputs."""
-    by_names = told_by_names(record.info).items()
-    by_file = told_by_file(record.info).items()
+    by_names = sizes_from_input_names(record.info).items()
+    by_file = sizes_in_metadata(record.info).items()
     return {dim: Size(size=one.size, source="names", why=one.why) for dim, one in by_names} | {
         dim: Size(size=one.size, source="file", why=one.why) for dim, one in by_file
     }
@@ -88,7 +99,7 @@ def _last_run(dims: Collection[str], record: ModelRecord, store: Store) -> Mappi
     return {}
 
 
-def completed(
+def with_known_sizes(
     specs: Sequence[TrialSpec], store: Store, run: Run, *, varied: Collection[str] = ()
 ) -> tuple[list[TrialSpec], dict[str, Size]]:
     """Return `specs` with missing sizes filled in as far as known, and the filled-in sizes.
@@ -107,7 +118,7 @@ def completed(
     }
     done, filled = [], dict[str, Size]()
     for spec in specs:
-        own = _lacking(spec, store, run, shared, varied)
+        own = _missing_sizes(spec, store, run, shared, varied)
         filled |= own
         shared |= own
         done.append(_with_dims(spec, own) if own else spec)
@@ -119,12 +130,12 @@ def _with_dims(spec: TrialSpec, sizes: Mapping[str, Size]) -> TrialSpec:
     return spec.model_copy(update={"workload": spec.workload.model_copy(update={"dims": dims})})
 
 
-def _lacking(
+def _missing_sizes(
     spec: TrialSpec, store: Store, run: Run, shared: Mapping[str, Size], varied: Collection[str]
 ) -> dict[str, Size]:
     """Known sizes for the missing ones of `spec`; those of the other configurations take precedence."""
     try:
-        found = looked_at(spec, store, run)
+        found = inspect_model(spec, store, run)
     except TunerError:
         return {}
     if found is None:
@@ -133,5 +144,5 @@ def _lacking(
     missing = [dim for dim in missing_dims(spec.workload, found.record.info) if dim not in fixed]
     own = {dim: shared[dim] for dim in missing if dim in shared}
     known = {**spec.workload.dims, **{dim: one.size for dim, one in own.items()}}
-    rest = proposed([dim for dim in missing if dim not in own], found.record, store, given=known)
+    rest = default_sizes([dim for dim in missing if dim not in own], found.record, store, given=known)
     return own | {dim: one for dim, one in rest.items() if one.source != "guess"}

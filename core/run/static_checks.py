@@ -15,23 +15,23 @@ from typing import Any, NotRequired, TypedDict
 import msgspec
 
 from core import wire
-from core.evidence.verification import Check, Fact
-from core.run.bundle.opening import Opened
+from core.evidence.verification import Fact, FactCheck
+from core.run.bundle.opening import OpenedConfiguration
 from core.run.job import Service
 from core.run.plan import session_plan, thread_warning
 from core.run.trial import Resolved, resolve_trial
 from core.spec import SessionSpec, TrialSpec
 from core.spec.checks import cpu_list
-from core.wire.access import found_library, library
+from core.wire.access import library, resolve_library
 from core.wire.errors import Cancelled, ModelError, SpecError, StoreError, TunerError
 from core.wire.provenance import differing_facts, is_software
 
 
 @dataclass(slots=True, kw_only=True)
-class Facts:
+class CheckResults:
     """Results of the checks."""
 
-    checks: list[Check] = field(default_factory=list)
+    checks: list[FactCheck] = field(default_factory=list)
     differences: list[tuple[str, str, str]] = field(default_factory=list)  # name, recorded, here
 
 
@@ -57,7 +57,9 @@ class _Machine(TypedDict):
     variables: dict[str, str]
 
 
-def facts_of(held: Opened, machine: wire.Environment, service: Service) -> tuple[Facts, Resolved | None]:
+def run_static_checks(
+    held: OpenedConfiguration, machine: wire.Environment, service: Service
+) -> tuple[CheckResults, Resolved | None]:
     """Return every check, and the model; None: it is missing or different.
 
     Args:
@@ -69,7 +71,7 @@ def facts_of(held: Opened, machine: wire.Environment, service: Service) -> tuple
         StoreError: the facts of the model cannot be stored.
         Cancelled: the job was cancelled.
     """
-    found = Facts()
+    found = CheckResults()
     if not _libraries(held.spec, found):  # the check records it; inspect the model without them
         held = replace(
             held, spec=held.spec.model_copy(update={"session": _without_libraries(held.spec.session)})
@@ -83,22 +85,22 @@ def facts_of(held: Opened, machine: wire.Environment, service: Service) -> tuple
     return found, resolved
 
 
-def _libraries(spec: TrialSpec, found: Facts) -> bool:
+def _libraries(spec: TrialSpec, found: CheckResults) -> bool:
     """Check that every named library is in the operator's folder here and has the recorded hash."""
     for text in (*spec.session.custom_op_libraries, *spec.session.provider_libraries):
         recorded = library(text)
         name, then = f"library {recorded.name}", recorded.sha256[:12]
         try:
-            here = found_library(text)[1].sha256[:12]
+            here = resolve_library(text)[1].sha256[:12]
         except SpecError as error:
             why = f"{error.message} {error.hint}"
-            found.checks.append(Check(name=name, state="NO", recorded=then, why=why))
+            found.checks.append(FactCheck(name=name, state="NO", recorded=then, why=why))
             continue
         if not then:
             why = "The file has no hash of the library it was measured with."
-            found.checks.append(Check(name=name, state="UNKNOWN", here=here, why=why))
+            found.checks.append(FactCheck(name=name, state="UNKNOWN", here=here, why=why))
         else:
-            found.checks.append(Check(name=name, state="OK", recorded=then, here=here))
+            found.checks.append(FactCheck(name=name, state="OK", recorded=then, here=here))
     return all(one.state != "NO" for one in found.checks)
 
 
@@ -106,26 +108,28 @@ def _without_libraries(session: SessionSpec) -> SessionSpec:
     return session.model_copy(update={"custom_op_libraries": (), "provider_libraries": ()})
 
 
-def _model(held: Opened, service: Service, found: Facts) -> Resolved | None:
+def _model(held: OpenedConfiguration, service: Service, found: CheckResults) -> Resolved | None:
     wanted = held.spec.model.sha256
     try:
         resolved = resolve_trial(held.spec, service.store, service.run)
     except (Cancelled, StoreError):
         raise
     except TunerError as error:
-        found.checks.append(Check(name="model", state="NO", recorded=(wanted or "")[:12], why=error.message))
+        found.checks.append(
+            FactCheck(name="model", state="NO", recorded=(wanted or "")[:12], why=error.message)
+        )
         return None
     resolved = _in_library(held, resolved, service)
     here = resolved.record.sha256
     if wanted is None:
         why = "The file has no hash of the measured model."
-        found.checks.append(Check(name="model", state="UNKNOWN", here=here[:12], why=why))
+        found.checks.append(FactCheck(name="model", state="UNKNOWN", here=here[:12], why=why))
     else:
-        found.checks.append(Check(name="model", state="OK", recorded=wanted[:12], here=here[:12]))
+        found.checks.append(FactCheck(name="model", state="OK", recorded=wanted[:12], here=here[:12]))
     return resolved
 
 
-def _in_library(held: Opened, resolved: Resolved, service: Service) -> Resolved:
+def _in_library(held: OpenedConfiguration, resolved: Resolved, service: Service) -> Resolved:
     """The model from the library, if it is there: its results stay usable after the bundle is deleted."""
     known = service.store.model(resolved.record.content_sha256)
     if held.folder is None or known is None or not Path(known.path).is_file():
@@ -138,23 +142,23 @@ def _in_library(held: Opened, resolved: Resolved, service: Service) -> Resolved:
     return resolved
 
 
-def _versions(held: Opened, machine: wire.Environment, found: Facts) -> None:
+def _versions(held: OpenedConfiguration, machine: wire.Environment, found: CheckResults) -> None:
     """Compare version and build of ONNX Runtime: a difference may change outputs and speed."""
     recorded = _recorded_machine(held.environment)
     here = _ort_versions(machine["libraries"])
     if recorded is None:
         why = "The file does not state the ONNX Runtime version."
-        found.checks.append(Check(name="ONNX Runtime", state="UNKNOWN", here=here, why=why))
+        found.checks.append(FactCheck(name="ONNX Runtime", state="UNKNOWN", here=here, why=why))
         return
     then = _ort_versions(recorded["libraries"])
     same = then == here
     why = "" if same else f"Measured with {then}; this machine has {here}."
     found.checks.append(
-        Check(name="ONNX Runtime", state="OK" if same else "NOTE", recorded=then, here=here, why=why)
+        FactCheck(name="ONNX Runtime", state="OK" if same else "NOTE", recorded=then, here=here, why=why)
     )
     same = recorded["ort_build"] == machine["ort_build"]
     found.checks.append(
-        Check(
+        FactCheck(
             name="its build",
             state="OK" if same else "NOTE",
             recorded=recorded["ort_build"],
@@ -169,25 +173,25 @@ def _ort_versions(libraries: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {libraries[name]}" for name in names) or "none known to pip"
 
 
-def _providers(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None:
+def _providers(spec: TrialSpec, machine: wire.Environment, found: CheckResults) -> None:
     """Check that every requested provider loads; the machine's facts come from loading them."""
     known = {one["name"]: one for one in machine["providers"]}
     for name in spec.session.requested_providers:
         fact = known.get(name)
         if fact is None and spec.session.provider_libraries:
             why = f"ONNX Runtime itself has no {name}; the run shows whether a library provides it."
-            found.checks.append(Check(name=name, state="UNKNOWN", why=why))
+            found.checks.append(FactCheck(name=name, state="UNKNOWN", why=why))
             continue
         if fact is not None and fact["loadable"]:
-            found.checks.append(Check(name=name, state="OK", here="loads"))
+            found.checks.append(FactCheck(name=name, state="OK", here="loads"))
             continue
         reason = f"This ONNX Runtime has no {name}." if fact is None else fact["reason"]
         why = f"{name} does not load here: {reason}" if fact is not None else reason
         state: Fact = "NOTE" if spec.session.allow_fallback else "NO"
-        found.checks.append(Check(name=name, state=state, here="does not load", why=why))
+        found.checks.append(FactCheck(name=name, state=state, here="does not load", why=why))
 
 
-def _settings(spec: TrialSpec, service: Service, found: Facts) -> None:
+def _settings(spec: TrialSpec, service: Service, found: CheckResults) -> None:
     """Check that this ONNX Runtime knows every setting: it silently ignores unknown config entries."""
     session = session_plan(spec.session)
     asked: wire.SettingsPlan = {
@@ -198,50 +202,50 @@ def _settings(spec: TrialSpec, service: Service, found: Facts) -> None:
     }
     total = len(asked["attributes"]) + len(asked["keys"]) + len(asked["optimizers"])
     if total == 0:
-        found.checks.append(Check(name="settings", state="OK", here="none is set"))
+        found.checks.append(FactCheck(name="settings", state="OK", here="none is set"))
         return
     try:
         reply = service.run(wire.SETTINGS, asked)
     except Cancelled:
         raise
     except TunerError as error:
-        found.checks.append(Check(name="settings", state="UNKNOWN", why=error.message))
+        found.checks.append(FactCheck(name="settings", state="UNKNOWN", why=error.message))
         return
     if reply["unknown"]:
         names = ", ".join(f"`{name}`" for name in reply["unknown"])
         why = f"ONNX Runtime {reply['version']} does not know {names} and silently ignores unknown entries."
         found.checks.append(
-            Check(name="settings", state="NO", here=f"{len(reply['unknown'])} unknown", why=why)
+            FactCheck(name="settings", state="NO", here=f"{len(reply['unknown'])} unknown", why=why)
         )
     elif asked["keys"] and not reply["searched"]:
         why = "The ONNX Runtime library cannot be read, so its known config entries are unknown."
-        found.checks.append(Check(name="settings", state="UNKNOWN", why=why))
+        found.checks.append(FactCheck(name="settings", state="UNKNOWN", why=why))
     else:
         found.checks.append(
-            Check(name="settings", state="OK", recorded=f"{total} set", here=f"{total} known")
+            FactCheck(name="settings", state="OK", recorded=f"{total} set", here=f"{total} known")
         )
 
 
 _ENUMS = ("graph_optimization_level", "execution_mode", "execution_order")
 
 
-def _threads(spec: TrialSpec, machine: wire.Environment, found: Facts) -> None:
+def _threads(spec: TrialSpec, machine: wire.Environment, found: CheckResults) -> None:
     """Check that pinned CPUs exist here, and that the threads fit the usable CPUs."""
     cpu = machine["cpu"]
     pinned = cpu_list(spec.protocol.cpus)
     if lacking := sorted(set(pinned) - set(cpu["allowed"])):
         why = f"`cpus` includes CPU {lacking[0]}, which this process may not use."
-        found.checks.append(Check(name="CPUs", state="NO", recorded=spec.protocol.cpus, why=why))
+        found.checks.append(FactCheck(name="CPUs", state="NO", recorded=spec.protocol.cpus, why=why))
     asked = spec.session.intra_op_num_threads
     text = "ONNX Runtime's default" if not asked else f"{asked}"
     here = f"{cpu['usable']} usable"
     why = thread_warning(spec, cpu)
     found.checks.append(
-        Check(name="threads", state="NOTE" if why else "OK", recorded=text, here=here, why=why)
+        FactCheck(name="threads", state="NOTE" if why else "OK", recorded=text, here=here, why=why)
     )
 
 
-def _machine(held: Opened, machine: wire.Environment, found: Facts) -> None:
+def _machine(held: OpenedConfiguration, machine: wire.Environment, found: CheckResults) -> None:
     """Compare the fingerprint, fact by fact."""
     recorded = _recorded_machine(held.environment)
     if recorded is None:
@@ -250,7 +254,7 @@ def _machine(held: Opened, machine: wire.Environment, found: Facts) -> None:
             if not held.environment
             else "The machine description in the file cannot be read."
         )
-        found.checks.append(Check(name="machine", state="UNKNOWN", why=why))
+        found.checks.append(FactCheck(name="machine", state="UNKNOWN", why=why))
         return
     found.differences = differing_facts(recorded, machine)
     here, why = "the same", ""
@@ -261,7 +265,7 @@ def _machine(held: Opened, machine: wire.Environment, found: Facts) -> None:
             "this machine with different software",
             f"{_facts(len(found.differences))} of its software differ.",
         )
-    found.checks.append(Check(name="machine", state="NOTE" if why else "OK", here=here, why=why))
+    found.checks.append(FactCheck(name="machine", state="NOTE" if why else "OK", here=here, why=why))
 
 
 def _facts(number: int) -> str:

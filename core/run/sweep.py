@@ -17,7 +17,7 @@ from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
 from core.evidence.statistics import MIN_BLOCKS
 from core.evidence.verdict import Grade
-from core.run.ask_tell import Found, Known, measured_before
+from core.run.ask_tell import Known, KnownTrial, measured_before
 from core.run.axes import (
     BATCH,
     MAX_AXES,
@@ -34,7 +34,7 @@ from core.run.axes import (
 from core.run.search.choices import models_of
 from core.spec import ModelRef, TrialSpec, effective, spec_from_dict, with_changes, without_effect
 from core.spec.question import Question
-from core.spec.settings import KNOBS, Value
+from core.spec.settings import SETTINGS, Value
 from core.spec.space import MODEL
 from core.store import ModelRecord, Store
 from core.wire.errors import SpecError, nearest
@@ -52,12 +52,12 @@ class Point:
     refused: str = ""  # why it is invalid
     same: Values | None = None  # the equivalent point that is measured instead; None: it is measured itself
     why: str = ""  # reason for the equivalence
-    stand_in: TrialSpec | None = None  # the spec of `same`
+    equivalent_spec: TrialSpec | None = None  # the spec of `same`
 
     @property
     def raced(self) -> TrialSpec | None:
         """The spec whose results apply to this point."""
-        return self.stand_in or self.spec
+        return self.equivalent_spec or self.spec
 
     @property
     def races(self) -> bool:
@@ -153,7 +153,7 @@ def expand(
     points = [_point(base, dict(zip(names, values, strict=True)), info, models) for values in rows]
     if all(point.spec is None for point in points):
         raise SpecError(points[0].refused, hint="Choose other values, or correct the fixed settings.")
-    return _once_each(points, axes)
+    return _link_equivalent(points, axes)
 
 
 def _point(base: TrialSpec, values: Values, info: wire.ModelInfo | None, models: Models | None) -> Point:
@@ -163,7 +163,7 @@ def _point(base: TrialSpec, values: Values, info: wire.ModelInfo | None, models:
         return Point(values=values, spec=None, refused=error.message)
 
 
-def _once_each(points: Sequence[Point], axes: Sequence[Axis]) -> list[Point]:
+def _link_equivalent(points: Sequence[Point], axes: Sequence[Axis]) -> list[Point]:
     """Let each point refer to the first equivalent one."""
     by_values = {tuple(point.values.values()): point for point in points}
     first: dict[str, Point] = {}
@@ -183,7 +183,7 @@ def _once_each(points: Sequence[Point], axes: Sequence[Axis]) -> list[Point]:
                 spec=point.spec,
                 same=other.values,
                 why=why or "both are the same request",
-                stand_in=other.spec,
+                equivalent_spec=other.spec,
             )
         found.append(point)
     return found
@@ -223,7 +223,7 @@ def _check_axis(one: Axis, info: wire.ModelInfo, models: Models) -> None:
                 )
         return
     if name not in info["free_dims"] and row_of(name) is None:
-        known = [*axis_names(info), *(row.name for row in KNOBS if varies(row))]
+        known = [*axis_names(info), *(row.name for row in SETTINGS if varies(row))]
         raise SpecError(
             f"`{name[:60]}` is neither a setting nor a free dimension of this model.{nearest(name, known)}",
             hint=f"Sweep {', '.join(axis_names(info))}, or another setting.",
@@ -335,7 +335,7 @@ def join(points: Sequence[Point], known: Known) -> list[Measured]:
 def _joined(point: Point, known: Known) -> Measured:
     if point.raced is None:
         return Measured(values=point.values, trial="", state=REFUSED, reused=False, error=point.refused)
-    found: Found | None = known.get(point.raced.key())
+    found: KnownTrial | None = known.get(point.raced.key())
     if found is None:
         return Measured(
             values=point.values, trial="", state=NEW, reused=False, same=point.same, why=point.why
@@ -343,7 +343,7 @@ def _joined(point: Point, known: Known) -> Measured:
     return measured(point, found.trial, reused=found.reused, race=found.race)
 
 
-def so_far(
+def running_points(
     points: Sequence[Point], trials: Sequence[Trial], live: Mapping[str, Mapping[str, Any]]
 ) -> list[Measured]:
     """Return the points of a running comparison, with the median run of each so far and no interval.
@@ -404,7 +404,7 @@ def before(
     return earlier
 
 
-def earlier_curves(
+def earlier_sweeps(
     races: Iterable[Comparison],
     trials_of: Callable[[str], Sequence[Trial]],
     axes: Sequence[Axis],
@@ -443,11 +443,11 @@ def of_trial(trial: Trial, axes: Sequence[Axis], models: Models, race: Compariso
         spec = spec_from_dict(trial.spec)
     except SpecError:
         return None
-    values = {one.name: _held(spec, one.name, models) for one in axes}
+    values = {one.name: _value_on_axis(spec, one.name, models) for one in axes}
     return measured(Point(values=values, spec=spec), trial, reused=False, race=race)
 
 
-def _held(spec: TrialSpec, name: str, models: Models) -> Value | None:
+def _value_on_axis(spec: TrialSpec, name: str, models: Models) -> Value | None:
     if name == BATCH:
         return spec.workload.batch_size or 1
     if name == MODEL:

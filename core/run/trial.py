@@ -18,7 +18,7 @@ from core import __version__, wire
 from core.evidence.comparison import Configuration
 from core.evidence.result_types import ProviderPart, TrialResult
 from core.process import scratch
-from core.process.runner import Run, no_worker
+from core.process.runner import Run, refuse_worker
 from core.run.plan import (
     check_feeds_file,
     check_overrides,
@@ -111,7 +111,7 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
         SpecError: the hash does not match, a dimension or a batch does not exist, inputs are missing, or the
             engine cannot run the model.
     """
-    resolved = looked_at(spec, store, run)
+    resolved = inspect_model(spec, store, run)
     check_feeds_file(spec.workload)
     if resolved is None:
         return
@@ -129,7 +129,7 @@ def check_before(spec: TrialSpec, store: Store, run: Run) -> None:
     )
 
 
-def check_race_before(
+def check_comparison(
     asked: Sequence[Configuration], store: Store, run: Run
 ) -> list[tuple[Configuration, TunerError]]:
     """Refuse a comparison before it is queued where the baseline or all candidates cannot run.
@@ -159,7 +159,7 @@ def check_race_before(
     return refused
 
 
-def looked_at(spec: TrialSpec, store: Store, run: Run) -> Resolved | None:
+def inspect_model(spec: TrialSpec, store: Store, run: Run) -> Resolved | None:
     """Return the spec's model; None where its file exists but cannot be inspected.
 
     Args:
@@ -172,7 +172,7 @@ def looked_at(spec: TrialSpec, store: Store, run: Run) -> Resolved | None:
         SpecError: the hash does not match.
     """
     try:
-        return resolve_trial(spec, store, no_worker)
+        return resolve_trial(spec, store, refuse_worker)
     except WorkerError:
         pass  # not inspected yet
     try:
@@ -266,7 +266,7 @@ def perform_profile(
     try:
         reply = _run_profile(resolved, prepared, run, runs, path)
     except WorkerError as error:
-        raise explained(error, prepared) from error
+        raise with_workaround(error, prepared) from error
     return {
         "model": model_facts(resolved.record),
         "requested_providers": reply["requested_providers"],
@@ -282,7 +282,7 @@ def perform_profile(
         "overhead": _overhead(reply),
         "unprofiled_latencies_s": [ns / 1e9 for ns in reply["unprofiled_latencies_ns"]],
         "trace": path.name,
-        "notes": [*about(resolved, prepared), *notes],
+        "notes": [*model_notes(resolved, prepared), *notes],
         "environment": machine,
         "fingerprint": machine["fingerprint"] if machine is not None else "",
         "seed": resolved.spec.workload.seed,
@@ -290,7 +290,7 @@ def perform_profile(
     }
 
 
-def about(resolved: Resolved, prepared: Prepared) -> list[str]:
+def model_notes(resolved: Resolved, prepared: Prepared) -> list[str]:
     """Notes on the model that apply to every number of this configuration."""
     weights = resolved.record.info["metadata"].get(WEIGHTS_KEY)
     random = [RANDOM_WEIGHTS_NOTE] if weights == "random" else []
@@ -298,7 +298,7 @@ def about(resolved: Resolved, prepared: Prepared) -> list[str]:
     return [*random, *own, *(f"fp16 copy: {note}" for note in prepared.notes)]
 
 
-def explained(error: TunerError, prepared: Prepared) -> TunerError:
+def with_workaround(error: TunerError, prepared: Prepared) -> TunerError:
     """The error of a worker, with a workaround where the conversion to fp16 knows one."""
     if isinstance(error, WorkerError) and error.signal == "SIGSEGV" and prepared.notes:
         return WorkerError(error.message, hint=f"fp16 copy: {'; '.join(prepared.notes)}.")

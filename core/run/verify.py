@@ -24,21 +24,21 @@ from core.evidence.verification import (
     Change,
     Part,
     Transfer,
-    fastness,
     overall,
     recorded_gains,
+    speed_part,
     transfer,
 )
 from core.process.runner import Progress
 from core.run import job_types
-from core.run.baseline import Kept, against, keep
-from core.run.bundle.opening import Opened, opened
+from core.run.baseline import RecordedBaseline, compare_with, record_baseline
+from core.run.bundle.opening import OpenedConfiguration, open_configuration
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.plan import contestant_plan, feed_plan
 from core.run.scorecard import Row, Subject, accuracy_task, needed, rows
-from core.run.static_checks import Facts, facts_of
+from core.run.static_checks import CheckResults, run_static_checks
 from core.run.trial import Prepared, Resolved, prepare_trial
-from core.spec import TrialSpec, anchor, spec_from_dict
+from core.spec import TrialSpec, ort_default, spec_from_dict
 from core.store import ModelRecord
 from core.wire.errors import (
     Cancelled,
@@ -48,7 +48,7 @@ from core.wire.errors import (
     TunerError,
     record_from_error,
 )
-from core.wire.output_check import computed_in, judge, random_operators
+from core.wire.output_check import check_outputs, effective_precision, random_operators
 from core.wire.units import visible
 
 LABEL = "recorded configuration"
@@ -68,7 +68,7 @@ class Request:
     expert: bool = False
     admit: Callable[[TrialSpec], TrialSpec] | None = None  # of a server: restricts untrusted files
     wait_quiet_s: float = 0.0
-    baseline: Kept | None = None  # recorded earlier on this machine, to compare with
+    baseline: RecordedBaseline | None = None  # recorded earlier on this machine, to compare with
     fail_if_slower: float | None = None  # a fraction of `baseline`
     record: Path | None = None  # path for a new baseline of this machine
 
@@ -79,10 +79,10 @@ class Request:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Found:
+class _VerificationState:
     """Results so far."""
 
-    facts: Facts = field(default_factory=Facts)
+    facts: CheckResults = field(default_factory=CheckResults)
     runs: Part = field(default_factory=lambda: Part(state="UNKNOWN", why="It was not run."))
     same: Part = field(default_factory=lambda: Part(state="UNKNOWN", why="It was not run."))
     error: wire.OutputError | None = None
@@ -124,17 +124,17 @@ def verify(request: Request, service: Service) -> dict[str, Any]:
         Cancelled: the job was cancelled.
     """
     _progress(service, "open", request.label)
-    with opened(
+    with open_configuration(
         request.path, expert=request.expert, within=service.store.folder / "cache" / "bundles"
     ) as held:
-        held = _as_asked(held, request)
-        found = _Found()
+        held = _with_effort(held, request)
+        found = _VerificationState()
         machine = service.environment()
         if request.baseline is not None:
             request.baseline.check(machine)
-        resolved = _before(held, machine, service, found)
+        resolved = _check_without_run(held, machine, service, found)
         if resolved is not None:
-            _answers(held, resolved, service, found)
+            _check_outputs(held, resolved, service, found)
         if request.measure and found.runs.state == "YES" and resolved is not None:
             _race(held, resolved, request, machine, service, found)
         elif not request.measure:
@@ -147,7 +147,7 @@ def verify(request: Request, service: Service) -> dict[str, Any]:
         return _document(held, request, machine, found)
 
 
-def _as_asked(held: Opened, request: Request) -> Opened:
+def _with_effort(held: OpenedConfiguration, request: Request) -> OpenedConfiguration:
     """The recorded configuration with the requested effort."""
     if request.admit is not None:
         held = replace(held, spec=request.admit(held.spec))
@@ -172,10 +172,12 @@ def _progress(service: Service, stage: str, text: str = "") -> None:
 # --- static checks ------------------------------------------------------------------------------------------
 
 
-def _before(held: Opened, machine: wire.Environment, service: Service, found: _Found) -> Resolved | None:
+def _check_without_run(
+    held: OpenedConfiguration, machine: wire.Environment, service: Service, found: _VerificationState
+) -> Resolved | None:
     """Run the static checks; None: it cannot run here, and `found.runs` says why."""
     _progress(service, "facts")
-    found.facts, resolved = facts_of(held, machine, service)
+    found.facts, resolved = run_static_checks(held, machine, service)
     if broken := [one for one in found.facts.checks if one.state == "NO"]:
         found.runs = Part(state="NO", why=" ".join(one.why for one in broken))
         found.same = Part(state="UNKNOWN", why='Not run. See the reason under "runs".')
@@ -186,7 +188,9 @@ def _before(held: Opened, machine: wire.Environment, service: Service, found: _F
 # --- one run ------------------------------------------------------------------------------------------------
 
 
-def _answers(held: Opened, resolved: Resolved, service: Service, found: _Found) -> None:
+def _check_outputs(
+    held: OpenedConfiguration, resolved: Resolved, service: Service, found: _VerificationState
+) -> None:
     """Run it once, on the recorded inputs if any, and compare its outputs with the recorded ones."""
     _progress(service, "answers")
     try:
@@ -216,7 +220,9 @@ def _answers(held: Opened, resolved: Resolved, service: Service, found: _Found) 
     found.same = _sameness(held, resolved.record, prepared, reply)
 
 
-def _fed(held: Opened, resolved: Resolved, prepared: Prepared) -> tuple[TrialSpec, wire.FeedPlan]:
+def _fed(
+    held: OpenedConfiguration, resolved: Resolved, prepared: Prepared
+) -> tuple[TrialSpec, wire.FeedPlan]:
     """The configuration with the recorded inputs."""
     spec = resolved.spec
     if held.sample is None:
@@ -229,12 +235,14 @@ def _fed(held: Opened, resolved: Resolved, prepared: Prepared) -> tuple[TrialSpe
     return spec, feed_plan(spec.workload, prepared.info)
 
 
-def _sameness(held: Opened, record: ModelRecord, prepared: Prepared, reply: wire.AnswersReply) -> Part:
+def _sameness(
+    held: OpenedConfiguration, record: ModelRecord, prepared: Prepared, reply: wire.AnswersReply
+) -> Part:
     """Check the outputs with the recorded tolerance, never a wider one."""
     if held.sample is None:
         return Part(state="UNKNOWN", why=held.no_sample or "No outputs are recorded.")
-    precision = held.sample["precision"] or computed_in("fp32", prepared.session)
-    verdict = judge(
+    precision = held.sample["precision"] or effective_precision("fp32", prepared.session)
+    verdict = check_outputs(
         reply["error"],
         precision,
         held.sample["tolerance"],
@@ -249,12 +257,12 @@ def _sameness(held: Opened, record: ModelRecord, prepared: Prepared, reply: wire
 
 
 def _race(
-    held: Opened,
+    held: OpenedConfiguration,
     resolved: Resolved,
     request: Request,
     machine: wire.Environment,
     service: Service,
-    found: _Found,
+    found: _VerificationState,
 ) -> None:
     _progress(service, "race")
     began = time.time()
@@ -281,10 +289,10 @@ def _race(
         found.no_speed = _nothing_recorded(held, spec)
     _judge_targets(held, resolved, machine, service, found, since=began)
     if request.baseline is not None:
-        found.change = against(request.baseline, trial, resolved.record, machine, limit=_limit(request))
+        found.change = compare_with(request.baseline, trial, resolved.record, machine, limit=_limit(request))
     if request.record is not None:
         try:
-            keep(request.record, trial, resolved.record, machine)
+            record_baseline(request.record, trial, resolved.record, machine)
             found.kept = True
         except SpecError as error:  # the measurement is kept anyway
             found.error_of_file = record_from_error(error)
@@ -294,17 +302,17 @@ def _limit(request: Request) -> float:
     return request.margin if request.fail_if_slower is None else request.fail_if_slower
 
 
-def _old_baseline(held: Opened, spec: TrialSpec) -> Configuration | None:
+def _old_baseline(held: OpenedConfiguration, spec: TrialSpec) -> Configuration | None:
     """The baseline of the recorded comparison, where its configuration is recorded."""
     if held.baseline is None or held.baseline["spec"] is None:
         return None
     other = spec_from_dict(held.baseline["spec"])
-    if same_request(other, anchor(spec)) or same_request(other, spec):
+    if same_request(other, ort_default(spec)) or same_request(other, spec):
         return None
     return Configuration(spec=other, label=held.baseline["label"], role="baseline", model=held.name)
 
 
-def _race_notes(held: Opened, trial: Trial) -> list[str]:
+def _race_notes(held: OpenedConfiguration, trial: Trial) -> list[str]:
     """Notes on other processes, here and when it was recorded: they may explain a change."""
     busy, then = trial.facts.get("busy"), held.measured.get("busy")
     told = [f"During this measurement: {busy['words']}."] if busy else []
@@ -313,7 +321,9 @@ def _race_notes(held: Opened, trial: Trial) -> list[str]:
     return told
 
 
-def _transfers(held: Opened, request: Request, trial: Trial, before: Configuration | None) -> list[Transfer]:
+def _transfers(
+    held: OpenedConfiguration, request: Request, trial: Trial, before: Configuration | None
+) -> list[Transfer]:
     """Each recorded speed-up and the same one here: versus the default, then versus the old baseline."""
     recorded = recorded_gains(held.measured.get("contrasts"))
     here = recorded_gains(trial.facts.get("contrasts"))  # in the same order
@@ -327,13 +337,13 @@ def _transfers(held: Opened, request: Request, trial: Trial, before: Configurati
     return found
 
 
-def _unmeasured(held: Opened) -> list[Transfer]:
+def _unmeasured(held: OpenedConfiguration) -> list[Transfer]:
     recorded = recorded_gains(held.measured.get("contrasts"))
     return [transfer(DEFAULT, one, None) for one in recorded[:1]]
 
 
-def _nothing_recorded(held: Opened, spec: TrialSpec) -> str:
-    if same_request(spec, anchor(spec)):
+def _nothing_recorded(held: OpenedConfiguration, spec: TrialSpec) -> str:
+    if same_request(spec, ort_default(spec)):
         return "It is ONNX Runtime's default itself, so there is no speed-up to reproduce."
     if held.measured.get("contrasts"):
         return "The recorded speed-up cannot be read."
@@ -341,11 +351,11 @@ def _nothing_recorded(held: Opened, spec: TrialSpec) -> str:
 
 
 def _judge_targets(
-    held: Opened,
+    held: OpenedConfiguration,
     resolved: Resolved,
     machine: wire.Environment,
     service: Service,
-    found: _Found,
+    found: _VerificationState,
     *,
     since: float,
 ) -> None:
@@ -374,9 +384,11 @@ def _judge_targets(
 # --- the result ---------------------------------------------------------------------------------------------
 
 
-def _document(held: Opened, request: Request, machine: wire.Environment, found: _Found) -> dict[str, Any]:
+def _document(
+    held: OpenedConfiguration, request: Request, machine: wire.Environment, found: _VerificationState
+) -> dict[str, Any]:
     judged = found.card.judged if found.card is not None else ()
-    fast = fastness(found.transfers, otherwise=found.no_speed)
+    fast = speed_part(found.transfers, otherwise=found.no_speed)
     asked_speed = request.measure and (bool(held.measured.get("contrasts")) or request.baseline is not None)
     state = overall(
         runs=found.runs,

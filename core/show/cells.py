@@ -14,10 +14,10 @@ from core.evidence.verdict import Verdict, is_rejected, parts
 from core.show import format
 from core.show import verdict as verdicts
 from core.show.table import Column, Table
-from core.spec.settings import KNOBS
+from core.spec.settings import SETTINGS
 from core.wire import CUDA_PROVIDERS
 from core.wire.errors import TunerError
-from core.wire.output_check import MARK, WARNING, breach, not_judged
+from core.wire.output_check import OUTPUTS_DIFFER, WARNING, breach, not_judged_reason
 from core.wire.provenance import fingerprint_difference
 from core.wire.units import DASH, ms, significant, size, span_ms
 
@@ -41,7 +41,7 @@ class Cell:
     change: str = ""  # the verdict in a few characters
     change_note: str = ""  # its interval, "95 % [1.38, 1.46]"
     color: Color = "off"
-    beside: str = ""  # "baseline 1.230 ms"
+    baseline_text: str = ""  # "baseline 1.230 ms"
 
 
 PERCENTILE_HELP = (
@@ -54,7 +54,7 @@ NOT_JUDGED = "inconclusive"
 _COLORS: Mapping[str, Color] = {Verdict.FASTER: "green", Verdict.SLOWER: "orange"}
 
 
-def rows_differ(result: Result, baseline: Result | None) -> bool:
+def batch_sizes_differ(result: Result, baseline: Result | None) -> bool:
     """Whether the batch sizes differ: then all compared numbers are per sample."""
     return baseline is not None and baseline["batch_size"] != result["batch_size"]
 
@@ -75,7 +75,7 @@ def latency_cells(
         per_row: latencies per sample instead of per run; None: if the batch sizes differ.
     """
     if per_row is None:
-        per_row = bool(contrast and contrast.get("per_row")) or rows_differ(result, baseline)
+        per_row = bool(contrast and contrast.get("per_row")) or batch_sizes_differ(result, baseline)
     p50 = _percentile("p50_s", result, baseline, per_row=per_row)
     if contrast is not None:
         p50 = replace(p50, **_change(contrast))
@@ -101,7 +101,7 @@ def _change(contrast: verdicts.Contrast) -> dict[str, Any]:
 
 def cost_cells(result: Result, baseline: Result | None, *, per_row: bool | None = None) -> list[Cell]:
     """Return CPU time, memory and energy; `per_row` as for `latency_cells`."""
-    rows = rows_differ(result, baseline) if per_row is None else per_row
+    rows = batch_sizes_differ(result, baseline) if per_row is None else per_row
     gpu = any(_has_gpu(one) for one in (result, baseline) if one)
     shown = [one for one in COSTS if gpu or one.name != GPU_MEMORY]  # no card without a GPU
     return [
@@ -124,13 +124,13 @@ def outputs_cell(result: Result) -> Cell | None:
         return None
     error = result.get("output_error") or {}
     known = error.get("max_rel") is not None and judged["breach"] is not None
-    unknown = NOT_JUDGED if not_judged(result) else "not compared"
+    unknown = NOT_JUDGED if not_judged_reason(result) else "not compared"
     note = f"{judged['tolerance']['max_rel']:g} allowed ({judged['precision']})" if known else unknown
     return Cell(
         name="output_error",
         label="Output error",
         value=f"{error['max_rel']:.2g}" if known else DASH,
-        note=f"{WARNING} {MARK}; {note}" if judged["breach"] else note,
+        note=f"{WARNING} {OUTPUTS_DIFFER}; {note}" if judged["breach"] else note,
         help="Largest difference from the original model, run without optimizations on the CPU on the "
         "same inputs. Relative to the largest magnitude of that output.",
     )
@@ -139,22 +139,22 @@ def outputs_cell(result: Result) -> Cell | None:
 def outputs_words(result: Result) -> str:
     """Return the result of the output check in a few words; empty: unknown."""
     if breach(result):
-        return f"{WARNING} {MARK}"
-    if not_judged(result):
+        return f"{WARNING} {OUTPUTS_DIFFER}"
+    if not_judged_reason(result):
         return NOT_JUDGED
     return "agree" if (result.get("guard") or {}).get("breach") is False else ""
 
 
 def cold_cells(result: Result, baseline: Result | None, *, per_row: bool | None = None) -> list[Cell]:
     """Return start-up times: session creation, first run, first run of each new shape."""
-    rows = rows_differ(result, baseline) if per_row is None else per_row
+    rows = batch_sizes_differ(result, baseline) if per_row is None else per_row
     return [*(_single(one, result, baseline, per_row=rows) for one in STARTS), *_new_shapes(result)]
 
 
-LEAST_CORES = 0.01  # of one core; below, the process counts as idle
+MIN_CORES = 0.01  # of one core; below, the process counts as idle
 
 
-def _beside(text: str | None) -> str:
+def _baseline_text(text: str | None) -> str:
     return f"baseline {text}" if text else ""
 
 
@@ -167,7 +167,7 @@ def _idle(result: Result, baseline: Result | None) -> Cell:
         note=f"in the {ms(result['idle_wall_s'], 3)} after a run" if own is not None else "not measured",
         help="CPU use of threads that spin while waiting for the next run. "
         "`session.intra_op.allow_spinning` turns it off.",
-        beside=_beside(None if other is None else _cores(other)),
+        baseline_text=_baseline_text(None if other is None else _cores(other)),
     )
 
 
@@ -177,7 +177,7 @@ def _idle_cores(result: Result) -> float | None:
 
 
 def _cores(number: float) -> str:
-    return f"{significant(number, 2)} cores" if number >= LEAST_CORES else "none"
+    return f"{significant(number, 2)} cores" if number >= MIN_CORES else "none"
 
 
 def _energy(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
@@ -188,7 +188,7 @@ def _energy(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
         value=own or "not available",
         note=format.short(str(result.get("energy_note") or ""), 80),
         help="From the RAPL or NVML counter: the energy of the whole CPU or GPU, not of this process alone.",
-        beside=_beside(other),
+        baseline_text=_baseline_text(other),
     )
 
 
@@ -214,7 +214,7 @@ def _new_shapes(result: Result) -> list[Cell]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Single:
+class SingleNumber:
     """A number that is measured once per trial, without an interval."""
 
     label: str
@@ -228,27 +228,27 @@ class Single:
 GPU_MEMORY = "gpu_memory_bytes"
 PEAK_MEMORY = "peak_rss_bytes"
 COSTS = (
-    Single(
+    SingleNumber(
         label="CPU time",
         name="cpu_s_per_inference",
         text=ms,
         help="User and system time of all threads, including spinning.",
         of="run",
     ),
-    Single(
+    SingleNumber(
         label="Session memory",
         name=PEAK_MEMORY,
         text=size,
         help="Peak resident memory of a run, minus the level before the model was loaded. The peak of "
         "the whole process includes Python and ONNX Runtime.",
     ),
-    Single(
+    SingleNumber(
         label="Load memory",
         name="load_peak_rss_bytes",
         text=size,
         help="Peak resident memory up to the first run, minus the level before the model was loaded.",
     ),
-    Single(
+    SingleNumber(
         label="GPU memory",
         name=GPU_MEMORY,
         text=size,
@@ -257,13 +257,13 @@ COSTS = (
     ),
 )
 STARTS = (
-    Single(
+    SingleNumber(
         label="Session creation",
         name="session_creation_s",
         text=ms,
         help="Time to load the model and optimize its graph.",
     ),
-    Single(
+    SingleNumber(
         label="First run",
         name="first_run_s",
         text=ms,
@@ -273,7 +273,7 @@ STARTS = (
 )
 
 
-def _single(one: Single, result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
+def _single(one: SingleNumber, result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
     value, other = (_single_text(one, side or {}, per_row=per_row) for side in (result, baseline))
     compared = other is not None and not (per_row and one.of == "shape")
     return Cell(
@@ -282,16 +282,16 @@ def _single(one: Single, result: Result, baseline: Result | None, *, per_row: bo
         value=one.text(None) if value is None else value,
         note="one value, no interval" if value is not None else one.missing,
         help=_single_help(one, result),
-        beside=_beside(other) if compared else "",
+        baseline_text=_baseline_text(other) if compared else "",
     )
 
 
-def _single_help(one: Single, result: Result) -> str:
+def _single_help(one: SingleNumber, result: Result) -> str:
     peak = process_peak(result) if one.name == PEAK_MEMORY else None
     return one.help if peak is None else f"{one.help} The peak of the whole process: {size(peak)}."
 
 
-def _single_text(one: Single, result: Result, *, per_row: bool) -> str | None:
+def _single_text(one: SingleNumber, result: Result, *, per_row: bool) -> str | None:
     value = result.get(one.name)
     if value is None:
         return None
@@ -324,13 +324,13 @@ def _interval(result: Result, name: str, *, per_row: bool) -> str:
 
 def _beside_ms(baseline: Result | None, name: str, digits: int = 4, *, per_row: bool) -> str:
     other = _scaled(baseline, name, per_row=per_row)
-    return _beside(None if other is None else ms(other, digits))
+    return _baseline_text(None if other is None else ms(other, digits))
 
 
 def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
     latency = result["latency"]
     label = _label(f"{name.removesuffix('_s')} latency", per_row=per_row)
-    beside = _beside_ms(baseline, name, per_row=per_row)
+    baseline_text = _beside_ms(baseline, name, per_row=per_row)
     if latency.get(name) is None:
         needed = latency.get("needs_runs", {}).get(name)
         rounds = latency.get("needs_rounds", {}).get(name)
@@ -341,7 +341,7 @@ def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: 
             note=f"{result['runs']:,} measured",
             help=f"{PERCENTILE_HELP} This percentile needs more runs."
             + (f" It needs {rounds:,} rounds." if rounds else ""),
-            beside=beside,
+            baseline_text=baseline_text,
         )
     return Cell(
         name=name,
@@ -349,7 +349,7 @@ def _percentile(name: str, result: Result, baseline: Result | None, *, per_row: 
         value=ms(_scaled(result, name, per_row=per_row)),
         note=_interval(result, name, per_row=per_row),
         help=PERCENTILE_HELP,
-        beside=beside,
+        baseline_text=baseline_text,
     )
 
 
@@ -365,7 +365,7 @@ def _mean(result: Result, baseline: Result | None, *, per_row: bool) -> Cell:
         value=ms(_scaled(result, "mean_s", per_row=per_row)),
         note=_interval(result, "mean_s", per_row=per_row),
         help=_MEAN_HELP,
-        beside=_beside_ms(baseline, "mean_s", per_row=per_row),
+        baseline_text=_beside_ms(baseline, "mean_s", per_row=per_row),
     )
 
 
@@ -377,7 +377,7 @@ def _deviation(result: Result, baseline: Result | None, *, per_row: bool) -> Cel
         value=ms(_scaled(result, "std_s", per_row=per_row), 3),
         note=f"{span_ms(least, most)} range",
         help="Standard deviation of single runs, and the range from fastest to slowest.",
-        beside=_beside_ms(baseline, "std_s", 3, per_row=per_row),
+        baseline_text=_beside_ms(baseline, "std_s", 3, per_row=per_row),
     )
 
 
@@ -392,7 +392,7 @@ def _throughput(result: Result, baseline: Result | None) -> Cell:
         value=format.rate(result["throughput_per_s"]),
         note=format.interval_rate(rows / high if high else None, rows / low if high and low else None),
         help=f"{_rows(rows)} per run, divided by the mean latency, with one caller at a time.",
-        beside=_beside(None if other is None else format.rate(other)),
+        baseline_text=_baseline_text(None if other is None else format.rate(other)),
     )
 
 
@@ -426,7 +426,7 @@ def comparison(trial: Trial, baseline: Trial) -> Table:
     If the batch sizes differ, the numbers are per sample, and their names say so.
     """
     sides = [one.facts for one in (trial, baseline)]
-    per_row = rows_differ(sides[0], sides[1])
+    per_row = batch_sizes_differ(sides[0], sides[1])
     own, other = (_values(one, per_row=per_row) for one in sides)
     rows = _differing(trial, baseline)
     rows += [(name, own.get(name, DASH), other.get(name, DASH)) for name in dict.fromkeys([*own, *other])]
@@ -450,5 +450,7 @@ def _differing(trial: Trial, baseline: Trial) -> list[tuple[str, str, str]]:
         own, other = specs.spec_from_dict(trial.spec), specs.spec_from_dict(baseline.spec)
     except TunerError:
         return []
-    pairs = [(one.label, specs.effective(own, one.name), specs.effective(other, one.name)) for one in KNOBS]
+    pairs = [
+        (one.label, specs.effective(own, one.name), specs.effective(other, one.name)) for one in SETTINGS
+    ]
     return [(label, format.value(a), format.value(b)) for label, a, b in pairs if a != b]

@@ -18,7 +18,7 @@ from core.evidence.verdict import Verdict, is_rejected, precision_is_known, prec
 from core.show.format import duration
 from core.show.verdict import MEASURE_BETTER, OLDER, counted, is_older
 from core.show.words import STATE_WORDS, verdict
-from core.wire.output_check import ELSE, MARK, WARNING
+from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, WARNING
 
 Contrast = Mapping[str, Any]
 
@@ -98,7 +98,7 @@ def headline(comparison: Comparison) -> str:
 def is_open(comparison: Comparison) -> bool:
     """Whether the fastest is undecided: several may be, by more than the equivalence margin."""
     first = _first(comparison)
-    level = ranking.are_level(list(_intervals(comparison, first).values()), _margin(comparison))
+    level = ranking.are_equivalent(list(_intervals(comparison, first).values()), _margin(comparison))
     return len(first) > 1 and not level
 
 
@@ -147,10 +147,10 @@ def _differing(comparison: Comparison, trials: Sequence[str]) -> str:
     breaches = comparison.facts.get("breaches") or {}
     named, found = labels(comparison), against_reference(comparison)
     names = [named[trial] for trial in trials if trial in breaches]
-    text = f" {WARNING} The {MARK} from the reference: {_listed(names)}." if names else ""
+    text = f" {WARNING} The {OUTPUTS_DIFFER} from the reference: {_listed(names)}." if names else ""
     others = [named[trial] for trial, one in found.items() if one.get("something_else")]
     if others:
-        verb = ELSE if len(others) == 1 else ELSE.replace("computes", "compute")
+        verb = DIFFERENT_OUTPUTS if len(others) == 1 else DIFFERENT_OUTPUTS.replace("computes", "compute")
         text += f" {WARNING} {_listed(others)} {verb} than {named[reference(comparison)]}."
     return text
 

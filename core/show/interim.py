@@ -41,17 +41,17 @@ def sentence(contrast: Mapping[str, Any], against: str = "") -> str:
     """
     head, rest = words(contrast)
 
-    def beside(word: str) -> str:
+    def with_reference(word: str) -> str:
         return f" {word} {against}" if against else ""
 
     if not rest:
-        return f"speed{beside('against')}: {head}"
+        return f"speed{with_reference('against')}: {head}"
     match _verdict(contrast):
         case Verdict.FASTER | Verdict.SLOWER:
-            return f"{head}{beside('than')} so far, {rest}"
+            return f"{head}{with_reference('than')} so far, {rest}"
         case Verdict.EQUIVALENT:
-            return f"{head}{beside('from')} so far ({rest})"
-    return f"{head} so far{beside('against')}: {rest}"
+            return f"{head}{with_reference('from')} so far ({rest})"
+    return f"{head} so far{with_reference('against')}: {rest}"
 
 
 def _verdict(contrast: Mapping[str, Any]) -> Verdict:

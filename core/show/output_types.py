@@ -115,7 +115,7 @@ class Limit(TypedDict):
     open: list[str]  # trials for which that is undecided
 
 
-class RaceDocument(Race):
+class ComparisonDocument(Race):
     """A comparison with the trials of all its configurations."""
 
     trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
@@ -159,7 +159,7 @@ class SweepDocument(TypedDict):
     sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
 
 
-class MarksRecord(TypedDict):
+class TagsRecord(TypedDict):
     """The tags of a trial: star, labels, note, archive state."""
 
     starred: bool
@@ -168,10 +168,10 @@ class MarksRecord(TypedDict):
     note: str
 
 
-class MarkDocument(TypedDict):
+class TagDocument(TypedDict):
     """The current tags of trials."""
 
-    marks: dict[str, MarksRecord]  # ID of the trial -> its tags
+    marks: dict[str, TagsRecord]  # ID of the trial -> its tags
 
 
 class TrialsDeletedDocument(TypedDict):
@@ -190,7 +190,7 @@ class HistoryDocument(TypedDict):
     """Trials, newest first, without raw measurements."""
 
     trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
-    marks: dict[str, MarksRecord]  # ID of the trial -> its tags, if any
+    marks: dict[str, TagsRecord]  # ID of the trial -> its tags, if any
     rescued: list[str]  # files with results that were not stored because the disk was full
 
 
@@ -266,7 +266,7 @@ class WhyMove(WhyPart):
     nodes: int  # of the model
 
 
-class WhyDocument(TypedDict):
+class ExplainDocument(TypedDict):
     """Where the difference of two results comes from. After a failure only trials, state and error."""
 
     baseline: str  # trial
@@ -694,7 +694,7 @@ class EmitDocument(TypedDict):
 # --- searches -------------------------------------------------------------------------------------------
 
 
-class LookRecord(TypedDict):
+class ObservationRecord(TypedDict):
     """One measurement of a configuration during a search. It selects candidates and is never reported."""
 
     stage: Literal["screen", "heat", "confirm"]
@@ -710,12 +710,12 @@ class LookRecord(TypedDict):
     level: NotRequired[float | None]  # ln(seconds per sample) of the default in the same comparison
 
 
-class TriedRecord(TypedDict):
+class EvaluationRecord(TypedDict):
     """One configuration that a search evaluated."""
 
     changes: dict[str, Any]  # settings that differ from ONNX Runtime's default
     key: str
-    looks: list[LookRecord]
+    looks: list[ObservationRecord]
     twin: bool  # a hidden A/A control
 
 
@@ -728,7 +728,7 @@ class SearchHead(TypedDict):
     error: ErrorRecord | None
     question: dict[str, Any]
     spec: dict[str, Any]  # the fixed settings
-    trials: list[TriedRecord]
+    trials: list[EvaluationRecord]
     sizes_from: NotRequired[dict[str, Source]]  # dimension without a given size -> source of the assumed size
 
 
@@ -843,10 +843,10 @@ class FailureDocument(TypedDict):
 
 DOCUMENTS: Mapping[str, Any] = {
     "tune": TrialDocument,
-    "compare": RaceDocument,
+    "compare": ComparisonDocument,
     "profile": TrialDocument,
     "sweep": SweepDocument,
-    "explain": WhyDocument,
+    "explain": ExplainDocument,
     "graph": GraphDocument,
     "accuracy": AccuracyDocument,
     "scorecard": CheckDocument,
@@ -860,10 +860,10 @@ DOCUMENTS: Mapping[str, Any] = {
     "report": ReportDocument,
     "history": HistoryDocument,
     "history --prune": PruneDocument,
-    "tag": MarkDocument,
+    "tag": TagDocument,
     "delete": TrialsDeletedDocument,
     "show TRIAL": TrialDocument,
-    "show COMPARISON": RaceDocument,
+    "show COMPARISON": ComparisonDocument,
     "variants list": VariantsDocument,
     "variants rename": RenamedDocument,
     "variants delete": DeletedDocument,

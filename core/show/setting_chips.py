@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from core.evidence.measurement import Trial, model_words
+from core.evidence.measurement import Trial, model_text
 from core.show import format
 from core.show.words import OTHER_VERSION
 from core.spec import TrialSpec, asked, changed, differing, is_provider_option, spec_from_dict
-from core.spec.settings import Knob, Value, knob, short, short_value
+from core.spec.settings import TrialSetting, Value, short, short_value, trial_setting
 from core.spec.space import MODEL, changes_words
 from core.wire.engines import ENGINES
 from core.wire.errors import SpecError
 from core.wire.units import provider as short_provider
 
-_OF_THE_RACE = ("protocol.effort", "budget_s", "margin", "runs", "timeout_s")  # equal within a comparison
+_PROTOCOL_NAMES = ("protocol.effort", "budget_s", "margin", "runs", "timeout_s")  # equal within a comparison
 
 
 def summary(spec: TrialSpec) -> list[str]:
@@ -53,7 +53,7 @@ def words(trial: Trial) -> str:
         settings = [text for text, _ in chips(spec_from_dict(trial.spec))]
     except SpecError:
         settings = [OTHER_VERSION]
-    told = model_words(trial.result)
+    told = model_text(trial.result)
     return ", ".join([*([told] if told else []), *settings]) or "defaults"
 
 
@@ -65,13 +65,13 @@ def differences(spec: TrialSpec, other: TrialSpec) -> list[tuple[str, str]]:
             provider, _, option = name.partition(".")
             own = "default" if value is None else value
             found.append(("session", f"{short_provider(provider)}.{option} {own}"))
-        elif name not in _OF_THE_RACE:
-            row = knob(name)
+        elif name not in _PROTOCOL_NAMES:
+            row = trial_setting(name)
             found.append((row.target, f"{short_name(row)} {text(name, value)}"))
     return found
 
 
-def short_name(setting: Knob) -> str:
+def short_name(setting: TrialSetting) -> str:
     """Return the name of a setting without the prefixes common to the table."""
     return setting.field.removeprefix("session.")
 

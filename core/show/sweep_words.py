@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from core.evidence.statistics import MIN_BLOCKS
 from core.run.axes import point_name
-from core.run.best_point import Standing, has_few_processes
+from core.run.best_point import SweepRanking, has_few_processes
 from core.run.sweep import Measured
 from core.wire.units import DASH, brief, interval, significant
 
@@ -25,20 +25,20 @@ def rate(point: Measured) -> str:
     return f"{significant(point.throughput_per_s, 4)} samples/s ({known})"
 
 
-def head(stands: Standing) -> str:
+def head(ranking: SweepRanking) -> str:
     """Return the criterion of the best point."""
-    if stands.line_s is not None:
-        return f"Best under the limit of {brief(stands.line_s * 1e3)} ms"
-    return "Highest measured throughput" if stands.inconclusive else "Highest throughput"
+    if ranking.line_s is not None:
+        return f"Best under the limit of {brief(ranking.line_s * 1e3)} ms"
+    return "Highest measured throughput" if ranking.inconclusive else "Highest throughput"
 
 
-def others(stands: Standing) -> str:
+def others(ranking: SweepRanking) -> str:
     """Return the points that are inconclusive or level with the best, and unranked points; empty: none."""
-    margin = f"{100 * stands.margin:g} %"
+    margin = f"{100 * ranking.margin:g} %"
     parts = (
-        (stands.inconclusive, "Inconclusive against {}: 95 % intervals overlap or are unknown."),
-        (stands.level, "Within ±" + margin + " of it, with 95 %: {}."),
-        (stands.unranked, "Not ranked because the comparison was rejected or cancelled: {}."),
+        (ranking.inconclusive, "Inconclusive against {}: 95 % intervals overlap or are unknown."),
+        (ranking.level, "Within ±" + margin + " of it, with 95 %: {}."),
+        (ranking.unranked, "Not ranked because the comparison was rejected or cancelled: {}."),
     )
     return " ".join(text.format(_listed(points)) for points, text in parts if points)
 
@@ -55,17 +55,17 @@ def few_processes(points: Iterable[Measured]) -> str:
     )
 
 
-def sentence(points: Sequence[Measured], stands: Standing) -> str:
+def sentence(points: Sequence[Measured], ranking: SweepRanking) -> str:
     """Return the whole result as plain text."""
     if not any(one.latency for one in points):
         return "No point has a result."
-    if stands.best is not None:
-        said = f"{head(stands)}: {point_name(stands.best.values)}: {rate(stands.best)}."
-    elif stands.line_s is not None and any(one.ranked for one in points):
-        said = f"No point is at or under the limit of {brief(stands.line_s * 1e3)} ms."
+    if ranking.best is not None:
+        said = f"{head(ranking)}: {point_name(ranking.best.values)}: {rate(ranking.best)}."
+    elif ranking.line_s is not None and any(one.ranked for one in points):
+        said = f"No point is at or under the limit of {brief(ranking.line_s * 1e3)} ms."
     else:
         said = "The points are not ranked."
-    return " ".join(part for part in (said, others(stands), few_processes(points)) if part)
+    return " ".join(part for part in (said, others(ranking), few_processes(points)) if part)
 
 
 def _listed(points: Sequence[Measured]) -> str:

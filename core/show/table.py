@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 from core.evidence.verdict import Color
 from core.show import format
-from core.show.words import lately
+from core.show.words import short_time
 from core.wire.units import DASH, ms_number, significant, size, visible
 
 Kind = Literal["text", "id", "count", "number", "ms", "bytes", "share", "moment"]
@@ -156,13 +156,16 @@ def as_text(table: Table, *, short: bool = False) -> tuple[list[Column], list[li
     shown = [index for index, one in enumerate(table.columns) if one.is_on("terminal")]
     columns = [table.columns[index] for index in shown]
     rows = [
-        [cell_text(one, _told(row[index], short=short)) for one, index in zip(columns, shown, strict=True)]
+        [
+            cell_text(one, _cell_value(row[index], short=short))
+            for one, index in zip(columns, shown, strict=True)
+        ]
         for row in table.rows
     ]
     return columns, rows
 
 
-def _told(value: Value, *, short: bool) -> Value:
+def _cell_value(value: Value, *, short: bool) -> Value:
     return value.short if short and isinstance(value, Abridged) else value
 
 
@@ -184,7 +187,7 @@ def cell_text(column: Column, value: Value) -> str:
             decimals = 1 if column.decimals is None else column.decimals
             return f"{round(100 * value, decimals) + 0.0:.{decimals}f} %"  # + 0.0: no minus before a zero
         case "moment":
-            return lately(value)
+            return short_time(value)
         case "number":
             return significant(value)
         case _:

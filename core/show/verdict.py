@@ -20,8 +20,8 @@ from core.evidence.verdict import (
     NOT_KNOWN,
     Color,
     Verdict,
+    icon_and_color,
     is_rejected,
-    look,
     parts,
     precision_is_known,
     precision_text,
@@ -32,7 +32,7 @@ from core.show import format, words
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS
 from core.store import PRUNED, Store
 from core.wire.errors import StoreError
-from core.wire.output_check import else_words
+from core.wire.output_check import different_outputs_words
 
 Contrast = Mapping[str, Any]
 
@@ -73,26 +73,26 @@ def is_older(contrast: Contrast) -> bool:
     return not contrast.get("generations")
 
 
-def busy_words(result: Mapping[str, Any] | None) -> str:
+def background_load_text(result: Mapping[str, Any] | None) -> str:
     """Return the remark on background load for all numbers of a comparison; empty on an idle machine."""
     return str(((result or {}).get("busy") or {}).get("words") or "")
 
 
-def busy_mark(result: Mapping[str, Any] | None) -> str:
+def background_load_mark(result: Mapping[str, Any] | None) -> str:
     """Return the short remark after a number in a list, " · background load"; empty on an idle machine."""
-    return f" · {BUSY}" if busy_words(result) else ""
+    return f" · {BUSY}" if background_load_text(result) else ""
 
 
 def quality_details(result: Mapping[str, Any] | None) -> list[str]:
     """Return the reasons for the grade of a result, background load, and the remedy, as sentences."""
     found = result or {}
     told = [sentence(text) for name in ("grade_reason", "remedy") if (text := str(found.get(name) or ""))]
-    if busy := busy_words(found):
+    if busy := background_load_text(found):
         told.insert(1, f"Measured {busy}. {BUSY_MEANING}")
     return told
 
 
-def can_go_on(comparison: Comparison, trials: Sequence[Trial]) -> bool:
+def can_measure_longer(comparison: Comparison, trials: Sequence[Trial]) -> bool:
     """Whether a finished comparison can be measured longer.
 
     Args:
@@ -100,14 +100,14 @@ def can_go_on(comparison: Comparison, trials: Sequence[Trial]) -> bool:
         trials: of its configurations, with or without raw measurements.
     """
     return (
-        _has_generations(comparison)
-        and continuation.left(comparison) > continuation.LEAST_LEFT
+        _has_launches(comparison)
+        and continuation.remaining_error(comparison) > continuation.MIN_ERROR
         and len(trials) == len(comparison.contestants)
         and all(one.state == "COMPLETE" and PRUNED not in one.facts for one in trials)
     )
 
 
-def to_continue(store: Store, of: Pair) -> str:
+def continuable_comparison(store: Store, of: Pair) -> str:
     """Return the comparison of both results if it can be measured longer, else an empty text."""
     race = of.candidate.comparison
     if not race or race != of.baseline.comparison:
@@ -116,10 +116,10 @@ def to_continue(store: Store, of: Pair) -> str:
         comparison = store.comparison(race)
     except StoreError:  # deleted in the meantime
         return ""
-    return race if can_go_on(comparison, store.trials_of(race)) else ""
+    return race if can_measure_longer(comparison, store.trials_of(race)) else ""
 
 
-def _has_generations(comparison: Comparison) -> bool:
+def _has_launches(comparison: Comparison) -> bool:
     return bool(comparison.facts.get("generations")) and not comparison.protocol.get("runs")
 
 
@@ -143,7 +143,7 @@ def label(comparison: Comparison, trial_id: str) -> str:
 def card(comparison: Comparison, contrast: Contrast) -> Card:
     """Return the card of one contrast of `comparison`."""
     rejected = is_rejected(contrast)
-    icon, color = look(contrast)
+    icon, color = icon_and_color(contrast)
     return Card(
         headline=sentence(words.verdict(contrast), stop=""),
         icon=icon,
@@ -229,14 +229,14 @@ def _advice(comparison: Comparison, contrast: Contrast, *, rejected: bool) -> st
         return str(comparison.facts.get("remedy") or MEASURE_BETTER)
     if contrast["verdict"] != Verdict.UNDECIDED:
         return ""
-    needed = generations_to_decide(comparison, contrast)
+    needed = launches_to_decide(comparison, contrast)
     more = needed is not None and needed > contrast["generations"]
     many = f"About {needed:,} launches would decide it. " if more else ""
-    first = "Measure longer, choose" if _has_generations(comparison) else "Choose"
+    first = "Measure longer, choose" if _has_launches(comparison) else "Choose"
     return f"{many}{first} more effort or a larger budget, or use an idle machine."
 
 
-def generations_to_decide(comparison: Comparison, contrast: Contrast) -> int | None:
+def launches_to_decide(comparison: Comparison, contrast: Contrast) -> int | None:
     """Return about how many launches decide a verdict if ratio and noise stay the same; None: unknown.
 
     A verdict is decided when its interval excludes 1 or lies inside the margin. The interval must become
@@ -252,7 +252,7 @@ def generations_to_decide(comparison: Comparison, contrast: Contrast) -> int | N
     protocol = comparison.protocol
     looks = protocol.get("splits") or continuation.parts(len(protocol.get("looks") or EFFORTS["quick"].looks))
     deviation = math.sqrt(between**2 + sigma**2 / each)
-    return contrasts.predicted_units(deviation, reach, looks=looks, prior_df=contrasts.ASSUMED.df)
+    return contrasts.predicted_launches(deviation, reach, looks=looks, prior_df=contrasts.ASSUMED_PRIOR.df)
 
 
 # --- self-test ----------------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def short(contrast: Contrast) -> str:
     if is_rejected(contrast):
         return "rejected"
     said = Verdict.EQUIVALENT.word if contrast["verdict"] == Verdict.EQUIVALENT else parts(contrast)[0]
-    return said + else_words(contrast)
+    return said + different_outputs_words(contrast)
 
 
 def short_of(result: Mapping[str, Any]) -> str:

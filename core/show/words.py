@@ -12,7 +12,7 @@ from core.evidence.verdict import is_rejected, measured, words
 from core.run.sizes import Size, Source
 from core.spec import TrialSpec, asked, changed, spec_from_dict
 from core.wire.errors import INTERRUPTED, SpecError
-from core.wire.output_check import else_words
+from core.wire.output_check import different_outputs_words
 from core.wire.units import DASH, span_ms
 
 
@@ -23,7 +23,7 @@ def when(epoch_s: float | None) -> str:
     return datetime.fromtimestamp(epoch_s, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def lately(epoch_s: float) -> str:
+def short_time(epoch_s: float) -> str:
     """Return a short time stamp: without the year, or without the time if it is long ago."""
     recent = time.time() - epoch_s < 300 * 86_400
     return when(epoch_s)[5:] if recent else when(epoch_s)[:10]
@@ -33,10 +33,10 @@ def verdict(one: Mapping[str, Any]) -> str:
     """Return a contrast as text; a rejected one is not called a verdict."""
     if is_rejected(one):
         return f"rejected: no verdict ({measured(one)})"
-    return words(one) + else_words(one)
+    return words(one) + different_outputs_words(one)
 
 
-def value_in_words(value: object) -> str:
+def value_text(value: object) -> str:
     """Return the value of a setting as readable text."""
     if isinstance(value, dict):
         return ",".join(f"{k}={v}" for k, v in value.items())
@@ -88,7 +88,7 @@ STATE_WORDS: Mapping[str, str] = {  # of trials and comparisons
 OTHER_VERSION = "settings of another version"
 
 
-class Ended(Protocol):
+class HasEnding(Protocol):
     """The common fields of trials and searches on how they ended."""
 
     @property
@@ -98,14 +98,14 @@ class Ended(Protocol):
     def error(self) -> Mapping[str, Any] | None: ...  # noqa: D102
 
 
-def state_words(one: Ended) -> str:
+def state_words(one: HasEnding) -> str:
     """Return the state of a trial or a search; if its process vanished, it was interrupted, not failed."""
     if one.state == "FAIL" and one.error is not None and one.error["message"].endswith(INTERRUPTED):
         return "interrupted"
     return STATE_WORDS.get(one.state, one.state.lower())
 
 
-def changes_in_words(trial: Trial) -> str:
+def changes_text(trial: Trial) -> str:
     """Return the non-default settings of a trial; empty: none."""
     try:
         return ", ".join(_changes(spec_from_dict(trial.spec)))
@@ -117,7 +117,7 @@ def changes_of(spec: TrialSpec) -> dict[str, str]:
     """Return the non-default settings of `spec` as text, including provider options."""
     names = [name for name in changed(spec) if name != "provider_options"]
     options = {f"{p.name}.{k}": v for p in spec.session.providers for k, v in p.options.items()}
-    return {name: value_in_words(asked(spec, name)) for name in names} | options
+    return {name: value_text(asked(spec, name)) for name in names} | options
 
 
 def _changes(spec: TrialSpec) -> list[str]:

@@ -29,15 +29,15 @@ from core.spec.datasets import DatasetSpec
 from core.spec.effort import DEFAULT_MARGIN
 from core.spec.settings import (
     ENTRIES,
-    KNOBS,
     PROVIDER_OPTIONS,
-    Knob,
+    SETTINGS,
+    TrialSetting,
     Value,
     check_config_entry,
     check_optimizers,
     check_range,
     check_run_entry,
-    knob,
+    trial_setting,
 )
 from core.spec.strict_yaml import dump_yaml, load_strict
 from core.spec.targets import TargetSpec, check_targets
@@ -121,7 +121,7 @@ class SessionSpec(Spec):
     def _check(self) -> SessionSpec:
         for name in ("intra_op_num_threads", "inter_op_num_threads"):
             if (number := getattr(self, name)) is not None:
-                check_range(knob(name), number)
+                check_range(trial_setting(name), number)
         for key, value in self.session_config_entries.items():
             check_config_entry(key, value, expert=self.expert)
         for key, value in self.run_config_entries.items():
@@ -170,9 +170,9 @@ class WorkloadSpec(Spec):
     @model_validator(mode="after")
     def _check(self) -> WorkloadSpec:
         if self.batch_size is not None:
-            check_range(knob("batch_size"), self.batch_size)
-        check_range(knob("streams"), self.streams)
-        check_range(knob("seed"), self.seed)
+            check_range(trial_setting("batch_size"), self.batch_size)
+        check_range(trial_setting("streams"), self.streams)
+        check_range(trial_setting("seed"), self.seed)
         for name, size in self.dims.items():
             check_dimension(name, size)
         for name, value in self.feed_values.items():
@@ -200,7 +200,7 @@ class ProtocolSpec(Spec):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_before(cls, data: Any) -> Any:
+    def _accept_old_key(cls, data: Any) -> Any:
         """Accept `precision`, the key of the effort before 1.0."""
         if not isinstance(data, Mapping) or OLD_EFFORT not in data or "effort" in data:
             return data
@@ -210,7 +210,7 @@ class ProtocolSpec(Spec):
     def _check(self) -> ProtocolSpec:
         for name in ("budget_s", "margin", "tolerance", "warmup_runs", "runs", "timeout_s"):
             if (number := getattr(self, name)) is not None:
-                check_range(knob(name), number)
+                check_range(trial_setting(name), number)
         cpu_list(self.cpus)
         return self
 
@@ -230,14 +230,14 @@ def _check_engine(spec: TrialSpec) -> None:
         )
 
 
-_ORT_ONLY = [k.name for k in KNOBS if k.target in ("attribute", *ENTRIES, "session")]
+_ORT_ONLY = [k.name for k in SETTINGS if k.target in ("attribute", *ENTRIES, "session")]
 _NEEDS: dict[str, engines.Ability] = {
     **dict.fromkeys([*_ORT_ONLY, "precision", "provider_options"], "settings"),
     "use_io_binding": "bind",
 }
 
 
-JUDGED_BY = ("dataset", "targets")  # parts of a spec that do not change what runs
+CRITERIA = ("dataset", "targets")  # parts of a spec that do not change what runs
 
 
 class TrialSpec(Spec):
@@ -247,7 +247,7 @@ class TrialSpec(Spec):
     session: SessionSpec = Field(default_factory=SessionSpec)
     workload: WorkloadSpec = Field(default_factory=WorkloadSpec)
     protocol: ProtocolSpec = Field(default_factory=ProtocolSpec)
-    engine: Annotated[str, AfterValidator(engines.named)] = engines.DEFAULT
+    engine: Annotated[str, AfterValidator(engines.known_engine)] = engines.DEFAULT
     dataset: DatasetSpec | None = None  # for its accuracy
     targets: tuple[TargetSpec, ...] = Field(default=(), strict=False)  # limits that it must meet
 
@@ -263,11 +263,11 @@ class TrialSpec(Spec):
         return {"model": data["model"], **{k: v for k, v in data.items() if k != "model"}}
 
     def request(self) -> dict[str, Any]:
-        """`to_dict` without the criteria (`JUDGED_BY`), and without a batch size of 1.
+        """`to_dict` without the criteria (`CRITERIA`), and without a batch size of 1.
 
         A batch size of 1 is the default; a model with another fixed batch refuses 1.
         """
-        data = {name: part for name, part in self.to_dict().items() if name not in JUDGED_BY}
+        data = {name: part for name, part in self.to_dict().items() if name not in CRITERIA}
         workload = data.pop("workload", {})
         if workload.get("batch_size") == 1:
             del workload["batch_size"]
@@ -309,7 +309,7 @@ def session_from_dict(data: Mapping[str, Any]) -> SessionSpec:
 
 def asked(spec: TrialSpec, name: str) -> Value | None:
     """Return the value that `spec` sets for setting `name`; None: the default applies."""
-    setting = knob(name)
+    setting = trial_setting(name)
     if (entries := ENTRIES.get(setting.target)) is not None:
         return _typed(setting, getattr(spec.session, entries).get(name))
     part: BaseModel = spec if setting.target == "trial" else spec.session
@@ -319,23 +319,23 @@ def asked(spec: TrialSpec, name: str) -> Value | None:
     if name == "providers":
         return tuple(provider.name for provider in value) or None
     if name in ENTRIES.values():
-        value = {key: text for key, text in value.items() if key not in _settings_among(name)}
+        value = {key: text for key, text in value.items() if key not in _settings_in_entries(name)}
     return None if value in (None, (), {}) else value
 
 
 @cache
-def _settings_among(entries: str) -> frozenset[str]:
+def _settings_in_entries(entries: str) -> frozenset[str]:
     """Names of the settings that are entries of `entries` themselves."""
-    return frozenset(k.name for k in KNOBS if ENTRIES.get(k.target) == entries)
+    return frozenset(k.name for k in SETTINGS if ENTRIES.get(k.target) == entries)
 
 
 def effective(spec: TrialSpec, name: str) -> Value | None:
     """Return the effective value of setting `name`: the one set, or the default."""
     value = asked(spec, name)
-    return knob(name).default if value is None else value
+    return trial_setting(name).default if value is None else value
 
 
-def _typed(setting: Knob, text: str | None) -> Value | None:
+def _typed(setting: TrialSetting, text: str | None) -> Value | None:
     if text is None:
         return None
     if setting.kind == "bool":
@@ -345,12 +345,12 @@ def _typed(setting: Knob, text: str | None) -> Value | None:
 
 def changed(spec: TrialSpec) -> list[str]:
     """Names of the settings of `spec` that differ from the default, in the table's order."""
-    return [k.name for k in KNOBS if (value := asked(spec, k.name)) is not None and value != k.default] + (
+    return [k.name for k in SETTINGS if (value := asked(spec, k.name)) is not None and value != k.default] + (
         [] if not any(p.options for p in spec.session.providers) else ["provider_options"]
     )
 
 
-Held = Callable[[str], Any]  # name of a setting -> its effective value
+SettingReader = Callable[[str], Any]  # name of a setting -> its effective value
 
 
 def without_effect(spec: TrialSpec) -> dict[str, str]:
@@ -361,14 +361,14 @@ def without_effect(spec: TrialSpec) -> dict[str, str]:
     return without_effect_where(partial(effective, spec))
 
 
-def without_effect_where(held: Held) -> dict[str, str]:
-    """As `without_effect`, for a combination that is no spec yet: `held` returns the value of a setting."""
+def without_effect_where(value_of: SettingReader) -> dict[str, str]:
+    """As `without_effect`, for a combination that is no spec yet; `value_of` returns a setting's value."""
     return {
-        **_without_effect_on_threads(held),
-        **_without_effect_on_graphs(held),
-        **_without_effect_on_providers(held),
-        **_without_effect_on_feeds(held),
-        **_without_effect_on_protocol(held),
+        **_without_effect_on_threads(value_of),
+        **_without_effect_on_graphs(value_of),
+        **_without_effect_on_providers(value_of),
+        **_without_effect_on_feeds(value_of),
+        **_without_effect_on_protocol(value_of),
     }
 
 
@@ -379,9 +379,9 @@ _INTRA_OP_SPINNING = (
 _INTER_OP_SPINNING = ("session.inter_op.allow_spinning", "session.inter_op.spin_duration_us")
 
 
-def _without_effect_on_threads(held: Held) -> dict[str, str]:
+def _without_effect_on_threads(value_of: SettingReader) -> dict[str, str]:
     reasons: dict[str, str] = {}
-    if held("execution_mode") == "ORT_PARALLEL":
+    if value_of("execution_mode") == "ORT_PARALLEL":
         # seen in ORT 1.31.1's profile: every node of every run allocates, with either value of these two
         reasons["enable_mem_pattern"] = "ORT_PARALLEL does not use memory patterns"
         reasons["enable_mem_reuse"] = "ORT_PARALLEL does not reuse buffers"
@@ -389,37 +389,37 @@ def _without_effect_on_threads(held: Held) -> dict[str, str]:
         reasons["inter_op_num_threads"] = "used by ORT_PARALLEL only"
         for name in _INTER_OP_SPINNING:
             reasons[name] = "ORT_SEQUENTIAL has no inter-op thread pool"
-    if held("use_per_session_threads") is False:
+    if value_of("use_per_session_threads") is False:
         for name in (*_INTRA_OP_SPINNING, *_INTER_OP_SPINNING, "session.intra_op_thread_affinities"):
             reasons.setdefault(name, "the thread pools of the process ignore it")
-    if held("session.intra_op.allow_spinning") is False:
+    if value_of("session.intra_op.allow_spinning") is False:
         reasons["session.intra_op.spin_duration_us"] = "intra-op spinning is off"
-    if held("session.inter_op.allow_spinning") is False:
+    if value_of("session.inter_op.allow_spinning") is False:
         reasons.setdefault("session.inter_op.spin_duration_us", "inter-op spinning is off")
-    if held("intra_op_num_threads") == 1:
+    if value_of("intra_op_num_threads") == 1:
         for name in _INTRA_OP_SPINNING:
             reasons[name] = "with one intra-op thread there is no thread pool"
         reasons["session.dynamic_block_base"] = "with one intra-op thread no work is split"
-    if all(_spins_not(held, pool, reasons) for pool in ("intra", "inter")):
+    if all(_spinning_is_off(value_of, pool, reasons) for pool in ("intra", "inter")):
         reasons["session.force_spinning_stop"] = "spinning is off"
     return reasons
 
 
-def _without_effect_on_graphs(held: Held) -> dict[str, str]:
-    if held("graph_optimization_level") == "ORT_DISABLE_ALL":
+def _without_effect_on_graphs(value_of: SettingReader) -> dict[str, str]:
+    if value_of("graph_optimization_level") == "ORT_DISABLE_ALL":
         return {"disabled_optimizers": "no optimizer runs at ORT_DISABLE_ALL"}
     return {}
 
 
-def _spins_not(held: Held, pool: str, reasons: Mapping[str, str]) -> bool:
+def _spinning_is_off(value_of: SettingReader, pool: str, reasons: Mapping[str, str]) -> bool:
     name = f"session.{pool}_op.allow_spinning"
-    return name in reasons or held(name) is False
+    return name in reasons or value_of(name) is False
 
 
-def _without_effect_on_providers(held: Held) -> dict[str, str]:
+def _without_effect_on_providers(value_of: SettingReader) -> dict[str, str]:
     reasons: dict[str, str] = {}
-    chain = held("providers")
-    if "CPUExecutionProvider" not in chain and not held("allow_fallback"):
+    chain = value_of("providers")
+    if "CPUExecutionProvider" not in chain and not value_of("allow_fallback"):
         reasons["enable_cpu_mem_arena"] = "the CPU provider is not among the chosen providers"
     if chain == ("CPUExecutionProvider",):
         reasons["allow_fallback"] = "the CPU provider needs no fallback"
@@ -433,19 +433,19 @@ def _without_effect_on_providers(held: Held) -> dict[str, str]:
     return reasons
 
 
-def _without_effect_on_feeds(held: Held) -> dict[str, str]:
+def _without_effect_on_feeds(value_of: SettingReader) -> dict[str, str]:
     reasons: dict[str, str] = {}
-    if held("precision") == "fp32":
+    if value_of("precision") == "fp32":
         reasons["keep_io_types"] = "only fp16 changes types"
-    if held("feeds") != "random":
+    if value_of("feeds") != "random":
         reasons["seed"] = "the inputs come from files"
-    if held("feeds") == "random" or held("feeds").lower().endswith(".npz"):
+    if value_of("feeds") == "random" or value_of("feeds").lower().endswith(".npz"):
         reasons["image_mean"] = reasons["image_std"] = "the inputs are not images"
     return reasons
 
 
-def _without_effect_on_protocol(held: Held) -> dict[str, str]:
-    if held("runs") is None:
+def _without_effect_on_protocol(value_of: SettingReader) -> dict[str, str]:
+    if value_of("runs") is None:
         return {}
     return dict.fromkeys(("protocol.effort", "budget_s"), "`runs` sets the number of inferences")
 
@@ -461,7 +461,7 @@ def with_changes(spec: TrialSpec, values: Mapping[str, Value | None]) -> TrialSp
         if is_provider_option(name):
             _set_option(data.setdefault("session", {}), name, value)
             continue
-        row = knob(name)
+        row = trial_setting(name)
         asks = value is not None and value != row.default
         if (entries := ENTRIES.get(row.target)) is not None:
             section = data.setdefault("session", {}).setdefault(entries, {})
@@ -486,7 +486,7 @@ def differing(spec: TrialSpec, other: TrialSpec) -> dict[str, Any]:
     `other` sets the option.
     """
     found: dict[str, Any] = {
-        k.name: own for k in KNOBS if (own := effective(spec, k.name)) != effective(other, k.name)
+        k.name: own for k in SETTINGS if (own := effective(spec, k.name)) != effective(other, k.name)
     }
     own_options, others = _provider_options(spec), _provider_options(other)
     return found | {
@@ -604,7 +604,7 @@ def yaml_from_spec(
         },
         "protocol": {"effort": spec.protocol.effort} | data.get("protocol", {}),
     }
-    document |= {name: data[name] for name in ("engine", *JUDGED_BY) if name in data}
+    document |= {name: data[name] for name in ("engine", *CRITERIA) if name in data}
     if measured is not None:
         document["measured"] = dict(measured)
     if environment is not None:
@@ -612,7 +612,7 @@ def yaml_from_spec(
     return dump_yaml(document)
 
 
-def anchor(spec: TrialSpec) -> TrialSpec:
+def ort_default(spec: TrialSpec) -> TrialSpec:
     """Return the ORT default for `spec`: ONNX Runtime's default settings on the same model and workload.
 
     Custom operator libraries are kept, because the model needs them.

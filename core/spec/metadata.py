@@ -28,7 +28,7 @@ _PAIR = re.compile(r"\s*\(?\s*(\d{1,5})\s*[x×,]\s*(\d{1,5})\s*\)?\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class FoundSize:
     """A size found in a model, and its source: an entry of the metadata, or the name of an input."""
 
     size: int
@@ -67,13 +67,13 @@ def stride(metadata: Mapping[str, str]) -> int:
     return _stride(metadata.get("stride", "")) or 1
 
 
-def longest_text(metadata: Mapping[str, str]) -> int:
+def max_text_tokens(metadata: Mapping[str, str]) -> int:
     """Return the maximum number of tokens of a text in the metadata; else more than any text has."""
     found = [_json(metadata[key], _READ) for key in _TEXT_KEYS if key in metadata]
     return min((one for one in found if _is_size(one, _MOST_TEXT)), default=_MOST_TEXT)
 
 
-def refused(metadata: Mapping[str, str]) -> dict[str, str]:
+def implausible_entries(metadata: Mapping[str, str]) -> dict[str, str]:
     """Return the entries that should name a size and do not, with the beginning of their text."""
     wrong = [key for key in _IMAGE_KEYS if key in metadata and _sides(_read(metadata[key])) is None]
     if "stride" in metadata and not _stride(metadata["stride"]):

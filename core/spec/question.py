@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from core.spec.settings import KNOBS, Knob, Value, knob
+from core.spec.settings import SETTINGS, TrialSetting, Value, trial_setting
 from core.spec.space import MODEL
 from core.spec.targets import METRICS, TargetSpec, check_targets, target_from_dict
 from core.spec.validation import Spec, validated
@@ -214,9 +214,9 @@ def parse_limits(texts: Sequence[str]) -> dict[str, Any]:
                 hint=f"Use one of {', '.join(known)}.",
             )
         if metric == "accuracy" and value.startswith(("-", "−")):
-            found["accuracy_drop"] = _drop(sign, value)
+            found["accuracy_drop"] = _parse_accuracy_drop(sign, value)
             continue
-        data: dict[str, Any] = {"metric": metric, _END[sign]: _share(metric, value)}
+        data: dict[str, Any] = {"metric": metric, _END[sign]: _parse_share(metric, value)}
         if threshold is not None:
             data["threshold"] = float(threshold)
         found["limits"].append(target_from_dict(data))
@@ -233,7 +233,7 @@ _END = {
 } | {"=": "at_most"}
 
 
-def _share(metric: str, value: str) -> Any:
+def _parse_share(metric: str, value: str) -> Any:
     """`output_error<=1%` is a plain number in the table."""
     if METRICS[metric].quantity == "number":
         try:
@@ -251,7 +251,7 @@ def _share(metric: str, value: str) -> Any:
     return value
 
 
-def _drop(sign: str, value: str) -> float:
+def _parse_accuracy_drop(sign: str, value: str) -> float:
     digits = value.lstrip("-−").strip()
     try:
         drop = float(digits.removesuffix("%").strip())
@@ -284,7 +284,7 @@ def parse_settings(texts: Sequence[str], flag: str) -> dict[str, list[Value | No
         if name == MODEL:
             found[name] = [*parts]
         else:
-            row = setting_named(name)
+            row = find_setting(name)
             found[row.name] = [parse_value(row, part) for part in parts]
     return found
 
@@ -302,17 +302,17 @@ def _value_text(value: Value | None) -> str:
     return "+".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def setting_named(name: str) -> Knob:
+def find_setting(name: str) -> TrialSetting:
     """Return the setting that a user names: by its name in the table or that of its option.
 
     Raises:
         SpecError: there is none; the nearest name is offered.
     """
-    by_flag = {one.flag.removeprefix("--"): one for one in KNOBS}
+    by_flag = {one.flag.removeprefix("--"): one for one in SETTINGS}
     plain = name.removeprefix("--").replace("_", "-")
-    known = {one.name for one in KNOBS}
+    known = {one.name for one in SETTINGS}
     if name in known:
-        return knob(name)
+        return trial_setting(name)
     if plain in by_flag:
         return by_flag[plain]
     raise SpecError(
@@ -324,7 +324,7 @@ def setting_named(name: str) -> Knob:
 _YES, _NO = ("true", "on", "1", "yes"), ("false", "off", "0", "no")
 
 
-def parse_value(setting: Knob, text: str) -> Value | None:
+def parse_value(setting: TrialSetting, text: str) -> Value | None:
     """Read one value of a setting; the text `default` unsets it.
 
     Raises:

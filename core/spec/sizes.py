@@ -10,7 +10,14 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from core.spec.metadata import SizeOfImage, Told, image_size, longest_text, refused, stride
+from core.spec.metadata import (
+    FoundSize,
+    SizeOfImage,
+    image_size,
+    implausible_entries,
+    max_text_tokens,
+    stride,
+)
 from core.wire import ModelInfo
 
 Side = Literal["height", "width", ""]
@@ -52,7 +59,7 @@ def _side_by_layout(dim: str, info: ModelInfo) -> Side:
     return ""
 
 
-def told_by_file(info: ModelInfo) -> dict[str, Told]:
+def sizes_in_metadata(info: ModelInfo) -> dict[str, FoundSize]:
     """Return the image sides that the file's metadata name, such as `imgsz: [320, 320]` of Ultralytics.
 
     A side that is no multiple of the file's `stride` is rounded up to one, as Ultralytics does.
@@ -65,30 +72,32 @@ def told_by_file(info: ModelInfo) -> dict[str, Told]:
         return {}
     of = {"height": found.height, "width": found.width}
     return {
-        dim: _told_side(of[side], found, info) for dim in info["free_dims"] if (side := image_side(dim, info))
+        dim: _rounded_side(of[side], found, info)
+        for dim in info["free_dims"]
+        if (side := image_side(dim, info))
     }
 
 
-def _told_side(side: int, found: SizeOfImage, info: ModelInfo) -> Told:
-    by = stride_of_file(info)
-    rounded = multiple(side, by)
+def _rounded_side(side: int, found: SizeOfImage, info: ModelInfo) -> FoundSize:
+    by = image_stride(info)
+    rounded = round_up_to_multiple(side, by)
     why = f"{found.key} {found.height} × {found.width}"
-    return Told(size=rounded, why=why if rounded == side else f"{why}, to a multiple of stride {by}")
+    return FoundSize(size=rounded, why=why if rounded == side else f"{why}, to a multiple of stride {by}")
 
 
-def told_by_names(info: ModelInfo) -> dict[str, Told]:
+def sizes_from_input_names(info: ModelInfo) -> dict[str, FoundSize]:
     """Return sizes that inputs with a transformer's usual names take: 128 tokens, an image of 224 × 224.
 
     A text is no longer than the file's metadata allow; the cache of a decoder is empty.
     """
-    found: dict[str, Told] = {}
+    found: dict[str, FoundSize] = {}
     for one in info["inputs"]:
         for axis, dim in enumerate(one["shape"] or []):
             if not isinstance(dim, str) or dim in found or len(_terms(dim)) > 1:
                 continue
             size = _usual_size(one["name"], axis, dim, info)
             if size is not None:
-                found[dim] = Told(size=size, why=one["name"])
+                found[dim] = FoundSize(size=size, why=one["name"])
     return found
 
 
@@ -97,25 +106,25 @@ def _usual_size(name: str, axis: int, dim: str, info: ModelInfo) -> int | None:
         return 0 if "past" in dim.lower().removeprefix(name.lower()) else None
     size = _USUAL.get(name, {}).get(axis)
     if size == _LENGTH:
-        return min(size, longest_text(info["metadata"]))
-    return multiple(size, stride_of_file(info)) if size == IMAGE_SIDE else size
+        return min(size, max_text_tokens(info["metadata"]))
+    return round_up_to_multiple(size, image_stride(info)) if size == IMAGE_SIDE else size
 
 
-def sides_of_file(info: ModelInfo) -> dict[str, int]:
+def image_sides_in_metadata(info: ModelInfo) -> dict[str, int]:
     """Return the image sides that the file's metadata name; empty: none."""
-    return {dim: one.size for dim, one in told_by_file(info).items()}
+    return {dim: one.size for dim, one in sizes_in_metadata(info).items()}
 
 
-def stride_of_file(info: ModelInfo) -> int:
+def image_stride(info: ModelInfo) -> int:
     """Return the number that image sides must be multiples of, as the metadata say it (`stride`); else 1."""
     return stride(info["metadata"])
 
 
-def ignored(info: ModelInfo) -> str:
+def ignored_sizes_note(info: ModelInfo) -> str:
     """Return a note on implausible sizes in the file's metadata, which are ignored; empty: none matters."""
     if not any(image_side(dim, info) for dim in info["free_dims"]):
         return ""
-    entries = [f"`{name}: {text}`" for name, text in refused(info["metadata"]).items()]
+    entries = [f"`{name}: {text}`" for name, text in implausible_entries(info["metadata"]).items()]
     if not entries:
         return ""
     does = (
@@ -126,28 +135,28 @@ def ignored(info: ModelInfo) -> str:
     return f"{' and '.join(entries)} in the model's metadata {does} of an image."
 
 
-def multiple(size: int, of: int) -> int:
+def round_up_to_multiple(size: int, of: int) -> int:
     """Return the smallest multiple of `of` that is `size` or more."""
     return -(-size // of) * of
 
 
-def guess(dim: str, info: ModelInfo) -> int:
+def guessed_size(dim: str, info: ModelInfo) -> int:
     """Return a guessed size of a free dimension, from its name and position, to be shown as a guess.
 
     A sum such as `past + 1` is the sum of its parts; a cache is empty.
     """
     terms = _terms(dim)
     if len(terms) > 1:
-        return sum(int(term) if term.isdecimal() else guess(term, info) for term in terms)
+        return sum(int(term) if term.isdecimal() else guessed_size(term, info) for term in terms)
     if image_side(dim, info):
-        return multiple(IMAGE_SIDE, stride_of_file(info))
+        return round_up_to_multiple(IMAGE_SIDE, image_stride(info))
     name = dim.lower()
     if any(part in name for part in _EMPTY):
         return 0
     return _LENGTH if any(part in name for part in _LENGTHS) else DEFAULT_SIZE
 
 
-def sum_of(dim: str, sizes: Mapping[str, int]) -> int | None:
+def size_of_sum(dim: str, sizes: Mapping[str, int]) -> int | None:
     """Return the size of a sum such as `past + 1`; None: it is no sum, or a term has no size."""
     terms = _terms(dim)
     found = [int(term) if term.isdecimal() else sizes.get(term) for term in terms]
@@ -159,10 +168,10 @@ def _terms(dim: str) -> list[str]:
     return terms if all(terms) else [dim]
 
 
-def suggested(dims: Iterable[str], info: ModelInfo) -> dict[str, int]:
+def suggested_sizes(dims: Iterable[str], info: ModelInfo) -> dict[str, int]:
     """Return a size for each of `dims`: from the model, else a guess."""
-    known = told_by_names(info) | told_by_file(info)
-    return {dim: known[dim].size if dim in known else guess(dim, info) for dim in dims}
+    known = sizes_from_input_names(info) | sizes_in_metadata(info)
+    return {dim: known[dim].size if dim in known else guessed_size(dim, info) for dim in dims}
 
 
 def options(sizes: Mapping[str, int]) -> str:

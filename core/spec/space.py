@@ -18,15 +18,15 @@ from typing import Any
 from core.spec import (
     ModelRef,
     TrialSpec,
-    anchor,
     differing,
     effective,
     is_provider_option,
+    ort_default,
     with_changes,
     without_effect_where,
 )
-from core.spec.settings import KNOBS, Place, ProviderOption, Value, knob, short, short_value
-from core.spec.settings.provider_options import NEEDS_BINDING, worth_options
+from core.spec.settings import SETTINGS, Place, ProviderOption, Value, short, short_value, trial_setting
+from core.spec.settings.provider_options import NEEDS_BINDING, searched_options
 from core.wire.errors import SpecError, nearest
 
 MODEL = "model"  # the axis of variants; its values are their names, None the model itself
@@ -86,7 +86,7 @@ class Space:
 
     def label(self, choice: Choice) -> str:
         """Return the settings that differ from ONNX Runtime's default, in short form."""
-        return changes_words(from_default(self.base, self.changes(choice)))
+        return changes_words(changes_from_default(self.base, self.changes(choice)))
 
     def canonical(self, asked: Choice) -> Choice:
         """Return the equivalent configuration whose settings without effect have the start's values."""
@@ -126,10 +126,10 @@ def changes_words(changes: Mapping[str, Any]) -> str:
 
 def reference(start: TrialSpec) -> TrialSpec:
     """Return the baseline of a search: the ORT default, without I/O binding."""
-    return with_changes(anchor(start), {"use_io_binding": None})
+    return with_changes(ort_default(start), {"use_io_binding": None})
 
 
-def from_default(
+def changes_from_default(
     start: TrialSpec, changes: Mapping[str, Any], *, default: TrialSpec | None = None
 ) -> dict[str, Any]:
     """Return all settings of a configuration that differ from ONNX Runtime's default, for any start.
@@ -151,14 +151,14 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def worth_trying(base: TrialSpec, place: Place) -> list[Axis]:
+def search_axes(base: TrialSpec, place: Place) -> list[Axis]:
     """Return an axis for every setting with values to try; the value of `base` comes first.
 
     A setting with one value is no axis.
     """
-    found = [_axis(base, row.name, row.worth(row, place)) for row in KNOBS]
+    found = [_axis(base, row.name, row.search_values(row, place)) for row in SETTINGS]
     chained = dict.fromkeys(name for chain in place.providers for name in chain)
-    found += [_option_axis(provider, option) for provider in chained for option in worth_options(provider)]
+    found += [_option_axis(provider, option) for provider in chained for option in searched_options(provider)]
     return [one for one in found if len(one.values) > 1]
 
 
@@ -174,7 +174,7 @@ def _axis(base: TrialSpec, name: str, values: Sequence[Value | None]) -> Axis:
     return Axis(name=name, values=tuple(dict.fromkeys((effective(base, name), *values))) if values else ())
 
 
-def asked_axes(base: TrialSpec, vary: Mapping[str, Sequence[Value | None]]) -> list[Axis]:
+def axes_from_user(base: TrialSpec, vary: Mapping[str, Sequence[Value | None]]) -> list[Axis]:
     """Return the axes that the user names, and no others; each includes the start's value.
 
     Raises:
@@ -184,7 +184,7 @@ def asked_axes(base: TrialSpec, vary: Mapping[str, Sequence[Value | None]]) -> l
     for name, listed in vary.items():
         values = [_plain(value) for value in listed]  # chains of providers come as lists from a file
         if name != MODEL:
-            row = knob(name)
+            row = trial_setting(name)
             if row.target == "protocol":
                 raise SpecError(
                     f"`{name}` is a setting of the measurement, so it cannot vary.",
@@ -198,7 +198,7 @@ def asked_axes(base: TrialSpec, vary: Mapping[str, Sequence[Value | None]]) -> l
     return found
 
 
-def check_left(axes: Sequence[Axis]) -> None:
+def check_any_varies(axes: Sequence[Axis]) -> None:
     """Refuse a space in which nothing varies.
 
     Raises:
@@ -223,7 +223,7 @@ def space(base: TrialSpec, axes: Sequence[Axis], *, models: Mapping[str, ModelRe
         SpecError: more than 200,000 distinct configurations.
     """
     axes = [one for one in axes if len(one.values) > 1]
-    parts, left = _parts(base, axes)
+    parts, left = _split_space(base, axes)
     distinct = _distinct(axes, parts)
     if distinct > MOST_DISTINCT:
         raise SpecError(
@@ -246,14 +246,14 @@ def space(base: TrialSpec, axes: Sequence[Axis], *, models: Mapping[str, ModelRe
     )
 
 
-def fitting(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Axis], tuple[str, ...]]:
+def fit_axes(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Axis], tuple[str, ...]]:
     """Return the axes that fit the size limit of a search, and the names of the settings that do not vary.
 
     Axes of `LEAST_LIKELY` are removed, in that order, until at most 200,000 configurations remain. A space
     that is small enough is unchanged.
     """
     axes = [one for one in axes if len(one.values) > 1]
-    parts, _ = _parts(base, axes)
+    parts, _ = _split_space(base, axes)
     unvaried: list[str] = []
     at = {one.name: i for i, one in enumerate(axes)}
     for name in LEAST_LIKELY:
@@ -279,9 +279,9 @@ def unvaried_words(names: Sequence[str]) -> list[str]:
 Part = tuple[dict[int, int], list[int]]  # indexes on the ruling axes; free axes that then have an effect
 
 
-def _parts(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Part], dict[str, int]]:
+def _split_space(base: TrialSpec, axes: Sequence[Axis]) -> tuple[list[Part], dict[str, int]]:
     """Split the space by the axes that the rules read; count what is left out: reason -> combinations."""
-    ruling = _ruling(base, axes)
+    ruling = _axes_read_by_rules(base, axes)
     free = [i for i in range(len(axes)) if i not in ruling]
     left: dict[str, int] = {}
     parts: list[Part] = []
@@ -321,28 +321,28 @@ def _count(left: dict[str, int], name: str, reasons: Mapping[str, str], number: 
 
 def _reasons(base: TrialSpec, axes: Sequence[Axis], picked: Mapping[int, int]) -> dict[str, str]:
     values = {axes[i].name: axes[i].values[index] for i, index in picked.items()}
-    reasons = without_effect_where(lambda name: _held(base, values, name))
+    reasons = without_effect_where(lambda name: _effective_value(base, values, name))
     for name in (one.name for one in axes if is_provider_option(one.name)):
         provider, _, option = name.partition(".")
-        if provider not in _held(base, values, "providers"):
+        if provider not in _effective_value(base, values, "providers"):
             reasons[name] = f"{provider} is not among the chosen providers"
-        elif option in NEEDS_BINDING and not _held(base, values, "use_io_binding"):
+        elif option in NEEDS_BINDING and not _effective_value(base, values, "use_io_binding"):
             reasons[name] = "a CUDA graph needs I/O binding"
     return reasons
 
 
-def _held(base: TrialSpec, values: Mapping[str, Any], name: str) -> Any:
+def _effective_value(base: TrialSpec, values: Mapping[str, Any], name: str) -> Any:
     return values[name] if name in values and values[name] is not None else effective(base, name)
 
 
-def _ruling(base: TrialSpec, axes: Sequence[Axis]) -> list[int]:
+def _axes_read_by_rules(base: TrialSpec, axes: Sequence[Axis]) -> list[int]:
     """The axes that the rules read, found by evaluating the rules."""
     ruling: list[int] = []
     while True:
         seen: set[str] = set()
         for picked in itertools.product(*(range(len(axes[i].values)) for i in ruling)):
             values = {axes[i].name: axes[i].values[index] for i, index in zip(ruling, picked, strict=True)}
-            without_effect_where(partial(_read, base, values, seen))
+            without_effect_where(partial(_record_read, base, values, seen))
         if any(is_provider_option(axis.name) for axis in axes):
             seen |= {"providers", "use_io_binding"}
         found = [i for i, axis in enumerate(axes) if axis.name in seen or i in ruling]
@@ -351,9 +351,9 @@ def _ruling(base: TrialSpec, axes: Sequence[Axis]) -> list[int]:
         ruling = found
 
 
-def _read(base: TrialSpec, values: Mapping[str, Any], seen: set[str], name: str) -> Any:
+def _record_read(base: TrialSpec, values: Mapping[str, Any], seen: set[str], name: str) -> Any:
     seen.add(name)
-    return _held(base, values, name)
+    return _effective_value(base, values, name)
 
 
 # --- values that the user excludes --------------------------------------------------------------------------
@@ -382,7 +382,7 @@ def without(axes: Sequence[Axis], forbidden: Sequence[str]) -> tuple[list[Axis],
             left = [one for one in left if one.name != name]
         else:
             left = [
-                _minus(one, value if equals else name) if not equals or one.name == name else one
+                _without_value(one, value if equals else name) if not equals or one.name == name else one
                 for one in left
             ]
         taken[text] = before - sum(len(one.values) for one in left)
@@ -395,7 +395,7 @@ def without(axes: Sequence[Axis], forbidden: Sequence[str]) -> tuple[list[Axis],
     return [one for one in left if len(one.values) > 1], taken
 
 
-def _minus(axis: Axis, text: str) -> Axis:
+def _without_value(axis: Axis, text: str) -> Axis:
     """The axis without a value; the start's value stays, because all others are compared with it."""
     gone = [value for value in axis.values[1:] if text.lower() in _spellings(value)]
     return Axis(name=axis.name, values=tuple(value for value in axis.values if value not in gone))

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from core.spec.settings import check_range, knob
+from core.spec.settings import check_range, trial_setting
 from core.spec.validation import Spec, validated
 from core.wire.errors import SpecError, nearest
 from core.wire.units import brief, size_scale
@@ -59,7 +59,7 @@ class Metric:
     of_class: bool = False  # applies to one class against the rest
 
 
-def _race(name: MetricName, title: str, quantity: Quantity, example: str, help_: str) -> Metric:
+def _measured_metric(name: MetricName, title: str, quantity: Quantity, example: str, help_: str) -> Metric:
     return Metric(
         name=name,
         title=title,
@@ -72,7 +72,7 @@ def _race(name: MetricName, title: str, quantity: Quantity, example: str, help_:
     )
 
 
-def _accuracy(name: MetricName, title: str, help_: str, **conditions: bool) -> Metric:
+def _accuracy_metric(name: MetricName, title: str, help_: str, **conditions: bool) -> Metric:
     return Metric(
         name=name,
         title=title,
@@ -90,24 +90,24 @@ _LATENCY = "of the time from passing the inputs to receiving the outputs."
 METRICS: Mapping[str, Metric] = {
     one.name: one
     for one in (
-        _race("latency_p50", "p50 latency", "time", "3 ms", f"Median {_LATENCY}"),
-        _race("latency_p95", "p95 latency", "time", "3 ms", f"95th percentile {_LATENCY}"),
-        _race("latency_p99", "p99 latency", "time", "3 ms", f"99th percentile {_LATENCY}"),
-        _race(
+        _measured_metric("latency_p50", "p50 latency", "time", "3 ms", f"Median {_LATENCY}"),
+        _measured_metric("latency_p95", "p95 latency", "time", "3 ms", f"95th percentile {_LATENCY}"),
+        _measured_metric("latency_p99", "p99 latency", "time", "3 ms", f"99th percentile {_LATENCY}"),
+        _measured_metric(
             "throughput",
             "throughput",
             "rate",
             "2000/s",
             "Samples per second of one caller that passes the next batch as soon as the last one is done.",
         ),
-        _race(
+        _measured_metric(
             "peak_rss",
             "peak memory added by the session",
             "size",
             "100 MiB",
             "Memory that loading and running the model add to a process that has ONNX Runtime loaded.",
         ),
-        _race("cpu_s", "CPU time", "time", "5 ms", "CPU time of an inference, over all threads."),
+        _measured_metric("cpu_s", "CPU time", "time", "5 ms", "CPU time of an inference, over all threads."),
         Metric(
             name="model_size",
             title="model size",
@@ -117,31 +117,31 @@ METRICS: Mapping[str, Metric] = {
             example="10 MiB",
             help="Size of the model's file with its external data.",
         ),
-        _accuracy("accuracy", "accuracy", "Share of the samples whose top class is the label."),
-        _accuracy(
+        _accuracy_metric("accuracy", "accuracy", "Share of the samples whose top class is the label."),
+        _accuracy_metric(
             "top5", "top-5 accuracy", "Share of the samples whose label is among the top five classes."
         ),
-        _accuracy(
+        _accuracy_metric(
             "sensitivity",
             "sensitivity",
             "Share of the samples of the class that are recognized (recall, true positive rate).",
             at_threshold=True,
             of_class=True,
         ),
-        _accuracy(
+        _accuracy_metric(
             "specificity",
             "specificity",
             "Share of the samples of other classes that are not assigned to the class (true negative rate).",
             at_threshold=True,
             of_class=True,
         ),
-        _accuracy(
+        _accuracy_metric(
             "roc_auc",
             "ROC AUC",
             "Area under the ROC curve: how well the scores separate the class from the rest.",
             of_class=True,
         ),
-        _race(
+        _measured_metric(
             "output_error",
             "output error",
             "number",
@@ -320,7 +320,7 @@ class TargetSpec(Spec):
                     hint=f"Leave `{name}` out of this target.",
                 )
         if self.batch_size is not None:
-            check_range(knob("batch_size"), self.batch_size)
+            check_range(trial_setting("batch_size"), self.batch_size)
         positive = self.positive_class
         if (isinstance(positive, int) and positive < 0) or positive == "":
             raise SpecError(

@@ -28,17 +28,17 @@ from core.spec.effort import STAGES
 from core.store import accuracies, database, pruning, queries, rows, searches, tags
 from core.store.accuracies import Accuracy
 from core.store.checksums import put_samples, seal, update
-from core.store.copies import Checked
-from core.store.database import Database, unusable
+from core.store.copies import CheckResult
+from core.store.database import Database, access_error
 from core.store.imported import Shelf
-from core.store.pruning import Pruned
+from core.store.pruning import PruneResult
 from core.store.queries import Order, Query
 from core.store.rows import PRUNED, RAW_FIELDS, Damage, Table
 from core.store.searches import StudyRecord
-from core.store.tags import Change, Marks
+from core.store.tags import Change, Tags
 from core.wire import variables
 from core.wire.errors import INTERRUPTED, MissingError, StoreError
-from core.wire.files import expanded
+from core.wire.files import expand_home
 
 __all__ = [
     "MIN_PREFIX",
@@ -47,16 +47,16 @@ __all__ = [
     "STORE_NAME",
     "Accuracy",
     "Change",
-    "Checked",
+    "CheckResult",
     "Deletion",
-    "Marks",
     "ModelRecord",
     "Order",
-    "Pruned",
+    "PruneResult",
     "Query",
     "Stamps",
     "Store",
     "StudyRecord",
+    "Tags",
     "home",
     "restore",
 ]
@@ -89,7 +89,7 @@ def restore(source: Path, path: Path | None = None) -> Path | None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unusable(target.parent, error) from error
+        raise access_error(target.parent, error) from error
     return database.restore(source, target)
 
 
@@ -105,7 +105,7 @@ def lost_by_restore(source: Path, path: Path | None = None) -> int:
 def home() -> Path:
     """Return ORTune's data folder: $ORTUNE_HOME, else `ortune` in the XDG data folder."""
     if named := os.environ.get(variables.HOME):
-        return expanded(named).absolute()
+        return expand_home(named).absolute()
     data = os.environ.get("XDG_DATA_HOME")
     return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
 
@@ -159,7 +159,7 @@ class Store:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise unusable(self.folder, error) from error
+            raise access_error(self.folder, error) from error
         self._database = Database(self.path)
         self.shelf = Shelf(self.folder / "imported")
 
@@ -167,7 +167,7 @@ class Store:
 
     def create_trial(self, trial: Trial, *, process: str = "") -> None:
         """Store a new trial; `process` identifies its owner process, for `interrupt_orphans`."""
-        samples = rows.packed(trial.result)
+        samples = rows.packed_samples(trial.result)
         with self._database.writing() as db:
             _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
             seal(db, "trials", trial.id)
@@ -175,7 +175,9 @@ class Store:
 
     def update_trial(self, trial_id: str, **changes: Any) -> bool:
         """Change fields of a stored trial; return False if there is no such trial (any more)."""
-        samples = rows.packed(changes.get("result"))  # before the transaction, which blocks other writers
+        samples = rows.packed_samples(
+            changes.get("result")
+        )  # before the transaction, which blocks other writers
         with self._database.writing() as db:
             found = update(db, "trials", trial_id, rows.trial_columns(changes))
             if found and "result" in changes:
@@ -236,7 +238,7 @@ class Store:
         hidden = "('reference')" if study else "('reference', 'screen')"
         where = f"kind NOT IN {hidden}" if kind is None else "1"
         with self._database.reading() as db:
-            found = [_listed(row) for row in _select(db, "trials", wanted, limit, where)]
+            found = [_trial_or_damaged(row) for row in _select(db, "trials", wanted, limit, where)]
         return [one for one in found if damaged or one.state != "DAMAGED"]
 
     def delete_trials(self, trial_ids: Sequence[str]) -> None:
@@ -282,11 +284,11 @@ class Store:
 
     # --- lists and tags ---------------------------------------------------------------------------------
 
-    def listing(self, query: Query, *, offset: int = 0, limit: int = 100) -> tuple[list[Trial], int]:
+    def trial_page(self, query: Query, *, offset: int = 0, limit: int = 100) -> tuple[list[Trial], int]:
         """Return one page of trials and their total number; no raw measurements, damaged ones are DAMAGED."""
         with self._database.reading() as db:
             found, total = queries.page(db, query, offset=offset, limit=limit)
-        return [_listed(row) for row in found], total
+        return [_trial_or_damaged(row) for row in found], total
 
     def seals(self, query: Query) -> list[tuple[str, str]]:
         """Return id and checksum of every matching trial; the checksum changes whenever its row does."""
@@ -305,13 +307,13 @@ class Store:
             found: str = _by_id(db, "trials", ref)["id"]
         return found
 
-    def marks(self, trial_ids: Sequence[str]) -> dict[str, Marks]:
+    def marks(self, trial_ids: Sequence[str]) -> dict[str, Tags]:
         """Return the tags of trials, without trials that have none, and without damaged tags."""
         query = "SELECT * FROM marks WHERE id IN (SELECT value FROM json_each(?))"
         with self._database.reading() as db:
             found = db.execute(query, (rows.text(list(trial_ids)),)).fetchall()
-        sound = rows.sound(found, lambda row: (str(row["id"]), tags.marks(row)))
-        return {name: own for name, own in sound if own != Marks()}
+        undamaged = rows.undamaged(found, lambda row: (str(row["id"]), tags.marks(row)))
+        return {name: own for name, own in undamaged if own != Tags()}
 
     def labels(self) -> list[str]:
         """Return the labels of all trials in alphabetical order."""
@@ -322,7 +324,7 @@ class Store:
         with self._database.reading() as db:
             return [str(row["label"]) for row in db.execute(query) if rows.is_text(row["label"])]
 
-    def mark(self, trial_ids: Sequence[str], change: Change) -> dict[str, Marks]:
+    def mark(self, trial_ids: Sequence[str], change: Change) -> dict[str, Tags]:
         """Change the tags of trials in one transaction, and return the new tags.
 
         Args:
@@ -333,12 +335,12 @@ class Store:
             StoreError: no trial, or more than one, has such an id.
             SpecError: a trial would have too many labels.
         """
-        now: dict[str, Marks] = {}
+        now: dict[str, Tags] = {}
         with self._database.writing() as db:
             for ref in trial_ids:
                 name: str = _by_id(db, "trials", ref)["id"]
                 row = db.execute("SELECT * FROM marks WHERE id = ?", (name,)).fetchone()
-                before = next(iter(rows.sound([row] if row else [], tags.marks)), Marks())
+                before = next(iter(rows.undamaged([row] if row else [], tags.marks)), Tags())
                 now[name] = change.of(before)
                 _insert(db, "marks", tags.columns(name, now[name], time.time()), "INSERT OR REPLACE")
                 seal(db, "marks", name)
@@ -352,7 +354,7 @@ class Store:
         model_sha256: str | None = None,
         model_name: str | None = None,
         dry_run: bool = False,
-    ) -> Pruned:
+    ) -> PruneResult:
         """Delete raw measurements of the oldest comparisons and shrink the file; see `pruning.prune`.
 
         Args:
@@ -393,7 +395,7 @@ class Store:
         )
         with self._database.reading() as db:
             for row in db.execute(query, (key, fingerprint, model_sha256)):
-                found = _listed(row)
+                found = _trial_or_damaged(row)
                 result = found.facts
                 if found.state == "COMPLETE" and not is_rejected(result) and result.get("busy") is None:
                     return found
@@ -411,7 +413,7 @@ class Store:
             for trial in trials:
                 _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
                 seal(db, "trials", trial.id)
-                put_samples(db, trial.id, rows.packed(trial.result))
+                put_samples(db, trial.id, rows.packed_samples(trial.result))
 
     def update_comparison(self, comparison_id: str, **changes: Any) -> bool:
         """Change fields of a stored comparison; return False if there is no such comparison (any more)."""
@@ -461,7 +463,7 @@ class Store:
         where, bound = ("1", {}) if raced_sha256 is None else (took_part, {"sha256": raced_sha256})
         where += "" if study else f" AND {_NO_STAGE}"
         with self._database.reading() as db:
-            return rows.sound(_select(db, "comparisons", wanted, limit, where, **bound), rows.comparison)
+            return rows.undamaged(_select(db, "comparisons", wanted, limit, where, **bound), rows.comparison)
 
     def trials_of(self, comparison_id: str) -> list[Trial]:
         """Return the trials of a comparison in the order of its configurations, without raw measurements.
@@ -472,7 +474,7 @@ class Store:
             found = db.execute(
                 "SELECT * FROM trials WHERE comparison = ? ORDER BY created_at, rowid", (comparison_id,)
             ).fetchall()
-        return rows.sound(found, lambda row: rows.trial(row, {}))
+        return rows.undamaged(found, lambda row: rows.trial(row, {}))
 
     # --- A/A tests --------------------------------------------------------------------------------------
 
@@ -500,7 +502,7 @@ class Store:
         query = "SELECT at, data FROM self_tests WHERE fingerprint = ? ORDER BY at DESC, rowid DESC LIMIT ?"
         with self._database.reading() as db:
             found = db.execute(query, (fingerprint, limit)).fetchall()
-        return rows.sound(found, lambda row: {**json.loads(row["data"]), "at": row["at"]})
+        return rows.undamaged(found, lambda row: {**json.loads(row["data"]), "at": row["at"]})
 
     # --- accuracies -------------------------------------------------------------------------------------
 
@@ -523,7 +525,7 @@ class Store:
         """Return accuracies, newest first, without damaged ones; `model_sha256` is a model's content."""
         with self._database.reading() as db:
             found = _select(db, "accuracies", {"model_sha256": model_sha256}, limit)
-        return rows.sound(found, accuracies.accuracy)
+        return rows.undamaged(found, accuracies.accuracy)
 
     def find_accuracy(self, key: str, fingerprint: str | None = None) -> Accuracy | None:
         """Return the newest accuracy with that key, on that machine; None: on any."""
@@ -531,7 +533,7 @@ class Store:
             return None  # the machine is not known
         with self._database.reading() as db:
             found = _select(db, "accuracies", {"key": key, "fingerprint": fingerprint}, 2)
-        return next(iter(rows.sound(found, accuracies.accuracy)), None)
+        return next(iter(rows.undamaged(found, accuracies.accuracy)), None)
 
     def scores_path(self, accuracy_id: str) -> Path:
         """Return the path of the scores of an accuracy; its folder is created.
@@ -543,7 +545,7 @@ class Store:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise unusable(folder, error) from error
+            raise access_error(folder, error) from error
         return folder / f"{Path(accuracy_id).name}.npz"
 
     # --- studies ----------------------------------------------------------------------------------------
@@ -576,7 +578,7 @@ class Store:
         """Return searches, newest first, without damaged ones; `model_sha256` is a model's content."""
         wanted = {"model_sha256": model_sha256, "state": state}
         with self._database.reading() as db:
-            return rows.sound(_select(db, "studies", wanted, limit), searches.study)
+            return rows.undamaged(_select(db, "studies", wanted, limit), searches.study)
 
     def delete_study(self, study_id: str) -> None:
         """Delete a search with its screened trials; its confirmation runs are kept as independent results."""
@@ -588,7 +590,7 @@ class Store:
 
     # --- copies -----------------------------------------------------------------------------------------
 
-    def backup(self, target: Path) -> Checked:
+    def backup(self, target: Path) -> CheckResult:
         """Copy the database to `target`, which must not exist, and return its check.
 
         Other processes may read and write meanwhile. Models, variants, traces and scores are files outside
@@ -600,10 +602,10 @@ class Store:
         self._database.copy_to(target)
         return self.check()
 
-    def check(self) -> Checked:
+    def check(self) -> CheckResult:
         """Read all rows and count valid and damaged ones."""
         with self._database.reading() as db:
-            return Checked(
+            return CheckResult(
                 trials=_damage(db, "trials", lambda row: rows.trial(row, {})),
                 comparisons=_damage(db, "comparisons", rows.comparison),
                 accuracies=_damage(db, "accuracies", accuracies.accuracy),
@@ -656,7 +658,7 @@ class Store:
         )
 
     def rescued(self) -> list[Path]:
-        """Return the files that `rescue` wrote and `adopt_rescued` has not imported yet."""
+        """Return the files that `rescue` wrote and `import_rescued` has not imported yet."""
         beside = list(self.folder.glob("rescued-*.json"))
         elsewhere = [
             path
@@ -671,7 +673,7 @@ class Store:
         with self._database.reading() as db:
             return db.execute(query, (row_id,)).fetchone() is not None
 
-    def adopt_rescued(self) -> int:
+    def import_rescued(self) -> int:
         """Import the results that `rescue` wrote into the database, and return their number."""
         adopted = 0
         for path in self.rescued():
@@ -722,7 +724,7 @@ class Store:
                     " OR substr(sha256, 1, ?2) = ?1",
                     (ref.lower(), len(ref)),
                 ).fetchall()
-        models = rows.sound(found, _model)
+        models = rows.undamaged(found, _model)
         if len(models) > 1:
             raise StoreError(
                 f"`{ref}` names {len(models)} models: {', '.join(one.name for one in models)}.",
@@ -735,7 +737,7 @@ class Store:
     def models(self) -> list[ModelRecord]:
         """Return all models of the library, sorted by name."""
         with self._database.reading() as db:
-            return rows.sound(db.execute("SELECT * FROM models ORDER BY name, created_at"), _model)
+            return rows.undamaged(db.execute("SELECT * FROM models ORDER BY name, created_at"), _model)
 
     def remove_model(self, content_sha256: str) -> None:
         """Delete the record of a model; `library.remove_model` deletes its files."""
@@ -746,7 +748,7 @@ class Store:
         """Return the result of the last inspection of `path`, and the stamps of the files it read."""
         with self._database.reading() as db:
             row = db.execute("SELECT stamps, info FROM inspections WHERE path = ?", (path,)).fetchone()
-        found = rows.sound([row] if row else [], _inspection)
+        found = rows.undamaged([row] if row else [], _inspection)
         return found[0] if found else None
 
     def put_info(self, path: str, stamps: Stamps, info: wire.ModelInfo) -> None:
@@ -810,7 +812,7 @@ class Store:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise unusable(folder, error) from error
+            raise access_error(folder, error) from error
         return folder / kind
 
     def artifacts(self, trial_id: str, pattern: str) -> list[Path]:
@@ -866,7 +868,7 @@ def _select(
     return db.execute(query, {**given, **bound, "_limit": limit}).fetchall()
 
 
-def _listed(row: rows.Row) -> Trial:
+def _trial_or_damaged(row: rows.Row) -> Trial:
     """The trial of a row, without raw measurements; DAMAGED if the row is damaged."""
     try:
         return rows.trial(row, {})
@@ -977,6 +979,6 @@ def _counted(found: Iterable[rows.Row], made: Callable[[rows.Row], object]) -> t
     """Number of rows, and number of damaged rows."""
     whole = damaged = 0
     for row in found:
-        kept = rows.sound([row], made)
+        kept = rows.undamaged([row], made)
         whole, damaged = whole + len(kept), damaged + 1 - len(kept)
     return whole + damaged, damaged

@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckResult:
     """Result of a check of a store: for each table the number of rows, and of damaged rows."""
 
     trials: tuple[int, int]
@@ -63,7 +63,7 @@ def copy_of(db: sqlite3.Connection, target: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def checked(source: Path) -> int:
+def checked_application_id(source: Path) -> int:
     """Check the integrity of the whole file, read-only, and return its SQLite application id.
 
     Raises:
@@ -77,7 +77,7 @@ def checked(source: Path) -> int:
     return application
 
 
-def lacking(source: Path, present: Path) -> int:
+def count_missing(source: Path, present: Path) -> int:
     """Return how many trials and searches of the store `present` the copy `source` lacks.
 
     Raises:

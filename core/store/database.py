@@ -121,7 +121,7 @@ class Database:
         except _ERRORS as error:
             if not _is_damage(error):
                 raise _store_error(path, error) from error
-            kept = _set_aside(path)
+            kept = _rename_damaged(path)
             raise StoreError(
                 f"The result store `{path}` is damaged ({_words(error)}); it was kept as `{kept.name}`.",
                 hint="Start again: a new, empty store is made. `ortune restore FILE` takes a backup.",
@@ -170,7 +170,7 @@ class Database:
         try:
             size = self.path.stat().st_size
         except OSError as error:
-            raise unusable(self.path, error) from error
+            raise access_error(self.path, error) from error
         with contextlib.suppress(OSError):  # the last connection deletes the journal when it closes
             size += self.path.with_name(f"{self.path.name}-wal").stat().st_size
         return size
@@ -222,7 +222,7 @@ class Database:
         try:
             copies.copy(self.path, kept)
         except OSError as error:
-            raise unusable(kept, error) from error
+            raise access_error(kept, error) from error
         try:
             yield
         except BaseException:
@@ -252,12 +252,12 @@ def _view(path: Path) -> Iterator[sqlite3.Connection]:
             if not (_cannot_write(error) and path.is_file() and path.stat().st_size):
                 raise
             opened.close()
-            db = opened.enter_context(_as_it_stands(path, error))
+            db = opened.enter_context(_read_only_view(path, error))
         yield db
 
 
 @contextmanager
-def _as_it_stands(path: Path, error: sqlite3.Error) -> Iterator[sqlite3.Connection]:
+def _read_only_view(path: Path, error: sqlite3.Error) -> Iterator[sqlite3.Connection]:
     """Open the file read-only without a lock; if it has a journal, open a temporary copy of both."""
     journal = path.with_name(f"{path.name}-wal")
     if not (journal.is_file() and journal.stat().st_size):
@@ -334,7 +334,7 @@ def _check_header(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise unusable(path, error) from error
+        raise access_error(path, error) from error
     if header:
         if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
             raise sqlite3.DatabaseError("it is no SQLite file")  # SQLite would overwrite a short one
@@ -355,7 +355,7 @@ def _check_version(path: Path, version: int, application: int) -> None:
         )
 
 
-def _set_aside(path: Path) -> Path:
+def _rename_damaged(path: Path) -> Path:
     """Rename a damaged store with its journal, without overwriting an earlier one."""
     kept = copies.free_name(path, "corrupt")
     try:
@@ -365,7 +365,7 @@ def _set_aside(path: Path) -> Path:
             if companion.exists():
                 companion.rename(kept.with_name(kept.name + suffix))
     except OSError as error:
-        raise unusable(path, error) from error
+        raise access_error(path, error) from error
     return kept
 
 
@@ -428,7 +428,7 @@ def _no_space(path: Path) -> bool:
         return False
 
 
-def unusable(path: Path, error: OSError) -> StoreError:
+def access_error(path: Path, error: OSError) -> StoreError:
     """Return the error for a file or folder of the store that cannot be accessed."""
     return StoreError(
         f"`{path}` cannot be used: {error.strerror or error}.",
@@ -453,7 +453,7 @@ def lost_by_restore(source: Path, path: Path) -> int:
     if not path.exists():
         return 0
     try:
-        return copies.lacking(source, path)
+        return copies.count_missing(source, path)
     except _ERRORS as error:
         if _is_damage(error):  # nothing readable is lost
             return 0
@@ -472,7 +472,7 @@ def _check_backup(source: Path, path: Path) -> None:
         raise StoreError(f"`{source}` is the store itself.", hint="Give a file that `backup` wrote.")
     try:
         _check_header(source)
-        application = copies.checked(source)
+        application = copies.checked_application_id(source)
     except _ERRORS as error:
         raise StoreError(
             f"`{source}` is no sound store: {_words(error)}.", hint="Give another file that `backup` wrote."
@@ -487,9 +487,9 @@ def _kept_aside(path: Path) -> Path:
     try:
         copies.copy(path, kept)
     except OSError as error:
-        raise unusable(kept, error) from error
+        raise access_error(kept, error) from error
     except _ERRORS as error:
         if not _is_damage(error):
             raise _not_written(kept, str(error)) from error
-        return _set_aside(path)
+        return _rename_damaged(path)
     return kept

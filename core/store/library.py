@@ -24,7 +24,7 @@ from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, home
 from core.wire import variables
 from core.wire.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS
 from core.wire.errors import ModelError, SpecError, StoreError, nearest
-from core.wire.files import ROOT, IrregularFile, expanded, refuse_irregular
+from core.wire.files import ROOT, IrregularFile, expand_home, refuse_irregular
 
 INSPECT_TIMEOUT_S = 600.0  # hashing some gigabytes of weights from a slow disk
 INSPECTION = 1  # version of the reply of `inspect`; increase it when the reply changes, to clear the cache
@@ -78,7 +78,7 @@ def check_loads(path: Path, *, libraries: Sequence[str] = (), run: Run = run_job
         WorkerError: the worker crashed, hung or ran out of memory.
     """
     asked = {"path": str(path.absolute()), "custom_op_libraries": list(libraries)}
-    reply = run(wire.LOADS, asked, timeout_s=INSPECT_TIMEOUT_S)
+    reply = run(wire.LOAD_CHECK, asked, timeout_s=INSPECT_TIMEOUT_S)
     brought = ", ".join(f"`{name}` ({digest})" for name, digest in reply["libraries"].items())
     with_them = f" with native code of {brought}" if brought else ""
     return f"ONNX Runtime {reply['version']} loads it on the CPU{with_them}; inference was not tested"
@@ -162,7 +162,7 @@ def resolve_model(store: Store, ref: str, *, run: Run = run_job) -> ModelRecord:
 
 def _as_path(ref: str) -> Path | None:
     samples = ROOT / "sample_models"
-    for candidate in (expanded(ref), ROOT / ref, samples / f"{ref}.onnx", _made_sample(ref)):
+    for candidate in (expand_home(ref), ROOT / ref, samples / f"{ref}.onnx", _made_sample(ref)):
         with contextlib.suppress(OSError, ValueError):  # invalid path: too long, or with a zero byte
             if candidate.is_file():
                 return candidate.absolute()
@@ -255,7 +255,7 @@ def folder_models() -> list[Path]:
     named = os.environ.get(variables.MODELS)
     if not named:
         return []
-    root = expanded(named).resolve()
+    root = expand_home(named).resolve()
     if not root.is_dir():
         raise ModelError(
             f"ORTUNE_MODELS names `{named}`, which is no folder.", hint="Set it to the folder of your models."
@@ -324,11 +324,11 @@ def import_files(
     with new_folder(store) as staging:
         _collect(named, staging, move=move)
         info = _inspect(staging / onnx, run)
-        _refuse_strangers(named, onnx, info)
-        return _take_in(store, staging, onnx, info, name=name, source=source, details={})
+        _refuse_unreferenced(named, onnx, info)
+        return _add_folder(store, staging, onnx, info, name=name, source=source, details={})
 
 
-def take_folder(
+def import_folder(
     store: Store,
     folder: Path,
     model: str,
@@ -356,7 +356,7 @@ def take_folder(
         ModelError: the file is no valid model.
     """
     info = _inspect(folder / model, run)
-    return _take_in(store, folder, model, info, name=name, source=source, details=details)
+    return _add_folder(store, folder, model, info, name=name, source=source, details=details)
 
 
 @contextlib.contextmanager
@@ -380,7 +380,7 @@ def _inspect(path: Path, run: Run) -> wire.ModelInfo:
     return run(wire.INSPECT, {"path": str(path)}, timeout_s=INSPECT_TIMEOUT_S)
 
 
-def _take_in(
+def _add_folder(
     store: Store,
     staging: Path,
     model: str,
@@ -416,7 +416,7 @@ def _is_whole(store: Store, record: ModelRecord) -> bool:
 # --- removing models ----------------------------------------------------------------------------------------
 
 
-def use_of(store: Store, content_sha256: str) -> list[str]:
+def unfinished_trials_of(store: Store, content_sha256: str) -> list[str]:
     """Return a description of each waiting or running trial of a model."""
     record = store.model(content_sha256)
     return [
@@ -457,7 +457,7 @@ def remove_model(store: Store, content_sha256: str) -> None:
     if record is None:
         return
     content_sha256 = record.content_sha256
-    if uses := use_of(store, content_sha256):
+    if uses := unfinished_trials_of(store, content_sha256):
         more = f" and {len(uses) - 1} more" if len(uses) > 1 else ""
         raise ModelError(
             f"`{record.name}` is in use: {uses[0]}{more}.",
@@ -500,7 +500,7 @@ def _collect(named: Mapping[str, Path], staging: Path, *, move: bool) -> None:
             shutil.copyfile(file, target)
 
 
-def _refuse_strangers(named: Mapping[str, Path], onnx: str, info: wire.ModelInfo) -> None:
+def _refuse_unreferenced(named: Mapping[str, Path], onnx: str, info: wire.ModelInfo) -> None:
     folder = PurePosixPath(onnx).parent
     wanted = {onnx, *(str(folder / location) for location in _locations(info))}
     strangers = [name for name in named if str(PurePosixPath(name)) not in wanted]
@@ -554,7 +554,7 @@ def check_name(name: str) -> str:
     return plain
 
 
-def holder_of_name(store: Store, name: str) -> ModelRecord | None:
+def model_named(store: Store, name: str) -> ModelRecord | None:
     """Return the model of the library with the name `name`; None: the name is free.
 
     Raises:
@@ -577,7 +577,7 @@ def rename_model(store: Store, content_sha256: str, name: str) -> ModelRecord:
     record = store.model(content_sha256)
     if record is None:
         raise _unknown(store, content_sha256)
-    holder = holder_of_name(store, wanted)
+    holder = model_named(store, wanted)
     if holder is not None and holder.content_sha256 != record.content_sha256:
         raise name_taken(holder)
     record = replace(record, name=wanted)

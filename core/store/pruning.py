@@ -35,7 +35,7 @@ _DROP = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
+class PruneResult:
     """Result of pruning, or its prediction in a dry run."""
 
     trials: tuple[str, ...]  # ids of pruned trials, those of the oldest comparison first
@@ -48,7 +48,7 @@ class Pruned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
+class _TrialSamples:
     """Raw measurements of one trial."""
 
     id: str
@@ -69,7 +69,7 @@ def prune(
     model_sha256: str | None,
     model_name: str | None,
     dry_run: bool,
-) -> Pruned:
+) -> PruneResult:
     """Delete raw measurements by age, pack those in text, delete by size, and shrink the file.
 
     Packing comes before the limit by size, so that the limit deletes as little as possible.
@@ -88,7 +88,7 @@ def prune(
     """
     file_bytes, free_bytes = database.file_bytes(), database.free_bytes()
     with database.reading() as db:
-        held = [_held(row) for row in db.execute(_HELD, (model_sha256, model_name))]
+        held = [_trial_samples(row) for row in db.execute(_HELD, (model_sha256, model_name))]
     old = [race for race in _races(held) if before is not None and race[-1].ended_at < before]
     gone = _drop(database, old, dry_run=dry_run)
     packed = _pack(database, [one for one in _without(held, gone) if one.is_text], dry_run=dry_run)
@@ -101,7 +101,7 @@ def prune(
     else:
         _shrink(database, dropped=len(gone) + len(dropped))
         freed = max(0, file_bytes - database.file_bytes())
-    return Pruned(
+    return PruneResult(
         trials=tuple(one.id for one in [*gone, *dropped]),
         samples_bytes=_size(gone) + _size(dropped),
         compressed=sum(one.id in packed for one in left),
@@ -115,9 +115,9 @@ def prune(
 # --- selection ----------------------------------------------------------------------------------------------
 
 
-def _races(held: Iterable[_Held]) -> list[list[_Held]]:
+def _races(held: Iterable[_TrialSamples]) -> list[list[_TrialSamples]]:
     """Finished comparisons, the oldest first; their trials sorted by end time."""
-    races: dict[str, list[_Held]] = {}
+    races: dict[str, list[_TrialSamples]] = {}
     for one in sorted(held, key=lambda one: one.ended_at):
         if not one.is_profile:
             races.setdefault(one.comparison, []).append(one)
@@ -125,7 +125,7 @@ def _races(held: Iterable[_Held]) -> list[list[_Held]]:
     return sorted(ended, key=lambda race: race[-1].ended_at)
 
 
-def _beyond(held: Sequence[_Held], keep_bytes: int) -> list[list[_Held]]:
+def _beyond(held: Sequence[_TrialSamples], keep_bytes: int) -> list[list[_TrialSamples]]:
     """The oldest comparisons whose deletion makes the others fit into `keep_bytes`."""
     total = _size(held)
     found = []
@@ -137,30 +137,34 @@ def _beyond(held: Sequence[_Held], keep_bytes: int) -> list[list[_Held]]:
     return found
 
 
-def _without(held: Iterable[_Held], gone: Iterable[_Held]) -> list[_Held]:
+def _without(held: Iterable[_TrialSamples], gone: Iterable[_TrialSamples]) -> list[_TrialSamples]:
     ids = {one.id for one in gone}
     return [one for one in held if one.id not in ids]
 
 
-def _size(held: Iterable[_Held]) -> int:
+def _size(held: Iterable[_TrialSamples]) -> int:
     return sum(one.size for one in held)
 
 
-def _held(row: rows.Row) -> _Held:
-    values: dict[str, Any] = {one.name: row[one.name] for one in fields(_Held)}
-    return _Held(**values | {name: bool(value) for name, value in values.items() if name.startswith("is_")})
+def _trial_samples(row: rows.Row) -> _TrialSamples:
+    values: dict[str, Any] = {one.name: row[one.name] for one in fields(_TrialSamples)}
+    return _TrialSamples(
+        **values | {name: bool(value) for name, value in values.items() if name.startswith("is_")}
+    )
 
 
 # --- deletion -----------------------------------------------------------------------------------------------
 
 
-def _drop(database: Database, races: Iterable[Sequence[_Held]], *, dry_run: bool) -> list[_Held]:
+def _drop(
+    database: Database, races: Iterable[Sequence[_TrialSamples]], *, dry_run: bool
+) -> list[_TrialSamples]:
     """Delete the raw measurements of comparisons and set `PRUNED` in their results; return the deleted."""
     wanted = [one for one in chain.from_iterable(races) if not one.is_pinned]
     if dry_run:
         return wanted
     now = time.time()
-    gone: list[_Held] = []
+    gone: list[_TrialSamples] = []
     for first in range(0, len(wanted), _AT_ONCE):
         with database.writing() as db:
             gone += [one for one in wanted[first : first + _AT_ONCE] if _drop_one(db, one.id, now)]
@@ -170,7 +174,7 @@ def _drop(database: Database, races: Iterable[Sequence[_Held]], *, dry_run: bool
 def _drop_one(db: Connection, trial_id: str, now: float) -> bool:
     """Return False if the trial was pinned or deleted meanwhile, or is damaged."""
     row = db.execute("SELECT * FROM trials WHERE id = ?", (trial_id,)).fetchone()
-    if not rows.sound([row] if row else [], lambda one: rows.trial(one, {})):
+    if not rows.undamaged([row] if row else [], lambda one: rows.trial(one, {})):
         return False  # damaged data are kept for the user
     if db.execute(_DROP, (trial_id,)).rowcount == 0:
         return False
@@ -179,7 +183,7 @@ def _drop_one(db: Connection, trial_id: str, now: float) -> bool:
     return True
 
 
-def _pack(database: Database, texts: Iterable[_Held], *, dry_run: bool) -> dict[str, int]:
+def _pack(database: Database, texts: Iterable[_TrialSamples], *, dry_run: bool) -> dict[str, int]:
     """Pack raw measurements in text, one trial at a time; return their new sizes in bytes."""
     sizes: dict[str, int] = {}
     for trial_id, text in _texts(database, [one.id for one in texts]):

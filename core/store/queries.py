@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Literal
 
-from core.spec.settings import KNOBS
+from core.spec.settings import SETTINGS
 from core.store import rows
 from core.store.database import BY_GAIN, BY_P50, Connection
-from core.wire.output_check import MARK
+from core.wire.output_check import OUTPUTS_DIFFER
 
 Order = Literal["newest", "oldest", "p50", "gain", "study"]
 
@@ -39,12 +39,12 @@ _FOUND_IN_RESULT = (  # the slowest part, evaluated only if the other text does 
     " || iif(json_extract(result, '$.fallback'), 'fallback', '') || ' '"
     " || coalesce(json_extract(result, '$.busy.words'), '') || ' '"
     " || coalesce(json_extract(result, '$.model'), '') || ' '"
-    f" || iif(json_extract(result, '$.guard.breach'), '{MARK}', ''), '')"
+    f" || iif(json_extract(result, '$.guard.breach'), '{OUTPUTS_DIFFER}', ''), '')"
 )
 _LOOKED_IN = (_FOUND_IN, _FOUND_IN_RESULT)
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # the same as SQLite's `lower`
 _STORED = {
-    one.short: one.field for one in KNOBS if one.short not in one.field
+    one.short: one.field for one in SETTINGS if one.short not in one.field
 }  # short name -> name of the setting, lower case
 _LABELS = "SELECT value FROM json_each(iif(json_valid(labels), labels, '[]'))"
 _WITH = "id IN (SELECT id FROM marks WHERE {})"

@@ -107,7 +107,7 @@ def trial_columns(values: Mapping[str, Any]) -> dict[str, Any]:
     return columns(given)
 
 
-def packed(result: Mapping[str, Any] | None) -> bytes | None:
+def packed_samples(result: Mapping[str, Any] | None) -> bytes | None:
     """Return the raw parts of a result, packed for the table `samples`; None: it has none."""
     raw = {name: result[name] for name in RAW_FIELDS if name in result} if result else {}
     return samples.pack(raw) if raw else None
@@ -200,7 +200,7 @@ def legible(value: object) -> str:
     return str(value).encode("utf-8", "replace").decode()[:80]
 
 
-def sound(found: Iterable[Row], made: Callable[[Row], _One]) -> list[_One]:
+def undamaged(found: Iterable[Row], made: Callable[[Row], _One]) -> list[_One]:
     """Return the results of `made` for all rows that are not damaged."""
     kept = []
     for row in found:

@@ -28,7 +28,7 @@ class StudyRecord:
     started_at: float | None = None
     finished_at: float | None = None
     wall_s: float = 0.0  # time spent so far, including before interruptions
-    tried: list[dict[str, Any]] = field(default_factory=list)  # `Tried` as plain data, in order
+    tried: list[dict[str, Any]] = field(default_factory=list)  # `Evaluation` as plain data, in order
     answer: dict[str, Any] | None = None  # `SearchResult`; None: not yet
     error: ErrorRecord | None = None
     fingerprint: str = ""  # of the machine

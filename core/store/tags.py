@@ -20,7 +20,7 @@ MOST_LABEL, MOST_NOTE = 40, 2000  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
+class Tags:
     """Tags of one trial; the default is no tags."""
 
     starred: bool = False
@@ -65,7 +65,7 @@ class Change:
         """Whether the change is empty."""
         return self == Change()
 
-    def of(self, marks: Marks) -> Marks:
+    def of(self, marks: Tags) -> Tags:
         """Return `marks` with this change.
 
         Raises:
@@ -77,7 +77,7 @@ class Change:
                 f"A trial has at most {MOST_LABELS} labels, but this would make {len(labels)}.",
                 hint="Remove a label first.",
             )
-        return Marks(
+        return Tags(
             starred=marks.starred if self.starred is None else self.starred,
             archived=marks.archived if self.archived is None else self.archived,
             labels=labels,
@@ -110,7 +110,7 @@ def _checked_note(note: str) -> str:
     return found
 
 
-def marks(row: Row) -> Marks:
+def marks(row: Row) -> Tags:
     """Return the tags of a row; raises `Damage` if the row differs from what was written."""
     values = verified(row, "marks", ("id", "labels", "note"))
     try:
@@ -119,7 +119,7 @@ def marks(row: Row) -> Marks:
         raise Damage("its labels cannot be read") from None
     if not (isinstance(labels, list) and all(isinstance(one, str) for one in labels)):
         raise Damage("its labels make no sense")
-    return Marks(
+    return Tags(
         starred=bool(row["starred"]),
         archived=bool(row["archived"]),
         labels=tuple(labels),
@@ -127,7 +127,7 @@ def marks(row: Row) -> Marks:
     )
 
 
-def columns(trial_id: str, own: Marks, at: float) -> dict[str, Any]:
+def columns(trial_id: str, own: Tags, at: float) -> dict[str, Any]:
     """Return tags as SQLite takes them; `at`: seconds since the epoch."""
     return {
         "id": trial_id,

@@ -21,11 +21,11 @@ class Progress(Protocol):
         """Report `done` of `total` steps of `stage`."""
 
 
-class Nothing(TypedDict):
+class EmptyReply(TypedDict):
     """No fields."""
 
 
-class LoadsReply(TypedDict):
+class LoadCheckReply(TypedDict):
     """Reply of the job `load` (with: path, custom_op_libraries): ONNX Runtime can load the model."""
 
     version: str
@@ -54,7 +54,7 @@ class SessionPlan(TypedDict):
     provider_libraries: NotRequired[list[str]]
 
 
-def nothing_asked() -> SessionPlan:
+def default_session_plan() -> SessionPlan:
     """Return the plan of a session with ONNX Runtime's defaults."""
     return {
         "attributes": {},
@@ -186,13 +186,13 @@ class TensorInfo(TypedDict):
 # spinning threads do not disturb the others.
 
 
-class Child(TypedDict):
+class ForkReply(TypedDict):
     """Reply of `fork`: a contestant process."""
 
     pid: int
 
 
-class Reaped(TypedDict):
+class ReapReply(TypedDict):
     """Reply of `reap` (with: a Child): its exit status."""
 
     status: int | None  # as from `waitpid`; None while it lives
@@ -903,7 +903,7 @@ class Request(str, Generic[Reply]):
 # jobs, each in a worker of its own
 ENVIRONMENT = Request("environment", Environment)
 INSPECT = Request("inspect", ModelInfo)
-LOADS = Request("load", LoadsReply)
+LOAD_CHECK = Request("load", LoadCheckReply)
 PROFILE = Request("profile", ProfileReply)
 EXPORT = Request("export", ExportReply)
 TRANSFORM = Request("transform", TransformReply)
@@ -919,12 +919,12 @@ IMPORT = Request("import", ImportReply)
 
 GRAPH = Request("graph", GraphReply)
 LAYOUT = Request("layout", LayoutReply)
-FORKSERVER = Request("forkserver", Nothing)
-CONTESTANT = Request("contestant", Nothing)
+FORKSERVER = Request("forkserver", EmptyReply)
+CONTESTANT = Request("contestant", EmptyReply)
 
 # commands of a fork server
-FORK = Request("fork", Child)
-REAP = Request("reap", Reaped)
+FORK = Request("fork", ForkReply)
+REAP = Request("reap", ReapReply)
 
 # commands of a contestant
 LOAD = Request("load", LoadReply)
@@ -933,5 +933,5 @@ BLOCK = Request("block", BlockReply)
 COST = Request("cost", CostReply)
 FOOTPRINT = Request("footprint", FootprintReply)
 NEW_SHAPES = Request("new_shapes", NewShapesReply)
-SAVE_OUTPUTS = Request("save_outputs", Nothing)
+SAVE_OUTPUTS = Request("save_outputs", EmptyReply)
 COMPARE_OUTPUTS = Request("compare_outputs", OutputError)

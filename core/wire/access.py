@@ -92,7 +92,7 @@ class Library:
         return f"{self.name}@sha256:{self.sha256}" if self.sha256 else self.name
 
 
-def native_code(name: str, sha256: str) -> str:
+def library_note(name: str, sha256: str) -> str:
     """Return the note in a result that a library ran."""
     return f"The library `{name}` ran native code that is not part of ONNX Runtime (SHA-256 {sha256})."
 
@@ -125,13 +125,13 @@ def libraries_folder() -> Path | None:
     return Path(text).expanduser().resolve() if text else None
 
 
-def libraries_offered() -> list[str]:
+def available_libraries() -> list[str]:
     """Names of the files in the folder that look like libraries; empty: none are allowed."""
     folder = libraries_folder()
     if folder is None:
         return []
     try:
-        files = sorted(file for file in folder.rglob("*") if _looks_like_one(file))[:_MOST_OFFERED]
+        files = sorted(file for file in folder.rglob("*") if _looks_like_library(file))[:_MOST_OFFERED]
     except OSError:
         return []
     return [file.relative_to(folder).as_posix() for file in files if is_inside(file, [folder])]
@@ -140,11 +140,11 @@ def libraries_offered() -> list[str]:
 _MOST_OFFERED = 200
 
 
-def _looks_like_one(file: Path) -> bool:
+def _looks_like_library(file: Path) -> bool:
     return bool(set(file.suffixes) & set(_SUFFIXES)) and file.is_file()
 
 
-def found_library(text: str) -> tuple[Path, Library]:
+def resolve_library(text: str) -> tuple[Path, Library]:
     """Return the file of a library, links followed, and its name with the hash of the content.
 
     Raises:
@@ -184,7 +184,7 @@ def _hash_of(path: Path, name: str, folder: Path) -> str:
                 piece = file.read(_PIECE)
     except FileNotFoundError:
         raise SpecError(
-            f"There is no library `{name}` in `{folder}`.{nearest(name, libraries_offered())}",
+            f"There is no library `{name}` in `{folder}`.{nearest(name, available_libraries())}",
             hint=f"Put it there, or start ORTune with its folder in {LIBRARIES_VARIABLE}.",
         ) from None
     except OSError as error:

@@ -26,7 +26,7 @@ MAX_LINE_BYTES = 1 << 30  # a longer line is refused
 Command = Callable[[Any, Progress], Mapping[str, Any]]  # arguments and progress callback -> reply
 
 
-class Broken(Exception):
+class BrokenChannel(Exception):
     """The other side wrote an invalid message (`noise`), or it ended (`noise` is None)."""
 
     def __init__(self, noise: bytes | None = None) -> None:
@@ -39,13 +39,13 @@ def line(message: Mapping[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
-class Lines:
+class LineSplitter:
     """Splits a stream of bytes into lines."""
 
     def __init__(self) -> None:
         self.rest = bytearray()  # start of an unfinished line
 
-    def cut(self, data: bytes) -> list[bytes]:
+    def complete_lines(self, data: bytes) -> list[bytes]:
         """Return the lines that the chunk `data` completes, without their line ends.
 
         Raises:
@@ -58,32 +58,32 @@ class Lines:
             self.rest.clear()
         self.rest += rest
         if len(self.rest) > MAX_LINE_BYTES:
-            raise Broken(bytes(self.rest[:400]))
+            raise BrokenChannel(bytes(self.rest[:400]))
         return whole
 
 
-class Asking:
+class RequestChannel:
     """The parent's side: numbers requests, and finds the reply to the last one."""
 
     def __init__(self) -> None:
-        self._asked = 0  # id of the last request
-        self._pieces = Lines()
+        self._request_id = 0  # id of the last request
+        self._pieces = LineSplitter()
         self._lines: collections.deque[bytes] = collections.deque()
         self._ended = False
 
     def request(self, do: str, arguments: Mapping[str, Any]) -> bytes:
         """Return the bytes of the next request."""
-        self._asked += 1
-        return line({"id": self._asked, "do": do, "with": arguments})
+        self._request_id += 1
+        return line({"id": self._request_id, "do": do, "with": arguments})
 
-    def hear(self, data: bytes) -> None:
+    def receive_bytes(self, data: bytes) -> None:
         """Add a chunk of any size from the other side; no bytes: it has ended.
 
         Raises:
             Broken: a line is too long.
         """
         self._ended = not data
-        self._lines += self._pieces.cut(data)
+        self._lines += self._pieces.complete_lines(data)
 
     def reply(self, progress: Progress = lambda *_: None) -> dict[str, Any] | None:
         """Return the reply to the last request; None: it has not arrived yet.
@@ -96,9 +96,9 @@ class Asking:
             Broken: a line is no message, and the next call skips it; or the other side has ended.
         """
         while self._lines:
-            heard = self._lines.popleft()
-            message = _decoded(heard)
-            if message.get("id") not in (None, self._asked):  # of an abandoned request
+            received = self._lines.popleft()
+            message = _decoded(received)
+            if message.get("id") not in (None, self._request_id):  # of an abandoned request
                 continue
             match message:
                 case {"ok": dict() as value}:
@@ -110,13 +110,13 @@ class Asking:
                 }:
                     progress(stage, done, total, text)
                 case _:
-                    raise Broken(heard)
+                    raise BrokenChannel(received)
         if self._ended:
-            raise Broken
+            raise BrokenChannel
         return None
 
     @property
-    def unfinished(self) -> bytes:
+    def unfinished_line(self) -> bytes:
         """The received part of an unfinished line."""
         return bytes(self._pieces.rest)
 

@@ -77,7 +77,7 @@ def require(name: str, ability: Ability, *, of: str = "", instead: str = "") -> 
         )
 
 
-def named(name: str) -> str:
+def known_engine(name: str) -> str:
     """Return `name`, which must be that of an engine.
 
     Raises:

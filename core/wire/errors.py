@@ -25,7 +25,7 @@ _LONG_WORD = re.compile(r"\S{400,}")
 _MOST_CHARACTERS = 4000
 
 
-def _legible(text: str) -> str:
+def _shortened(text: str) -> str:
     """Shorten long words and texts: some names, of files or inside models, have 100,000 characters."""
     cut = _LONG_WORD.sub(lambda word: f"{word[0][:200]}…{word[0][-100:]}", text)
     return cut if len(cut) <= _MOST_CHARACTERS else f"{cut[:_MOST_CHARACTERS]}…"
@@ -43,8 +43,8 @@ class TunerError(Exception):
     """Base of every expected failure; `str(error)` is the message alone."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        self.message = _legible(message)
-        self.hint = _legible(hint)
+        self.message = _shortened(message)
+        self.hint = _shortened(hint)
         super().__init__(self.message)
 
 

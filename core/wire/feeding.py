@@ -22,7 +22,7 @@ NO_TEXT_HINT = (
 )
 
 
-def not_fed(name: str, dtype: str) -> str:
+def unsupported_reason(name: str, dtype: str) -> str:
     """Return why ORTune cannot provide an input; empty: it can.
 
     Args:
@@ -34,7 +34,7 @@ def not_fed(name: str, dtype: str) -> str:
     return f"Input `{name}` is {dtype}; ORTune supports tensors of numbers, bool and text only."
 
 
-def no_text(name: str) -> str:
+def missing_text_message(name: str) -> str:
     """Return the error for a text input without values: random text would resemble no real input."""
     return f"Input `{name}` takes text, which ORTune cannot generate."
 

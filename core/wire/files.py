@@ -83,7 +83,7 @@ def _check(mode: int, path: Path) -> None:
             raise IrregularFile(22, words, str(path))
 
 
-def expanded(path: str | Path) -> Path:
+def expand_home(path: str | Path) -> Path:
     """Return a path with `~` replaced; the path is unchanged where there is no such home."""
     try:
         return Path(path).expanduser()

@@ -174,7 +174,7 @@ def throttling_file(root: Path = CGROUP_ROOT, groups: Mapping[str, str] | None =
     return None
 
 
-def throttled_between(before: Throttling, after: Throttling) -> Throttling:
+def throttling_increase(before: Throttling, after: Throttling) -> Throttling:
     """Return the increase of the throttling counters."""
     return Throttling(
         periods=max(0, after.periods - before.periods), seconds=max(0.0, after.seconds - before.seconds)

@@ -30,14 +30,14 @@ from typing import Any, TypedDict, cast
 
 from core import wire
 
-MARK = "outputs differ"  # shown with every number of a result beyond its tolerance
-WARNING = "⚠"  # precedes `MARK` in tables and charts, which have no icons
-ELSE = "computes something else"  # shown with a verdict between models whose outputs differ
+OUTPUTS_DIFFER = "outputs differ"  # shown with every number of a result beyond its tolerance
+WARNING = "⚠"  # precedes `OUTPUTS_DIFFER` in tables and charts, which have no icons
+DIFFERENT_OUTPUTS = "computes something else"  # shown with a verdict between models whose outputs differ
 ADVICE = (
     "Calibrate on data like the model's own, create the variant again with other options, or "
     "set the tolerance that your use allows."
 )
-TIED = 1e-5  # largest error below which a changed class was a tie
+TIE_MAX_REL = 1e-5  # largest error below which a changed class was a tie
 LEAST_ROWS = 10
 
 
@@ -98,12 +98,12 @@ def tolerance_of(precision: str, max_rel: float | None = None) -> Tolerance:
     return TOLERANCES.get(precision, TOLERANCES["fp32"])
 
 
-def looser(*precisions: str) -> str:
+def loosest_precision(*precisions: str) -> str:
     """Return the one of `precisions` that allows the largest error."""
     return max(precisions, key=lambda one: tolerance_of(one).max_rel)
 
 
-def judge(
+def check_outputs(
     error: wire.OutputError | None,
     precision: str,
     max_rel: float | None = None,
@@ -125,19 +125,19 @@ def judge(
     if error is None:
         why = unknown or "The outputs were not compared."
     else:
-        breach, why = _judged(error, allowed, "as you set it" if max_rel is not None else precision)
-        if void := not breach and _void(error):
+        breach, why = _within_tolerance(error, allowed, "as you set it" if max_rel is not None else precision)
+        if void := not breach and _not_judgeable(error):
             breach, why = None, void
         elif breach and random:
             breach, why = None, _RANDOM.format(names=", ".join(random), why=why)
     return OutputCheck(breach=breach, why=why, precision=precision, tolerance=allowed)
 
 
-def _judged(error: wire.OutputError, allowed: Tolerance, whose: str) -> tuple[bool, str]:
+def _within_tolerance(error: wire.OutputError, allowed: Tolerance, whose: str) -> tuple[bool, str]:
     most = error["max_rel"]
     if most is None:
         return True, error["difference"]
-    far, moved = not most <= allowed.max_rel, _moved(error, most, allowed)  # NaN is far
+    far, moved = not most <= allowed.max_rel, _classes_changed(error, most, allowed)  # NaN is far
     parts = [
         f"largest error {most:.2g} of the largest magnitude, where {allowed.max_rel:g} is allowed ({whose})"
     ]
@@ -151,7 +151,7 @@ def _judged(error: wire.OutputError, allowed: Tolerance, whose: str) -> tuple[bo
     return far or moved, "; ".join(parts)
 
 
-def _void(error: wire.OutputError) -> str:
+def _not_judgeable(error: wire.OutputError) -> str:
     """Why equal outputs prove nothing; empty: they can be judged."""
     names = error.get("void")
     if not names:
@@ -165,10 +165,10 @@ def _void(error: wire.OutputError) -> str:
     )
 
 
-def _moved(error: wire.OutputError, most: float, allowed: Tolerance) -> bool:
+def _classes_changed(error: wire.OutputError, most: float, allowed: Tolerance) -> bool:
     """Whether too many samples have another class than in the reference."""
     agreement, least = error["top1_agreement"], allowed.top1_agreement
-    if agreement is None or least is None or most <= TIED:
+    if agreement is None or least is None or most <= TIE_MAX_REL:
         return False
     enough = least == 1.0 or error.get("rows", LEAST_ROWS) >= LEAST_ROWS
     return enough and agreement < least
@@ -180,11 +180,11 @@ def rows_of(error: wire.OutputError) -> str:
     return "an unknown number of samples" if rows is None else f"{rows:,} sample{'s' * (rows != 1)}"
 
 
-def apart_words(name: str, against: str, verdict: OutputCheck) -> str:
+def output_difference_words(name: str, against: str, verdict: OutputCheck) -> str:
     """Return a sentence, without its full stop, that compares one model's outputs with another's."""
     why = verdict.why.rstrip(".")
     if verdict.breach:
-        return f"`{name}` {ELSE} than `{against}`: {why}"
+        return f"`{name}` {DIFFERENT_OUTPUTS} than `{against}`: {why}"
     if verdict.breach is None:
         return f"It is unknown whether `{name}` computes the same as `{against}`: {why}"
     return f"`{name}` and `{against}` are different models whose outputs agree: {why}"
@@ -212,7 +212,7 @@ def random_operators(info: wire.ModelInfo) -> list[str]:
     return [name for name in RANDOM_OPERATORS if name in info["op_counts"]]
 
 
-def computed_in(precision: str, session: wire.SessionPlan, ran: Collection[str] | None = None) -> str:
+def effective_precision(precision: str, session: wire.SessionPlan, ran: Collection[str] | None = None) -> str:
     """Return the precision that `session` computes a model of `precision` in, a key of `TOLERANCES`.
 
     A CUDA provider multiplies FP32 matrices in TF32 unless an option forbids it, and TensorRT in the types
@@ -231,7 +231,7 @@ def computed_in(precision: str, session: wire.SessionPlan, ran: Collection[str] 
         if provider["name"] in wire.CUDA_PROVIDERS and options.get("use_tf32", "1") == "1":
             found.append("tf32")
         found += [kind for name, kind in _TENSORRT_KINDS if options.get(name, "").lower() in ("1", "true")]
-    return looser(*found)
+    return loosest_precision(*found)
 
 
 _TENSORRT_KINDS = (("trt_fp16_enable", "fp16"), ("trt_bf16_enable", "bf16"), ("trt_int8_enable", "int8"))
@@ -239,7 +239,7 @@ _TENSORRT_KINDS = (("trt_fp16_enable", "fp16"), ("trt_bf16_enable", "bf16"), ("t
 
 # --- reading stored results ---------------------------------------------------------------------------------
 
-_EARLIER = (
+_EARLIER_VERSION = (
     "they differed from those of the configuration that it was compared with; the error "
     "against the reference was not measured"
 )
@@ -254,22 +254,22 @@ def breach(result: Mapping[str, Any] | None) -> str:
     judged = facts.get("guard")
     if judged is not None:
         return str(judged["why"]) if judged["breach"] else ""
-    return _EARLIER if any(one.get("outputs_differ") for one in facts.get("contrasts") or ()) else ""
+    return _EARLIER_VERSION if any(one.get("outputs_differ") for one in facts.get("contrasts") or ()) else ""
 
 
-def not_judged(result: Mapping[str, Any] | None) -> str:
+def not_judged_reason(result: Mapping[str, Any] | None) -> str:
     """Return why outputs that were compared cannot be judged; "" where they were judged."""
     facts = result or {}
     judged = facts.get("guard")
     return str(judged["why"]) if judged and judged["breach"] is None and facts.get("output_error") else ""
 
 
-def else_words(contrast: Mapping[str, Any] | None) -> str:
+def different_outputs_words(contrast: Mapping[str, Any] | None) -> str:
     """Return the addition to a verdict between models that do not compute the same.
 
     "; computes something else"; "" where both sides have one original, or originals whose outputs agree.
     """
-    return f"; {ELSE}" if (contrast or {}).get("something_else") else ""
+    return f"; {DIFFERENT_OUTPUTS}" if (contrast or {}).get("something_else") else ""
 
 
 def error_in_words(result: Mapping[str, Any]) -> str:

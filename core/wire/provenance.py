@@ -146,7 +146,7 @@ def _item(one: Any) -> str:
 # --- the facts in words -------------------------------------------------------------------------------------
 
 
-def in_words(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
+def facts_in_words(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return facts of processor and container as (topic, phrase) pairs.
 
     Unknown facts are left out. The caller adds sizes, GPUs and libraries.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 DASH = "–"
 PROVIDER = "ExecutionProvider"  # ends the name of each in ONNX Runtime
-FAR = 8.0  # ratio of two ends above which each has its own decimals
+FAR_RATIO = 8.0  # ratio of two ends above which each has its own decimals
 BINARY: Sequence[tuple[float, str]] = (
     *((float(1 << power), unit) for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB"))),
     (1.0, "B"),
@@ -49,7 +49,7 @@ def span(low: float | None, high: float | None, unit: str = "", digits: int = 4)
     if not ends:
         return DASH
     least, most = min(map(abs, ends)), max(map(abs, ends))
-    far = least > 0 and most > FAR * least
+    far = least > 0 and most > FAR_RATIO * least
     said = [f"{end:,.{decimals(end if far else most, digits)}f}" for end in ends]
     text = " to ".join(said) if len(said) == 2 else said[0]
     open_end = "" if len(said) == 2 else " or more" if low is not None else " or less"

@@ -35,10 +35,10 @@ def _inspect(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _loads(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    from core.worker.session.loading import loads
+    from core.worker.session.loading import load_model
 
     limits.cap_memory()
-    return loads(payload["path"], payload.get("custom_op_libraries", []))
+    return load_model(payload["path"], payload.get("custom_op_libraries", []))
 
 
 def _profile(payload: Any, progress: Progress) -> Mapping[str, Any]:
@@ -134,10 +134,10 @@ def _import(payload: Any, progress: Progress) -> Mapping[str, Any]:
 
 
 def _graph(payload: Any, progress: Progress) -> Mapping[str, Any]:
-    from core.worker.models.graph_job import draw_graphs
+    from core.worker.models.graph_job import describe_graphs
 
     limits.cap_memory()
-    return draw_graphs(payload, progress)
+    return describe_graphs(payload, progress)
 
 
 def _layout(payload: Any, progress: Progress) -> Mapping[str, Any]:
@@ -155,7 +155,7 @@ def _cap_memory(plan: Any) -> None:
 JOBS: dict[str, Command] = {
     wire.ENVIRONMENT: _environment,
     wire.INSPECT: _inspect,
-    wire.LOADS: _loads,
+    wire.LOAD_CHECK: _loads,
     wire.PROFILE: _profile,
     wire.EXPORT: _export,
     wire.TRANSFORM: _transform,
@@ -199,7 +199,7 @@ def _send(protocol: BinaryIO, line: bytes) -> None:
 
 def _do(job: Command, payload: Any, progress: Progress) -> Mapping[str, Any]:
     if job is not _forkserver:  # the fork server must have a single thread and watches stdin itself
-        lifeline.offer_to_oom_killer()
+        lifeline.set_oom_victim()
         lifeline.exit_when_stdin_closes()
     return job(payload, progress)
 

@@ -24,7 +24,7 @@ import traceback
 from typing import NoReturn
 
 from core import wire
-from core.wire.channel import Command, Lines, line, obey
+from core.wire.channel import Command, LineSplitter, line, obey
 from core.wire.errors import WorkerError
 from core.worker import lifeline
 
@@ -67,7 +67,7 @@ class _Server:
     def __init__(self, channel: socket.socket) -> None:
         self._pid = os.getpid()
         self._channel = channel
-        self._requests = Lines()
+        self._requests = LineSplitter()
         self._descriptors: list[int] = []  # received, not used yet
         self._children: dict[int, int | None] = {}  # pid -> wait status; None while it lives
         self._commands: dict[str, Command] = {wire.FORK: self._fork, wire.REAP: self._reap}
@@ -104,11 +104,11 @@ class _Server:
         """Read the available bytes and answer every complete line; False at the end of the socket."""
         data, descriptors, _, _ = socket.recv_fds(self._channel, _CHUNK_BYTES, 8)
         self._descriptors += descriptors
-        for request in self._requests.cut(data):
+        for request in self._requests.complete_lines(data):
             obey(request, self._commands, self._channel.sendall, who="fork server")
         return bool(data)
 
-    def _fork(self, arguments: wire.Nothing, progress: wire.Progress) -> wire.Child:
+    def _fork(self, arguments: wire.EmptyReply, progress: wire.Progress) -> wire.ForkReply:
         given, self._descriptors = self._descriptors[:2], self._descriptors[2:]
         try:
             if len(given) != 2:
@@ -131,7 +131,7 @@ class _Server:
             for descriptor in given:
                 os.close(descriptor)
 
-    def _reap(self, child: wire.Child, progress: wire.Progress) -> wire.Reaped:
+    def _reap(self, child: wire.ForkReply, progress: wire.Progress) -> wire.ReapReply:
         pid = child["pid"]
         if pid not in self._children:
             raise WorkerError(
@@ -151,7 +151,7 @@ def _become_contestant(channel: int, log: int, *, server: int, tie: int) -> NoRe
         os.setpgid(0, 0)
         lifeline.die_with_parent(server)
         os.write(tie, b"1")
-        lifeline.offer_to_oom_killer()
+        lifeline.set_oom_victim()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         _keep_only(channel, log)

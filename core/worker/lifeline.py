@@ -31,7 +31,7 @@ def die_with_parent(parent: int | None = None) -> None:
         os._exit(_ORPHANED)
 
 
-def offer_to_oom_killer() -> None:
+def set_oom_victim() -> None:
     """Make the out-of-memory killer choose this process before the dashboard."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")

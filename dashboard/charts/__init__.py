@@ -268,7 +268,7 @@ def axis(title: str = "") -> dict[str, Any]:
     }
 
 
-def entitle(figure: go.Figure, title: str) -> go.Figure:
+def add_title(figure: go.Figure, title: str) -> go.Figure:
     """Give a figure its title, left of the toolbar in the same row, and room for it."""
     lacking = TITLE_ROW_PX - (figure.layout.margin.t or 0)
     if lacking > 0:

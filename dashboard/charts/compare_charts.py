@@ -132,7 +132,7 @@ def forest_info(
     )
 
 
-def race_info(comparison: Comparison) -> ForestInfo | None:
+def comparison_forest_info(comparison: Comparison) -> ForestInfo | None:
     """Return the forest of a finished comparison, in the order of its ranks; None: it has no contrast."""
     found = comparison_text.against_reference(comparison)
     if not found:
@@ -146,14 +146,16 @@ def race_info(comparison: Comparison) -> ForestInfo | None:
     )
 
 
-def duel_info(comparison: Comparison, contrasts: Sequence[Mapping[str, Any]]) -> ForestInfo:
+def trial_forest_info(comparison: Comparison, contrasts: Sequence[Mapping[str, Any]]) -> ForestInfo:
     """Return the forest of one trial against each of its references."""
     named = {one["baseline"]: verdicts.label(comparison, one["baseline"]) for one in contrasts}
     muted = [one["candidate"] for one in contrasts if is_rejected(one)]
-    return of_one(contrasts, named, margin=margin_of(comparison), muted=muted)
+    return reference_forest_info(contrasts, named, margin=margin_of(comparison), muted=muted)
 
 
-def of_one(contrasts: Sequence[Mapping[str, Any]], named: Mapping[str, str], **how: Any) -> ForestInfo:
+def reference_forest_info(
+    contrasts: Sequence[Mapping[str, Any]], named: Mapping[str, str], **how: Any
+) -> ForestInfo:
     """Return the forest of one trial against one or two references; of two, each names its interval.
 
     Args:

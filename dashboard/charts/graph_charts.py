@@ -16,7 +16,7 @@ from typing import Literal
 
 import plotly.graph_objects as go
 
-from core.evidence.graph_facts import Row, Times, kind, plain_op
+from core.evidence.graph_facts import ProfileMatch, Row, kind, plain_op
 from core.evidence.graph_folding import Folding, Item
 from core.run.graph_layout import Layout
 from core.show.format import short
@@ -67,13 +67,13 @@ class Paint:
     """The meaning of the colours."""
 
     mode: Mode
-    times: Times | None  # None: there is no profile
+    times: ProfileMatch | None  # None: there is no profile
     order: tuple[str, ...]  # categories with a colour of their own, the same for both graphs
     optimized: bool  # whether the graph is the one that ONNX Runtime optimized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class GraphItem:
     """One item of the plot."""
 
     index: int  # of the item in its folded graph
@@ -90,7 +90,7 @@ class Drawn:
 class Picture:
     """All items to draw of one graph."""
 
-    drawn: tuple[Drawn, ...]
+    drawn: tuple[GraphItem, ...]
     ways: tuple[tuple[tuple[float, float], ...], ...]
     mode: Mode
     order: tuple[str, ...]
@@ -121,14 +121,14 @@ def picture(
         hits: nodes found by a search.
         room_px: minimum width of the plot: labels without room are cut or left out.
     """
-    drawn: list[Drawn] = []
-    rooms = _rooms(layout, room_px)
+    drawn: list[GraphItem] = []
+    rooms = _label_lengths(layout, room_px)
     for index, item in enumerate(folding.items):
         own = [rows[member] for member in item.members]
         value, category = _color(item, own, paint)
         x, y = layout.points[index]
         drawn.append(
-            Drawn(
+            GraphItem(
                 index=index,
                 x=x,
                 y=y,
@@ -173,7 +173,7 @@ def _ranked(named: Sequence[tuple[str, Row]]) -> list[str]:
     return sorted(counts, key=lambda name: (-seconds[name], -counts[name]))
 
 
-def _rooms(layout: Layout, room_px: int) -> list[int]:
+def _label_lengths(layout: Layout, room_px: int) -> list[int]:
     """Return the characters of a label that fit to the right of each item."""
     if layout.depth * LABEL_PX > MOST_PX:
         return [0] * len(layout.points)
@@ -250,7 +250,7 @@ def _about_node(row: Row, *, optimized: bool) -> list[str]:
     ]
 
 
-def _time(seconds: float, times: Times, own: Sequence[Row]) -> str:
+def _time(seconds: float, times: ProfileMatch, own: Sequence[Row]) -> str:
     shared = max((row.ran.with_others for row in own if row.ran is not None), default=0)
     also = ", with other nodes" if shared and len(own) == 1 else ""
     where = dict.fromkeys(name for row in own if row.ran is not None for name in row.ran.providers)
@@ -347,7 +347,7 @@ def _edges(shown: go.Figure, info: Picture) -> None:
 
 
 def _by_category(shown: go.Figure, info: Picture) -> None:
-    groups: dict[str, list[Drawn]] = {}
+    groups: dict[str, list[GraphItem]] = {}
     for one in info.drawn:
         groups.setdefault(one.category, []).append(one)
     ranks = {name: rank for rank, name in enumerate(info.order)}
@@ -370,7 +370,7 @@ def _on_a_scale(shown: go.Figure, info: Picture, end: float) -> None:
 
 def _points(
     shown: go.Figure,
-    points: Sequence[Drawn],
+    points: Sequence[GraphItem],
     info: Picture,
     *,
     name: str,

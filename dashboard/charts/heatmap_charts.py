@@ -15,7 +15,7 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 
 from core.run.axes import Axis, point_name, value_words
-from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, Standing
+from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, SweepRanking
 from core.run.sweep import REFUSED, Measured
 from core.wire.units import brief, significant
 from dashboard.charts import (
@@ -73,7 +73,7 @@ class Plane:
     over_label: str  # meaning of a cross
 
 
-def plane_info(points: Sequence[Measured], axes: Sequence[Axis], standing: Standing) -> Plane:
+def plane_info(points: Sequence[Measured], axes: Sequence[Axis], standing: SweepRanking) -> Plane:
     """Return a cell for each point: the first axis to the right, the second upwards.
 
     Args:
@@ -101,7 +101,7 @@ _PLACES = {
 }
 
 
-def _cell(point: Measured, across: Axis, up: Axis, standing: Standing) -> Cell:
+def _cell(point: Measured, across: Axis, up: Axis, standing: SweepRanking) -> Cell:
     place = standing.place(point)
     over = standing.is_in(point, standing.over)
     mark: Mark = ""
@@ -133,7 +133,7 @@ def _text(point: Measured, rate: float | None, mark: Mark, *, is_open: bool) -> 
     return f"{sign}{shown} ?" if is_open else f"{sign}{shown}"
 
 
-def _hover(point: Measured, standing: Standing, place: str, *, over: bool, is_open: bool) -> str:
+def _hover(point: Measured, standing: SweepRanking, place: str, *, over: bool, is_open: bool) -> str:
     head = [point_name(point.values)]
     if point.latency is None:
         return "<br>".join(map(plain, [*head, point.error or "not measured yet"]))
@@ -305,7 +305,7 @@ def _add_handles(figure: go.Figure, cells: Sequence[Cell]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
+class TradeoffPoint:
     """One point with both its intervals; a bound is None if unknown."""
 
     ms: float
@@ -325,13 +325,13 @@ class Tradeoff:
     """Throughput over latency as data: a group per value of the second axis, and the Pareto front."""
 
     x_title: str
-    groups: dict[str, list[Spot]]
-    front: list[Spot]
+    groups: dict[str, list[TradeoffPoint]]
+    front: list[TradeoffPoint]
     line: float | None  # ms
     line_label: str
 
 
-def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], standing: Standing) -> Tradeoff:
+def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], standing: SweepRanking) -> Tradeoff:
     """Return throughput over the latency percentile of the limit, of the points that have both.
 
     Args:
@@ -339,8 +339,8 @@ def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], standing: St
         axes: one or two.
         standing: state of the points, with the Pareto front.
     """
-    groups: dict[str, list[Spot]] = {}
-    front: list[Spot] = []
+    groups: dict[str, list[TradeoffPoint]] = {}
+    front: list[TradeoffPoint] = []
     for one in points:
         latency, rate = value_of(one, standing.percentile), value_of(one, "throughput")
         if latency is None or rate is None or one.same is not None:
@@ -350,7 +350,7 @@ def tradeoff_info(points: Sequence[Measured], axes: Sequence[Axis], standing: St
             one, standing, standing.place(one), over=over, is_open=standing.is_in(one, standing.open)
         )
         first = {axes[0].name: one.values[axes[0].name]}
-        spot = Spot(
+        spot = TradeoffPoint(
             ms=latency[0],
             ms_low=latency[1],
             ms_high=latency[2],

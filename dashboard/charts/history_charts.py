@@ -19,8 +19,8 @@ import plotly.graph_objects as go
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.show.table import Column, Table, tabulate
-from core.show.words import value_in_words
-from core.wire.output_check import MARK, breach
+from core.show.words import value_text
+from core.wire.output_check import OUTPUTS_DIFFER, breach
 from core.wire.units import brief
 from dashboard.charts import HEIGHT, MUTED, PALETTE, axis, base_figure, number, plain, wide_ticks
 from dashboard.charts.search_evaluation_charts import SPREAD, add_row, folded, rows_figure
@@ -82,7 +82,7 @@ WHEN = "when"
 OUTCOMES: Mapping[str, tuple[str, str, str]] = {
     "complete": (PALETTE[0], "circle", "complete"),
     "rejected": (PALETTE[1], "x", "rejected: no verdict"),
-    "breach": (PALETTE[3], "diamond", MARK),
+    "breach": (PALETTE[3], "diamond", OUTPUTS_DIFFER),
     "failed": (PALETTE[5], "cross", "failed or cancelled"),
     "open": (MUTED, "circle-open", "not ended"),
 }
@@ -128,9 +128,9 @@ def _settings(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if name == "providers":
                 yield name, ", ".join(str(one.get("name", "")) for one in value)
             elif isinstance(value, Mapping):
-                yield from ((str(key), value_in_words(one)) for key, one in value.items())
+                yield from ((str(key), value_text(one)) for key, one in value.items())
             else:
-                yield str(name), value_in_words(value)
+                yield str(name), value_text(value)
     if (engine := spec.get("engine")) is not None:
         yield "engine", str(engine)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.evidence.evaluations import Tried
+from core.evidence.evaluations import Evaluation
 from core.evidence.result_types import CoursePoint, EffectRecord, FrontPoint, GainNumbers
 from core.evidence.verdict import Verdict, ratio_places, ratio_text
 from core.show.sheets import searches
@@ -95,7 +95,7 @@ WORDS: Mapping[str, str] = {  # verdict -> its meaning for a speed-up
 }
 
 
-def gains_info(gains: Sequence[GainNumbers]) -> Intervals:
+def speedups_info(gains: Sequence[GainNumbers]) -> Intervals:
     """Return the speed-up of a configuration in every metric, relative to ONNX Runtime's default."""
     rows = [
         Bar(
@@ -104,7 +104,7 @@ def gains_info(gains: Sequence[GainNumbers]) -> Intervals:
             low=one["ratio_low"],
             high=one["ratio_high"],
             verdict=one["verdict"],
-            hover=f"{plain(metric_name(one['metric']))}<br>{plain(searches.gain_words(one))}",
+            hover=f"{plain(metric_name(one['metric']))}<br>{plain(searches.speedup_text(one))}",
         )
         for one in gains
     ]
@@ -145,7 +145,7 @@ def _intervals(rows: list[Bar], title: str) -> Intervals:
     low, high = min([*drawn, 0.97]), max([*drawn, 1.03])
     room = (high / low) ** ROOM
     axis = (low / room, high * room)
-    return Intervals(rows=rows, axis=axis, ticks=gain_ticks(*axis), title=title)
+    return Intervals(rows=rows, axis=axis, ticks=speedup_ticks(*axis), title=title)
 
 
 def intervals(info: Intervals, *, least: int = 0) -> go.Figure:
@@ -210,7 +210,7 @@ def _add_bars(figure: go.Figure, verdict: str, word: str, own: Sequence[tuple[in
     )
 
 
-def gain_ticks(low: float, high: float) -> list[float]:
+def speedup_ticks(low: float, high: float) -> list[float]:
     """Return round speed-ups between `low` and `high`, with 1 if it lies between."""
     if high / low > WIDE:
         return [one for one in log_ticks([low, high]) if low <= one <= high]
@@ -272,8 +272,8 @@ def costs(points: Sequence[FrontPoint], objective: Mapping[str, float]) -> list[
 
 def front_info(
     points: Sequence[FrontPoint],
-    tried: Sequence[Tried],
-    ratio_of: Callable[[Tried], float | None],
+    tried: Sequence[Evaluation],
+    ratio_of: Callable[[Evaluation], float | None],
     *,
     cost: str,
     winner: Mapping[str, Any] | None = None,
@@ -377,7 +377,7 @@ def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
     ):
         if points:
             _add_points(figure, points, name, color, symbol, size)
-    ticks = gain_ticks(*info.axis)
+    ticks = speedup_ticks(*info.axis)
     figure.update_yaxes(
         type="log",
         range=[math.log10(end) for end in info.axis],

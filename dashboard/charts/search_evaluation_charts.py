@@ -12,21 +12,21 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from core.evidence.evaluations import Tried
+from core.evidence.evaluations import Evaluation
 from core.evidence.result_types import EffectRecord
 from core.show.sheets import searches
 from core.show.table import Column, Table, tabulate
-from core.spec.settings import KNOBS
+from core.spec.settings import SETTINGS
 from core.spec.space import changes_words
 from dashboard.charts import LARGE_PX, MUTED, PAGE, PALETTE, base_figure, plain
-from dashboard.charts.search_charts import LEAST_SHOWN, gain_ticks, tick, times
+from dashboard.charts.search_charts import LEAST_SHOWN, speedup_ticks, tick, times
 
 MOST_AXES = 7
 LINES = 400  # configurations that remain distinct
 ROW_PX, AROUND_PX = 68, 56  # of an axis with its name and values; of the margins around all axes
 END = 0.03  # share of an axis: text this close to an end grows away from it
 FOLDED = 12  # characters per line of a value
-_DEFAULTS = {one.name: one.default for one in KNOBS}  # empty for everything else
+_DEFAULTS = {one.name: one.default for one in SETTINGS}  # empty for everything else
 SPREAD = 0.05  # share of an axis over which lines through one value are spread
 
 
@@ -51,8 +51,8 @@ class Parallel:
 
 
 def parallel_info(
-    tried: Sequence[Tried],
-    ratio_of: Callable[[Tried], float | None],
+    tried: Sequence[Evaluation],
+    ratio_of: Callable[[Evaluation], float | None],
     effects: Sequence[EffectRecord],
     *,
     most: int = MOST_AXES,
@@ -84,7 +84,7 @@ def parallel_info(
     )
 
 
-def _dimension(name: str, tried: Sequence[Tried]) -> Dimension:
+def _dimension(name: str, tried: Sequence[Evaluation]) -> Dimension:
     default = _DEFAULTS.get(name)
     own = [searches.value_words(one.changes.get(name, default)) for one in tried]
     values = sorted(set(own), key=lambda text: (text.isdigit(), int(text) if text.isdigit() else 0, text))
@@ -112,7 +112,7 @@ def parallel(info: Parallel) -> go.Figure:
     for index, one in enumerate(info.dimensions):
         marks = [(_along(at, len(one.values)), folded(text)) for at, text in enumerate(one.values)]
         add_row(figure, index, plain(one.name), marks)
-    gains = [(_gain_along(ratio, info.axis), tick(ratio)) for ratio in gain_ticks(*info.axis)]
+    gains = [(_gain_along(ratio, info.axis), tick(ratio)) for ratio in speedup_ticks(*info.axis)]
     add_row(figure, len(info.dimensions), "<b>gain</b>", gains)
     return figure
 

@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from core.run.axes import THREADS, point_name, row_of, value_words
 from core.run.sweep import Measured
 from core.spec.settings import Value
-from core.wire.output_check import MARK
+from core.wire.output_check import OUTPUTS_DIFFER
 from core.wire.units import brief, interval, provider
 from dashboard.charts import (
     MUTED,
@@ -60,7 +60,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class LostPoints:
     """Points without numbers at one place of the axis, and the reason."""
 
     x: int
@@ -81,11 +81,11 @@ class CurveInfo:
     line: float | None = None
     line_label: str = ""
     best: tuple[int, float] | None = None
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[LostPoints] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ghost:
+class EarlierSweep:
     """An earlier sweep over the same settings."""
 
     name: str  # its date
@@ -100,7 +100,7 @@ def curve_info(
     series: str = "",
     line_s: float | None = None,
     best: Measured | None = None,
-    ghosts: Sequence[Ghost] = (),
+    ghosts: Sequence[EarlierSweep] = (),
 ) -> CurveInfo:
     """Return a curve over setting `x`.
 
@@ -173,13 +173,13 @@ def _sorted(points: Sequence[Measured], x: str, places: Mapping[Value | None, in
     return sorted((one for one in points if one.latency), key=lambda one: places[one.values[x]])
 
 
-def _lost(points: Sequence[Measured], x: str, places: Mapping[Value | None, int]) -> list[Lost]:
+def _lost(points: Sequence[Measured], x: str, places: Mapping[Value | None, int]) -> list[LostPoints]:
     """Return points that failed or were refused, grouped by position."""
     reasons: dict[int, list[str]] = {}
     for one in points:
         if one.latency is None and one.error:
             reasons.setdefault(places[one.values[x]], []).append(f"{point_name(one.values)}: {one.error}")
-    return [Lost(x=place, reasons="<br>".join(map(plain, texts))) for place, texts in reasons.items()]
+    return [LostPoints(x=place, reasons="<br>".join(map(plain, texts))) for place, texts in reasons.items()]
 
 
 def _spans(values: Sequence[float], ratio: float) -> bool:
@@ -270,7 +270,7 @@ def hover(point: Measured, name: str, value: tuple[float, float | None, float | 
         _provider(point),
         *([f"the same as {point_name(point.same)}: {point.why}"] if point.same is not None else []),
         *(["cancelled: partial results"] if point.cut_short else []),
-        *([f"⚠ {MARK}"] if point.breach else []),
+        *([f"⚠ {OUTPUTS_DIFFER}"] if point.breach else []),
     ]
     return "<br>".join(plain(part) for part in parts)
 

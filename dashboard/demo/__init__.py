@@ -66,7 +66,7 @@ def opening(store: Store) -> str | None:
     return max(wins)[2] if wins else None
 
 
-def seen_on(store: Store, page: str) -> list[str]:
+def recorded_models(store: Store, page: str) -> list[str]:
     """Return the content hashes of models with recorded results of a page, the best one to open with first.
 
     Args:

@@ -9,12 +9,12 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.evidence.comparison import Comparison
-from core.evidence.evaluations import Tried, ratios_told
+from core.evidence.evaluations import Evaluation, reported_ratio
 from core.evidence.measurement import Trial
 from core.run.best_point import supported_percentile
 from core.run.search.stored import answer_of, tried_of
 from core.show import comparison_text, verdict
-from core.show.report.subjects import About, Curve, OneTrial, Race, Search, Why
+from core.show.report.subjects import About, ComparisonSubject, Curve, OneTrial, Search, Why
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
 from core.wire.profile import profile_from_dict
@@ -48,7 +48,7 @@ def plots(about: About) -> list[Plot]:
     match about:
         case OneTrial():
             return list(_trial(about))
-        case Race():
+        case ComparisonSubject():
             return list(_race(about.race, about.trials))
         case Search():
             return list(_search(about))
@@ -66,7 +66,7 @@ def _trial(about: OneTrial) -> Iterator[Plot]:
         return
     contrasts = verdict.contrasts_of(race, trial.id) if race is not None else []
     if race is not None and any(one.get("ratio") for one in contrasts):
-        info = compare_charts.duel_info(race, contrasts)
+        info = compare_charts.trial_forest_info(race, contrasts)
         yield Plot(title="Speed", figure=compare_charts.forest(info), alt=_forest_alt(info))
     against = contrasts[0]["baseline"] if contrasts else ""
     names = comparison_text.labels(race) if race is not None else {}
@@ -78,7 +78,7 @@ def _trial(about: OneTrial) -> Iterator[Plot]:
 
 
 def _race(race: Comparison, trials: Sequence[Trial]) -> Iterator[Plot]:
-    info = compare_charts.race_info(race)
+    info = compare_charts.comparison_forest_info(race)
     if info is not None:
         yield Plot(title="Speed", figure=compare_charts.forest(info), alt=_forest_alt(info))
     by_id, names = {one.id: one for one in trials}, comparison_text.labels(race)
@@ -130,11 +130,11 @@ def _search(about: Search) -> Iterator[Plot]:
     objective = question_from_dict(record.question).objective
     tried = tried_of(record)
 
-    ratio_of = ratios_told(objective, answer)
+    ratio_of = reported_ratio(objective, answer)
     if answer:
         shown = answer["winner"] or next(iter(answer["others"]), None)
         if shown and shown["gains"]:
-            info = search_charts.gains_info(shown["gains"])
+            info = search_charts.speedups_info(shown["gains"])
             yield Plot(
                 title="All metrics" if answer["winner"] else "Best configuration",
                 figure=search_charts.intervals(info),
@@ -151,7 +151,7 @@ def _search(about: Search) -> Iterator[Plot]:
         )
 
 
-def _grounds(spec: dict[str, Any], answer: Any, tried: Sequence[Tried], ratio_of: Any) -> Iterator[Plot]:
+def _grounds(spec: dict[str, Any], answer: Any, tried: Sequence[Evaluation], ratio_of: Any) -> Iterator[Plot]:
     if answer["effects"]:
         margin = spec_from_dict(spec).protocol.margin
         yield Plot(

@@ -21,7 +21,7 @@ from plotly.offline import get_plotlyjs
 from core.evidence.verdict import Color
 from core.show.format import when
 from core.show.report import File, Report, Section
-from core.show.report.markdown import told
+from core.show.report.markdown import table_texts
 from core.show.sheets import Fact, Part
 from core.show.table import Table, as_text
 from core.wire.units import visible
@@ -178,7 +178,7 @@ def _facts(facts: Sequence[Fact]) -> Iterable[str]:
 
 
 def _table(table: Table) -> Iterable[str]:
-    heads, rows = told(table)
+    heads, rows = table_texts(table)
     left = {one.head for one in as_text(table)[0] if one.is_text}
     sides = ["left" if head in left else "right" for head in heads]
     named = list(zip(heads, sides, strict=True))

@@ -147,7 +147,7 @@ _HEADERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _RequestHeaders:
     """The relevant parts of a request: its headers, each as often as it was sent."""
 
     headers: Mapping[str, list[str]]
@@ -158,11 +158,11 @@ class _Asked:
         return values[0] if len(values) == 1 else None
 
 
-def _asked(scope: Scope) -> _Asked:
+def _request_headers(scope: Scope) -> _RequestHeaders:
     headers: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-    return _Asked(headers)
+    return _RequestHeaders(headers)
 
 
 class Gate:
@@ -189,7 +189,7 @@ class Gate:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        asked = _asked(scope)
+        asked = _request_headers(scope)
         host = asked.one("host") or ""
         if host_name(host) not in self.hosts:
             text = "This server is not called by that name. Its operator adds names with --host."
@@ -197,11 +197,11 @@ class Gate:
         elif "origin" in asked.headers and not same_origin(asked.one("origin"), host):
             await _answer(scope, send, 403, "Requests come from ORTune's own pages only.")
         elif self.token and scope["path"] != HEALTH and not self._is_known(asked):
-            await self._log_in(scope, receive, self._holding(send, host), asked)
+            await self._log_in(scope, receive, self._with_security_headers(send, host), asked)
         else:
-            await self.app(scope, receive, self._holding(send, host))
+            await self.app(scope, receive, self._with_security_headers(send, host))
 
-    def _holding(self, send: Send, host: str) -> Send:
+    def _with_security_headers(self, send: Send, host: str) -> Send:
         """Return a `send` that adds the headers to every answer."""
         own = _HEADERS | {"Content-Security-Policy": policy(host, self.inline)}
 
@@ -216,44 +216,49 @@ class Gate:
 
     # --- the shared token
 
-    def _is_known(self, asked: _Asked) -> bool:
+    def _is_known(self, asked: _RequestHeaders) -> bool:
         cookies: SimpleCookie = SimpleCookie()
         try:
             cookies.load("; ".join(asked.headers.get("cookie", [])))
         except CookieError:
             return False
         morsel = cookies.get(COOKIE)
-        return morsel is not None and hmac.compare_digest(morsel.value.encode(), _ticket(self.token).encode())
+        return morsel is not None and hmac.compare_digest(
+            morsel.value.encode(), _cookie_value(self.token).encode()
+        )
 
-    async def _log_in(self, scope: Scope, receive: Receive, send: Send, asked: _Asked) -> None:
+    async def _log_in(self, scope: Scope, receive: Receive, send: Send, asked: _RequestHeaders) -> None:
         """Show the login form, or check the entered token."""
         is_form = scope["type"] == "http" and scope["path"].rpartition("/")[2] == LOGIN
         if is_form and scope["method"] == "POST" and "origin" in asked.headers:
             form = parse_qs((await _body(receive)).decode("utf-8", "replace"))
             given, place = form.get("token", [""])[0].strip(), form.get("next", ["/"])[0]
             if hmac.compare_digest(given.encode(), self.token.encode()):
-                await _redirect(send, _local(place), self._cookie(asked))
+                await _redirect(send, _path_on_server(place), self._cookie(asked))
                 return
             await asyncio.sleep(WRONG_TOKEN_S)
-            await _answer(scope, send, 401, _page(_local(place), "That is not the token."), kind="text/html")
+            await _answer(
+                scope, send, 401, _page(_path_on_server(place), "That is not the token."), kind="text/html"
+            )
         elif scope["type"] == "http" and "text/html" in (asked.one("accept") or ""):
             query = scope.get("query_string", b"").decode("latin-1")
             place = "/" if is_form else scope["path"] + (f"?{query}" if query else "")
-            await _answer(scope, send, 401, _page(_local(place), ""), kind="text/html")
+            await _answer(scope, send, 401, _page(_path_on_server(place), ""), kind="text/html")
         else:
             await _answer(scope, send, 401, "Log in first: open the dashboard in the browser.")
 
-    def _cookie(self, asked: _Asked) -> str:
+    def _cookie(self, asked: _RequestHeaders) -> str:
         secure = "; Secure" if (asked.one("origin") or "").startswith("https:") else ""
-        return f"{COOKIE}={_ticket(self.token)}; Path=/; Max-Age={COOKIE_S}; HttpOnly; SameSite=Lax{secure}"
+        value = _cookie_value(self.token)
+        return f"{COOKIE}={value}; Path=/; Max-Age={COOKIE_S}; HttpOnly; SameSite=Lax{secure}"
 
 
-def _ticket(token: str) -> str:
+def _cookie_value(token: str) -> str:
     """Return the content of the cookie: derived from the token, without revealing it."""
     return hmac.new(token.encode(), b"ortune login", hashlib.sha256).hexdigest()
 
 
-def _local(place: str) -> str:
+def _path_on_server(place: str) -> str:
     """Return `place` if it is a path of this server, else its start page."""
     plain = place.startswith("/") and not place.startswith("//") and place.isascii() and place.isprintable()
     return place if plain and "\\" not in place else "/"
@@ -302,7 +307,7 @@ async def _answer(scope: Scope, send: Send, status: int, text: str, *, kind: str
 # --- no external request ------------------------------------------------------------------------------------
 
 
-def stay_inside() -> None:
+def block_address_lookup() -> None:
     """Keep Streamlit from requesting the external address of this machine from a web service."""
     from streamlit import net_util
 

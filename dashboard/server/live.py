@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 TICK_S = 0.25  # between two events
-CALM_S = 1.0  # the same for jobs of seconds or minutes: drawing takes CPU time from the measurement
-ELSEWHERE_S = 2.0  # between two reads of the store, for jobs of another process
+SLOW_TICK_S = 1.0  # the same for jobs of seconds or minutes: drawing takes CPU time from the measurement
+OTHER_PROCESS_TICK_S = 2.0  # between two reads of the store, for jobs of another process
 ALIVE_S = 10.0  # between two keep-alive messages
 RETRY_MS = 1000  # before a browser reconnects
 MOST = 256  # streams at once; the oldest is dropped
@@ -51,7 +51,7 @@ Read = TypeVar("Read")
 Build = Callable[[], Mapping[str, object]]  # the present event, with "ended" at the end; called in any thread
 
 
-class Seldom(Generic[Read]):
+class CachedRead(Generic[Read]):
     """A cached read from the disk for streams that call it often: refreshed every few seconds only."""
 
     def __init__(self, read: Callable[[], Read], every_s: float) -> None:

@@ -23,7 +23,7 @@ PATIENCE_S = 3.0  # for open connections, after our services are closed; Docker 
 LAST_S = 3.0  # then for the server and for pages that still run
 
 
-class Ending:
+class SignalHandling:
     """Handles the signals of one server, and ends it."""
 
     def __init__(self, close: Callable[[], None]) -> None:

@@ -95,7 +95,7 @@ async def put(request: Request) -> Response:
     part = target.with_name(f".{uuid.uuid4().hex}.part")
     declared = int(request.headers["content-length"])
     try:
-        with _room.promised(part, declared):
+        with _room.reserved(part, declared):
             target.parent.mkdir(parents=True, exist_ok=True)
             await _stream(request, part, declared)
             part.replace(target)
@@ -141,7 +141,7 @@ class _RefusedError(Exception):
         self.status = status
 
 
-class _Room:
+class _ReservedSpace:
     """The disk space reserved for incoming files, so that concurrent uploads have room."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class _Room:
         self._to_come: dict[Path, int] = {}  # file -> bytes
 
     @contextlib.contextmanager
-    def promised(self, part: Path, size: int) -> Iterator[None]:
+    def reserved(self, part: Path, size: int) -> Iterator[None]:
         """Reserve `size` bytes for `part` during the `with`; refused if there is no room."""
         with self._lock:
             to_come = size + sum(self._to_come.values())
@@ -165,7 +165,7 @@ class _Room:
             with self._lock:
                 del self._to_come[part]
 
-    def came(self, part: Path, size: int) -> None:
+    def count_written(self, part: Path, size: int) -> None:
         """Count `size` bytes as written; refused if other files have taken the space meanwhile."""
         with self._lock:
             self._to_come[part] -= size
@@ -178,7 +178,7 @@ class _Room:
             return any(part.parent == batch for part in self._to_come)
 
 
-_room = _Room()
+_room = _ReservedSpace()
 
 
 def _free_bytes() -> int:
@@ -218,7 +218,7 @@ async def _stream(request: Request, part: Path, declared: int) -> None:
                 raise _RefusedError(413, f"The file is larger than {declared:,} bytes. Upload it again.")
             file.write(chunk)
             file.flush()  # written bytes must take their space on the disk before they are counted
-            _room.came(part, len(chunk))
+            _room.count_written(part, len(chunk))
     if stored < declared:
         raise _RefusedError(400, "The upload was broken off. Upload the file again.")
 

@@ -10,6 +10,6 @@ _JS = Path(__file__).parents[1] / "access.js"
 _component = st.components.v2.component("ortune_access", js=_JS.read_text(encoding="utf-8"))
 
 
-def mend() -> None:
+def apply_fixes() -> None:
     """Fix the page, and everything that appears on it later."""
     _component(key="access", height=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core import wire
-from core.spec.settings import PROVIDER_OPTIONS, ProviderOption, knob
+from core.spec.settings import PROVIDER_OPTIONS, ProviderOption, trial_setting
 from dashboard import fields, format, state
 from dashboard.widgets.setting import LINES, help_text, undo
 
@@ -24,7 +24,7 @@ def providers() -> None:
             options,
             key=key,
             format_func=format.provider,
-            help=help_text(knob("providers")) + "The first provider is preferred.",
+            help=help_text(trial_setting("providers")) + "The first provider is preferred.",
             placeholder="ONNX Runtime's default (CPU)",
             persist_state="session",
         )
@@ -32,13 +32,13 @@ def providers() -> None:
     for name in chosen:
         _provider_line(name, facts.get(name))
     if any(name not in facts or not facts[name]["loadable"] for name in chosen):
-        ways_out("providers")
-    _what_can_load([fact for name, fact in facts.items() if name not in chosen], bool(chosen))
+        provider_remedies("providers")
+    _other_providers([fact for name, fact in facts.items() if name not in chosen], bool(chosen))
     for name in chosen:
         _provider_options(name)
 
 
-def ways_out(place: str) -> None:
+def provider_remedies(place: str) -> None:
     """Offer remedies for a provider that does not load.
 
     Args:
@@ -78,7 +78,7 @@ def _provider_line(name: str, fact: wire.ProviderFact | None) -> None:
         st.caption(f":material/cancel: **{short}** cannot load here. {reason}")
 
 
-def _what_can_load(facts: list[wire.ProviderFact], some_chosen: bool) -> None:
+def _other_providers(facts: list[wire.ProviderFact], some_chosen: bool) -> None:
     """Draw one line on the other providers of the build; the reasons on demand."""
     good = [format.provider(fact["name"]) for fact in facts if fact["loadable"]]
     bad = [fact for fact in facts if not fact["loadable"]]

@@ -59,38 +59,40 @@ def watch(comparison: Comparison, build: Follow, *, key: str, name: str = "") ->
 
 def played(comparison: Comparison) -> tuple[str, Follow]:
     """Return the stream of a played-back comparison: its name, and the function that builds its events."""
-    field, share = live_text.field_of(comparison, trials_of(comparison)()), margin(comparison)
+    field, share = live_text.compared_configurations(comparison, trials_of(comparison)()), margin(comparison)
     return playback.stream(
         comparison.id,
-        lambda status, _: live_events.of_race(status, comparison, field, margin=share, failed={}),
+        lambda status, _: live_events.of_comparison(status, comparison, field, margin=share, failed={}),
     )
 
 
-def follow(comparison: Comparison, trials: live.Seldom[list[Trial]]) -> Follow:
+def follow(comparison: Comparison, trials: live.CachedRead[list[Trial]]) -> Follow:
     """Return the function that builds the events of a comparison that runs here or elsewhere.
 
     Args:
         comparison: the running one.
         trials: reads their states.
     """
-    field, share = live_text.field_of(comparison, trials()), margin(comparison)
+    field, share = live_text.compared_configurations(comparison, trials()), margin(comparison)
 
     def event() -> Event:
         status = state.status(comparison.id)
         if status is not None and state.is_active(status):
             left = [one for one in trials() if one.state == "FAIL"]
             failed = {one.id: one.error["message"] for one in left if one.error is not None}
-            return live_events.of_race(status, comparison, field, margin=share, failed=failed)
+            return live_events.of_comparison(status, comparison, field, margin=share, failed=failed)
         if state.store().comparison(comparison.id).state not in ACTIVE:
             return live_events.ENDED
-        return live_events.elsewhere(f"Being measured by {comparison.owner}; shown here when it is done.")
+        return live_events.of_other_process(
+            f"Being measured by {comparison.owner}; shown here when it is done."
+        )
 
     return event
 
 
-def trials_of(comparison: Comparison) -> live.Seldom[list[Trial]]:
+def trials_of(comparison: Comparison) -> live.CachedRead[list[Trial]]:
     """Return a function that reads the trials of a comparison from the store, every few seconds at most."""
-    return live.Seldom(lambda: state.store().trials_of(comparison.id), live.ELSEWHERE_S)
+    return live.CachedRead(lambda: state.store().trials_of(comparison.id), live.OTHER_PROCESS_TICK_S)
 
 
 def margin(comparison: Comparison) -> float:
@@ -145,14 +147,14 @@ def _headline(comparison: Comparison) -> None:
             title=said,
             icon=":material/block:",
         )
-        results.busy_note(result)
+        results.other_processes_note(result)
         return
     st.markdown(f"#### {said}")
-    results.busy_note(result)
+    results.other_processes_note(result)
 
 
 def _forest(comparison: Comparison) -> None:
-    info = compare_charts.race_info(comparison)
+    info = compare_charts.comparison_forest_info(comparison)
     if info is None:
         return
     plots.draw(
@@ -214,7 +216,7 @@ def _single(trial: Trial) -> None:
         except TunerError as error:
             state.report(error)
             return
-        state.own_trial(trial.id)
+        state.show_own_trial(trial.id)
         st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial.id})
     link = {state.TRIAL_PARAM: trial.id}
     st.page_link(

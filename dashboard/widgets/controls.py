@@ -16,7 +16,7 @@ from core.run.plan import thread_warning
 from core.show.setting_chips import chips, summary
 from core.spec import TrialSpec
 from core.spec.presets import PRESETS, preset
-from core.spec.settings import ENTRIES, KNOBS, Knob, knob
+from core.spec.settings import ENTRIES, SETTINGS, TrialSetting, trial_setting
 from core.store import ModelRecord
 from core.wire.access import libraries_folder
 from core.wire.errors import TunerError
@@ -110,7 +110,7 @@ def settings(record: ModelRecord) -> TrialSpec | None:
 def counts() -> dict[str, int]:
     """Return the number of changed settings per group, without groups that have none."""
     changed = set(changed_settings())
-    groups = ["Advanced" if one.advanced else _group_of(one) for one in KNOBS if one.name in changed]
+    groups = ["Advanced" if one.advanced else _group_of(one) for one in SETTINGS if one.name in changed]
     return {group: groups.count(group) for group in dict.fromkeys(groups)}
 
 
@@ -135,14 +135,14 @@ def _try_spec() -> tuple[TrialSpec | None, TunerError | None]:
         return None, error
 
 
-def _group_of(setting: Knob) -> str:
+def _group_of(setting: TrialSetting) -> str:
     return _ALSO_IN.get(setting.group, setting.group)
 
 
-def _in_group(group: str, *, advanced: bool) -> list[Knob]:
+def _in_group(group: str, *, advanced: bool) -> list[TrialSetting]:
     return [
         k
-        for k in KNOBS
+        for k in SETTINGS
         if _group_of(k) == group
         and k.advanced is advanced
         and k.name not in _OWN_WIDGETS
@@ -158,7 +158,7 @@ def operators() -> tuple[str, ...]:
     name = "custom_op_libraries"
     st.session_state.setdefault(fields.key(name), fields.defaults()[fields.key(name)])
     if _has_libraries(name):
-        one(knob(name), None)
+        one(trial_setting(name), None)
     return named_operators()
 
 
@@ -199,10 +199,10 @@ def _advanced(record: ModelRecord, effects: dict[str, str]) -> None:
         for setting in chosen:
             one(setting, effects.get(setting.name), record)
             if setting.name == "runs":
-                _supported(st.session_state.get(fields.key("runs")))
+                _percentile_note(st.session_state.get(fields.key("runs")))
 
 
-def _supported(runs: int | None) -> None:
+def _percentile_note(runs: int | None) -> None:
     """Say which percentiles the chosen number of runs supports."""
     if not runs:
         return
@@ -236,7 +236,7 @@ def apply_preset(name: str) -> None:
         model=specs.ModelRef(path="-"), session=session, workload=specs.WorkloadSpec(**workload)
     )
     wanted = fields.values_from_spec(template)
-    for setting in KNOBS:
+    for setting in SETTINGS:
         if setting.name == "custom_op_libraries":  # the model needs them with any settings
             continue
         if setting.target in ("attribute", *ENTRIES, "session") or setting.name in (
@@ -270,10 +270,10 @@ def changes() -> None:
         )
         for name in changed:
             if name != _OPTIONS:
-                _chip(knob(name))
+                _chip(trial_setting(name))
 
 
-def _chip(setting: Knob) -> None:
+def _chip(setting: TrialSetting) -> None:
     """Draw a changed setting with its value; a press resets it to its default."""
     key = fields.key(setting.name)
     value = format.short(format.value(st.session_state[key]), 24)
@@ -292,7 +292,7 @@ _OPTIONS = "provider_options"  # of any provider
 
 def changed_settings() -> list[str]:
     """Return the names of the settings whose widgets differ from their defaults."""
-    names = [k.name for k in KNOBS if fields.key(k.name) in DEFAULTS and is_changed(fields.key(k.name))]
+    names = [k.name for k in SETTINGS if fields.key(k.name) in DEFAULTS and is_changed(fields.key(k.name))]
     options = any(
         value not in ("", None, fields.DEFAULT)
         for key, value in st.session_state.items()
@@ -301,35 +301,35 @@ def changed_settings() -> list[str]:
     return names + ([_OPTIONS] if options else [])
 
 
-def bring(spec: TrialSpec) -> None:
+def load_result_settings(spec: TrialSpec) -> None:
     """Load the settings of the shown result, unless somebody has chosen or loaded others.
 
     Raises:
         TunerError: see `state.apply_spec`.
     """
-    if not untouched():
+    if not settings_unchosen():
         return
     if summary(spec) != summary(state.current_spec()):
         state.apply_spec(spec)
-    came_by_themselves()
+    mark_settings_unchosen()
 
 
-def came_by_themselves() -> None:
+def mark_settings_unchosen() -> None:
     """Remember that the present settings came with a result and were not chosen."""
     st.session_state[state.LOADED] = False
-    st.session_state[state.BY_ITSELF] = _chosen(state.current_spec())
+    st.session_state[state.LOADED_WITH_RESULT] = _settings_without_sizes(state.current_spec())
 
 
-def _chosen(spec: TrialSpec) -> list[str]:
+def _settings_without_sizes(spec: TrialSpec) -> list[str]:
     """Return the settings without sizes, which are proposed automatically."""
     return [line for line in summary(spec) if not line.startswith("dims ")]
 
 
-def untouched() -> bool:
+def settings_unchosen() -> bool:
     """Whether nobody has chosen a setting yet; a choice stays recorded."""
-    came = st.session_state.get(state.BY_ITSELF, [])
+    came = st.session_state.get(state.LOADED_WITH_RESULT, [])
     spec, _ = _try_spec()
-    if spec is None or _chosen(spec) != came:
+    if spec is None or _settings_without_sizes(spec) != came:
         st.session_state[state.LOADED] = True
     return not st.session_state.get(state.LOADED)
 
@@ -342,10 +342,10 @@ def badges(spec: TrialSpec, model: str = "") -> None:
         model: description of its model, unless that is the FP32 original.
     """
     with st.container(horizontal=True, gap="small"):
-        asked_for(spec, model)
+        spec_badges(spec, model)
 
 
-def asked_for(spec: TrialSpec, model: str = "") -> None:
+def spec_badges(spec: TrialSpec, model: str = "") -> None:
     """Draw the badges of `badges` into the open row."""
     found = chips(spec)
     if model:

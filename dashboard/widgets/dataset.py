@@ -212,7 +212,7 @@ def _file(prefix: str, *, labels: bool) -> None:
             help=SAMPLES[prefix][1],
         )
         with st.popover("Upload", icon=":material/upload:", key=key(prefix, "upload")):
-            if not state.said_closed():
+            if not state.show_closed_reason():
                 upload.uploader(
                     "Upload data",
                     key=key(prefix, "uploader"),

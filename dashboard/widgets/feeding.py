@@ -10,7 +10,7 @@ import streamlit as st
 from core import wire
 from core.evidence import input_description
 from core.run.sizes import Size, Source
-from core.spec.settings import knob
+from core.spec.settings import trial_setting
 from core.spec.settings.slider_stops import dim_stops
 from core.spec.sizes import image_side
 from core.store import ModelRecord, home
@@ -18,7 +18,7 @@ from core.wire.feeding import STRING
 from dashboard import fields, format, state
 from dashboard.server import upload
 from dashboard.widgets.setting import help_text, one
-from dashboard.widgets.slider import stepped
+from dashboard.widgets.slider import number_slider
 
 
 def dims(record: ModelRecord) -> None:
@@ -27,11 +27,11 @@ def dims(record: ModelRecord) -> None:
     for dim in fields.other_dims(record.info):
         is_side = bool(image_side(dim, record.info))
         with st.container(horizontal=True, wrap=False, vertical_alignment="bottom", gap="small"):
-            stepped(
+            number_slider(
                 _size_label(dim, record.info) + (_FROM[proposed[dim].source] if dim in proposed else ""),
                 fields.dim_key(dim),
                 dim_stops(is_image_side=is_side),
-                help=f"{knob('dims').help}\n\nCommand line: `--dim {dim}=N`.",
+                help=f"{trial_setting('dims').help}\n\nCommand line: `--dim {dim}=N`.",
             )
     if any(found.source == "guess" for found in proposed.values()):
         st.caption(":material/help: The model has dynamic dimensions. Set the sizes that you will use.")
@@ -39,9 +39,9 @@ def dims(record: ModelRecord) -> None:
         st.caption(f":material/warning: {format.plain(note)}")
 
 
-GUESS = " (a guess)"  # after the name of a size that is a guess
+GUESS_SUFFIX = " (a guess)"  # after the name of a size that is a guess
 _FROM: Mapping[Source, str] = {
-    **{"guess": GUESS, "last run": " (last run)", "file": " (from the metadata)"},
+    **{"guess": GUESS_SUFFIX, "last run": " (last run)", "file": " (from the metadata)"},
     **{"names": " (usual)", "sum": " (the sum)", "others": ""},
 }
 
@@ -58,7 +58,7 @@ def _size_label(dim: str, info: wire.ModelInfo) -> str:
     return f"{side.capitalize()} ({name})" if side and side not in dim.lower() else f"Size of {name}"
 
 
-def told_texts(record: ModelRecord) -> dict[Source, str]:
+def proposed_size_texts(record: ModelRecord) -> dict[Source, str]:
     """Describe the proposed sizes that a run would use, by their origin.
 
     Returns:
@@ -72,10 +72,14 @@ def told_texts(record: ModelRecord) -> dict[Source, str]:
         "file": ", ".join(in_file),
         "names": _sizes_text("names", found, record),
     }
-    return {source: f"{_SAID[source]}: {text}" for source, text in texts.items() if text}
+    return {source: f"{_ORIGIN_WORDS[source]}: {text}" for source, text in texts.items() if text}
 
 
-_SAID: Mapping[Source, str] = {"guess": "guessed", "file": "from the model's metadata", "names": "usual"}
+_ORIGIN_WORDS: Mapping[Source, str] = {
+    "guess": "guessed",
+    "file": "from the model's metadata",
+    "names": "usual",
+}
 
 
 def _sizes_text(source: Source, found: Mapping[str, Size], record: ModelRecord) -> str:
@@ -94,7 +98,7 @@ def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
         key=fields.FEEDS_SOURCE,
         format_func=_SOURCES.__getitem__,
         required=True,
-        help=help_text(knob("feeds")),
+        help=help_text(trial_setting("feeds")),
         persist_state="session",
     )
     source = st.session_state[fields.FEEDS_SOURCE] or fields.RANDOM
@@ -102,7 +106,7 @@ def feeds(record: ModelRecord, effects: dict[str, str]) -> None:
         _feed_files(source)
     if source == fields.IMAGES:
         for name in ("image_mean", "image_std"):
-            one(knob(name), effects.get(name), record)
+            one(trial_setting(name), effects.get(name), record)
     text = any(info["dtype"] == STRING for info in record.info["inputs"])  # string inputs need values
     with st.expander("Fixed input values", icon=":material/push_pin:", key="group.values", expanded=text):
         for info in record.info["inputs"]:
@@ -148,7 +152,7 @@ def _fixed_text(info: wire.InputInfo) -> None:
         persist_state="session",
         height=90,
         placeholder="text",
-        help=f"{knob('feed_values').help} Text is required: one line for each sample, or a "
+        help=f"{trial_setting('feed_values').help} Text is required: one line for each sample, or a "
         'JSON list such as `["first", "second"]`.',
     )
 
@@ -158,13 +162,14 @@ def _fixed_value(info: wire.InputInfo) -> None:
         _fixed_text(info)
         return
     random = st.session_state[fields.FEEDS_SOURCE] in (fields.RANDOM, None)
-    usual = input_description.random_words(info) if random else "from the inputs"
+    usual = input_description.random_text(info) if random else "from the inputs"
     reason = info.get("range_reason", "")
     st.text_input(
         f"{format.label(info['name'])} ({info['dtype']}, {format.shape(info['shape'])})",
         key=fields.value_key(info["name"]),
         persist_state="session",
         placeholder=usual,
-        help=f"{knob('feed_values').help} Here: `16000`, `[1, 2]` or `random:0..30521`; empty: as above."
+        help=trial_setting("feed_values").help
+        + " Here: `16000`, `[1, 2]` or `random:0..30521`; empty: as above."
         + (f" By default it {format.plain(reason)}." if reason else ""),
     )

@@ -27,7 +27,7 @@ def area(page: str, label: str, *, hint: str, wanted: Literal["profile", "summar
         hint: accepted files.
         wanted: kind of file that the page shows.
     """
-    if state.said_closed():
+    if state.show_closed_reason():
         return None
     pending = f"{page}.import.pending"
 

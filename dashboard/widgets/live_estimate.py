@@ -32,7 +32,7 @@ from dashboard.widgets import live_view, results
 # keys of the session
 ON = "tune.live"
 MOST_KEPT = 64  # visitors whose last estimate is kept
-VISITOR, WISHED = "tune.live.visitor", "tune.live.wished"
+VISITOR, REQUESTED = "tune.live.visitor", "tune.live.wished"
 
 
 def switch() -> None:
@@ -59,15 +59,15 @@ def stop() -> None:
     with shared.lock:
         if shared.wishes is not None:
             shared.wishes.leave(_visitor())
-    st.session_state.pop(WISHED, None)
+    st.session_state.pop(REQUESTED, None)
 
 
 @dataclass(slots=True)
-class _Shared:
+class _LiveComparison:
     """The live comparison of this server."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    wishes: live.Wishes | None = None
+    wishes: live.LiveRequests | None = None
     job: str = ""
     last: dict[str, tuple[Mapping[str, Any], float]] = field(
         default_factory=dict
@@ -75,8 +75,8 @@ class _Shared:
 
 
 @st.cache_resource(show_spinner=False)
-def _shared() -> _Shared:
-    return _Shared()
+def _shared() -> _LiveComparison:
+    return _LiveComparison()
 
 
 def _visitor() -> str:
@@ -105,7 +105,7 @@ def draw(record: ModelRecord, spec: TrialSpec | None, *, busy: bool, ratio: Delt
             return
         if not busy:
             try:
-                _wish(record, spec)
+                _request_estimate(record, spec)
             except TunerError as error:
                 state.report(error)
                 return
@@ -133,26 +133,26 @@ def _draw_known(trial: Trial) -> None:
         "Open",
         key="glimpse.known",
         icon=":material/visibility:",
-        on_click=state.own_trial,
+        on_click=state.show_own_trial,
         args=(trial.id,),
         help="Opens the full result.",
     )
 
 
-def _wish(record: ModelRecord, spec: TrialSpec) -> None:
+def _request_estimate(record: ModelRecord, spec: TrialSpec) -> None:
     key = spec.key()
-    if st.session_state.get(WISHED) == key and state.is_active(_status()):
+    if st.session_state.get(REQUESTED) == key and state.is_active(_status()):
         return
     state.check_before(spec)
     words = ", ".join(text for text, _ in setting_chips.chips(spec)) or "ONNX Runtime's defaults"
-    wish = live.Wish(visitor=_visitor(), spec=spec, label=format.short(words, 60))
+    wish = live.LiveRequest(visitor=_visitor(), spec=spec, label=format.short(words, 60))
     shared = _shared()
     with shared.lock:
         if shared.wishes is None or not shared.wishes.put(wish):
-            wishes = live.Wishes()
+            wishes = live.LiveRequests()
             shared.job = state.scheduler().submit(live.job(wishes, wish, model_name=record.name))
             shared.wishes = wishes
-    st.session_state[WISHED] = key
+    st.session_state[REQUESTED] = key
 
 
 def _status() -> Status | None:
@@ -160,7 +160,7 @@ def _status() -> Status | None:
     return state.status(job) if job else None
 
 
-def _told(status: Status | None, visitor: str) -> Mapping[str, Any]:
+def _estimate_for(status: Status | None, visitor: str) -> Mapping[str, Any]:
     """Return the estimate of the live comparison for a visitor."""
     live_now = (status.live if status is not None else None) or {}
     found: Mapping[str, Any] = live_now.get("told", {}).get(visitor, {})
@@ -170,7 +170,7 @@ def _told(status: Status | None, visitor: str) -> Mapping[str, Any]:
 def _event(visitor: str, wanted: str, margin: float, *, is_default: bool) -> Event:
     """Return the event of the settings with the key `wanted` for a visitor."""
     status, shared = _status(), _shared()
-    told, told_at = _told(status, visitor), time.time()
+    told, told_at = _estimate_for(status, visitor), time.time()
     if told:
         shared.last.pop(visitor, None)
         shared.last[visitor] = told, told_at
@@ -178,12 +178,14 @@ def _event(visitor: str, wanted: str, margin: float, *, is_default: bool) -> Eve
             shared.last.pop(next(iter(shared.last)), None)
     else:
         told, told_at = shared.last.get(visitor, ({}, 0.0))
-    return live_events.of_glimpse(status, told, wanted, is_default=is_default, margin=margin, told_at=told_at)
+    return live_events.of_estimate(
+        status, told, wanted, is_default=is_default, margin=margin, told_at=told_at
+    )
 
 
 def _trail(visitor: str, wanted: str, model: str | None) -> Event:
     """Return the earlier estimates as an event, for settings with a full result; none of another model."""
-    told = _told(_status(), visitor)
+    told = _estimate_for(_status(), visitor)
     if told.get("model") != model:
         return {"ended": True, "lines": [], "pictures": []}
-    return {"ended": True, "lines": [], "pictures": live_events.trail_of({**told, "key": wanted})}
+    return {"ended": True, "lines": [], "pictures": live_events.estimates_plot({**told, "key": wanted})}

@@ -13,7 +13,7 @@ from dashboard import format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class ComparedConfigurations:
     """The compared configurations: their names, and the samples per inference of each (None: unknown)."""
 
     labels: Mapping[str, str]
@@ -25,9 +25,9 @@ class Field:
         return len(set(self.rows.values())) > 1
 
 
-def field_of(comparison: Comparison, trials: Sequence[Trial]) -> Field:
+def compared_configurations(comparison: Comparison, trials: Sequence[Trial]) -> ComparedConfigurations:
     """Return the configurations of `comparison`, by the specs of its `trials`."""
-    return Field(
+    return ComparedConfigurations(
         labels={one.trial: one.label for one in comparison.contestants},
         rows={one.id: (one.spec.get("workload") or {}).get("batch_size") for one in trials},
     )
@@ -46,7 +46,7 @@ def rounds_text(live: Mapping[str, Any], *, racing: bool) -> str:
     return f"launch {live['generation']:,} · {text}" if live.get("generation") else text
 
 
-def p50_text(live: Mapping[str, Any], trial: str, field: Field) -> str:
+def p50_text(live: Mapping[str, Any], trial: str, field: ComparedConfigurations) -> str:
     """Return the p50 of a configuration so far, "1.230 ms" or "0.3075 ms per sample"; empty: unknown."""
     seconds = (live.get("p50_s") or {}).get(trial)
     if seconds is None:
@@ -58,7 +58,7 @@ def p50_text(live: Mapping[str, Any], trial: str, field: Field) -> str:
     return f"{format.ms(seconds / rows)} per sample" if rows else ""
 
 
-def words(live: Mapping[str, Any], trial: str, field: Field, *, racing: bool) -> str:
+def words(live: Mapping[str, Any], trial: str, field: ComparedConfigurations, *, racing: bool) -> str:
     """Describe the comparison of `trial` so far: progress and findings; a verdict exists only at the end.
 
     "launch 3 · 9 of about 32 rounds · p50 0.8123 ms (ORT default: 1.064 ms) · 1.31× faster than ORT

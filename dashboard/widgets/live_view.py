@@ -69,7 +69,7 @@ def pace(job: str, job_state: str) -> float:
         job_state: its state in the store.
     """
     is_elsewhere = job_state in ACTIVE and not state.is_active(state.status(job))
-    return live.ELSEWHERE_S if is_elsewhere else live.CALM_S
+    return live.OTHER_PROCESS_TICK_S if is_elsewhere else live.SLOW_TICK_S
 
 
 def _redrawn() -> None:

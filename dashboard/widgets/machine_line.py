@@ -63,11 +63,11 @@ def queue_line() -> None:
 def _event(own: str) -> Event:
     """Return the machine's queue as an event, for the session that started `own`; empty: none."""
     mine = state.status(own) if own else None
-    entries = [one for one in state.queue().entries() if mine is None or not is_of(one, mine)]
+    entries = [one for one in state.queue().entries() if mine is None or not is_own_entry(one, mine)]
     return live_events.of_queue(mine, entries, state.scheduler().active())
 
 
-def is_of(entry: Entry, own: Status) -> bool:
+def is_own_entry(entry: Entry, own: Status) -> bool:
     """Whether an entry of the machine's queue is the job that this session started."""
     return state.is_active(own) and entry.pid == os.getpid() and entry.what == own.what
 
@@ -112,7 +112,7 @@ def providers(environment: wire.Environment) -> None:
 # --- noise --------------------------------------------------------------------------------------------------
 
 
-def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
+def noise_check_result(answer: Answer, self_test: Mapping[str, Any]) -> None:
     """Draw the answer of a noise check in one statement; a failed check gives reason and remedy."""
     with st.container(gap="xsmall", key="machine.answer"):
         icon = ":material/check_circle:" if answer.publishable else ":material/do_not_disturb_on:"
@@ -125,7 +125,7 @@ def answered(answer: Answer, self_test: Mapping[str, Any]) -> None:
             st.markdown(format.plain(f"{answer.reason} {answer.remedy}"))
 
 
-def how_tested(answer: Answer, self_test: Mapping[str, Any]) -> None:
+def noise_check_details(answer: Answer, self_test: Mapping[str, Any]) -> None:
     """Draw the evidence of the newest noise check."""
     st.markdown(format.plain(answer.reason))
     st.caption(format.plain(_about(answer, self_test)))
@@ -152,7 +152,7 @@ def _about(answer: Answer, self_test: Mapping[str, Any]) -> str:
     )
 
 
-def quiet_history(self_tests: Sequence[Mapping[str, Any]]) -> None:
+def noise_history(self_tests: Sequence[Mapping[str, Any]]) -> None:
     """Draw the A/A controls of this machine over time, including noise checks; nothing without one."""
     info = machine_charts.history_info(self_tests)
     if not info.points:

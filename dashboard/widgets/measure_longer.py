@@ -26,7 +26,7 @@ def button(
         trials: of its configurations, with or without samples.
         follow: called with the continued comparison, to show it on the page.
     """
-    if not verdict.can_go_on(race, trials):
+    if not verdict.can_measure_longer(race, trials):
         return
     st.button(
         "Measure longer",
@@ -49,7 +49,7 @@ def _start(race_id: str, follow: Callable[[Comparison], None]) -> None:
         state.keep_error(error)
 
 
-def same_place(trial_id: str, before: Comparison, after: Comparison) -> str:
+def continued_trial(trial_id: str, before: Comparison, after: Comparison) -> str:
     """Return the trial of `after` that continues `trial_id` of `before`."""
     place = [one.trial for one in before.contestants].index(trial_id)
     return after.contestants[place].trial

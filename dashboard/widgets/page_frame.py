@@ -23,7 +23,7 @@ class Bar:
     more: DeltaGenerator  # further actions
     action: DeltaGenerator  # the primary one
 
-    def not_yet(self, label: str, reason: str) -> None:
+    def disabled_action(self, label: str, reason: str) -> None:
         """Draw the primary action, disabled, with the reason why nothing can be started."""
         self.action.button(label, key="bar.not_yet", type="primary", disabled=True, help=reason)
 

@@ -83,7 +83,7 @@ def progress(page: str) -> None:
 def shown(found: Mapping[str, Any], *, key: str) -> None:
     """Draw the peaks of a machine with their intervals and cautions."""
     peaks = peaks_of(found)
-    for text in sheets.doubts(peaks):
+    for text in sheets.peak_warnings(peaks):
         st.warning(format.plain(text), icon=":material/warning:")
     tables.draw(
         sheets.table(peaks),

@@ -28,7 +28,7 @@ Build = Callable[[Status, float], Event]  # from a status and its time, in secon
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RecordedStatus:
     """One recorded status of a job."""
 
     at_s: float  # since the job began
@@ -94,11 +94,11 @@ def stream(job: str, build: Build) -> tuple[str, partial[Event]]:
     return now.name, partial(_event, told, build, now.began)
 
 
-def _event(told: Sequence[Told], build: Build, began: float) -> Event:
+def _event(told: Sequence[RecordedStatus], build: Build, began: float) -> Event:
     return event(told, build, time.monotonic() - began)
 
 
-def event(told: Sequence[Told], build: Build, at_s: float) -> Event:
+def event(told: Sequence[RecordedStatus], build: Build, at_s: float) -> Event:
     """Return the event at that second of a job; after the last one, the end.
 
     Args:
@@ -113,11 +113,13 @@ def event(told: Sequence[Told], build: Build, at_s: float) -> Event:
     return {**shown, "text": f"Playback · {shown.get('text', '')}"}
 
 
-def read(path: Path) -> tuple[Told, ...]:
+def read(path: Path) -> tuple[RecordedStatus, ...]:
     """Return the recorded statuses of a job; none where the file cannot be read."""
     try:
         rows: Any = json.loads(path.read_text(encoding="utf-8"))
-        return tuple(Told(float(one["at_s"]), float(one["now"]), Status(**one["status"])) for one in rows)
+        return tuple(
+            RecordedStatus(float(one["at_s"]), float(one["now"]), Status(**one["status"])) for one in rows
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return ()
 
@@ -125,7 +127,7 @@ def read(path: Path) -> tuple[Told, ...]:
 _read_once = lru_cache(maxsize=8)(read)
 
 
-def _recorded(job: str) -> tuple[Told, ...]:
+def _recorded(job: str) -> tuple[RecordedStatus, ...]:
     folder = state.store().folder / PLAYBACK
     is_there = bool(state.recorded()) and folder.is_dir() and job.isalnum()  # others measure a job again
     return _read_once(folder / f"{job}.json") if is_there else ()

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from core.show.table import Table, csv_text
-from dashboard.charts import entitle
+from dashboard.charts import add_title
 from dashboard.charts.saved import csv_of
 
 _HERE = Path(__file__).parent
@@ -56,7 +56,7 @@ def draw(
     name = f"ortune-{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}"
     with st.container(key=f"{key}.plot", gap=None):
         chosen = st.plotly_chart(
-            entitle(figure, title),
+            add_title(figure, title),
             key=key,
             config={
                 "displaylogo": False,

@@ -39,7 +39,7 @@ def _loaded(trial_id: str) -> tuple[Profile, dict[str, Any], dict[str, Any]]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
-def _brought(imported_id: str) -> Profile:
+def _imported_profile(imported_id: str) -> Profile:
     """Read an imported profile; cached, as it never changes either."""
     return profile_from_dict(state.store().shelf.data(imported_id))
 
@@ -50,7 +50,7 @@ IMPORTED = "imported:"  # prefix of the id of an imported profile among those of
 def imported(one: Imported, others: Mapping[str, str]) -> None:
     """Draw a profile made elsewhere: marked, and without numbers of this machine."""
     try:
-        profile = _brought(one.id)
+        profile = _imported_profile(one.id)
     except TunerError as error:
         state.report(error)
         return
@@ -111,7 +111,7 @@ def result(trial_id: str, others: Mapping[str, str], menu: DeltaGenerator) -> No
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Places:
+class _PageParts:
     """Parts of the page from top to bottom, and the choices in the row above the plot."""
 
     top: DeltaGenerator  # summary sentence
@@ -127,7 +127,7 @@ class _Places:
         return profile_charts.with_medians(profile) if self.basis == MEDIAN else profile
 
 
-def _places(profile: Profile, profile_id: str) -> _Places:
+def _places(profile: Profile, profile_id: str) -> _PageParts:
     top = st.container(gap="xsmall", key="profile.top")
     with st.container(gap="xsmall", key="profile.first"):
         row = st.container(horizontal=True, vertical_alignment="center", key="profile.controls")
@@ -136,7 +136,7 @@ def _places(profile: Profile, profile_id: str) -> _Places:
         view = profile_views.choose()
         st.space("stretch")
         basis = _basis(profile, profile_id)
-    return _Places(
+    return _PageParts(
         top=top,
         picture=picture,
         numbers=st.container(gap="xsmall", key="profile.numbers"),
@@ -147,7 +147,7 @@ def _places(profile: Profile, profile_id: str) -> _Places:
     )
 
 
-def _draw(places: _Places, shown: Shown, result: Mapping[str, Any], said: Advice) -> None:
+def _draw(places: _PageParts, shown: Shown, result: Mapping[str, Any], said: Advice) -> None:
     profile = shown.profile
     with places.top:
         _sentence(said)
@@ -168,7 +168,7 @@ def _other(basis: str, chosen: str) -> tuple[Profile, Ran, int | None]:
     """Return the profile to compare with, in the same times; `IMPORTED` marks one made elsewhere."""
     rows = None
     if chosen.startswith(IMPORTED):
-        profile, ran = _brought(chosen.removeprefix(IMPORTED)), Ran()
+        profile, ran = _imported_profile(chosen.removeprefix(IMPORTED)), Ran()
     else:
         profile, result, _ = _loaded(chosen)
         ran, rows = _ran(result), result.get("batch_size")

@@ -10,7 +10,7 @@ from core.run.prediction import Prediction
 from core.show.verdict import sentence
 from core.spec import TrialSpec
 from core.spec.effort import EFFORTS
-from core.spec.settings import knob
+from core.spec.settings import trial_setting
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.widgets.setting import help_text, one, undo
@@ -34,7 +34,7 @@ def protocol(spec: TrialSpec | None, effects: dict[str, str]) -> None:
         st.caption(f":material/block: No effect here: {format.plain(effects[PRECISION])}.")
     with st.container(horizontal=True, gap="small", key="row.limits"):
         for name in ("budget_s", "margin"):
-            one(knob(name), effects.get(name))
+            one(trial_setting(name), effects.get(name))
     wait_for_quiet()
 
 
@@ -112,7 +112,7 @@ def _predictions(spec: TrialSpec | None) -> dict[str, Prediction]:
 
 
 def _precision(predictions: dict[str, Prediction]) -> None:
-    setting, key = knob(PRECISION), fields.key(PRECISION)
+    setting, key = trial_setting(PRECISION), fields.key(PRECISION)
     with st.container(
         horizontal=True, wrap=False, vertical_alignment="bottom", gap="small", key=f"row.{PRECISION}"
     ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.run.job import WAITING_QUIET, Status
+from core.run.job import WAITING_IDLE, Status
 from dashboard import format
 
 
@@ -15,7 +15,7 @@ def progress(status: Status, what: str) -> tuple[float, str]:
 
 def waiting_text(status: Status, what: str) -> str:
     """Say who uses the machine, and how many jobs are ahead of `what` ("this race"), or what it waits for."""
-    if status.stage == WAITING_QUIET:
+    if status.stage == WAITING_IDLE:
         return f"Waiting for an idle machine: {status.text}"
     if not status.holder and status.place <= 0:
         return "Waiting for a turn on this machine"

@@ -7,8 +7,8 @@ from typing import Any
 
 import streamlit as st
 
-from core.evidence.input_description import fed_from_dict, fed_words
-from core.evidence.measurement import Trial, model_words
+from core.evidence.input_description import input_from_dict, input_text
+from core.evidence.measurement import Trial, model_text
 from core.evidence.quality import Quality, quality
 from core.run.plan import feed_plan
 from core.show import setting_chips, verdict
@@ -16,7 +16,7 @@ from core.show.cells import Cell, Result
 from core.show.placement import cast_lines, placement
 from core.show.words import STATE_WORDS
 from core.wire.errors import TunerError
-from core.wire.output_check import ADVICE, MARK, breach, error_in_words
+from core.wire.output_check import ADVICE, OUTPUTS_DIFFER, breach, error_in_words
 from dashboard import format, state
 from dashboard.widgets import controls, tables
 
@@ -49,15 +49,20 @@ def quality_badge(shown: Quality | None, result: Result | None = None) -> None:
         )
 
 
-def breach_badge(result: Result | None) -> None:
+def tolerance_badge(result: Result | None) -> None:
     """Draw a badge for a result whose output check failed; nothing for any other."""
     if why := breach(result):
-        st.badge(MARK, icon=":material/warning:", color="orange", help=format.plain(verdict.sentence(why)))
+        st.badge(
+            OUTPUTS_DIFFER,
+            icon=":material/warning:",
+            color="orange",
+            help=format.plain(verdict.sentence(why)),
+        )
 
 
-def busy_note(result: Result | None) -> None:
+def other_processes_note(result: Result | None) -> None:
     """Say which other processes used the machine, next to the numbers of a comparison."""
-    if words := verdict.busy_words(result):
+    if words := verdict.background_load_text(result):
         st.caption(f":material/groups: {format.plain(f'Measured {words}. {verdict.BUSY_MEANING}')}")
 
 
@@ -82,14 +87,14 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
         judged: a verdict card follows, with the cautions on its comparison.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        fed = fed_text(trial)
+        fed = input_shapes_text(trial)
         name = f"{trial.model_name} · {fed}" if fed else trial.model_name
         st.subheader(format.plain(name), anchor=False, width="content")
         if not live:
             state_badge(trial.state)
         result: Mapping[str, Any] = {} if live else trial.facts
         if not judged:
-            breach_badge(result)
+            tolerance_badge(result)
             quality_badge(quality(result), result)
         if result.get("fallback"):
             st.badge(
@@ -103,7 +108,7 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
             st.badge(f"ran on {ran}", icon=":material/memory:", color="gray")
         wrong = None
         try:
-            controls.asked_for(state.trial_spec(trial), model_words(None if live else trial.result))
+            controls.spec_badges(state.trial_spec(trial), model_text(None if live else trial.result))
         except TunerError as error:
             wrong = error
     if wrong is not None:
@@ -117,7 +122,7 @@ def header(trial: Trial, *, live: bool = False, judged: bool = False) -> None:
     st.caption(" · ".join(facts))
 
 
-def fed_text(trial: Trial) -> str:
+def input_shapes_text(trial: Trial) -> str:
     """Return the input shapes of a trial: "1×3×224×224", with names where there are several.
 
     Empty if unknown: the model is gone, or a file determines the shapes.
@@ -142,7 +147,7 @@ def fed_text(trial: Trial) -> str:
 def trial_label(trial: Trial) -> str:
     """Name a measured trial in a list. Never changes: Streamlit identifies the chosen option by its label."""
     asked = format.short(setting_chips.short_changes(trial) or "ORT default", 60)
-    busy = verdict.busy_mark(trial.result)
+    busy = verdict.background_load_mark(trial.result)
     return f"{format.when(trial.created_at)} · p50 {format.ms(trial.p50_s)}{busy} · {asked} · {trial.id[:8]}"
 
 
@@ -162,7 +167,7 @@ def strip(shown: Sequence[Cell], key: str) -> None:
     """
     with st.container(key=key), st.grid(len(shown) or 1, min_column_width=130, gap="small"):
         for cell in shown:
-            more = [cell.help, f"{cell.change}, {cell.change_note}".strip(", "), cell.beside]
+            more = [cell.help, f"{cell.change}, {cell.change_note}".strip(", "), cell.baseline_text]
             with st.container(gap=None, key=f"{key}.{cell.name}"):
                 st.metric(cell.label, cell.value, help="  \n".join(format.plain(one) for one in more if one))
                 st.caption(format.plain(cell.note).replace("95 %", "95\N{NO-BREAK SPACE}%"))
@@ -190,8 +195,8 @@ def grid(shown: Sequence[Cell], key: str, *, judged: bool = False) -> None:
                 if cell.change_note and not judged:
                     st.caption(f"ratio: {format.plain(cell.change_note)}")
                 st.caption(format.plain(cell.note).replace("95 %", "95\N{NO-BREAK SPACE}%"))
-                if cell.beside:
-                    st.caption(f":material/compare_arrows: {format.plain(cell.beside)}")
+                if cell.baseline_text:
+                    st.caption(f":material/compare_arrows: {format.plain(cell.baseline_text)}")
 
 
 def outputs(result: Result, *, agree: bool = True) -> None:
@@ -213,10 +218,10 @@ def outputs(result: Result, *, agree: bool = True) -> None:
         st.caption(f":material/fact_check: Outputs: {format.plain(verdict.sentence(words))}")
 
 
-def what_ran(result: Result) -> None:
+def run_details(result: Result) -> None:
     """Draw the requested settings, the inputs and the providers used."""
     if shown := result.get("fed"):
-        words = "; ".join(fed_words(fed_from_dict(one)) for one in shown)
+        words = "; ".join(input_text(input_from_dict(one)) for one in shown)
         st.caption(f":material/input: inputs: {format.plain(words)}")
     tables.draw(
         placement(result),

@@ -6,15 +6,15 @@ import streamlit as st
 
 from core.run.plan import torch_source
 from core.spec.effort import EFFORTS
-from core.spec.settings import ENTRIES, KNOWN_OPTIMIZERS, Knob, Place
+from core.spec.settings import ENTRIES, KNOWN_OPTIMIZERS, Place, TrialSetting
 from core.store import ModelRecord
-from core.wire.access import EXPERT_VARIABLE, expert_allowed, libraries_offered
+from core.wire.access import EXPERT_VARIABLE, available_libraries, expert_allowed
 from core.wire.engines import ENGINES
 from dashboard import fields, format, state
-from dashboard.widgets.slider import AUTO, stepped
+from dashboard.widgets.slider import AUTO, number_slider
 
 
-def one(setting: Knob, no_effect: str | None, record: ModelRecord | None = None) -> None:
+def one(setting: TrialSetting, no_effect: str | None, record: ModelRecord | None = None) -> None:
     """Draw one setting: help, its reset when changed, and the reason when it has no effect."""
     key = fields.key(setting.name)
     with st.container(
@@ -52,7 +52,7 @@ def undo(label: str, key: str) -> None:
             )
 
 
-def _widget(setting: Knob, label: str, key: str, record: ModelRecord | None) -> None:
+def _widget(setting: TrialSetting, label: str, key: str, record: ModelRecord | None) -> None:
     text = help_text(setting)
     if fields.is_tristate(setting):
         default = "on" if setting.default else "off"
@@ -116,7 +116,7 @@ def _optimizers(label: str, key: str, text: str) -> None:
 
 def _libraries(label: str, key: str, text: str) -> None:
     """Draw the choice of libraries: the operator's, and those loaded with a trial, which may be gone."""
-    offered, chosen = libraries_offered(), list[str](st.session_state[key])
+    offered, chosen = available_libraries(), list[str](st.session_state[key])
     st.multiselect(
         label,
         [*offered, *(name for name in chosen if name not in offered)],
@@ -131,7 +131,7 @@ def _libraries(label: str, key: str, text: str) -> None:
 _NAMES = {"disabled_optimizers": _optimizers, **dict.fromkeys(fields.LIBRARIES, _libraries)}
 
 
-def _engine(setting: Knob, label: str, key: str, text: str, record: ModelRecord | None) -> None:
+def _engine(setting: TrialSetting, label: str, key: str, text: str, record: ModelRecord | None) -> None:
     """Draw the engine; one that needs an exported program only for such models, or where it is chosen."""
     has_program = record is not None and torch_source(record) is not None
     chosen = st.session_state[key]
@@ -147,7 +147,7 @@ def _engine(setting: Knob, label: str, key: str, text: str, record: ModelRecord 
     )
 
 
-def _choice(setting: Knob, label: str, key: str, text: str) -> None:
+def _choice(setting: TrialSetting, label: str, key: str, text: str) -> None:
     own_default = DEFAULTS[key] == ""
     options = ["", *setting.choices] if own_default else list(setting.choices)
     if setting.few:
@@ -172,14 +172,16 @@ def _brief(choice: str) -> str:
     return plain.replace("_", " ").lower() if plain != choice else choice.upper() or "default"
 
 
-def _number(setting: Knob, label: str, key: str, text: str, record: ModelRecord | None) -> None:
+def _number(setting: TrialSetting, label: str, key: str, text: str, record: ModelRecord | None) -> None:
     fixed = setting.name == "batch_size" and record is not None and record.info["batch_dim"] is None
     if fixed and record is not None:
         _fixed_batch(record)
         return
     optional = DEFAULTS[key] is None
-    if stops := setting.stops(setting, Place(threads=state.environment()["cpu"]["usable"])):
-        stepped(label, key, stops, help=text, auto=_auto(setting), placeholder=AUTO if optional else None)
+    if stops := setting.slider_stops(setting, Place(threads=state.environment()["cpu"]["usable"])):
+        number_slider(
+            label, key, stops, help=text, auto=_auto(setting), placeholder=AUTO if optional else None
+        )
         return
     st.number_input(  # no bounds: the browser would show a number out of bounds and send the previous one
         label,
@@ -191,7 +193,7 @@ def _number(setting: Knob, label: str, key: str, text: str, record: ModelRecord 
     )
 
 
-def _auto(setting: Knob) -> str:
+def _auto(setting: TrialSetting) -> str:
     """Return what ONNX Runtime uses by default, as far as that is a number."""
     if setting.name == "intra_op_num_threads":
         return f"{AUTO} ({state.environment()['cpu']['ort_default_threads']})"
@@ -209,7 +211,7 @@ def _fixed_batch(record: ModelRecord) -> None:
     )
 
 
-def _placeholder(setting: Knob) -> str:
+def _placeholder(setting: TrialSetting) -> str:
     if setting.name == "intra_op_num_threads":
         return f"ONNX Runtime decides ({state.environment()['cpu']['ort_default_threads']} here)"
     if setting.name == "tolerance":
@@ -219,7 +221,7 @@ def _placeholder(setting: Knob) -> str:
     return "the measurement decides" if setting.target == "protocol" else "ONNX Runtime decides"
 
 
-def help_text(setting: Knob) -> str:
+def help_text(setting: TrialSetting) -> str:
     """Describe a setting: effect, ONNX Runtime's name, default, and the default's value on this machine."""
     parts = [setting.help]
     if setting.name in ("intra_op_num_threads", "inter_op_num_threads"):

@@ -14,7 +14,7 @@ AUTO = "auto"  # the stop that empties the field
 FIELD_PX = 104
 
 
-def stepped(
+def number_slider(
     label: str,
     key: str,
     stops: Sequence[int | None],
@@ -43,9 +43,9 @@ def stepped(
         order,
         key=own,
         help=help,
-        on_change=_slid,
+        on_change=_slider_moved,
         args=(own, key),
-        format_func=_called(auto),
+        format_func=_stop_label(auto),
     )
     st.number_input(  # no bounds: the browser would show a number out of bounds and send the previous one
         f"{label}, exactly",
@@ -63,10 +63,10 @@ def _text(value: int | None) -> str:
     return AUTO if value is None else str(value)
 
 
-def _called(auto: str) -> Callable[[str], str]:
+def _stop_label(auto: str) -> Callable[[str], str]:
     return lambda text: auto if text == AUTO else text
 
 
-def _slid(own: str, key: str) -> None:
+def _slider_moved(own: str, key: str) -> None:
     text = st.session_state[own]
     st.session_state[key] = None if text == AUTO else int(text)

@@ -13,7 +13,7 @@ import streamlit as st
 
 from core.evidence.cold_start import break_even
 from core.evidence.comparison import Comparison
-from core.evidence.measurement import Trial, model_words
+from core.evidence.measurement import Trial, model_text
 from core.evidence.quality import quality
 from core.evidence.verdict import is_rejected
 from core.show import cells, verdict
@@ -21,7 +21,7 @@ from core.wire.errors import TunerError
 from dashboard import charts, format, state
 from dashboard.charts import compare_charts, timeline_charts
 from dashboard.widgets import controls, glossary, latency_plots, live_text, plots, results
-from dashboard.widgets.live_text import Field
+from dashboard.widgets.live_text import ComparedConfigurations
 
 QUIET_PAGE, SEARCH_PAGE = "views/machine/page.py", "views/search/page.py"
 WORDS = (
@@ -33,7 +33,7 @@ TRIALS_PARAM = "trials"  # ?trials=<id>,<id> of the Compare page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duel:
+class TrialComparison:
     """A trial, its comparison, and the other configurations of that comparison."""
 
     trial: Trial
@@ -48,7 +48,7 @@ class Duel:
         return self.contrasts[0] if self.contrasts else None
 
 
-def duel_of(trial: Trial) -> Duel | None:
+def comparison_of(trial: Trial) -> TrialComparison | None:
     """Return the comparison of `trial`; None: it never was in one, or the store no longer has it."""
     if not trial.comparison:
         return None
@@ -61,7 +61,7 @@ def duel_of(trial: Trial) -> Duel | None:
         found for one in comparison.contestants if one.trial != trial.id if (found := _trial(one.trial))
     ]
     against = own[0]["baseline"] if own else None
-    return Duel(
+    return TrialComparison(
         trial=trial,
         comparison=comparison,
         contrasts=own,
@@ -80,16 +80,16 @@ def _trial(trial_id: str) -> Trial | None:
 # --- the verdict --------------------------------------------------------------------------------------------
 
 
-def card(duel: Duel) -> None:
+def card(duel: TrialComparison) -> None:
     """Draw the verdict, the interval, and the confidence."""
     with st.container(key="verdict", gap="xsmall"):
         head(duel.trial, duel)
         if duel.contrasts:
             forest(duel)
-        beneath(duel)
+        card_details(duel)
 
 
-def head(trial: Trial, duel: Duel | None, actions: Callable[[], None] = lambda: None) -> None:
+def head(trial: Trial, duel: TrialComparison | None, actions: Callable[[], None] = lambda: None) -> None:
     """Draw the answer in a sentence with its interval, its reference, and the facts that change its meaning.
 
     Args:
@@ -98,7 +98,7 @@ def head(trial: Trial, duel: Duel | None, actions: Callable[[], None] = lambda: 
         actions: draws buttons at the end of the row.
     """
     if duel is None or not duel.contrasts:
-        _alone(trial, duel, actions)
+        _without_contrast(trial, duel, actions)
         return
     said = verdict.card(duel.comparison, duel.contrasts[0])
     _headline(format.icon(said.icon), said.headline, actions)
@@ -112,7 +112,7 @@ def head(trial: Trial, duel: Duel | None, actions: Callable[[], None] = lambda: 
         st.markdown(f":orange[:material/warning:] {format.plain(line)}")
 
 
-def beneath(duel: Duel) -> None:
+def card_details(duel: TrialComparison) -> None:
     """Draw the amount of data, what would narrow the interval, and the confidence details on demand."""
     if not duel.contrasts:
         _self_test(duel)
@@ -120,7 +120,7 @@ def beneath(duel: Duel) -> None:
     said = verdict.card(duel.comparison, duel.contrasts[0])
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         with st.popover("Confidence details", icon=":material/help_center:", key="sure"):
-            _sure(duel, said)
+            _confidence_details(duel, said)
         st.caption(format.plain(" · ".join(said.facts)), width="content")
     if said.advice and not said.rejected:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -128,19 +128,19 @@ def beneath(duel: Duel) -> None:
             st.page_link(QUIET_PAGE, label="Noise check", icon=":material/monitor_heart:")
 
 
-def warnings(duel: Duel | None) -> list[str]:
+def warnings(duel: TrialComparison | None) -> list[str]:
     """Return the cautions on the card; the remarks next to the numbers need not repeat them."""
     if duel is None or not duel.contrasts:
         return []
     return verdict.card(duel.comparison, duel.contrasts[0]).warnings
 
 
-def _sure(duel: Duel, said: verdict.Card) -> None:
+def _confidence_details(duel: TrialComparison, said: verdict.Card) -> None:
     """Draw the evidence for the interval, other processes, and the meaning of the grade."""
     result = duel.comparison.facts
     if said.noise:
         st.caption(f":material/align_horizontal_center: {format.plain(verdict.sentence(said.noise))}")
-    results.busy_note(duel.comparison.result)
+    results.other_processes_note(duel.comparison.result)
     if not said.rejected and (reason := str(result.get("grade_reason") or "")):
         st.caption(f":material/info: {format.plain(reason)} {format.plain(result.get('remedy') or '')}")
     for note in result.get("notes") or []:
@@ -155,18 +155,18 @@ def _headline(icon: str, text: str, actions: Callable[[], None]) -> None:
         actions()
 
 
-def _about(trial: Trial, duel: Duel | None, against: str = "") -> None:
+def _about(trial: Trial, duel: TrialComparison | None, against: str = "") -> None:
     """Draw one line: reference, confidence, settings, machine."""
     result = trial.facts
     judged = duel.comparison.facts if duel is not None else result
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="about"):
         if against:
             st.caption(format.plain(against), width="content")
-        results.breach_badge(trial.result)
+        results.tolerance_badge(trial.result)
         contrasts = duel.contrasts[:1] if duel is not None else []
         results.quality_badge(quality(judged, contrasts), judged)
         try:
-            controls.asked_for(state.trial_spec(trial), model_words(trial.result))
+            controls.spec_badges(state.trial_spec(trial), model_text(trial.result))
         except TunerError as error:
             st.caption(format.plain(error.message), width="content")
         ran = ", ".join(format.provider(name) for name in result.get("effective_providers") or ())
@@ -177,14 +177,14 @@ def _about(trial: Trial, duel: Duel | None, against: str = "") -> None:
             st.badge(ran, icon=":material/memory:", color="gray", help="The execution providers used.")
 
 
-def _further(duel: Duel, contrast: verdict.Contrast, reason: str) -> None:
+def _further(duel: TrialComparison, contrast: verdict.Contrast, reason: str) -> None:
     more = verdict.card(duel.comparison, contrast)
     st.markdown(f"{format.icon(more.icon)} {format.plain(f'{more.headline}, {more.against}')}")
     if more.rejected and more.reason != reason:
         st.caption(f":material/block: {format.plain(more.reason)}")
 
 
-def _alone(trial: Trial, duel: Duel | None, actions: Callable[[], None]) -> None:
+def _without_contrast(trial: Trial, duel: TrialComparison | None, actions: Callable[[], None]) -> None:
     """Describe a trial without a contrast: it is the baseline of the others, or those failed."""
     result = trial.facts
     failed = [one for one in duel.others if one.error] if duel is not None else []
@@ -206,9 +206,9 @@ def _alone(trial: Trial, duel: Duel | None, actions: Callable[[], None]) -> None
         st.caption(f":material/info: {format.plain(reason)}")
 
 
-def _self_test(duel: Duel) -> None:
+def _self_test(duel: TrialComparison) -> None:
     """Describe the A/A test of a baseline, and the other processes that used the machine."""
-    results.busy_note(duel.comparison.result)
+    results.other_processes_note(duel.comparison.result)
     lines = verdict.self_test_lines(duel.comparison)
     reason = duel.comparison.facts.get("grade_reason")
     if not lines and not reason:
@@ -222,9 +222,9 @@ def _self_test(duel: Duel) -> None:
             st.caption(f":material/info: {format.plain(reason)}")
 
 
-def forest(duel: Duel) -> None:
+def forest(duel: TrialComparison) -> None:
     """Draw the interval; with two references, each interval is named after its reference."""
-    info = compare_charts.duel_info(duel.comparison, duel.contrasts)
+    info = compare_charts.trial_forest_info(duel.comparison, duel.contrasts)
     plots.draw(
         compare_charts.forest(info, slim=True),
         "Speed versus reference",
@@ -233,7 +233,7 @@ def forest(duel: Duel) -> None:
     )
 
 
-def never_raced(trial: Trial, pinned: Trial) -> None:
+def offer_comparison(trial: Trial, pinned: Trial) -> None:
     """Say that `trial` and the pinned baseline never ran in the same rounds, and offer to compare them."""
     with st.container(key="never_raced", gap="xxsmall"):
         name = f"trial `{pinned.id[:8]}`, {format.when(pinned.finished_at)}"
@@ -253,7 +253,7 @@ def never_raced(trial: Trial, pinned: Trial) -> None:
 # --- both sides ---------------------------------------------------------------------------------------------
 
 
-def latencies(trial: Trial, duel: Duel | None, key: str) -> None:
+def latencies(trial: Trial, duel: TrialComparison | None, key: str) -> None:
     """Draw latency over time with disturbances, and the distribution, of a trial and its baseline."""
     over_time, distribution = st.tabs(
         ["Latency over time", "Distribution"], key=f"{key}.plots", on_change="rerun"
@@ -266,7 +266,7 @@ def latencies(trial: Trial, duel: Duel | None, key: str) -> None:
             latency_distribution(trial, duel, key)
 
 
-def latency_over_time(trial: Trial, duel: Duel | None, key: str, *, height: int = 0) -> None:
+def latency_over_time(trial: Trial, duel: TrialComparison | None, key: str, *, height: int = 0) -> None:
     """Draw the runs of a trial and its baseline over time, with the disturbances.
 
     Args:
@@ -285,13 +285,13 @@ def latency_over_time(trial: Trial, duel: Duel | None, key: str, *, height: int 
     latency_plots.over_time(info, key=f"{key}.timeline", words=_strip_words(info), height=height)
 
 
-def latency_distribution(trial: Trial, duel: Duel | None, key: str) -> None:
+def latency_distribution(trial: Trial, duel: TrialComparison | None, key: str) -> None:
     """Draw the distributions of a trial and its baseline."""
     if sides := _sides(trial, duel):
         latency_plots.distribution(sides, key=key)
 
 
-def _sides(trial: Trial, duel: Duel | None) -> list[charts.Side]:
+def _sides(trial: Trial, duel: TrialComparison | None) -> list[charts.Side]:
     """Return the trial and its baseline; without samples, say so and return none."""
     baseline = duel.baseline if duel is not None else None
     sides = [charts.side(trial, "this trial" if baseline is not None else "")]
@@ -311,7 +311,7 @@ def _strip_words(info: timeline_charts.Timeline) -> str:
 # --- start-up and cost --------------------------------------------------------------------------------------
 
 
-def cold_start(trial: Trial, duel: Duel | None) -> None:
+def cold_start(trial: Trial, duel: TrialComparison | None) -> None:
     """Draw the start-up cost, and the number of runs after which the faster side has repaid it."""
     result, baseline = trial.facts, _result(duel)
     shown = cells.cold_cells(result, baseline)
@@ -327,47 +327,49 @@ def cold_start(trial: Trial, duel: Duel | None) -> None:
         st.caption(f":material/info: {warm:,} warm-up runs, {settled}, not in the numbers above.")
 
 
-def cost(trial: Trial, duel: Duel | None) -> None:
+def cost(trial: Trial, duel: TrialComparison | None) -> None:
     """Draw the cost of a run besides its latency."""
     found = cells.cost_cells(trial.facts, _result(duel))
     results.grid([one for one in found if one.name not in FIRST], key="cost")
 
 
-def _result(duel: Duel | None) -> Mapping[str, Any] | None:
+def _result(duel: TrialComparison | None) -> Mapping[str, Any] | None:
     return duel.baseline.result if duel is not None and duel.baseline is not None else None
 
 
 FIRST = ("p50_s", "p95_s", "throughput_per_s", cells.PEAK_MEMORY)  # names of the cells
 
 
-def numbers(trial: Trial, duel: Duel | None) -> None:
+def numbers(trial: Trial, duel: TrialComparison | None) -> None:
     """Draw the four main numbers, with the verdict and the numbers of the other configurations."""
     result = trial.facts
     results.outputs(result, agree=False)
-    if duel is None or not verdict.busy_words(duel.comparison.result):  # otherwise the card has said it
-        results.busy_note(result)
+    if duel is None or not verdict.background_load_text(
+        duel.comparison.result
+    ):  # otherwise the card has said it
+        results.other_processes_note(result)
     shown = [*_latency(trial, duel), *cells.cost_cells(result, _result(duel))]
     results.strip([one for one in shown if one.name in FIRST], key="numbers")
 
 
-def latency(trial: Trial, duel: Duel | None) -> None:
+def latency(trial: Trial, duel: TrialComparison | None) -> None:
     """Draw the other latencies, and the output error."""
     outputs = cells.outputs_cell(trial.facts)
     shown = [one for one in _latency(trial, duel) if one.name not in FIRST]
     results.grid([*shown, *([outputs] if outputs is not None else [])], key="latencies")
 
 
-def _latency(trial: Trial, duel: Duel | None) -> list[cells.Cell]:
+def _latency(trial: Trial, duel: TrialComparison | None) -> list[cells.Cell]:
     return cells.latency_cells(trial.facts, _result(duel), duel.contrast if duel is not None else None)
 
 
 # --- while it runs ------------------------------------------------------------------------------------------
 
 
-def field_of(trial: Trial) -> Field:
+def compared_configurations(trial: Trial) -> ComparedConfigurations:
     """Return the configurations compared with `trial`; empty when the comparison was deleted."""
     try:
         race = state.store().comparison(trial.comparison)
     except TunerError:
-        return Field(labels={}, rows={})
-    return live_text.field_of(race, state.store().trials_of(race.id))
+        return ComparedConfigurations(labels={}, rows={})
+    return live_text.compared_configurations(race, state.store().trials_of(race.id))

@@ -9,7 +9,7 @@ from typing import Any
 
 from core.cli import RENAMED, output
 from core.cli.help_groups import ADVANCED, ALL, OPTIONS, OUTPUT
-from core.spec.settings import KNOBS
+from core.spec.settings import SETTINGS
 from docs.generator import tree
 from docs.generator.markdown import code, fence, link, page, prose, table
 from docs.generator.tree import PROGRAM, Node
@@ -101,7 +101,7 @@ def _parameters(node: Node, mark: str) -> Iterator[str]:
         )
 
 
-_BY_PARAMETER = {one.name.replace(".", "__"): one for one in KNOBS}
+_BY_PARAMETER = {one.name.replace(".", "__"): one for one in SETTINGS}
 
 
 def _is_setting(one: Any) -> bool:
@@ -136,7 +136,7 @@ def _record(one: Any, node: Node) -> tuple[str, str]:
 
 
 _EXTRAS = re.compile(r"\s*\[([^\[\]]*(?:default: |required|x[<>]=)[^\[\]]*)\]$")
-_SPOKEN = re.compile(r"\s*Default: (.+?)\.$")
+_STATE_TEXTS = re.compile(r"\s*Default: (.+?)\.$")
 
 
 def _without_extras(text: str) -> tuple[str, bool, str]:
@@ -148,8 +148,8 @@ def _without_extras(text: str) -> tuple[str, bool, str]:
         required = "required" in parts
         default = next((p.removeprefix("default: ") for p in parts if p.startswith("default: ")), "")
         ranges = [one for one in parts if "x>=" in one or "x<=" in one]
-    if not default and (spoken := _SPOKEN.search(text)) is not None:
-        text, default = text[: spoken.start()], spoken[1]
+    if not default and (state_text := _STATE_TEXTS.search(text)) is not None:
+        text, default = text[: state_text.start()], state_text[1]
     return " ".join([text, *(f"Range: `{one}`." for one in ranges)]), required, default
 
 

@@ -27,7 +27,7 @@ from core.spec import (
 )
 from core.spec.datasets import DatasetSpec, PreprocessingSpec
 from core.spec.effort import EFFORTS
-from core.spec.settings import ENTRIES, KNOBS
+from core.spec.settings import ENTRIES, SETTINGS
 from core.spec.targets import TargetSpec
 from docs.generator.markdown import bullets, code, codes, fence, link, page, table, value
 
@@ -44,7 +44,7 @@ PARTS: dict[str, tuple[type[BaseModel], str]] = {
 }
 _SECTIONS = {"attribute": "session", "trial": ""}
 _ROWS = {
-    (_SECTIONS.get(one.target, one.target), one.field): one for one in KNOBS if one.target not in ENTRIES
+    (_SECTIONS.get(one.target, one.target), one.field): one for one in SETTINGS if one.target not in ENTRIES
 }
 _OWN = {  # keys that no table describes
     ("model", "path"): "Path of the `.onnx` file, name of a library model, or hash of one.",
@@ -78,7 +78,7 @@ def yaml_format() -> str:
         'Write switches as `"0"` and `"1"`. These keys have a setting of their own:',
         bullets(
             f"{link(code(one.name), one.name, 'settings.md')} in {code(f'session.{ENTRIES[one.target]}')}"
-            for one in KNOBS
+            for one in SETTINGS
             if one.target in ENTRIES
         ),
         "Other keys are accepted if ONNX Runtime knows them. `expert` accepts any key, but a file cannot "
@@ -88,7 +88,7 @@ def yaml_format() -> str:
 
 def example() -> str:
     """Return a configuration that reads back as it is."""
-    effort = next(one.name for one in KNOBS if one.choices == tuple(EFFORTS))
+    effort = next(one.name for one in SETTINGS if one.choices == tuple(EFFORTS))
     plain = spec_from_dict(
         {
             "model": {"path": "model.onnx"},

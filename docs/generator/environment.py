@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.process.runner import ONLINE, PASSED_ON
+from core.process.runner import INHERITED_VARIABLES, NETWORK_VARIABLES
 from core.store import STORE_NAME
 from core.wire.variables import HOME, TOKEN, VARIABLES
 from docs.generator.markdown import code, codes, page, table
@@ -54,7 +54,7 @@ def environment() -> str:
         "A worker process opens models and data of unknown origin. It receives the variables below and no "
         "others. Variables whose name contains `TOKEN`, `SECRET`, `PASSW`, `CREDENTIAL` or `API_KEY`, or "
         "ends in `_KEY`, are not passed on unless you name them in `ORTUNE_WORKER_ENV`.",
-        codes(PASSED_ON),
+        codes(INHERITED_VARIABLES),
         "A conversion, which may download weights, also receives:",
-        codes(dict.fromkeys(name for names in ONLINE.values() for name in names)),
+        codes(dict.fromkeys(name for names in NETWORK_VARIABLES.values() for name in names)),
     )

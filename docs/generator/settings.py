@@ -10,8 +10,16 @@ from core.spec import question, spec_from_dict, without_effect_where
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, STAGES, Effort
 from core.spec.presets import PRESETS
 from core.spec.setting_type import Setting
-from core.spec.settings import ENTRIES, KNOBS, KNOWN_PROVIDERS, PROVIDER_OPTIONS, Knob, Place, ProviderOption
-from core.spec.settings.provider_options import NEEDS_BINDING, worth_options
+from core.spec.settings import (
+    ENTRIES,
+    KNOWN_PROVIDERS,
+    PROVIDER_OPTIONS,
+    SETTINGS,
+    Place,
+    ProviderOption,
+    TrialSetting,
+)
+from core.spec.settings.provider_options import NEEDS_BINDING, searched_options
 from core.spec.steps import STEPS, StepType
 from core.spec.strict_yaml import dump_yaml
 from core.wire.output_check import TOLERANCES
@@ -51,7 +59,7 @@ def settings() -> str:
 
 
 def _group(group: str) -> Iterator[str]:
-    members = [one for one in KNOBS if one.group == group]
+    members = [one for one in SETTINGS if one.group == group]
     yield f"## {group}"
     yield table(
         ["Setting", "Label", "Default"],
@@ -61,7 +69,7 @@ def _group(group: str) -> Iterator[str]:
         yield _setting(one)
 
 
-def _setting(one: Knob) -> str:
+def _setting(one: TrialSetting) -> str:
     facts = [
         f"Label: {one.label}{' (*advanced*)' if one.advanced else ''}",
         f"Values: {accepts(one)}",
@@ -78,7 +86,7 @@ def _default(one: Setting) -> str:
     return value(one.default)
 
 
-def yaml_key(one: Knob) -> str:
+def yaml_key(one: TrialSetting) -> str:
     """Return where a setting stands in a YAML file."""
     if (entries := ENTRIES.get(one.target)) is not None:
         return f"key {code(one.name)} in {code(f'session.{entries}')}, as a quoted text"
@@ -93,12 +101,12 @@ _PLACES = {
 }
 
 
-def searched(one: Knob) -> str:
+def searched(one: TrialSetting) -> str:
     """Return which values a search tries, as they are with 8 threads, and under which condition."""
     if one.name == "providers":
         return "every provider chain that loads on the machine"
     for condition, facts in _PLACES.items():
-        found = one.worth(one, Place(threads=8, **facts))
+        found = one.search_values(one, Place(threads=8, **facts))
         if found:
             words = ", ".join(value(each) for each in found)
             machine = " (on a machine with 8 usable threads)" if _by_threads(one, facts) else ""
@@ -106,8 +114,8 @@ def searched(one: Knob) -> str:
     return "not varied"
 
 
-def _by_threads(one: Knob, facts: Mapping[str, Any]) -> bool:
-    return len({one.worth(one, Place(threads=threads, **facts)) for threads in (2, 8)}) > 1
+def _by_threads(one: TrialSetting, facts: Mapping[str, Any]) -> bool:
+    return len({one.search_values(one, Place(threads=threads, **facts)) for threads in (2, 8)}) > 1
 
 
 # --- when a setting has no effect ---------------------------------------------------------------------------
@@ -133,7 +141,7 @@ _ANY_OTHER_CHAIN = "`providers` is more than the CPU provider"
 
 def _read_by_the_rules() -> list[str]:
     """Names of the settings that the rules look at."""
-    defaults = {one.name: one.default for one in KNOBS}
+    defaults = {one.name: one.default for one in SETTINGS}
     seen: dict[str, None] = {}
 
     def held(name: str) -> Any:
@@ -147,7 +155,7 @@ def _read_by_the_rules() -> list[str]:
 def _changes() -> list[Change]:
     """Values other than the default of the settings that the rules look at."""
     found: list[Change] = []
-    for one in KNOBS:
+    for one in SETTINGS:
         if one.name not in _read_by_the_rules():
             continue
         values = _EXAMPLES.get(one.name, (not one.default,) if one.kind == "bool" else one.choices)
@@ -156,7 +164,7 @@ def _changes() -> list[Change]:
 
 
 def _reasons(*changes: Change) -> dict[str, str]:
-    held = {one.name: one.default for one in KNOBS} | dict(changes)
+    held = {one.name: one.default for one in SETTINGS} | dict(changes)
     return without_effect_where(held.__getitem__)
 
 
@@ -242,7 +250,7 @@ def _provider(name: str, options: Sequence[ProviderOption]) -> Iterator[str]:
     if not options:
         yield "This provider has no options. Its behaviour is controlled by [settings](settings.md)."
         return
-    searched_ = {one.name for one in worth_options(name)}
+    searched_ = {one.name for one in searched_options(name)}
     yield table(
         ["Option", "Values", "Default", "Search", "Meaning"],
         (

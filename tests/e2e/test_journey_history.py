@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from core.store import Marks
+from core.store import Tags
 from tests.e2e.conftest import (
     Open,
     Site,
@@ -67,7 +67,7 @@ def test_star_label_brush_save_and_compare(open_browser: Open, site: Site) -> No
     until(
         page,
         lambda: (
-            site.store.marks([newest]) == {newest: Marks(starred=True, labels=("ship",), note="for the demo")}
+            site.store.marks([newest]) == {newest: Tags(starred=True, labels=("ship",), note="for the demo")}
         ),
     )
     tick(page, 0)

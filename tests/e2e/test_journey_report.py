@@ -104,7 +104,7 @@ def lay_a_slow_line(page: Page, asked: list[str | bytes]) -> None:
         server = line.connect_to_server()
 
         def later(said: str | bytes) -> None:
-            page.wait_for_timeout(3 * presenting.LOOK_S * 1000)
+            page.wait_for_timeout(3 * presenting.CHECK_EVERY_S * 1000)
             line.send(said)
 
         def ask(said: str | bytes) -> None:

@@ -26,7 +26,7 @@ def silent(stage: str, done: int, total: int, text: str = "") -> None:
 
 def session_plan(**changes: Any) -> Any:
     return {
-        **wire.nothing_asked(),
+        **wire.default_session_plan(),
         "attributes": {"intra_op_num_threads": 1},
     } | changes
 

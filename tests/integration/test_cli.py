@@ -21,21 +21,21 @@ import typer
 import yaml
 
 from core import __version__
-from core.cli.options import Given, config_from, offered, provider_name, spec_data, with_settings
+from core.cli.options import Given, config_from, provider_name, settings_with_option, spec_data, with_settings
 from core.cli.output import EXIT_BAD_INPUT, EXIT_UNDECIDED
 from core.cli.sheets import lines
-from core.evidence.comparison import ANCHOR_LABEL
+from core.evidence.comparison import DEFAULT_LABEL
 from core.evidence.measurement import RESULT_FIELDS
 from core.process.machine_queue import MachineQueue
-from core.run.ask_tell import Heat, Study, once
+from core.run.ask_tell import ComparisonRequest, Study, fixed_strategy
 from core.run.axes import axes_of_study
-from core.run.best_point import standing
+from core.run.best_point import rank_points
 from core.run.sweep import configurations, expand, join
 from core.show.sheets import Sheet
 from core.show.sheets import comparisons as sheets
 from core.show.table import csv_text
 from core.spec import TrialSpec, asked, spec_from_dict, spec_from_yaml
-from core.spec.settings import KNOBS, Knob
+from core.spec.settings import SETTINGS, TrialSetting
 from core.spec.settings.provider_options import KNOWN_PROVIDERS
 from core.store import STORE_NAME, Store
 from core.wire.errors import SpecError
@@ -84,7 +84,7 @@ def spec_of(given: Given, config: dict[str, Any] | None = None) -> TrialSpec:
     return spec_from_dict(spec_data(config or {}, "m.onnx", given))
 
 
-def example(setting: Knob) -> tuple[list[str], Any]:
+def example(setting: TrialSetting) -> tuple[list[str], Any]:
     """An option with a value other than the default, and what the spec must then ask for."""
     special: dict[str, tuple[list[str], Any]] = {
         "providers": (["cuda", "cpu"], ("CUDAExecutionProvider", "CPUExecutionProvider")),
@@ -117,9 +117,9 @@ def example(setting: Knob) -> tuple[list[str], Any]:
     return [setting.flag, str(setting.high)], setting.high
 
 
-@pytest.mark.parametrize("setting", offered(), ids=lambda one: one.name)
+@pytest.mark.parametrize("setting", settings_with_option(), ids=lambda one: one.name)
 def test_every_setting_of_the_table_has_an_option_that_reaches_the_spec(
-    parse: Callable[..., Given], setting: Knob
+    parse: Callable[..., Given], setting: TrialSetting
 ) -> None:
     args, wanted = example(setting)
     if setting.name == "session.intra_op_thread_affinities":
@@ -130,7 +130,7 @@ def test_every_setting_of_the_table_has_an_option_that_reaches_the_spec(
 
 
 def test_fixed_values_share_the_option_of_the_feeds() -> None:
-    assert {one.name for one in KNOBS} - {one.name for one in offered()} == {"feed_values"}
+    assert {one.name for one in SETTINGS} - {one.name for one in settings_with_option()} == {"feed_values"}
 
 
 @pytest.mark.parametrize("flag", ["--effort", "--precision"])
@@ -173,7 +173,7 @@ def test_it_says_which_version_it_is(cli: CommandLine) -> None:
 @pytest.mark.parametrize("command", ["tune", "profile", "sweep"])
 def test_the_help_of_each_measuring_command_names_every_option(cli: CommandLine, command: str) -> None:
     text = ok(cli.run(command, "-h")).out
-    for setting in offered():
+    for setting in settings_with_option():
         assert setting.flag in text
     for flag in ("--config", "--preset", "--provider-option", "--json", "--quiet"):
         assert flag in text
@@ -413,7 +413,7 @@ def test_the_table_for_people_has_units_intervals_and_says_what_the_runs_cannot_
 ) -> None:
     done = measured(cli.run("tune", mlp, *QUICK, "--preset", "cpu-latency", "--inter-op-num-threads", "4"))
     assert re.search(r"needs \d+ runs", done.out)
-    assert f"versus {ANCHOR_LABEL}" in done.out
+    assert f"versus {DEFAULT_LABEL}" in done.out
     assert re.search(r"grade [ABCDF]", done.out)
     assert "95 % [" in done.out
     assert "samples/s" in done.out
@@ -516,9 +516,11 @@ def test_two_settings_give_the_table_that_the_browser_makes_of_the_store(cli: Co
     assert [axis.name for axis in axes] == ["execution_mode", "inter_op_num_threads"]
     base = spec_from_dict(store.trials_of(race.id)[0].spec)
     points = expand(base, axes)
-    known = Study(name=race.study, strategy=once(Heat(asked=configurations(points), job=no_job))).look(store)
+    known = Study(
+        name=race.study, strategy=fixed_strategy(ComparisonRequest(asked=configurations(points), job=no_job))
+    ).look(store)
     found = join(points, known.known)
-    stands = standing(found, line_s=0.5, margin=base.protocol.margin)
+    stands = rank_points(found, line_s=0.5, margin=base.protocol.margin)
     table = sheets.points(found, stands)
     assert csv_text(table) == done.out.rstrip("\n")
     header, *shown = lines(Sheet(headline="", parts=[table]))

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from core.cli.compare import Limit, held
-from core.cli.comparing import announce, baseline_of, labels, named, report_precision, unsure
+from core.cli.compare import Limit, check_slower_limit
+from core.cli.comparing import announce, baseline_of, has_undecided, labels, named, report_precision
 from core.cli.options import config_from
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.sheets import lines
 from core.cli.watch import Progress
 from core.evidence import continuation
-from core.evidence.comparison import ANCHOR_LABEL, Comparison, Configuration, Contestant
+from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration, Contestant
 from core.evidence.measurement import Trial
-from core.run.prediction import learn
+from core.run.prediction import history_of
 from core.show.sheets.comparisons import raced
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store
@@ -207,7 +207,7 @@ def race(**ratios: tuple[float | None, float | None]) -> Comparison:
 def test_a_limit_is_broken_held_or_open(
     interval: tuple[float | None, float | None], broken: bool, still_open: bool
 ) -> None:
-    assert held(race(one=interval), 0.02) == Limit(
+    assert check_slower_limit(race(one=interval), 0.02) == Limit(
         limit=0.02, passed=not (broken or still_open), broken=["one"] * broken, open=["one"] * still_open
     )
 
@@ -218,30 +218,30 @@ def test_a_doubtful_verdict_and_a_missing_one_leave_the_limit_open(doubt: dict[s
     assert found.result is not None
     found.result["contrasts"][0] |= doubt
     del found.result["contrasts"][1]
-    assert held(found, 0.02) == Limit(limit=0.02, passed=False, broken=[], open=["one", "two"])
+    assert check_slower_limit(found, 0.02) == Limit(limit=0.02, passed=False, broken=[], open=["one", "two"])
 
 
 def test_each_of_several_is_judged_and_what_they_are_put_against_is_not() -> None:
-    found = held(race(open=(0.5, 1.5), broken=(0.5, 0.6), held=(1.1, 1.2)), 0.02)
+    found = check_slower_limit(race(open=(0.5, 1.5), broken=(0.5, 0.6), check_slower_limit=(1.1, 1.2)), 0.02)
     assert found == Limit(limit=0.02, passed=False, broken=["broken"], open=["open"])
-    assert held(replace(race(one=(1.1, 1.2)), result={"contrasts": []}), 0.02).open == ["one"]
+    assert check_slower_limit(replace(race(one=(1.1, 1.2)), result={"contrasts": []}), 0.02).open == ["one"]
 
 
 def test_an_answer_is_unsure_when_undecided_or_rejected() -> None:
-    assert not unsure(race(one=(1.1, 1.2)))
-    assert unsure(race(one=(1.1, 1.2), two=(0.9, 1.2)))
+    assert not has_undecided(race(one=(1.1, 1.2)))
+    assert has_undecided(race(one=(1.1, 1.2), two=(0.9, 1.2)))
     lost = race(one=(1.1, 1.2))
     assert lost.result is not None
     lost.result["contrasts"] = []  # the baseline crashed
-    assert unsure(lost)
+    assert has_undecided(lost)
     rejected = race(one=(1.1, 1.2))
     assert rejected.result is not None
     rejected.result["contrasts"][0] |= {"verdict": "UNDECIDED", "holds": False, "grade": "F"}
-    assert unsure(rejected)
+    assert has_undecided(rejected)
     coarse = race(one=(1.1, 1.2))
     assert coarse.result is not None
     coarse.result.update(grade="C", busy={"words": "under background load: others used 1.6 cores"})
-    assert not unsure(coarse), "what made the machine busy changes no verdict"
+    assert not has_undecided(coarse), "what made the machine busy changes no verdict"
 
 
 def trial(name: str, **changes: Any) -> Trial:
@@ -344,7 +344,7 @@ def test_compare_prints_one_document_with_contrasts_ranks_and_trials(
     assert before in done.err, "how long it will take is said before the race"
     assert told(lambda progress: report_precision(stored, progress)) in done.err, "and how sure it is, after"
     again = told(lambda progress: announce(store, asked, progress))
-    assert (again != before) == (learn([(stored, store.trials_of(stored.id))]) is not None)
+    assert (again != before) == (history_of([(stored, store.trials_of(stored.id))]) is not None)
 
 
 def told(tell: Callable[[Progress], None]) -> str:
@@ -436,7 +436,7 @@ def test_a_race_of_the_version_before_cannot_go_on_and_says_why(
     done = cli.run("compare", "--continue", race.id)
     assert done.code == EXIT_BAD_INPUT
     with pytest.raises(SpecError) as caught:
-        continuation.check(race, store.trials_of(race.id))
+        continuation.ensure_continuable(race, store.trials_of(race.id))
     assert caught.value.message in done.err
     assert caught.value.hint in done.err
 
@@ -471,7 +471,7 @@ def test_contestants_that_cannot_run_fail_and_the_others_are_shown(
     done = cli.run(*args, "--baseline", lost, "--json", "--quiet")
     assert done.code == EXIT_BAD_INPUT  # this model was not exported here, and there is no such GPU
     states = {one["label"]: trial["state"] for one, trial in pairs(done.document)}
-    assert states.pop(ANCHOR_LABEL) == "COMPLETE"
+    assert states.pop(DEFAULT_LABEL) == "COMPLETE"
     assert states == {"torch:eager": "FAIL", "preset:edge": "COMPLETE", lost: "FAIL"}
     assert "PyTorch" in done.err
     assert CUDA in done.err
@@ -489,13 +489,13 @@ def test_a_race_is_called_after_the_model_of_its_baseline(cli: CommandLine, mlp:
     base = next(one for one in document["trials"] if one["model"]["name"] == Path(mlp).stem)
     assert document["model_name"] == race.model_name == Path(mlp).stem
     assert race.model_sha256 == base["model"]["sha256"]
-    assert not race.is_duel  # the dashboard lists it
+    assert not race.is_single_trial  # the dashboard lists it
 
 
 def test_bench_races_against_a_baseline_of_choice(cli: CommandLine, mlp: str) -> None:
     done = measured(cli.run("tune", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", "preset:edge"))
     assert "versus preset:edge" in done.out
-    assert f"versus {ANCHOR_LABEL}" in done.out
+    assert f"versus {DEFAULT_LABEL}" in done.out
     trial_id = cli.run("history", "--json").document["trials"][0]["trial"]
     again = measured(cli.run("tune", mlp, *QUICK, "--baseline", trial_id[:8], "--json"))
     (contrast,) = again.document["contrasts"]  # what it asks for is the default itself
@@ -523,7 +523,7 @@ def test_a_baseline_that_cannot_run_is_a_failure(cli: CommandLine, mlp: str, los
     """The candidate has its numbers, against the default; what was asked has no answer."""
     done = cli.run("tune", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", lost)
     assert done.code == EXIT_BAD_INPUT
-    assert f"versus {ANCHOR_LABEL}" in done.out
+    assert f"versus {DEFAULT_LABEL}" in done.out
     assert CUDA in done.err
 
 

@@ -299,7 +299,7 @@ def test_other_shapes_are_placed_like_the_first(tmp_path: Path) -> None:
     model = tiny_models.mlp(tmp_path / "m.onnx")
     contestant, reply = placed(model, 7)
     contender = contestant._loaded.contender
-    other = contender.refed(contestant_plan(model, batch=9)["feeds"])
+    other = contender.with_inputs(contestant_plan(model, batch=9)["feeds"])
     values = other.call.args[1]
     assert values["x"].shape == (9, 16)
     assert values["x"].ctypes.data % memory_layout.PAGE == reply["layout"]["buffer_offset"]

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from core.cli.compare import _who_races
+from core.cli.compare import _model_and_references
 from core.cli.comparing import labels, named
 from core.store import Store
 from core.wire.errors import SpecError
@@ -122,11 +122,14 @@ def test_a_path_is_a_configuration_on_the_default(tmp_path: Path) -> None:
 
 
 def test_several_models_race_against_the_first() -> None:
-    assert _who_races(["a.onnx", "b"], None, []) == (None, ["a.onnx", "model:b"])
-    assert _who_races(["a.onnx", "b.onnx"], "preset:edge", []) == (
+    assert _model_and_references(["a.onnx", "b"], None, []) == (None, ["a.onnx", "model:b"])
+    assert _model_and_references(["a.onnx", "b.onnx"], "preset:edge", []) == (
         None,
         ["preset:edge", "a.onnx", "b.onnx"],
     )
-    assert _who_races(["a.onnx"], None, ["preset:edge"]) == ("a.onnx", ["preset:default", "preset:edge"])
+    assert _model_and_references(["a.onnx"], None, ["preset:edge"]) == (
+        "a.onnx",
+        ["preset:default", "preset:edge"],
+    )
     with pytest.raises(SpecError, match=r"\b0\b"):
-        _who_races(["a.onnx"], None, [])
+        _model_and_references(["a.onnx"], None, [])

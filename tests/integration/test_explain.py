@@ -28,7 +28,7 @@ no_gpu = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="CUDA may lo
 def contestant(path: Path, level: str, **changes: Any) -> Any:
     """The tiny conv net with two rows at one level of optimization."""
     session = {
-        **wire.nothing_asked(),
+        **wire.default_session_plan(),
         "attributes": {"graph_optimization_level": level, "intra_op_num_threads": 1},
     }
     return {

@@ -19,7 +19,7 @@ from typing import IO, Any
 import psutil
 import pytest
 
-from core.process.workers import Preloaded, Workers
+from core.process.workers import SharedForkServer, Workers
 from core.wire.errors import Cancelled
 from tests import tiny_models
 from tests.integration.test_benchmark import session_plan
@@ -546,29 +546,29 @@ class TestPreloaded:
     """One fork server for races that follow one another."""
 
     def test_races_share_it_until_it_fails(self) -> None:
-        with Preloaded() as preloaded:
+        with SharedForkServer() as fork_server:
             pids = []
             for _ in range(2):
-                with Workers(threading.Event(), preloaded) as workers:
+                with Workers(threading.Event(), fork_server) as workers:
                     assert workers.start("one").freeze()
-                    pids.append(preloaded.server(workers.cancel).pid)
+                    pids.append(fork_server.server(workers.cancel).pid)
                     assert pids[-1] in workers.pids  # it is no neighbour of the race
             os.kill(pids[-1], signal.SIGKILL)
             os.waitid(os.P_PID, pids[-1], os.WEXITED | os.WNOWAIT)
-            with Workers(threading.Event(), preloaded) as workers:
+            with Workers(threading.Event(), fork_server) as workers:
                 workers.start("one")
-                pids.append(preloaded.server(workers.cancel).pid)
+                pids.append(fork_server.server(workers.cancel).pid)
         assert pids[0] == pids[1] != pids[2]
         assert not psutil.pid_exists(pids[2])
 
     def test_the_end_of_a_race_leaves_no_worker_in_it(self) -> None:
-        with Preloaded() as preloaded:
-            with Workers(threading.Event(), preloaded) as workers:
+        with SharedForkServer() as fork_server:
+            with Workers(threading.Event(), fork_server) as workers:
                 pid = workers.start("one").pid
             assert not psutil.pid_exists(pid)
             cancelled = threading.Event()
             cancelled.set()
-            with Workers(cancelled, preloaded) as workers, pytest.raises(Cancelled):
+            with Workers(cancelled, fork_server) as workers, pytest.raises(Cancelled):
                 workers.start("two")
-            with Workers(threading.Event(), preloaded) as workers:
+            with Workers(threading.Event(), fork_server) as workers:
                 assert workers.start("three").alive

@@ -29,7 +29,7 @@ DIGITS = str(ROOT / "sample_models" / "digits_cnn.onnx")
 
 
 def drawn(path: Path | str, tmp_path: Path, *, optimized: bool = False, **entries: Any) -> Graphs:
-    session = {**wire.nothing_asked(), **entries} if optimized else None
+    session = {**wire.default_session_plan(), **entries} if optimized else None
     output = tmp_path / "graph.json"
     in_process.run(wire.GRAPH, {"model_path": str(path), "session": session, "output": str(output)})
     return graphs_from_json(output.read_bytes())
@@ -38,7 +38,7 @@ def drawn(path: Path | str, tmp_path: Path, *, optimized: bool = False, **entrie
 def profiled(path: Path, tmp_path: Path, shape: tuple[int, ...], name: str = "x") -> Any:
     plan: wire.ProfilePlan = {
         "model_path": str(path),
-        "session": wire.nothing_asked(),
+        "session": wire.default_session_plan(),
         "feeds": builders.feed_plan(builders.one_input(name, shape=shape)),
         "use_io_binding": False,
         "runs": 3,

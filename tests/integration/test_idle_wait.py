@@ -22,13 +22,13 @@ import pytest
 from core.cli.output import EXIT_BAD_INPUT
 from core.cli.watch import Progress, describe
 from core.evidence.comparison import Configuration
-from core.evidence.other_processes import CpuTime, Neighbours, Snapshot, between
+from core.evidence.other_processes import CpuTime, OtherProcesses, Snapshot, between
 from core.process.cpu_use import snapshot
 from core.process.machine_queue import MachineQueue
 from core.run import idle_wait, job_types
 from core.run import scheduler as scheduler_module
-from core.run.idle_wait import Waited, wait_until_quiet
-from core.run.job import WAITING_QUIET, Ending, Outcome, Status
+from core.run.idle_wait import WaitResult, wait_until_quiet
+from core.run.job import WAITING_IDLE, Ending, Outcome, Status
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store
@@ -71,7 +71,7 @@ def wait_until(condition: Callable[[], Any], what: str) -> None:
         time.sleep(0.01)
 
 
-def used(before: Snapshot, pid: int, *, own: tuple[int, ...] = ()) -> Neighbours:
+def used(before: Snapshot, pid: int, *, own: tuple[int, ...] = ()) -> OtherProcesses:
     """Watch until the process `pid` has used enough to be seen, however busy the machine is."""
     began_s = cpu_s(before, pid)
     wait_until(lambda: cpu_s(snapshot(), pid) > began_s + 0.5, "the burner gets no CPU")
@@ -82,7 +82,7 @@ def cpu_s(at: Snapshot, pid: int) -> float:
     return sum(one.cpu_s + one.reaped_s for one in at.processes if one.pid == pid)
 
 
-def cores(found: Neighbours) -> float:
+def cores(found: OtherProcesses) -> float:
     return sum(one.cores for one in found.programs if one.name == NAME)
 
 
@@ -173,13 +173,13 @@ class Gate:
         self.asked: list[float] = []
         self.open = threading.Event()
 
-    def __call__(self, most_s: float, cancel: threading.Event, on_wait: Callable[[str], None]) -> Waited:
+    def __call__(self, most_s: float, cancel: threading.Event, on_wait: Callable[[str], None]) -> WaitResult:
         self.asked.append(most_s)
         on_wait("yes uses 1.2 cores, 4 s of at most 5 min")
         while not self.open.wait(0.01):
             if cancel.is_set():
                 raise Cancelled("stopped")
-        return Waited(seconds=300.0, quiet=False, words="yes used 1.2 cores")
+        return WaitResult(seconds=300.0, quiet=False, words="yes used 1.2 cores")
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def asked() -> TrialSpec:
 
 
 def waiting(one: Scheduler, job: str) -> Status:
-    wait_until(lambda: one.status(job).stage == WAITING_QUIET, "it never waited for quiet")
+    wait_until(lambda: one.status(job).stage == WAITING_IDLE, "it never waited for quiet")
     return one.status(job)
 
 
@@ -308,7 +308,7 @@ def status(**changes: Any) -> Status:
     return Status(**values)
 
 
-QUIET = status(stage=WAITING_QUIET, text="yes uses 1.2 cores, 4 s of at most 5 min")
+QUIET = status(stage=WAITING_IDLE, text="yes uses 1.2 cores, 4 s of at most 5 min")
 
 
 def test_the_wait_is_told_in_words() -> None:

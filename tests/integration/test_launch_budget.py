@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.cli.output import EXIT_UNDECIDED
-from core.evidence.record import Entry, RaceRecord
+from core.evidence.record import Entry, RawComparison
 from core.run.launches import blocks, costs, schedule
 from core.run.launches.schedule import P50_RUNS
 from core.spec.effort import Effort
@@ -75,7 +75,7 @@ def duel(slow: Field) -> list[Entry]:
     ]
 
 
-def p50_of(record: RaceRecord, entries: list[Entry], asked: Effort) -> list[float | None]:
+def p50_of(record: RawComparison, entries: list[Entry], asked: Effort) -> list[float | None]:
     found = evidence_of(record, settings(effort=asked), entries)
     results = [found.trial_result(index) for index in range(len(entries))]
     return [None if one is None else one["latency"]["p50_s"] for one in results]

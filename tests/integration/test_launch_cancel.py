@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from core.evidence.record import Entry
-from core.process.workers import _Line
+from core.process.workers import _WorkerChannel
 from core.run import launches as races
 from core.run.launches import costs
-from core.run.launches.processes import Crew
+from core.run.launches.processes import LaunchProcesses
 from core.wire.errors import Cancelled, WorkerError
 from tests import simulated_clock, tiny_models
 from tests.real_races import (
@@ -65,7 +65,7 @@ def cancelled(watch: Watch, entries: list[Entry], asked: Any, cancel: threading.
     try:
         record = run(entries, asked, cancel=cancel, **given)
     except Cancelled:
-        assert watch.crew is None or watch.crew.record.orders == []
+        assert watch.launch_processes is None or watch.launch_processes.record.orders == []
         return None
     check_record(record)
     if record.outcome == "cancelled":
@@ -109,17 +109,17 @@ class Moments:
 
     def of_lines(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """See the requests of real workers, which are awaited then."""
-        send = _Line.send
+        send = _WorkerChannel.send
 
-        def tell(line: _Line, do: str, arguments: Any, fds: tuple[int, ...] = ()) -> None:
+        def tell(line: _WorkerChannel, do: str, arguments: Any, fds: tuple[int, ...] = ()) -> None:
             send(line, do, arguments, fds)
             self.sent(do)
 
-        monkeypatch.setattr(_Line, "send", tell)
+        monkeypatch.setattr(_WorkerChannel, "send", tell)
 
     def again(self, at: Moment | None) -> None:
         self.watch.processes.clear()
-        self.watch.crew = None
+        self.watch.launch_processes = None
         self.seen.clear()
         self.cancel.clear()
         self.at = at
@@ -230,12 +230,12 @@ def after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, do: Callable[[
 @pytest.mark.parametrize(
     ("owner", "name", "nth"),
     [
-        (Crew, "start", 1),  # everybody is there, and nobody has run
-        (Crew, "start", 2),
-        (Crew, "park", 1),
-        (Crew, "park", 5),
-        (Crew, "end_all", 1),  # between two generations
-        (Crew, "end_all", 2),
+        (LaunchProcesses, "start", 1),  # everybody is there, and nobody has run
+        (LaunchProcesses, "start", 2),
+        (LaunchProcesses, "park", 1),
+        (LaunchProcesses, "park", 5),
+        (LaunchProcesses, "end_all", 1),  # between two generations
+        (LaunchProcesses, "end_all", 2),
         (simulated_clock.Worker, "freeze", 2),
         (simulated_clock.Worker, "kill", 1),
         (simulated_clock.Worker, "kill", 5),
@@ -273,7 +273,7 @@ def test_cancelled_between_two_generations_keeps_all_rounds_before(
     field: Field, watch: Watch, clock: simulated_clock.Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cancel = threading.Event()
-    after(monkeypatch, Crew, "end_all", cancel.set)
+    after(monkeypatch, LaunchProcesses, "end_all", cancel.set)
     record = cancelled(watch, field.duel(), settings(runs=160), cancel)
     assert record.outcome == "cancelled"
     assert len(record.generations[0].order) == 3
@@ -354,7 +354,7 @@ def test_what_was_lost_before_a_cancel_stays_lost(
             raise WorkerError("It crashed.")
 
     watch.before = lose
-    after(monkeypatch, Crew, "end_all", cancel.set)
+    after(monkeypatch, LaunchProcesses, "end_all", cancel.set)
     record = run(entries, settings(runs=40), cancel=cancel)
     check_record(record)
     assert record.outcome == "cancelled"

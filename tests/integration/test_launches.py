@@ -19,7 +19,7 @@ import pytest
 
 from core import wire
 from core.evidence import stopping
-from core.evidence.record import Key, RaceRecord
+from core.evidence.record import Key, RawComparison
 from core.process.runner import Progress
 from core.process.workers import Workers
 from core.run import launches as races
@@ -75,7 +75,7 @@ def lost_in_nowhere(label: str, plan: Mapping[str, Any]) -> Model:
 class Told:
     """A race that is over, and what it told meanwhile."""
 
-    record: RaceRecord
+    record: RawComparison
     live: list[dict[str, Any]]
     progress: list[Progress]
 
@@ -288,7 +288,7 @@ class TestStop:
         self, field: Field, clock: simulated_clock.Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
-            stopping.Standing,
+            stopping.InterimResult,
             "still_open",
             lambda self, racing, generations, *_: [one for one in racing if one != 2 or generations < 2],
         )
@@ -308,8 +308,8 @@ class TestFreezing:
         stopped: list[list[bool]] = []
 
         def look(asked: Asked) -> None:
-            if asked.command == "block" and watch.crew is not None:
-                others = [one.pid for one in watch.crew.live.values() if one is not asked.worker]
+            if asked.command == "block" and watch.launch_processes is not None:
+                others = [one.pid for one in watch.launch_processes.live.values() if one is not asked.worker]
                 stopped.append([psutil.Process(pid).status() == psutil.STATUS_STOPPED for pid in others])
 
         watch.before = look
@@ -364,13 +364,13 @@ class TestFailures:
         self, field: Field, clock: simulated_clock.Clock, monkeypatch: pytest.MonkeyPatch, seed: int
     ) -> None:
         keys: list[Key] = []
-        start = processes.Crew._start
+        start = processes.LaunchProcesses._start
 
-        def begin(self: processes.Crew, key: Key, *given: Any) -> None:
+        def begin(self: processes.LaunchProcesses, key: Key, *given: Any) -> None:
             keys.append(key)
             start(self, key, *given)
 
-        monkeypatch.setattr(processes.Crew, "_start", begin)
+        monkeypatch.setattr(processes.LaunchProcesses, "_start", begin)
         entries = [field.entry("anchor", path=Path("/nowhere.onnx")), field.entry("candidate")]
         record = run(entries, settings(runs=8, seed=seed))
         assert record.ran[0].error is not None

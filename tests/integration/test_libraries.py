@@ -19,7 +19,7 @@ from core.process.runner import run_job
 from core.spec import spec_from_yaml
 from core.spec.steps import STEPS, step_type
 from core.store import Store
-from core.wire.access import LIBRARIES_VARIABLE, native_code
+from core.wire.access import LIBRARIES_VARIABLE, library_note
 from core.wire.errors import ModelError, ProviderError, SpecError
 from tests import libraries
 from tests.builders import feed_plan, one_input
@@ -55,7 +55,7 @@ def command(tmp_path: Path, folder: Path) -> CommandLine:
 def answers(model: Path, *, providers: tuple[str, ...] = (CPU,), **named: list[str]) -> wire.AnswersReply:
     """Run a model once in a worker, with the libraries that are named."""
     session: Any = {
-        **wire.nothing_asked(),
+        **wire.default_session_plan(),
         "providers": [{"name": name, "options": {}} for name in providers],
         **named,
     }
@@ -250,7 +250,7 @@ def test_variants_and_their_errors_know_the_library(
     document = found.document
     assert (document["libraries"], document["timed"]) == (brought, True)
     assert {name for unit in document["units"] for name in unit["nodes"]} == {"first", "second"}
-    assert native_code("libtwice.so", brought["libtwice.so"].removeprefix("sha256:")) in " ".join(
+    assert library_note("libtwice.so", brought["libtwice.so"].removeprefix("sha256:")) in " ".join(
         command.run("node-errors", "q").out.split()
     )
 

@@ -31,8 +31,8 @@ DEFAULT = "ONNX Runtime's default"
 ANN, BEN = "Ann", "Ben"
 
 
-def wish(spec: TrialSpec, label: str = "mine", visitor: str = ANN) -> live.Wish:
-    return live.Wish(visitor=visitor, spec=spec, label=label)
+def wish(spec: TrialSpec, label: str = "mine", visitor: str = ANN) -> live.LiveRequest:
+    return live.LiveRequest(visitor=visitor, spec=spec, label=label)
 
 
 def told(status: Status, visitor: str = ANN) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def shown(key: str, visitor: str = ANN) -> Callable[[Status], bool]:
     )
 
 
-def begun(scheduler: Scheduler, spec: TrialSpec) -> tuple[str, live.Wishes]:
-    wishes = live.Wishes()
+def begun(scheduler: Scheduler, spec: TrialSpec) -> tuple[str, live.LiveRequests]:
+    wishes = live.LiveRequests()
     return scheduler.submit(live.job(wishes, wish(spec), model_name="m")), wishes
 
 

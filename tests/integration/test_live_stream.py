@@ -273,6 +273,6 @@ def test_a_page_that_is_drawn_again_shows_what_is_now_and_begins_anew_after_an_e
 
 def test_what_is_read_seldom_is_read_seldom() -> None:
     job = Job()
-    seldom = live.Seldom(job, 60.0)
+    seldom = live.CachedRead(job, 60.0)
     assert [seldom() for _ in range(3)] == [job.event] * 3
     assert job.built == 1

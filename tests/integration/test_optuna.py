@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.evidence.evaluations import Look, Tried
+from core.evidence.evaluations import Evaluation, Observation
 from core.evidence.statistics import t_quantile
 from core.run.search import optuna_export
 from core.run.search.optuna_export import ITSELF, export, study_name
@@ -29,7 +29,7 @@ AXES = (
 )
 
 
-def look(gain: float, spread: float | None = 0.01, **changes: Any) -> Look:
+def look(gain: float, spread: float | None = 0.01, **changes: Any) -> Observation:
     facts: dict[str, Any] = {
         "stage": "screen",
         "race": "r1",
@@ -37,7 +37,7 @@ def look(gain: float, spread: float | None = 0.01, **changes: Any) -> Look:
         "gains": {"latency_p50": (math.log(gain), spread)},
         "values": {"latency_p50": 1e-3 / gain},
     }
-    return Look(**(facts | changes))
+    return Observation(**(facts | changes))
 
 
 WINNER = {
@@ -47,7 +47,7 @@ WINNER = {
 }
 
 
-def record(*tried: Tried, **changes: Any) -> StudyRecord:
+def record(*tried: Evaluation, **changes: Any) -> StudyRecord:
     facts: dict[str, Any] = {
         "id": "0123456789abcdef",
         "state": "COMPLETE",
@@ -62,18 +62,20 @@ def record(*tried: Tried, **changes: Any) -> StudyRecord:
     return StudyRecord(**(facts | changes))
 
 
-ONE = Tried(
+ONE = Evaluation(
     changes={"intra_op_num_threads": 1},
     key="a",
     looks=(look(1.2), look(1.2, stage="heat", trial="t2", launches=6, df=5.0, splits=7.0)),
 )
-XNN = Tried(changes={"providers": ["XnnpackExecutionProvider"]}, key="b", looks=(look(0.8, None),))
-BAD = Tried(changes={"intra_op_num_threads": 2}, key="c", looks=(look(1, gains={}, error="It crashed."),))
-WRONG = Tried(
+XNN = Evaluation(changes={"providers": ["XnnpackExecutionProvider"]}, key="b", looks=(look(0.8, None),))
+BAD = Evaluation(
+    changes={"intra_op_num_threads": 2}, key="c", looks=(look(1, gains={}, error="It crashed."),)
+)
+WRONG = Evaluation(
     changes={"enable_mem_pattern": False}, key="d", looks=(look(2.0, breach="The outputs differ."),)
 )
-TWIN = Tried(changes={"intra_op_num_threads": 1}, key="a", looks=(look(1.19),), twin=True)
-UNSEEN = Tried(changes={"enable_cpu_mem_arena": False}, key="e")
+TWIN = Evaluation(changes={"intra_op_num_threads": 1}, key="a", looks=(look(1.19),), twin=True)
+UNSEEN = Evaluation(changes={"enable_cpu_mem_arena": False}, key="e")
 
 
 @pytest.fixture
@@ -135,8 +137,8 @@ def test_a_study_says_what_was_asked_and_answered(url: str) -> None:
 def test_a_search_that_starts_elsewhere_is_told_against_the_default(url: str) -> None:
     """As everywhere: the answer and every trial are all that differs from the default, not from the start."""
     start = builders.spec(session={"intra_op_num_threads": 1}, workload={"use_io_binding": True})
-    unbound = Tried(changes={"use_io_binding": False}, key="u", looks=(look(1.2),))
-    itself = Tried(changes={}, key="s", looks=(look(1.1),))
+    unbound = Evaluation(changes={"use_io_binding": False}, key="u", looks=(look(1.2),))
+    itself = Evaluation(changes={}, key="s", looks=(look(1.1),))
     answer = {"outcome": "FOUND", "winner": {**WINNER, "changes": {"use_io_binding": False}}}
     axes = [Axis(name="use_io_binding", values=(True, False))]
     export(record(itself, unbound, spec=start.to_dict(), answer=answer), url, axes=axes)
@@ -159,7 +161,7 @@ def test_parameters_have_the_values_of_the_axes_and_those_of_the_trials(url: str
 
 
 def test_the_models_variants_are_a_parameter(url: str) -> None:
-    int8 = Tried(changes={"model": "int8"}, key="v", looks=(look(1.5),))
+    int8 = Evaluation(changes={"model": "int8"}, key="v", looks=(look(1.5),))
     export(record(ONE, int8), url)
     assert [trial.params["model"] for trial in opened(url).trials] == [ITSELF, "int8"]
 
@@ -167,13 +169,15 @@ def test_the_models_variants_are_a_parameter(url: str) -> None:
 def test_an_option_of_a_provider_is_a_parameter(url: str) -> None:
     option = "CUDAExecutionProvider.use_tf32"
     start = builders.spec(session={"providers": [{"name": "CUDAExecutionProvider"}]})
-    tried = Tried(changes={option: "0"}, key="o", looks=(look(1.1),))
+    tried = Evaluation(changes={option: "0"}, key="o", looks=(look(1.1),))
     export(record(ONE, tried, spec=start.to_dict()), url)
     assert [trial.params[option] for trial in opened(url).trials] == [None, "0"]
 
 
 def test_a_search_of_cpu_time_has_its_own_value(url: str) -> None:
-    cheap = Tried(changes={"intra_op_num_threads": 1}, key="a", looks=(look(1, gains={"cpu_s": (0.5, 0.1)}),))
+    cheap = Evaluation(
+        changes={"intra_op_num_threads": 1}, key="a", looks=(look(1, gains={"cpu_s": (0.5, 0.1)}),)
+    )
     export(record(cheap, XNN, question={"objective": {"cpu_s": 1.0}}), url)
     first, second = opened(url).trials
     assert first.value == pytest.approx(math.exp(0.5))

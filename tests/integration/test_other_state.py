@@ -12,7 +12,7 @@ from core.evidence.measurement import Trial
 from core.run import comparison, job_types
 from core.run.prior import usual_s
 from core.run.scheduler import Scheduler
-from core.spec import TrialSpec, anchor, spec_from_dict
+from core.spec import TrialSpec, ort_default, spec_from_dict
 from tests import simulated_clock
 
 
@@ -38,7 +38,7 @@ def raced(scheduler: Scheduler, spec: TrialSpec) -> Trial:
 def test_what_is_usual_is_what_the_default_took_in_earlier_races(scheduler: Scheduler, square: Path) -> None:
     trial = raced(scheduler, asked(square))
     [reference] = [one for one in scheduler.store.trials_of(trial.comparison) if one.id != trial.id]
-    known = anchor(asked(square)).model_copy(update={"model": spec_from_dict(reference.spec).model})
+    known = ort_default(asked(square)).model_copy(update={"model": spec_from_dict(reference.spec).model})
     machine = scheduler.environment()
     same: dict[str, Any] = {"model_sha256": trial.model_sha256, "key": reference.key}
     assert known.key() == reference.key

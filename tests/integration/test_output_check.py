@@ -14,10 +14,10 @@ import yaml
 from onnx import helper, numpy_helper
 
 from core.cli.sheets import lines
-from core.evidence.measurement import Trial, model_words
+from core.evidence.measurement import Trial, model_text
 from core.run import job_types
 from core.run.scheduler import Scheduler
-from core.run.variants import race_of_family
+from core.run.variants import family_configurations
 from core.show.export import emit_python, emit_yaml
 from core.show.sheets import Sheet, comparisons
 from core.show.sheets.trials import measured
@@ -80,7 +80,9 @@ def test_everybody_of_a_family_is_stored_under_the_model_that_it_ran(
     base = spec_from_dict({"model": {"path": root.path, "sha256": root.sha256}, "protocol": SHORT})
     try:
         with simulated_clock.machine():
-            race = scheduler.submit(job_types.race(race_of_family([root, lean], base), model_name="root"))
+            race = scheduler.submit(
+                job_types.race(family_configurations([root, lean], base), model_name="root")
+            )
             waiting = {one.model_name for one in Store().trials_of(race)}
             assert scheduler.join(WAIT_S)
     finally:
@@ -93,7 +95,7 @@ def test_everybody_of_a_family_is_stored_under_the_model_that_it_ran(
     }
     assert Store().comparison(race).model_name == "root"
     one = Store().trial(trials[lean.content_sha256].id)
-    assert model_words(one.result) == "int8, variant of `root`"
+    assert model_text(one.result) == "int8, variant of `root`"
     assert one.to_dict()["model"]["precision"] == "int8"
     text = emit_yaml(one, accepted_breach="a planted error")
     assert "precision: fp32" not in text
@@ -102,7 +104,7 @@ def test_everybody_of_a_family_is_stored_under_the_model_that_it_ran(
     assert "int8, variant of `root`" in "\n".join(lines(measured(one)))
     kept = Store().trial(trials[root.content_sha256].id)
     assert "precision: fp32" in emit_yaml(kept)
-    assert model_words(kept.result) == ""
+    assert model_text(kept.result) == ""
 
 
 def changed(path: Path, source: Path, change: Callable[[onnx.ModelProto], None]) -> Path:

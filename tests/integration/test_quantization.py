@@ -16,7 +16,7 @@ from onnx import helper
 from core.wire.errors import ModelError, SpecError, WorkerError
 from core.worker.machine.environment import instructions, read_text
 from core.worker.make.transform import model_io, quantizer, saturation
-from core.worker.make.transform.step_result import Applied
+from core.worker.make.transform.step_result import StepResult
 from core.worker.models.graphs import graphs_of, nodes_of
 from tests import tiny_models as tiny
 from tests.quantizing import (
@@ -52,7 +52,7 @@ def names_of(path: Path, op_type: str) -> list[str]:
     return [node.name for node in onnx.load(path).graph.node if node.op_type == op_type]
 
 
-def check_names(applied: Applied) -> set[str]:
+def check_names(applied: StepResult) -> set[str]:
     """Findings apart from saturation, which depends on the CPU and has tests of its own."""
     return {one["name"] for one in applied.checks if one["name"] != "saturation"}
 

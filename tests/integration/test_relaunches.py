@@ -13,12 +13,12 @@ import psutil
 import pytest
 
 from core import wire
-from core.evidence.record import Key, RaceRecord
+from core.evidence.record import Key, RawComparison
 from core.process import workers as workers_module
 from core.process.workers import Worker
 from core.run import launches as races
 from core.run.launches import processes
-from core.run.launches.processes import Crew
+from core.run.launches.processes import LaunchProcesses
 from core.wire.errors import WorkerError
 from core.worker.measure.memory_layout import ALIGNMENT, PAGE
 from tests import simulated_clock, tiny_models
@@ -97,7 +97,7 @@ def clock() -> Iterator[simulated_clock.Clock]:
 class Watched:
     """A race that is over: its record, who ran in it, and whom an earlier generation had left behind."""
 
-    record: RaceRecord
+    record: RawComparison
     watch: Watch
     alive: list[int]
 
@@ -242,7 +242,7 @@ def four(field: Field) -> Any:
     ]
 
 
-def check_who_is_out(record: RaceRecord, entries: Any, who: str, words: str) -> None:
+def check_who_is_out(record: RawComparison, entries: Any, who: str, words: str) -> None:
     """The contestant `who` has failed in generation `LATE`, and nobody else has."""
     _, index = WHO[who]
     check_record(record)
@@ -335,9 +335,9 @@ def test_a_twin_that_cannot_be_started_costs_the_aa_test_only(
     field: Field, watch: Watch, clock: simulated_clock.Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys: list[Key] = []
-    start, start_loaded = Crew._start, processes.start_loaded
+    start, start_loaded = LaunchProcesses._start, processes.start_loaded
 
-    def begin(self: Crew, key: Key, *given: Any) -> None:
+    def begin(self: LaunchProcesses, key: Key, *given: Any) -> None:
         keys.append(key)
         start(self, key, *given)
 
@@ -346,7 +346,7 @@ def test_a_twin_that_cannot_be_started_costs_the_aa_test_only(
             raise WorkerError(WHY)
         return start_loaded(*given, **named)
 
-    monkeypatch.setattr(Crew, "_start", begin)
+    monkeypatch.setattr(LaunchProcesses, "_start", begin)
     monkeypatch.setattr(processes, "start_loaded", refuse)
     record = run(field.duel(), settings(runs=80))
     check_record(record)

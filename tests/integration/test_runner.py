@@ -92,12 +92,12 @@ def test_error_of_the_worker_arrives_as_the_same_class(worker):
 )
 def test_a_reply_of_the_wrong_shape_is_an_error_that_names_the_field(worker, reply, words):
     with pytest.raises(WorkerError, match=rf"`load`.*{words}"):
-        run_job(wire.LOADS, {}, command=worker(f"say(ok={reply!r})"))
+        run_job(wire.LOAD_CHECK, {}, command=worker(f"say(ok={reply!r})"))
 
 
 def test_a_reply_is_returned_as_it_came(worker):
     command = worker("say(ok={'version': '1', 'creation_s': 1, 'libraries': {}, 'more': [1]})")
-    reply = run_job(wire.LOADS, {}, command=command)
+    reply = run_job(wire.LOAD_CHECK, {}, command=command)
     assert repr(reply) == "{'version': '1', 'creation_s': 1, 'libraries': {}, 'more': [1]}"
 
 

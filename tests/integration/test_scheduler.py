@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from core.evidence.comparison import ANCHOR_LABEL, Comparison, Configuration
+from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration
 from core.process.machine_queue import MachineQueue
 from core.process.runner import Progress, run_job
 from core.run import comparison as comparison_run
@@ -404,7 +404,7 @@ class FakeRace:
         monkeypatch.setattr(comparison_run, "race", self)
         monkeypatch.setattr(comparison_run, "placement", lambda *_: (None, None, []))
 
-    def __call__(self, entries, settings, *, cancel, on_progress, on_live, earlier=None, preloaded=None):
+    def __call__(self, entries, settings, *, cancel, on_progress, on_live, earlier=None, fork_server=None):
         assert len(entries) == len(self.medians_s)
         self.settings, self.labels = settings, [one.label for one in entries]
         on_progress(Progress(stage="rounds", done=3, total=8))
@@ -453,7 +453,7 @@ def test_a_duel_is_one_job_with_its_references(schedulers, square, monkeypatch):
     reference, anchor = race.contestants[1:]
     assert [(entry.label, entry.role) for entry in (reference, anchor)] == [
         ("no arena", "baseline"),
-        (ANCHOR_LABEL, "anchor"),
+        (DEFAULT_LABEL, "anchor"),
     ]
     (live,) = status.live["contrasts"]
     assert (live["candidate"], live["baseline"]) == (trial, reference.trial)
@@ -491,7 +491,7 @@ def test_what_asks_for_the_same_does_not_race_twice(schedulers, square, monkeypa
     first = one.submit(job_types.duel(spec(square, **ONE_THREAD), baseline=spec(square, **ONE_THREAD)))
     second = one.submit(job_types.duel(spec(square, **ONE_THREAD), baseline=spec(square)))
     assert one.join(WAIT_S)
-    for trial, label in ((first, ANCHOR_LABEL), (second, "baseline")):
+    for trial, label in ((first, DEFAULT_LABEL), (second, "baseline")):
         race = one.store.comparison(one.store.trial(trial).comparison)
         assert [entry.label for entry in race.contestants] == ["candidate", label]
         assert race.baseline == race.contestants[1].trial
@@ -603,7 +603,7 @@ def test_a_baseline_that_cannot_be_prepared_is_replaced_by_the_default(
     baseline = Configuration(spec=spec(tmp_path / "gone.onnx"), label="gone", role="baseline")
     trial = one.submit(job_types.duel(spec(square, **ONE_THREAD), baseline=baseline))
     assert one.join(WAIT_S)
-    assert fake.labels == ["candidate", f"{ANCHOR_LABEL} (m)"]
+    assert fake.labels == ["candidate", f"{DEFAULT_LABEL} (m)"]
     stored = one.store.trial(trial)
     race = one.store.comparison(stored.comparison)
     assert [entry["baseline"] for entry in stored.result["contrasts"]] == [race.contestants[2].trial]

@@ -10,7 +10,7 @@ import pytest
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.scorecard import document
 from core.cli.sheets import lines
-from core.evidence.targets import Evidence, Judged, judge
+from core.evidence.targets import Evidence, TargetResult, evaluate_target
 from core.run.scorecard import Row, Subject
 from core.show.sheets.scorecards import scorecard
 from core.spec import spec_from_dict
@@ -165,7 +165,7 @@ def test_options_change_what_is_checked(cli: CommandLine, tmp_path: Path) -> Non
 # --- as text ------------------------------------------------------------------------------------------------
 
 
-def row(*judged: Judged, **evidence: Any) -> Row:
+def row(*judged: TargetResult, **evidence: Any) -> Row:
     record = ModelRecord(
         content_sha256="a" * 64,
         sha256="a" * 64,
@@ -182,7 +182,7 @@ def row(*judged: Judged, **evidence: Any) -> Row:
 def test_the_scorecard_as_text_marks_outputs_that_differ_and_no_escape() -> None:
     target = target_from_dict({"metric": "model_size", "at_most": "1 MB"})
     result = {"trial": "t", "guard": {"breach": True, "why": "the largest error is 0.5"}}
-    found = row(judge(target, Evidence(batch_size=1, size_bytes=10)), races={1: [result]})
+    found = row(evaluate_target(target, Evidence(batch_size=1, size_bytes=10)), races={1: [result]})
     text = "\n".join(lines(scorecard(found)))
     assert "OUTPUTS DIFFER: the largest error is 0.5" in text
     assert "\x1b" not in text
@@ -194,7 +194,7 @@ def test_the_scorecard_as_text_says_that_rows_were_seen_in_calibration() -> None
     target = target_from_dict({"metric": "model_size", "at_most": "1 MB"})
     note = "9 of the 360 rows that this model is scored on also calibrated it"
     found = row(
-        judge(target, Evidence(batch_size=1, size_bytes=10)),
+        evaluate_target(target, Evidence(batch_size=1, size_bytes=10)),
         summaries={(None, None): {"calibration_note": note}},
     )
     assert f"SEEN SAMPLES: {note}" in "\n".join(lines(scorecard(found)))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from core.evidence.evaluations import Stage, Tried, tried_from_dict
+from core.evidence.evaluations import Evaluation, Stage, evaluation_from_dict
 from core.process import workers
 from core.process.runner import run_job
 from core.run import launches as racing
@@ -23,7 +23,7 @@ from core.run.launches import processes
 from core.run.scheduler import Scheduler
 from core.run.search import answer as answers
 from core.run.search import running
-from core.run.search.plan import Known, Step, Strategy
+from core.run.search.plan import PlanState, Step, Strategy
 from core.run.search.stored import trials_of
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
@@ -61,21 +61,21 @@ def prepared(scheduler: Scheduler, model: Path, start: Mapping[str, Any], **aske
 
 def searched(
     scheduler: Scheduler, model: Path, start: Mapping[str, Any] | None = None, **asked: Any
-) -> tuple[Mapping[str, Any], list[Tried]]:
+) -> tuple[Mapping[str, Any], list[Evaluation]]:
     """The answer of a search to its end, and all that it tried; `start` holds parts of its spec."""
     name = scheduler.submit(search.job(prepared(scheduler, model, start or {}, **asked)))
     scheduler.join()
     found = scheduler.store.study(name)
     assert found.state == "COMPLETE", found.error
     assert found.answer is not None
-    return found.answer, [tried_from_dict(one) for one in found.tried]
+    return found.answer, [evaluation_from_dict(one) for one in found.tried]
 
 
 def planned(monkeypatch: pytest.MonkeyPatch, *stages: Stage) -> None:
     """Have a search do these stages, each with all configurations that its strategy leaves to it."""
     left = list(stages)
 
-    def following(known: Known, strategy: Strategy) -> Step | None:
+    def following(known: PlanState, strategy: Strategy) -> Step | None:
         if not left:
             return None
         stage, everybody = left.pop(0), len(known.space.choices)
@@ -85,7 +85,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, *stages: Stage) -> None:
     monkeypatch.setattr(running, "next_step", following)
 
 
-def check(answer: Mapping[str, Any], tried: list[Tried], setting: str, value: Any, words: str) -> None:
+def check(answer: Mapping[str, Any], tried: list[Evaluation], setting: str, value: Any, words: str) -> None:
     """Whoever has this value has failed with these words, nobody else has, and the search has an answer."""
     failed = [one for one in tried if one.failed]
     assert failed
@@ -128,7 +128,7 @@ def needs_memory(rows: int) -> Model:
 
 @pytest.mark.parametrize(
     ("model_of", "words"),
-    [(hangs, f"{running.LOOK_TIMEOUT_SHARE * BUDGET_S:g} s"), (needs_memory, "out of memory")],
+    [(hangs, f"{running.SCREENING_TIMEOUT_SHARE * BUDGET_S:g} s"), (needs_memory, "out of memory")],
 )
 def test_a_size_that_fails_is_marked_and_the_search_goes_on(
     scheduler: Scheduler, mlp: str, model_of: Callable[[int], Model], words: str
@@ -178,7 +178,7 @@ def test_a_cancel_in_any_stage_keeps_what_was_tried_before(
     assert found.state == "CANCELLED", found.error
     assert found.answer is None
     assert len(found.tried) == (0 if stage == "screen" else 3)
-    again = search.go_on(store, name, run_job, scheduler.environment())  # from where it was
+    again = search.continue_search(store, name, run_job, scheduler.environment())  # from where it was
     assert len(again.record.tried) == len(found.tried)
 
 

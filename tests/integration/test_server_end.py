@@ -19,7 +19,7 @@ import pytest
 
 from core.process import scratch
 from core.process.machine_queue import MachineQueue
-from core.run.job_log import settle
+from core.run.job_log import clean_up
 from core.store import STORE_NAME, Store
 from tests import tiny_models
 
@@ -162,7 +162,7 @@ def test_what_a_killed_server_leaves_goes_at_the_next_start(
     assert before
     incoming = store.folder / "models" / f"{scratch.INCOMING}{'0' * 16}"
     incoming.mkdir(parents=True)
-    settle(store)
+    clean_up(store)
     assert store.trial(one.said["trial"]).state == "RUNNING"
     assert one.left() == before, "a living process uses it"
     assert not incoming.exists()
@@ -173,6 +173,6 @@ def test_what_a_killed_server_leaves_goes_at_the_next_start(
     _, alive = psutil.wait_procs(family, timeout=30)
     assert alive == []
     assert one.left() != []
-    settle(store)
+    clean_up(store)
     assert store.trial(one.said["trial"]).state == "FAIL"
     assert one.left() == []

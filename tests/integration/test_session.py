@@ -10,7 +10,7 @@ import pytest
 
 from core import wire
 from core.wire.errors import ModelError, ProviderError, SpecError, WorkerError
-from core.worker.measure.inference import Inference, prepare, translated
+from core.worker.measure.inference import Inference, prepare, translate_errors
 from core.worker.session import BuiltSession, build_session, ort_errors
 from tests import tiny_models
 from tests.builders import feed_plan, one_input
@@ -26,7 +26,7 @@ no_gpu = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="CUDA may lo
 
 def plan(*providers: str, allow_fallback: bool = False, **changes: Any) -> Any:
     return {
-        **wire.nothing_asked(),
+        **wire.default_session_plan(),
         "providers": [{"name": name, "options": {}} for name in providers or (CPU,)],
         "allow_fallback": allow_fallback,
     } | changes
@@ -116,7 +116,7 @@ def test_runs_without_an_arena_that_shall_shrink_it_are_refused_in_words(mlp: st
 
     inference(arena=True).call()
     without = inference(arena=False)
-    with pytest.raises(SpecError, match="names `cpu:0`, which has no arena"), translated():
+    with pytest.raises(SpecError, match="names `cpu:0`, which has no arena"), translate_errors():
         without.call()
 
 

@@ -161,7 +161,7 @@ def test_eager_takes_other_shapes_without_being_built_again(classifier: ModelRec
     contender = torch_engine.contender(plan)
     spec = spec_from_dict({"model": {"path": classifier.path}})
     (feeds,) = shape_feeds(spec, classifier.info)
-    other = contender.refed(feeds)
+    other = contender.with_inputs(feeds)
     assert other.built is contender.built
     assert_agree(other, by_onnx_runtime({**plan, "feeds": feeds}))
 

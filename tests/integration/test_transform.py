@@ -12,11 +12,11 @@ import pytest
 from onnx import helper, numpy_helper
 
 from core import wire
-from core.run.variants import check_feeds
+from core.run.variants import output_check_inputs
 from core.spec.steps import Step
 from core.wire.errors import ModelError, SpecError
-from core.wire.output_check import judge
-from core.worker.make.transform import _MODULES, _unchanged, dimensions, model_io, transform
+from core.wire.output_check import check_outputs
+from core.worker.make.transform import _MODULES, _check_exact_step, dimensions, model_io, transform
 from core.worker.measure import outputs
 from core.worker.models import inspect_model
 from tests import tiny_models as tiny
@@ -270,7 +270,7 @@ def test_what_stays_free_is_said(tmp_path: Path) -> None:
 def test_feeds_that_the_model_refuses_give_way_to_the_next_ones(tmp_path: Path) -> None:
     source = tiny.halved(tmp_path / "m.onnx")
     info = inspect_model(str(source))
-    first, second = (check_feeds(info, {"height": side, "width": side})[0] for side in (8, 32))
+    first, second = (output_check_inputs(info, {"height": side, "width": side})[0] for side in (8, 32))
     plan: Any = {
         "path": str(source),
         "output": str(tmp_path / "out" / "m.onnx"),
@@ -424,7 +424,7 @@ def test_an_exact_step_may_do_what_a_race_allows(
             transform(plan, silent)
         return
     reply = transform(plan, silent)
-    assert judge(reply["error"], "fp32").breach is False
+    assert check_outputs(reply["error"], "fp32").breach is False
     assert reply["error"]["max_rel"] == pytest.approx(4e-4, rel=0.1)
 
 
@@ -439,7 +439,7 @@ def test_a_model_that_draws_random_numbers_is_not_refused_and_says_why(tmp_path:
         [tiny.value("y", ["batch", 4])],
     )
     error = outputs.compare({"y": np.zeros(4, np.float32)}, {"y": np.ones(4, np.float32)})
-    (check,) = _unchanged("simplify", source, error)
+    (check,) = _check_exact_step("simplify", source, error)
     assert (check["name"], check["level"]) == ("not_judged", "warning")
     assert "draws random numbers (RandomNormalLike)" in check["text"]
 

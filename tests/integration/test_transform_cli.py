@@ -21,7 +21,7 @@ from core.spec.steps import STEPS, step_type
 from core.store import STORE_NAME, ModelRecord, Store
 from core.store.library import import_file
 from core.wire.errors import SpecError
-from core.wire.output_check import MARK
+from core.wire.output_check import OUTPUTS_DIFFER
 from tests import tiny_models
 from tests.command_line import CommandLine
 
@@ -288,7 +288,7 @@ def test_an_error_beyond_the_tolerance_is_marked_where_it_stands(cli: CommandLin
     model = outlier(tmp_path / "outlier.onnx")
     made = cli.run("transform", model, "--int8-dynamic", "--name", "off", "--wide")
     assert made.code == 0, made.err
-    assert MARK in made.out
+    assert OUTPUTS_DIFFER in made.out
     (step,) = cli.run("transform", model, "--int8-dynamic", "--json").document["steps"]
     assert step["guard"]["breach"] is True
     assert step["guard"]["precision"] == "int8"

@@ -26,12 +26,12 @@ from core import wire
 from core.cli import verify as verify_command
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.sheets import lines
-from core.evidence.verification import Gain, transfer
+from core.evidence.verification import Speedup, transfer
 from core.process.runner import run_job
 from core.run import verify as verifying
 from core.run.bundle import CONFIG, INPUTS, MANIFEST, OUTPUTS, SCRIPT
 from core.run.scheduler import Scheduler
-from core.show.sheets.verifications import DIFFERS, PARTS, WORDS, as_markdown, spoken, verified
+from core.show.sheets.verifications import DIFFERS, PARTS, WORDS, as_markdown, state_text, verification_sheet
 from core.spec.strict_yaml import dump_yaml, load_strict
 from core.store import STORE_NAME, Store
 from core.wire.errors import StoreError
@@ -46,7 +46,7 @@ from tests.small_disks import small_disk
 NEEDED_BY_VERIFY = ("typer", "rich", "PyYAML", "pydantic", "msgspec", "psutil", "filelock", "onnx")
 OTHER_ONNXRUNTIME = "ORTUNE_TEST_ONNXRUNTIME"  # a folder with another version than the installed one
 NEWER_ENTRY = "session.intra_op.spin_backoff_max"  # younger than ONNX Runtime 1.22
-SETTINGS = ("--intra-op-num-threads", "1", "--session-config", "session.set_denormal_as_zero=1")
+OF_TRIAL = ("--intra-op-num-threads", "1", "--session-config", "session.set_denormal_as_zero=1")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def line(tmp_path_factory: pytest.TempPathFactory, acquainted: Path) -> CommandL
 @pytest.fixture(scope="module")
 def trial(line: CommandLine) -> str:
     done = line.run(
-        "tune", "digits_cnn", "--runs", "40", "--warmup-runs", "2", "--quiet", "--json", *SETTINGS
+        "tune", "digits_cnn", "--runs", "40", "--warmup-runs", "2", "--quiet", "--json", *OF_TRIAL
     )
     assert done.document["state"] == "COMPLETE", done.err
     return str(done.document["trial"])
@@ -300,7 +300,7 @@ def test_on_the_same_machine_it_runs_and_answers_the_same(line: CommandLine, bun
     assert found["differences"] == []
     assert {one["state"] for one in found["checks"]} <= {"OK", "NOTE"}
     assert check_of(done, "settings")["here"] == "2 known"
-    assert lines(verified(found))[0].endswith(WORDS["NOT_MEASURED"])
+    assert lines(verification_sheet(found))[0].endswith(WORDS["NOT_MEASURED"])
 
 
 @pytest.fixture(scope="module")
@@ -322,7 +322,7 @@ def test_a_race_says_whether_the_gain_holds_by_both_intervals(
     (gain,) = found["fast"]["gains"]
     assert gain["here"] is not None
     # the machine may be too busy for a verdict: what is said is what both intervals say
-    recorded, here = Gain(**gain["recorded"]), Gain(**gain["here"])
+    recorded, here = Speedup(**gain["recorded"]), Speedup(**gain["here"])
     expected = transfer(gain["against"], recorded, here, margin=9)
     assert gain == expected.to_dict()
     assert recorded.ratio > 0
@@ -408,7 +408,10 @@ def test_outputs_that_nobody_recorded_are_told_and_no_error(
     square: Path, tmp_path: Path, data: bytes
 ) -> None:
     (tmp_path / "outputs.npz").write_bytes(data)
-    session: Any = {**wire.nothing_asked(), "providers": [{"name": "CPUExecutionProvider", "options": {}}]}
+    session: Any = {
+        **wire.default_session_plan(),
+        "providers": [{"name": "CPUExecutionProvider", "options": {}}],
+    }
     plan: Any = {
         **{"engine": "onnxruntime", "model_path": str(square), "torch": None, "session": session},
         **{
@@ -530,7 +533,7 @@ def test_what_differs_between_the_machines_stands_fact_by_fact(
     assert found["kernel"] == "6.1.0-other"
     assert found["CPU quota"] == "0.5"
     assert check_of(done, "machine")["state"] == "NOTE"
-    assert DIFFERS in "\n".join(lines(verified(done.document)))
+    assert DIFFERS in "\n".join(lines(verification_sheet(done.document)))
 
 
 def test_the_same_machine_with_another_onnxruntime_is_no_other_machine(
@@ -593,7 +596,7 @@ def test_another_onnxruntime_says_which_settings_it_does_not_know(
         found = service(self, *args)
 
         def run(job: Any, payload: Any, **how: Any) -> Any:
-            if job == wire.SETTINGS:
+            if job == wire.OF_TRIAL:
                 return {"version": "1.5.0", "searched": 1, "unknown": payload["keys"]}
             return found.run(job, payload, **how)
 
@@ -615,7 +618,7 @@ def test_the_installed_onnxruntime_is_asked_what_it_knows() -> None:
         "keys": ["session.intra_op.allow_spinning", "session.no_such_entry"],
         "optimizers": ["ConstantFolding", "NoSuchFusion"],
     }
-    reply = run_job(wire.SETTINGS, asked)
+    reply = run_job(wire.OF_TRIAL, asked)
     assert reply["searched"] > 0
     assert reply["unknown"] == [
         "no_such_attribute",
@@ -626,20 +629,20 @@ def test_the_installed_onnxruntime_is_asked_what_it_knows() -> None:
 
 
 def test_every_setting_of_the_table_is_known_here() -> None:
-    from core.spec.settings import KNOBS, KNOWN_CONFIG_ENTRIES
+    from core.spec.settings import KNOWN_CONFIG_ENTRIES, SETTINGS
     from core.spec.settings.config_entries import KNOWN_OPTIMIZERS
 
     asked: wire.SettingsPlan = {
-        "attributes": [one.name for one in KNOBS if one.target == "attribute"],
+        "attributes": [one.name for one in SETTINGS if one.target == "attribute"],
         "enums": {},
         "keys": [
-            *(one.name for one in KNOBS if one.target in ("config_entry", "run_entry")),
+            *(one.name for one in SETTINGS if one.target in ("config_entry", "run_entry")),
             *KNOWN_CONFIG_ENTRIES,
         ],
         "optimizers": list(KNOWN_OPTIMIZERS),
     }
     of_other_builds = {"mlas.enable_gemm_fastmath_arm64_bfloat16"}
-    assert set(run_job(wire.SETTINGS, asked)["unknown"]) <= of_other_builds
+    assert set(run_job(wire.OF_TRIAL, asked)["unknown"]) <= of_other_builds
 
 
 # --- for build machines -------------------------------------------------------------------------------------
@@ -655,7 +658,7 @@ def test_junit_has_a_case_for_each_question(line: CommandLine, rebuilt: Callable
     assert cases["runs"].find("failure") is not None
     assert cases["same speed"].find("skipped") is not None
     found = line.run("verify", str(path), "--no-measure", "--quiet", "--format", "json").document
-    assert f"| {PARTS[0][1]} | {spoken('NO')} |" in as_markdown(found)
+    assert f"| {PARTS[0][1]} | {state_text('NO')} |" in as_markdown(found)
 
 
 @pytest.mark.parametrize(

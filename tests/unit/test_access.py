@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from core import wire
-from core.process.runner import is_passed_on, run_job, worker_environment
+from core.process.runner import is_inherited, run_job, worker_environment
 from core.run.named_files import check_named_files, named_files
 from core.run.plan import pinned
 from core.spec import session_from_dict
@@ -19,9 +19,9 @@ from core.spec.settings import KNOWN_CONFIG_ENTRIES, PROVIDER_OPTIONS
 from core.wire.access import (
     FOLDERS_VARIABLE,
     LIBRARIES_VARIABLE,
+    available_libraries,
     expert_allowed,
-    found_library,
-    libraries_offered,
+    resolve_library,
 )
 from core.wire.errors import SpecError
 from core.worker.data.datasets import describe_dataset
@@ -200,7 +200,7 @@ def test_a_user_at_the_command_line_reads_what_he_names(
     ],
 )
 def test_workers_get_what_they_need(name: str) -> None:
-    assert is_passed_on(name)
+    assert is_inherited(name)
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def test_workers_get_what_they_need(name: str) -> None:
     ],
 )
 def test_secrets_of_the_server_stay_with_the_server(name: str) -> None:
-    assert not is_passed_on(name)
-    assert is_passed_on(name, also=[name.upper()])
+    assert not is_inherited(name)
+    assert is_inherited(name, also=[name.upper()])
 
 
 def test_a_real_worker_sees_the_allowed_variables_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,12 +237,12 @@ def test_a_library_is_found_in_the_folder_with_its_hash(
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "libops.so.1").write_bytes(b"\x7fELF rest")
     monkeypatch.setenv(LIBRARIES_VARIABLE, str(tmp_path))
-    path, found = found_library("sub/libops.so.1")
+    path, found = resolve_library("sub/libops.so.1")
     assert path == tmp_path / "sub" / "libops.so.1"
     digest = hashlib.sha256(b"\x7fELF rest").hexdigest()
     assert str(found) == f"sub/libops.so.1@sha256:{digest}"
-    assert found_library(str(found)) == (path, found)
-    assert libraries_offered() == ["sub/libops.so.1"]
+    assert resolve_library(str(found)) == (path, found)
+    assert available_libraries() == ["sub/libops.so.1"]
     assert pinned(session_from_dict({"custom_op_libraries": [found.name]})).custom_op_libraries == (
         str(found),
     )
@@ -271,11 +271,11 @@ def test_what_is_no_such_library_is_refused_with_the_reason(
     (door / "link.so").symlink_to(tmp_path / "outside.so")
     monkeypatch.setenv(LIBRARIES_VARIABLE, str(door))
     with pytest.raises(SpecError, match=told):
-        found_library(named)
+        resolve_library(named)
     monkeypatch.delenv(LIBRARIES_VARIABLE)
-    assert libraries_offered() == []
+    assert available_libraries() == []
     with pytest.raises(SpecError, match="folder") as caught:
-        found_library(named)
+        resolve_library(named)
     assert f"{LIBRARIES_VARIABLE}=FOLDER" in caught.value.hint
 
 

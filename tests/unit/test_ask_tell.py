@@ -13,7 +13,15 @@ from core.evidence.comparison import Configuration
 from core.evidence.measurement import Trial, TrialState
 from core.process.machine_queue import MachineQueue
 from core.run import job_types
-from core.run.ask_tell import Heat, Known, Standing, Strategy, Study, measured_before, once
+from core.run.ask_tell import (
+    ComparisonRequest,
+    Known,
+    Strategy,
+    Study,
+    StudyState,
+    fixed_strategy,
+    measured_before,
+)
 from core.run.job import Ending, Job, Outcome, Service, Status
 from core.run.scheduler import Scheduler
 from core.spec import TrialSpec, spec_from_dict
@@ -83,12 +91,12 @@ def invented(name: str, *, ends: TrialState = "COMPLETE") -> Callable[[Sequence[
 def search(name: str) -> Strategy:
     """Two steps: the ends of a range, then the neighbours of whichever was quicker."""
 
-    def strategy(known: Known) -> Sequence[Heat]:
+    def strategy(known: Known) -> Sequence[ComparisonRequest]:
         found = {threads_of(one.trial): one.trial.result["latency"]["p50_s"] for one in known.values()}
         if not {1, 8} <= set(found):
-            return [Heat(asked=asked(1, 8), job=invented(name))]
+            return [ComparisonRequest(asked=asked(1, 8), job=invented(name))]
         best = min((1, 8), key=lambda one: found[one])
-        return [Heat(asked=asked(*{1: (2, 4), 8: (4,)}[best]), job=invented(name))]
+        return [ComparisonRequest(asked=asked(*{1: (2, 4), 8: (4,)}[best]), job=invented(name))]
 
     return strategy
 
@@ -99,7 +107,7 @@ def races_of(store: Store, study: str) -> list[list[int]]:
     return [[threads_of(one) for one in store.trials_of(race.id) if one.kind == "measure"] for race in races]
 
 
-def go(study: Study, scheduler: Scheduler) -> tuple[Standing, list[list[str]]]:
+def go(study: Study, scheduler: Scheduler) -> tuple[StudyState, list[list[str]]]:
     """Run a study to its end; with what each generation was told to begin with."""
     began: list[list[str]] = []
 
@@ -109,7 +117,7 @@ def go(study: Study, scheduler: Scheduler) -> tuple[Standing, list[list[str]]]:
         assert status is not None
         return status
 
-    def begin(heats: Sequence[Heat]) -> None:
+    def begin(heats: Sequence[ComparisonRequest]) -> None:
         began.append([one.label for heat in heats for one in heat.asked])
 
     return study.run(scheduler.store, scheduler.submit, begin=begin, follow=follow), began
@@ -142,11 +150,17 @@ def test_a_study_is_found_where_it_was_and_goes_on_from_there(scheduler: Schedul
 
 
 def test_what_was_measured_before_is_not_measured_again(scheduler: Scheduler, store: Store) -> None:
-    go(Study(name="before", strategy=once(Heat(asked=asked(1, 2), job=invented("before")))), scheduler)
+    go(
+        Study(
+            name="before",
+            strategy=fixed_strategy(ComparisonRequest(asked=asked(1, 2), job=invented("before"))),
+        ),
+        scheduler,
+    )
     for trial in store.trials(study="before"):
         store.update_trial(trial.id, model_sha256=SHA)
     earlier = measured_before(store, fingerprint="here", model_sha256=SHA)
-    strategy = once(Heat(asked=asked(1, 2, 4), job=invented("after")))
+    strategy = fixed_strategy(ComparisonRequest(asked=asked(1, 2, 4), job=invented("after")))
     standing, began = go(Study(name="after", strategy=strategy, earlier=earlier), scheduler)
     assert began == [["4 threads"]]
     assert [(threads_of(one.trial), one.reused) for one in standing.known.values()] == [
@@ -185,7 +199,7 @@ def test_feeds_of_a_file_are_never_taken_for_the_same(store: Store) -> None:
 def test_a_cancelled_race_ends_the_study_and_an_earlier_result_stands_in(
     scheduler: Scheduler, store: Store
 ) -> None:
-    strategy = once(Heat(asked=asked(1, 2), job=invented("mine", ends="CANCELLED")))
+    strategy = fixed_strategy(ComparisonRequest(asked=asked(1, 2), job=invented("mine", ends="CANCELLED")))
     standing, began = go(Study(name="mine", strategy=strategy), scheduler)
     assert len(began) == 1
     assert {one.trial.state for one in standing.known.values()} == {"CANCELLED"}
@@ -202,7 +216,10 @@ def test_a_cancelled_race_ends_the_study_and_an_earlier_result_stands_in(
 
 
 def test_a_strategy_that_learns_nothing_is_not_followed_for_ever(scheduler: Scheduler) -> None:
-    lost = Study(name="mine", strategy=once(Heat(asked=asked(1), job=invented("of another name"))))
+    lost = Study(
+        name="mine",
+        strategy=fixed_strategy(ComparisonRequest(asked=asked(1), job=invented("of another name"))),
+    )
     standing, began = go(lost, scheduler)
     assert len(began) == 1
     assert not standing.known
@@ -212,8 +229,8 @@ def test_a_baseline_races_with_whoever_is_left_and_never_alone(scheduler: Schedu
     rival = Configuration(spec=spec(8), label="rival", role="baseline")
 
     def study(*threads: int) -> Study:
-        heat = Heat(asked=[*asked(*threads), rival], job=invented("mine"))
-        return Study(name="mine", strategy=once(heat))
+        heat = ComparisonRequest(asked=[*asked(*threads), rival], job=invented("mine"))
+        return Study(name="mine", strategy=fixed_strategy(heat))
 
     assert go(study(1), scheduler)[1] == [["1 threads", "rival"]]
     assert go(study(1, 2), scheduler)[1] == [["2 threads", "rival"]]

@@ -10,7 +10,7 @@ import pytest
 
 from core import wire
 from core.evidence.measurement import Trial
-from core.run.baseline import against, keep, read
+from core.run.baseline import compare_with, read, record_baseline
 from core.wire.errors import SpecError
 from tests import builders
 
@@ -49,8 +49,8 @@ def measured(**parts: Any) -> Trial:
 
 def changed(tmp_path: Path, then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     path = tmp_path / "baseline.json"
-    keep(path, measured(**then), builders.model(), MACHINE)
-    return list(against(read(path), measured(**now), builders.model(), MACHINE, limit=0.05).changed)
+    record_baseline(path, measured(**then), builders.model(), MACHINE)
+    return list(compare_with(read(path), measured(**now), builders.model(), MACHINE, limit=0.05).changed)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_how_well_it_was_measured_is_no_setting(tmp_path: Path) -> None:
 
 def test_another_build_is_what_a_baseline_is_for_and_another_machine_is_not(tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
-    keep(path, measured(), builders.model(), MACHINE)
+    record_baseline(path, measured(), builders.model(), MACHINE)
     kept = read(path)
     rebuilt = cast(wire.Environment, {**MACHINE, "ort_build": "another build"})
     kept.check(rebuilt)
-    (changed,) = against(kept, measured(), builders.model(), rebuilt, limit=0.05).changed
+    (changed,) = compare_with(kept, measured(), builders.model(), rebuilt, limit=0.05).changed
     assert "another build" in changed
     with pytest.raises(SpecError, match="elsewhere"):
         kept.check(cast(wire.Environment, {**MACHINE, "kernel": "elsewhere"}))
@@ -94,9 +94,9 @@ def test_another_build_is_what_a_baseline_is_for_and_another_machine_is_not(tmp_
 
 def test_slower_than_before_is_said_by_the_interval(tmp_path: Path) -> None:
     path = tmp_path / "baseline.json"
-    keep(path, measured(), builders.model(), MACHINE)
+    record_baseline(path, measured(), builders.model(), MACHINE)
     data = json.loads(path.read_text())
     data["speed"] = {"ratio": 1e9, "low": 0.99e9, "high": 1.01e9, "doubt": ""}
     path.write_text(json.dumps(data))
-    change = against(read(path), measured(), builders.model(), MACHINE, limit=0.05)
+    change = compare_with(read(path), measured(), builders.model(), MACHINE, limit=0.05)
     assert change.state == "DIFFERS"

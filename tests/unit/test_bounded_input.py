@@ -20,7 +20,7 @@ from PIL import Image
 from core.spec import spec_from_yaml
 from core.spec.strict_yaml import load_strict
 from core.wire.errors import ModelError, SpecError, nearest
-from core.wire.files import IrregularFile, expanded, open_regular
+from core.wire.files import IrregularFile, expand_home, open_regular
 from core.worker.data.datasets import describe_dataset
 from core.worker.models import inspect_model
 from core.worker.models.functions import expanded_nodes
@@ -85,8 +85,8 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path, what: str) -> None:
 
 
 def test_home_that_does_not_exist_stays_in_the_path() -> None:
-    assert expanded("~nosuchuser-at-all/x") == Path("~nosuchuser-at-all/x")
-    assert expanded("~/x") == Path.home() / "x"
+    assert expand_home("~nosuchuser-at-all/x") == Path("~nosuchuser-at-all/x")
+    assert expand_home("~/x") == Path.home() / "x"
 
 
 # --- arrays -------------------------------------------------------------------------------------------------

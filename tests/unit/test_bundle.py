@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from core.run.bundle import CONFIG, INPUTS, MANIFEST, OUTPUTS, opening
-from core.run.bundle.opening import check, opened
+from core.run.bundle.opening import check, open_configuration
 from core.wire.errors import SpecError
 from tests.reading import numbers
 
@@ -64,7 +64,7 @@ def refused(path: Path, tmp_path: Path) -> str:
     """What is said of a file that nobody may open; nothing of it stays."""
     within = tmp_path / "within"
     within.mkdir(exist_ok=True)
-    with pytest.raises(SpecError) as error, opened(path, within=within):
+    with pytest.raises(SpecError) as error, open_configuration(path, within=within):
         pass
     assert list(within.iterdir()) == []
     assert error.value.hint
@@ -74,7 +74,7 @@ def refused(path: Path, tmp_path: Path) -> str:
 def test_a_sound_bundle_is_opened_and_goes_again(tmp_path: Path) -> None:
     path = bundle(tmp_path / "b.zip")
     check(path)
-    with opened(path, within=tmp_path / "within") as held:
+    with open_configuration(path, within=tmp_path / "within") as held:
         model = Path(held.spec.model.path)
         assert model.read_bytes() == MODEL
         assert (bool(held.no_sample), held.name, held.sample) == (True, "m", None)
@@ -82,14 +82,14 @@ def test_a_sound_bundle_is_opened_and_goes_again(tmp_path: Path) -> None:
 
 
 def test_a_packed_bundle_of_somebody_else_is_opened_too(tmp_path: Path) -> None:
-    with opened(bundle(tmp_path / "b.zip", packed=zipfile.ZIP_DEFLATED)) as held:
+    with open_configuration(bundle(tmp_path / "b.zip", packed=zipfile.ZIP_DEFLATED)) as held:
         assert held.spec.model.sha256 == hashlib.sha256(MODEL).hexdigest()
 
 
 def test_a_folder_as_unzip_leaves_it_is_a_bundle_as_well(tmp_path: Path) -> None:
     with zipfile.ZipFile(bundle(tmp_path / "b.zip")) as archive:
         archive.extractall(tmp_path / "b")
-    with opened(tmp_path / "b" / CONFIG) as held:
+    with open_configuration(tmp_path / "b" / CONFIG) as held:
         assert held.spec.model.path == str(tmp_path / "b" / "model" / "m.onnx")
     (tmp_path / "b" / "model" / "m.onnx").write_bytes(MODEL + b"!")
     assert "bundled" in refused(tmp_path / "b" / CONFIG, tmp_path)
@@ -209,7 +209,7 @@ def test_a_manifest_that_makes_no_sense_is_refused(
 def test_a_sample_that_makes_no_sense_is_refused(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     files = {**FILES, INPUTS: b"x", OUTPUTS: b"y"}
     sample = {"inputs": INPUTS, "outputs": OUTPUTS, "rows": 2, "precision": "fp32", "tolerance": 0.01}
-    with opened(bundle(tmp_path / "sound.zip", files, sample=sample)) as held:
+    with open_configuration(bundle(tmp_path / "sound.zip", files, sample=sample)) as held:
         assert held.sample is not None
     assert words in refused(bundle(tmp_path / "b.zip", files, sample=sample | changes), tmp_path)
 
@@ -219,7 +219,7 @@ def test_the_baseline_of_a_bundle_cannot_turn_expert_on_either(tmp_path: Path) -
     spec = {"model": {"path": "model/m.onnx"}, "session": session}
     path = bundle(tmp_path / "b.zip", baseline={"label": "the old one", "spec": spec})
     assert "`session.expert`" in refused(path, tmp_path)
-    with opened(path, expert=True) as held:
+    with open_configuration(path, expert=True) as held:
         assert held.baseline is not None
 
 
@@ -275,13 +275,13 @@ def test_a_configuration_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 def test_its_model_is_the_one_in_it_whatever_the_yaml_says(tmp_path: Path) -> None:
     text = "schema: 1\nmodel: {path: /etc/passwd}\n"
-    with opened(bundle(tmp_path / "b.zip", {**FILES, CONFIG: text.encode()})) as held:
+    with open_configuration(bundle(tmp_path / "b.zip", {**FILES, CONFIG: text.encode()})) as held:
         assert Path(held.spec.model.path).read_bytes() == MODEL
         assert held.spec.model.sha256 == hashlib.sha256(MODEL).hexdigest()
 
 
 def test_what_begins_like_a_zip_is_one_whatever_it_is_called(tmp_path: Path) -> None:
-    with opened(bundle(tmp_path / "b.yaml")) as held:
+    with open_configuration(bundle(tmp_path / "b.yaml")) as held:
         assert held.folder is not None
     buffer = io.BytesIO()
     zipfile.ZipFile(buffer, "w").close()

@@ -13,7 +13,7 @@ from core.evidence.verdict import words
 from core.show import cells, format
 from core.show.placement import cast_lines, placement
 from core.show.table import Column, Table, Value, column_of
-from core.wire.output_check import MARK
+from core.wire.output_check import OUTPUTS_DIFFER
 from dashboard.widgets.tables import frame
 from tests import builders
 from tests.builders import MACHINE, guarded
@@ -73,13 +73,13 @@ def test_a_result_of_one_run_says_that_its_intervals_are_unknown() -> None:
 def test_numbers_measured_once_say_so_and_stand_beside_the_baselines() -> None:
     shown = by_name(result(peak_rss_bytes=2 << 20), result())
     memory = shown[cells.PEAK_MEMORY]
-    assert (memory.value, tells(memory.beside, "1.00 MiB")) == ("2.00 MiB", True)
+    assert (memory.value, tells(memory.baseline_text, "1.00 MiB")) == ("2.00 MiB", True)
     with_process = by_name(result(peak_rss_bytes=2 << 20, baseline_rss_bytes=60 << 20))[cells.PEAK_MEMORY]
     assert tells(with_process.help, "62.0 MiB")
     for label in ("cpu_s_per_inference", "session_creation_s", "first_run_s"):
         assert shown[label].note == shown["session_creation_s"].note != ""
         assert (shown[label].change, shown[label].color) == ("", "off")
-        assert shown[label].beside.startswith("baseline ")
+        assert shown[label].baseline_text.startswith("baseline ")
 
 
 def test_no_gpu_is_not_zero_bytes() -> None:
@@ -104,7 +104,7 @@ def test_the_median_has_the_verdict_of_the_race_in_the_words_of_its_title() -> N
         p50 = by_name(*close, found)["p50_s"]
         assert (p50.change, p50.change_note, p50.color) == (change, rests_on, color)
         assert rests_on in words(found)
-        assert tells(p50.beside, "2.120 ms")
+        assert tells(p50.baseline_text, "2.120 ms")
 
 
 def test_nothing_but_the_verdict_is_a_change() -> None:
@@ -112,12 +112,12 @@ def test_nothing_but_the_verdict_is_a_change() -> None:
     shown = by_name(result(0.001), result(0.002), contrast("FASTER", 1.9))
     assert [name for name, cell in shown.items() if cell.change] == ["p50_s"]
     assert {cell.color for name, cell in shown.items() if name != "p50_s"} == {"off"}
-    said = " ".join(f"{cell.value} {cell.note} {cell.beside} {cell.change}" for cell in shown.values())
+    said = " ".join(f"{cell.value} {cell.note} {cell.baseline_text} {cell.change}" for cell in shown.values())
     assert not re.search(r"[-+−][0-9.]+ ?%", said)
-    assert shown["p90_s"].beside.startswith("baseline 2.")
-    assert shown["mean_s"].beside.startswith("baseline 2.")
-    assert shown["std_s"].beside.startswith("baseline 0.")
-    assert shown["throughput_per_s"].beside.endswith(" samples/s")
+    assert shown["p90_s"].baseline_text.startswith("baseline 2.")
+    assert shown["mean_s"].baseline_text.startswith("baseline 2.")
+    assert shown["std_s"].baseline_text.startswith("baseline 0.")
+    assert shown["throughput_per_s"].baseline_text.endswith(" samples/s")
 
 
 def test_a_rejected_race_colours_nothing() -> None:
@@ -131,43 +131,43 @@ def test_a_rejected_race_colours_nothing() -> None:
 
 
 def test_without_a_race_there_is_neither_a_change_nor_a_baseline() -> None:
-    assert not any(cell.change or cell.beside for cell in by_name(result()).values())
+    assert not any(cell.change or cell.baseline_text for cell in by_name(result()).values())
 
 
 def test_different_batches_are_compared_per_row_and_nothing_else() -> None:
     shown = by_name(result(0.004, rows=4), result(0.002), contrast("FASTER", 2.0, per_row=True))
     p50 = shown["p50_s"]
-    assert (p50.value, numbers(p50.beside)) == ("1.060 ms", [2.12])
+    assert (p50.value, numbers(p50.baseline_text)) == ("1.060 ms", [2.12])
     assert numbers(p50.note) == [95, 1.04, 1.07]
     cpu = shown["cpu_s_per_inference"]
-    assert (cpu.value, numbers(cpu.beside)) == ("1.000 ms", [2])
+    assert (cpu.value, numbers(cpu.baseline_text)) == ("1.000 ms", [2])
     a_run = by_name(result(0.004, rows=4))
     for name in ("p50_s", "p90_s", "mean_s", "std_s", "cpu_s_per_inference"):
         assert shown[name].label != a_run[name].label  # it says that it is per row
         assert numbers(shown[name].value)[0] == pytest.approx(numbers(a_run[name].value)[0] / 4, rel=1e-2)
     assert numbers(shown["first_run_s"].value)[-1] == 4
-    assert shown["first_run_s"].beside == ""
+    assert shown["first_run_s"].baseline_text == ""
     assert (
-        shown["throughput_per_s"].beside
-        == by_name(result(0.004, rows=4), result(0.002))["throughput_per_s"].beside
+        shown["throughput_per_s"].baseline_text
+        == by_name(result(0.004, rows=4), result(0.002))["throughput_per_s"].baseline_text
     )
 
 
 def test_the_same_batch_is_per_run() -> None:
-    beside, alone = by_name(result(rows=4), result(rows=4)), by_name(result())
-    assert {name: one.label for name, one in beside.items()} == {
+    baseline_text, alone = by_name(result(rows=4), result(rows=4)), by_name(result())
+    assert {name: one.label for name, one in baseline_text.items()} == {
         name: one.label for name, one in alone.items()
     }
-    assert beside["p50_s"].value == alone["p50_s"].value
+    assert baseline_text["p50_s"].value == alone["p50_s"].value
 
 
 def test_the_table_of_two_is_per_row_or_per_run_for_both() -> None:
-    def beside(*rows: int) -> dict[Value, tuple[Value, ...]]:
+    def baseline_text(*rows: int) -> dict[Value, tuple[Value, ...]]:
         table = cells.comparison(*(builders.trial(result=result(0.002, rows=one)) for one in rows))
         return {what: tuple(sides) for what, *sides in table.rows}
 
-    per_row = beside(4, 1)
-    per_run = beside(1, 1)
+    per_row = baseline_text(4, 1)
+    per_run = baseline_text(1, 1)
     timed = {name for name, sides in per_run.items() if sides == ("2.120 ms", "2.120 ms")}
     assert timed
     assert ("0.5300 ms", "2.120 ms") in per_row.values()
@@ -185,7 +185,7 @@ def test_idle_cpu_is_told_in_cores_and_energy_says_why_it_is_not_known() -> None
         "idle_cpu_s"
     ]
     assert numbers(asleep.value + asleep.note) == [100]
-    assert numbers(asleep.beside) == [1.9]
+    assert numbers(asleep.baseline_text) == [1.9]
     assert tells(by_name(result(energy_j_per_inference=0.0123))["energy_j_per_inference"].value, "12.3 mJ")
 
 
@@ -249,13 +249,17 @@ def test_casts_and_the_precision_that_was_really_used_are_said() -> None:
 def test_how_far_outputs_are_is_a_number_beside_what_is_allowed() -> None:
     agrees = cells.outputs_cell(result(**guarded(max_rel=2e-6)))
     assert agrees is not None
-    assert (agrees.value, tells(agrees.note, "0.001", "fp32"), MARK in agrees.note) == ("2e-06", True, False)
+    assert (agrees.value, tells(agrees.note, "0.001", "fp32"), OUTPUTS_DIFFER in agrees.note) == (
+        "2e-06",
+        True,
+        False,
+    )
     differs = cells.outputs_cell(result(**guarded(max_rel=0.3)))
     assert differs is not None
-    assert (differs.value, tells(differs.note, "⚠", MARK, "0.001", "fp32")) == ("0.3", True)
+    assert (differs.value, tells(differs.note, "⚠", OUTPUTS_DIFFER, "0.001", "fp32")) == ("0.3", True)
     unlike = cells.outputs_cell(result(**guarded(max_rel=None, difference="The output `y` has shape [1].")))
     assert unlike is not None
-    assert (unlike.value, tells(unlike.note, "⚠", MARK), numbers(unlike.note)) == ("–", True, [])
+    assert (unlike.value, tells(unlike.note, "⚠", OUTPUTS_DIFFER), numbers(unlike.note)) == ("–", True, [])
     assert cells.outputs_cell(result()) is None
     void = cells.outputs_cell(result(**guarded(max_rel=0.0, not_finite=64, void=["y"])))
     assert void is not None
@@ -264,7 +268,7 @@ def test_how_far_outputs_are_is_a_number_beside_what_is_allowed() -> None:
 
 def test_a_table_says_in_words_whether_outputs_are_right() -> None:
     assert cells.outputs_words(result(**guarded())) == "agree"
-    assert tells(cells.outputs_words(result(**guarded(max_rel=0.3))), "⚠", MARK)
+    assert tells(cells.outputs_words(result(**guarded(max_rel=0.3))), "⚠", OUTPUTS_DIFFER)
     assert cells.outputs_words(result(**guarded(not_finite=64, void=["y"]))) == cells.NOT_JUDGED
     assert cells.outputs_words(result()) == cells.outputs_words(result(guard=None)) == ""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.wire import channel
-from core.wire.channel import Asking, Broken, Lines, line, obey
+from core.wire.channel import BrokenChannel, LineSplitter, RequestChannel, line, obey
 from core.wire.errors import ModelError, record_from_exception
 
 ERROR = {"type": "ModelError", "message": "It broke.", "hint": "Mend it."}
@@ -22,63 +22,63 @@ def sent(data: bytes) -> dict[str, Any]:
 
 class TestAsking:
     def test_every_request_has_a_number_of_its_own(self) -> None:
-        asking = Asking()
-        assert [sent(asking.request("x", {"n": 1})) for _ in range(3)] == [
+        channel_state = RequestChannel()
+        assert [sent(channel_state.request("x", {"n": 1})) for _ in range(3)] == [
             {"id": number, "do": "x", "with": {"n": 1}} for number in (1, 2, 3)
         ]
 
     def test_nothing_heard_is_no_reply_yet(self) -> None:
-        asking = Asking()
-        asking.request("x", {})
-        assert asking.reply() is None
+        channel_state = RequestChannel()
+        channel_state.request("x", {})
+        assert channel_state.reply() is None
 
     @pytest.mark.parametrize("late", [1, 3])
     @pytest.mark.parametrize("what", [{"ok": {"pid": 17}}, {"error": ERROR}, {"live": {}}, {"nonsense": 1}])
     def test_what_is_said_of_a_request_that_was_given_up_is_passed_over(
         self, late: int, what: dict[str, Any]
     ) -> None:
-        asking = Asking()
+        channel_state = RequestChannel()
         for _ in range(late + 1):
-            asking.request("x", {})
+            channel_state.request("x", {})
         for number in range(1, late + 1):
-            asking.hear(line({"id": number, **what}))
-        assert asking.reply() is None
-        asking.hear(line({"id": late + 1, "ok": {"status": 9}}))
-        assert asking.reply() == {"status": 9}
+            channel_state.receive_bytes(line({"id": number, **what}))
+        assert channel_state.reply() is None
+        channel_state.receive_bytes(line({"id": late + 1, "ok": {"status": 9}}))
+        assert channel_state.reply() == {"status": 9}
 
     def test_what_has_no_number_is_for_the_last(self) -> None:
         """The word that the fork server is ready, and the refusal of what could not be read."""
-        asking = Asking()
-        asking.hear(line({"ok": {"ready": True}}))
-        assert asking.reply() == {"ready": True}
-        asking.request("x", {})
-        asking.hear(line({"id": None, "error": ERROR}))
+        channel_state = RequestChannel()
+        channel_state.receive_bytes(line({"ok": {"ready": True}}))
+        assert channel_state.reply() == {"ready": True}
+        channel_state.request("x", {})
+        channel_state.receive_bytes(line({"id": None, "error": ERROR}))
         with pytest.raises(ModelError, match="It broke") as caught:
-            asking.reply()
+            channel_state.reply()
         assert caught.value.hint == "Mend it."
 
     def test_replies_come_in_pieces_and_together(self) -> None:
-        asking = Asking()
-        asking.request("x", {})
-        asking.request("x", {})
+        channel_state = RequestChannel()
+        channel_state.request("x", {})
+        channel_state.request("x", {})
         for byte in b'{"id": 1, "ok": {}}\n{"id": 2, "ok": {"a"':
-            asking.hear(bytes([byte]))
-        assert asking.reply() is None
-        assert asking.unfinished == b'{"id": 2, "ok": {"a"'
-        asking.hear(b': 1}}\n{"id": 3, "ok": {}}\n')
-        assert asking.reply() == {"a": 1}
-        asking.request("x", {})
-        assert asking.reply() == {}
+            channel_state.receive_bytes(bytes([byte]))
+        assert channel_state.reply() is None
+        assert channel_state.unfinished_line == b'{"id": 2, "ok": {"a"'
+        channel_state.receive_bytes(b': 1}}\n{"id": 3, "ok": {}}\n')
+        assert channel_state.reply() == {"a": 1}
+        channel_state.request("x", {})
+        assert channel_state.reply() == {}
 
     def test_progress_is_told_in_order_before_the_reply(self) -> None:
-        asking, told = Asking(), []
-        asking.request("x", {})
+        channel_state, told = RequestChannel(), []
+        channel_state.request("x", {})
         for done in (1, 2):
-            asking.hear(
+            channel_state.receive_bytes(
                 line({"id": 1, "live": {"stage": "runs", "done": done, "total": 2, "text": f"{done} of 2"}})
             )
-        asking.hear(line({"id": 1, "ok": {}}))
-        assert asking.reply(lambda *facts: told.append(facts)) == {}
+        channel_state.receive_bytes(line({"id": 1, "ok": {}}))
+        assert channel_state.reply(lambda *facts: told.append(facts)) == {}
         assert told == [("runs", 1, 2, "1 of 2"), ("runs", 2, 2, "2 of 2")]
 
     @pytest.mark.parametrize(
@@ -89,39 +89,41 @@ class TestAsking:
         ],
     )
     def test_noise_is_told_as_such_and_the_reply_behind_it_still_comes(self, noise: bytes) -> None:
-        asking = Asking()
-        asking.request("x", {})
-        asking.hear(noise + b"\n" + line({"id": 1, "ok": {}}))
-        with pytest.raises(Broken) as caught:
-            asking.reply()
+        channel_state = RequestChannel()
+        channel_state.request("x", {})
+        channel_state.receive_bytes(noise + b"\n" + line({"id": 1, "ok": {}}))
+        with pytest.raises(BrokenChannel) as caught:
+            channel_state.reply()
         assert caught.value.noise == noise
-        assert asking.reply() == {}
+        assert channel_state.reply() == {}
 
     def test_the_other_sides_end_is_told_behind_what_it_said(self) -> None:
-        asking = Asking()
-        asking.request("x", {})
-        asking.request("y", {})
-        asking.hear(line({"id": 1, "ok": {}}) + line({"id": 2, "ok": {"n": 2}}) + b"half a li")
-        asking.hear(b"")
-        assert asking.reply() == {"n": 2}
-        with pytest.raises(Broken) as caught:
-            asking.reply()
+        channel_state = RequestChannel()
+        channel_state.request("x", {})
+        channel_state.request("y", {})
+        channel_state.receive_bytes(
+            line({"id": 1, "ok": {}}) + line({"id": 2, "ok": {"n": 2}}) + b"half a li"
+        )
+        channel_state.receive_bytes(b"")
+        assert channel_state.reply() == {"n": 2}
+        with pytest.raises(BrokenChannel) as caught:
+            channel_state.reply()
         assert caught.value.noise is None
 
     def test_a_flood_without_an_end_is_cut(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(channel, "MAX_LINE_BYTES", 1000)
-        asking = Asking()
-        asking.hear(b"x" * 1000 + b"\n" + b"y" * 1000)
-        with pytest.raises(Broken) as caught:
-            asking.hear(b"z")
+        channel_state = RequestChannel()
+        channel_state.receive_bytes(b"x" * 1000 + b"\n" + b"y" * 1000)
+        with pytest.raises(BrokenChannel) as caught:
+            channel_state.receive_bytes(b"z")
         assert caught.value.noise == b"y" * 400
 
 
 def test_lines_are_the_same_however_they_are_cut() -> None:
     data = b"one\n\ntwo\r\nthree"
     for size in range(1, len(data) + 1):
-        lines = Lines()
-        found = [one for i in range(0, len(data), size) for one in lines.cut(data[i : i + size])]
+        lines = LineSplitter()
+        found = [one for i in range(0, len(data), size) for one in lines.complete_lines(data[i : i + size])]
         assert (found, bytes(lines.rest)) == ([b"one", b"", b"two\r"], b"three")
 
 
@@ -211,7 +213,7 @@ class TestObey:
 
 
 def test_both_ends_understand_each_other() -> None:
-    asking = Asking()
+    channel_state = RequestChannel()
 
     def work(arguments: Any, progress: Any) -> Any:
         progress("half", 1, 2)
@@ -221,12 +223,14 @@ def test_both_ends_understand_each_other() -> None:
 
     told: list[Any] = []
     for n, message in ((4, ""), (-1, "No.")):
-        obey(asking.request("work", {"n": n}), {"work": work}, asking.hear, who="worker")
+        obey(
+            channel_state.request("work", {"n": n}), {"work": work}, channel_state.receive_bytes, who="worker"
+        )
         if message:
             with pytest.raises(ModelError, match=message):
-                asking.reply(lambda *facts: told.append(facts))
+                channel_state.reply(lambda *facts: told.append(facts))
         else:
-            assert asking.reply(lambda *facts: told.append(facts)) == {"n": n}
+            assert channel_state.reply(lambda *facts: told.append(facts)) == {"n": n}
     assert told == [("half", 1, 2, "")] * 2
 
 

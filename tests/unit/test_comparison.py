@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from core.evidence.comparison import (
-    ANCHOR_LABEL,
+    DEFAULT_LABEL,
     Comparison,
     Configuration,
-    line_up,
     same_request,
+    with_references,
 )
 from core.evidence.contrast import Prior
 from core.evidence.record import Block, Discarded
@@ -23,7 +23,7 @@ from core.run.plan import session_plan
 from core.show.words import verdict as verdict_words
 from core.spec import session_from_dict, spec_from_dict
 from core.wire.errors import WorkerError
-from core.wire.output_check import ELSE, MARK, judge
+from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, check_outputs
 from tests import builders, raw_comparisons
 from tests.builders import spec
 from tests.raw_comparisons import evidence
@@ -47,36 +47,36 @@ FAST = {"session": {"intra_op_num_threads": 1}}
 
 
 def names(asked: list[Configuration]) -> list[tuple[str, str]]:
-    return [(one.label, one.role) for one in line_up(asked)]
+    return [(one.label, one.role) for one in with_references(asked)]
 
 
 def test_the_default_on_the_same_workload_joins_every_race():
     asked = candidate(**FAST, model={"path": "m.onnx", "precision": "fp16"}, workload={"batch_size": 8})
-    _, default = line_up([asked])
-    assert (default.label, default.role) == (ANCHOR_LABEL, "anchor")
+    _, default = with_references([asked])
+    assert (default.label, default.role) == (DEFAULT_LABEL, "anchor")
     assert default.spec == spec(workload={"batch_size": 8})
 
 
 def test_nobody_races_twice_for_being_the_default():
     assert names([candidate()]) == [("candidate", "candidate")]
     assert names([candidate(**FAST), baseline()]) == [("candidate", "candidate"), ("mine", "baseline")]
-    assert names([candidate(**FAST), baseline(**FAST)])[-1] == (ANCHOR_LABEL, "anchor")
+    assert names([candidate(**FAST), baseline(**FAST)])[-1] == (DEFAULT_LABEL, "anchor")
 
 
 def test_it_is_said_which_of_several_models_the_default_runs():
     one = Configuration(spec=spec(**FAST, model={"path": "a/small.onnx"}), label="a", model="lean")
     other = Configuration(spec=spec(**FAST, model={"path": "b/large.onnx"}), label="b", role="baseline")
-    assert [which.label for which in line_up([one, other])] == ["a", "b", f"{ANCHOR_LABEL} (lean)"]
+    assert [which.label for which in with_references([one, other])] == ["a", "b", f"{DEFAULT_LABEL} (lean)"]
     alone = [replace(one, model=""), replace(other, role="candidate")]
-    assert line_up(alone)[-1].label == f"{ANCHOR_LABEL} (small)"
+    assert with_references(alone)[-1].label == f"{DEFAULT_LABEL} (small)"
 
 
 def test_a_candidate_that_is_the_default_stands_first_and_is_the_baseline():
     other = Configuration(spec=spec(**FAST), label="one thread")
-    lined = line_up([other, candidate()])
+    lined = with_references([other, candidate()])
     assert [one.label for one in lined] == ["candidate", "one thread"]
     assert stored(lined).baseline == "t0"
-    assert stored(line_up([other, candidate(), baseline(workload={"seed": 3})])).baseline == "t2"
+    assert stored(with_references([other, candidate(), baseline(workload={"seed": 3})])).baseline == "t2"
 
 
 def stored(lined: list[Configuration]) -> Comparison:
@@ -86,7 +86,7 @@ def stored(lined: list[Configuration]) -> Comparison:
 def test_everybody_is_measured_as_well_as_the_first_candidate_asks():
     own = {"precision": "standard", "budget_s": 9, "margin": 0.01, "runs": 50}
     other = {"precision": "publish", "warmup_runs": 3, "cpus": "0"}
-    lined = line_up([candidate(**FAST, protocol=own), baseline(workload={"seed": 1}, protocol=other)])
+    lined = with_references([candidate(**FAST, protocol=own), baseline(workload={"seed": 1}, protocol=other)])
     for one in lined:
         assert (one.spec.protocol.effort, one.spec.protocol.runs) == ("standard", 50)
     assert (lined[1].spec.protocol.warmup_runs, lined[1].spec.protocol.cpus) == (3, "0")
@@ -241,10 +241,10 @@ def test_outputs_that_are_wrong_stand_on_the_contrast_the_trial_and_the_race():
     record.ran[0].output_error = raw_comparisons.output_error(max_rel=0.5)
     found = evidence(record)
     assert found.contrasts[0]["outputs_differ"] is True
-    assert any(tells(note, MARK, "0.5") for note in found.contrasts[0]["notes"])
+    assert any(tells(note, OUTPUTS_DIFFER, "0.5") for note in found.contrasts[0]["notes"])
     result = found.trial_result(0)
     assert result is not None
-    assert sum(MARK in note for note in result["notes"]) == 1
+    assert sum(OUTPUTS_DIFFER in note for note in result["notes"]) == 1
     assert result["output_error"] == result["guard"]["error"] == record.ran[0].output_error
     assert (result["guard"]["breach"], result["guard"]["precision"]) == (True, "fp32")
     assert result["guard"]["tolerance"] == {"max_rel": 1e-3, "top1_agreement": 1.0}
@@ -275,10 +275,10 @@ def test_a_baseline_whose_outputs_are_wrong_is_told_beside_every_verdict_against
     record.ran[1].output_error = raw_comparisons.output_error(max_rel=0.5)
     found = evidence(record)
     assert found.contrasts[0]["outputs_differ"] is False
-    assert any(tells(note, MARK, "`anchor`") for note in found.contrasts[0]["notes"])
+    assert any(tells(note, OUTPUTS_DIFFER, "`anchor`") for note in found.contrasts[0]["notes"])
     alone = found.trial_result(1)
     assert alone is not None
-    assert any(note.startswith(MARK) and "0.5" in note for note in alone["notes"])
+    assert any(note.startswith(OUTPUTS_DIFFER) and "0.5" in note for note in alone["notes"])
 
 
 CUDA_THEN_CPU: Any = session_plan(
@@ -667,7 +667,7 @@ def of_two_models(error: Any, **changes: Any) -> Evidence:
         replace(one, origin="a", origin_name="small", model={"name": "small"}),
         replace(other, origin="b", origin_name="large"),
     ]
-    verdict = judge(error, "fp32", unknown="it could not be fed.")
+    verdict = check_outputs(error, "fp32", unknown="it could not be fed.")
     return replace(found, entrants=entrants, apart={("a", "b"): verdict})
 
 
@@ -675,10 +675,10 @@ def test_equal_times_of_models_that_compute_something_else_say_so():
     found = of_two_models(raw_comparisons.output_error(max_rel=2.27, top1_agreement=0.0))
     (contrast,) = found.contrasts
     assert contrast["outputs_differ"] is True
-    assert tells(contrast["something_else"], "`small`", ELSE, "`large`")
+    assert tells(contrast["something_else"], "`small`", DIFFERENT_OUTPUTS, "`large`")
     assert tells(contrast["something_else"], "2.3 ")
     assert contrast["something_else"] in contrast["notes"]
-    assert verdict_words(contrast).endswith(f"; {ELSE}")
+    assert verdict_words(contrast).endswith(f"; {DIFFERENT_OUTPUTS}")
     result = found.trial_result(0)
     assert result is not None
     assert result["guard"]["breach"] is False  # of itself it is right
@@ -689,7 +689,7 @@ def test_models_that_compute_the_same_are_named_and_not_marked():
     (contrast,) = of_two_models(raw_comparisons.output_error()).contrasts
     assert (contrast["outputs_differ"], contrast["something_else"]) == (False, "")
     assert any(tells(note, "different", "agree") for note in contrast["notes"])
-    assert ELSE not in verdict_words(contrast)
+    assert DIFFERENT_OUTPUTS not in verdict_words(contrast)
 
 
 def test_models_that_could_not_be_held_against_each_other_are_not_called_the_same():
@@ -706,5 +706,7 @@ def test_the_default_says_when_it_is_bound_and_the_baseline_is_not() -> None:
         return Configuration(spec=asked, label=role, role=role)
 
     plain = one("baseline", bound=False)
-    assert line_up([one("candidate", bound=True), plain])[-1].label == "ORT default, io_binding on"
-    assert not any("binding" in each.label for each in line_up([one("candidate", bound=False), plain]))
+    assert with_references([one("candidate", bound=True), plain])[-1].label == "ORT default, io_binding on"
+    assert not any(
+        "binding" in each.label for each in with_references([one("candidate", bound=False), plain])
+    )

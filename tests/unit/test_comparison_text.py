@@ -21,8 +21,8 @@ from core.show.comparison_text import (
     rank_text,
     reference,
 )
-from core.show.sheets.comparisons import contestants, outputs_text, past, verdict_text
-from core.wire.output_check import ELSE, MARK, WARNING
+from core.show.sheets.comparisons import contestants, earlier_comparisons, outputs_text, verdict_text
+from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, WARNING
 from dashboard.widgets.tables import frame
 from tests import builders
 from tests.builders import busy_machine, guarded
@@ -53,7 +53,7 @@ def rows(of: Comparison, trials: dict[str, Trial]) -> list[dict[Any, Any]]:
 
 def past_row(of: Comparison) -> dict[Any, Any]:
     """Its line among past races."""
-    return frame(past([of])).to_dict("records")[0]
+    return frame(earlier_comparisons([of])).to_dict("records")[0]
 
 
 RANKED = [{"trial": "a", "rank": 1, "ties": []}]  # somebody is: by which places, the intervals say
@@ -219,13 +219,13 @@ def test_outputs_are_told_of_everybody_by_the_result_of_each() -> None:
     def trial(**error: Any) -> Trial:
         return builders.trial("x", result=guarded(**error))
 
-    assert outputs_text(found, "a", trial(max_rel=0.5)) == f"{WARNING} {MARK}"
+    assert outputs_text(found, "a", trial(max_rel=0.5)) == f"{WARNING} {OUTPUTS_DIFFER}"
     assert outputs_text(found, "base", trial()) == "agree"
 
 
 def test_a_winner_whose_outputs_are_wrong_is_never_named_without_that() -> None:
     said = headline(race([FOUND[0], FOUND[2]], breaches={"a": "largest error 0.5", "c": "no matter here"}))
-    assert tells(said.partition(WARNING)[2], MARK, " A.")
+    assert tells(said.partition(WARNING)[2], OUTPUTS_DIFFER, " A.")
     assert tells(said.partition(WARNING)[0], "[1.39, 1.45]")
     both = headline(race(FOUND, breaches={"a": "", "b": ""}))
     assert re.search(r"\bA\b.*\bB\.$", both.partition(WARNING)[2])
@@ -235,10 +235,10 @@ def test_models_that_compute_something_else_are_never_called_equal_without_that(
     why = "`a` computes something else than `base`: largest error 2.3 of the largest magnitude"
     other = contrast("a", 1.0, "EQUIVALENT", outputs_differ=True, something_else=why, notes=[f"{why}."])
     found = race([other])
-    assert tells(headline(found).partition(WARNING)[2], " A ", ELSE, " BASE.")
-    assert verdict_text(found, "a", measured("a")).endswith(f"; {ELSE}")
-    assert outputs_text(found, "a", measured("a")) == f"{WARNING} {ELSE}"
-    assert verdict.short(other) == f"{Verdict.EQUIVALENT.word}; {ELSE}"
+    assert tells(headline(found).partition(WARNING)[2], " A ", DIFFERENT_OUTPUTS, " BASE.")
+    assert verdict_text(found, "a", measured("a")).endswith(f"; {DIFFERENT_OUTPUTS}")
+    assert outputs_text(found, "a", measured("a")) == f"{WARNING} {DIFFERENT_OUTPUTS}"
+    assert verdict.short(other) == f"{Verdict.EQUIVALENT.word}; {DIFFERENT_OUTPUTS}"
     assert f"A: {why}." in cautions(found)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.evidence.comparison import ANCHOR_LABEL, same_request
+from core.evidence.comparison import DEFAULT_LABEL, same_request
 from core.show.setting_chips import differences
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.presets import PRESETS
@@ -17,13 +17,13 @@ from dashboard.configurations import (
     Entry,
     check_count,
     check_room,
-    fed_like,
-    for_race,
     from_engine,
     from_preset,
     labels,
     missing_provider,
-    refed,
+    with_changed_input,
+    with_inputs_of,
+    with_protocol,
 )
 
 
@@ -47,7 +47,7 @@ def test_a_preset_keeps_the_model_and_what_it_does_not_set_of_the_workload() -> 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_can_race(name: str) -> None:
-    assert for_race(from_preset(name, BASE), precision="quick", budget_s=None, margin=0.02).key()
+    assert with_protocol(from_preset(name, BASE), precision="quick", budget_s=None, margin=0.02).key()
 
 
 def test_pytorch_gets_the_same_feeds_and_none_of_the_session() -> None:
@@ -63,11 +63,11 @@ def test_pytorch_gets_the_same_feeds_and_none_of_the_session() -> None:
 
 def test_the_protocol_of_the_race_replaces_precision_and_runs_but_not_the_cpus() -> None:
     own = spec(protocol={"runs": 30, "precision": "publish", "cpus": "0", "warmup_runs": 3})
-    found = for_race(own, precision="standard", budget_s=20, margin=0.05).protocol
+    found = with_protocol(own, precision="standard", budget_s=20, margin=0.05).protocol
     assert (found.effort, found.budget_s, found.margin, found.runs) == ("standard", 20, 0.05, None)
     assert (found.cpus, found.warmup_runs) == ("0", 3)
     with pytest.raises(SpecError):
-        for_race(own, precision="standard", budget_s=20, margin=7.0)
+        with_protocol(own, precision="standard", budget_s=20, margin=7.0)
 
 
 def test_an_entry_survives_the_session() -> None:
@@ -94,23 +94,23 @@ def test_names_say_what_differs_from_the_baseline() -> None:
         spec(protocol={"cpus": "0-1"}),
     ]
     assert labels(specs, 0) == [
-        ANCHOR_LABEL,
+        DEFAULT_LABEL,
         "intra_op_num_threads 1",
         "batch_size 16",
         ENGINES["torch-eager"].label,
         "cpus 0-1",
     ]
     assert labels(specs, 1)[:3] == [
-        ANCHOR_LABEL,
+        DEFAULT_LABEL,
         "intra_op_num_threads 1",
-        f"{ANCHOR_LABEL}, batch_size 16",
+        f"{DEFAULT_LABEL}, batch_size 16",
     ]
 
 
 def test_a_preset_keeps_its_name_and_tells_a_batch_of_its_own() -> None:
     throughput = from_preset("cpu-throughput", spec())
     assert labels([spec(), from_preset("edge", spec()), throughput], 0) == [
-        ANCHOR_LABEL,
+        DEFAULT_LABEL,
         PRESETS["edge"][0],
         f"{PRESETS['cpu-throughput'][0]}, batch_size 16",
     ]
@@ -124,18 +124,24 @@ def test_what_all_are_fed_changes_for_all_but_those_with_their_own() -> None:
         Entry(id="1", source="", spec=spec(session={"intra_op_num_threads": 1})),
         Entry(id="2", source="", spec=from_preset("cpu-throughput", spec())),
     ]
-    found = refed(listed, 0, "batch_size", 8)
+    found = with_changed_input(listed, 0, "batch_size", 8)
     assert [one.spec.workload.batch_size for one in found] == [8, 8, 16]
     assert found[1].spec.session == listed[1].spec.session
-    assert [one.spec.workload.dims for one in refed(found, 0, "dims.seq", 32)] == [{"seq": 32}] * 3
-    assert [one.spec.workload.batch_size for one in refed(found, 0, "batch_size", None)] == [None, None, 16]
+    assert [one.spec.workload.dims for one in with_changed_input(found, 0, "dims.seq", 32)] == [
+        {"seq": 32}
+    ] * 3
+    assert [one.spec.workload.batch_size for one in with_changed_input(found, 0, "batch_size", None)] == [
+        None,
+        None,
+        16,
+    ]
     with pytest.raises(SpecError):
-        refed(listed, 0, "batch_size", 0)
+        with_changed_input(listed, 0, "batch_size", 0)
 
 
 def test_a_new_entry_is_fed_what_the_list_is_fed() -> None:
     tune = spec(workload={"batch_size": 4, "use_io_binding": True})
-    found = fed_like(tune, spec(workload={"batch_size": 2, "seed": 3}))
+    found = with_inputs_of(tune, spec(workload={"batch_size": 2, "seed": 3}))
     assert (found.workload.batch_size, found.workload.seed, found.workload.use_io_binding) == (2, 3, True)
 
 

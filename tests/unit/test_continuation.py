@@ -10,7 +10,7 @@ import pytest
 from core.evidence import continuation
 from core.evidence.comparison import Comparison, Configuration
 from core.evidence.measurement import Trial
-from core.evidence.record import RaceRecord
+from core.evidence.record import RawComparison
 from core.evidence.result import Evidence
 from core.run import job_types
 from core.run.comparison import protocol_of
@@ -24,7 +24,7 @@ QUICK = EFFORTS["quick"]
 ALPHA = 0.05
 
 
-def finished(record: RaceRecord, **protocol: Any) -> tuple[Comparison, list[Trial]]:
+def finished(record: RawComparison, **protocol: Any) -> tuple[Comparison, list[Trial]]:
     """A race and its trials as the store gives them back."""
     found = raw_comparisons.evidence(record)
     trials = [
@@ -56,7 +56,7 @@ def made(generations: int, **protocol: Any) -> Comparison:
 
 def test_a_finished_race_may_go_on() -> None:
     race, trials = finished(raw_comparisons.record([0.001, 0.002]))
-    continuation.check(race, trials)
+    continuation.ensure_continuable(race, trials)
 
 
 def test_what_cannot_go_on_says_why() -> None:
@@ -64,7 +64,7 @@ def test_what_cannot_go_on_says_why() -> None:
 
     def refused(race: Comparison, trials: list[Trial]) -> str:
         with pytest.raises(SpecError, match="cannot be measured longer") as caught:
-            continuation.check(race, trials)
+            continuation.ensure_continuable(race, trials)
         assert caught.value.hint
         return caught.value.message
 
@@ -116,7 +116,7 @@ def test_a_race_asks_for_intervals_that_hold_together_and_the_points_of_a_sweep_
     assert pinned is not None
     assert len(pinned.contestants) == 3  # the default is shown against the pinned baseline, too
     assert pinned.protocol["family"] == 2
-    assert job_types.each_alone(threads)["splits"] == 9
+    assert job_types.sweep_protocol(threads)["splits"] == 9
     exact = builders.spec(protocol={"runs": 50}).protocol
     assert protocol_of(exact, family=3)["splits"] == 3
     assert "splits" not in protocol_of(exact, stage="heat")  # a search divides by itself
@@ -178,17 +178,17 @@ def test_a_race_that_goes_on_again_and_again_still_says_95_percent() -> None:
         race = made(ends[-1], **protocols[-1])
         spent = spent_by(*protocols, ends=tuple(ends))
         assert spent < ALPHA
-        assert continuation.left(race) == pytest.approx(ALPHA - spent)
+        assert continuation.remaining_error(race) == pytest.approx(ALPHA - spent)
 
 
 def test_a_race_of_an_earlier_version_that_kept_nothing_back_cannot_go_on_for_ever() -> None:
     """Its looks had the whole 5 %: some are left where it ended early, none where it used them all."""
     early, late = (made(end, splits=None) for end in (9, 72))
-    continuation.check(early, [])
+    continuation.ensure_continuable(early, [])
     protocol = continuation.protocol(early, "quick", None)
     assert spent_by(early.protocol, protocol, ends=(9, 72)) < ALPHA
     with pytest.raises(SpecError, match="95 %"):
-        continuation.check(late, [])
+        continuation.ensure_continuable(late, [])
 
 
 # --- the record -------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_a_race_of_an_earlier_version_that_kept_nothing_back_cannot_go_on_for_ev
 
 def test_the_record_that_comes_back_is_the_one_that_was_left() -> None:
     record = raw_comparisons.record([0.001, 0.002, 0.004], generations=4, rounds=5, rows=[1, 4, 2])
-    back = continuation.record_of(*finished(record))
+    back = continuation.raw_comparison(*finished(record))
     assert back.blocks == record.blocks
     assert back.orders == record.orders
     assert back.generations == record.generations
@@ -205,7 +205,7 @@ def test_the_record_that_comes_back_is_the_one_that_was_left() -> None:
 
 def test_what_follows_from_it_is_the_same() -> None:
     record = raw_comparisons.record([0.001, 0.00103, 0.001], generations=5, between=0.01)
-    back = continuation.record_of(*finished(record))
+    back = continuation.raw_comparison(*finished(record))
     back.ran = record.ran
     one, other = raw_comparisons.evidence(record), raw_comparisons.evidence(back)
     for name in ("ratio", "ratio_low", "ratio_high", "verdict", "generations", "rounds", "sigma_between"):
@@ -216,7 +216,7 @@ def test_what_follows_from_it_is_the_same() -> None:
 def test_blocks_without_a_run_for_the_caches_come_back_as_such() -> None:
     record = raw_comparisons.record([0.2, 0.4], generations=2, rounds=3)
     record.blocks = [dataclasses.replace(one, refill_s=None) for one in record.blocks]
-    assert continuation.record_of(*finished(record)).blocks == record.blocks
+    assert continuation.raw_comparison(*finished(record)).blocks == record.blocks
 
 
 # --- going on ---------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def test_more_generations_join_those_that_there_are() -> None:
     first = simulated_clock.race(NOISY, 8.0)
     held = len(first.generations)
     race, trials = finished(first)
-    again = simulated_clock.race(NOISY, 8.0, earlier=continuation.record_of(race, trials), seed=1)
+    again = simulated_clock.race(NOISY, 8.0, earlier=continuation.raw_comparison(race, trials), seed=1)
     assert again.blocks[: len(first.blocks)] == first.blocks
     assert again.orders[: len(first.orders)] == first.orders
     assert [one.number for one in again.generations] == list(range(len(again.generations)))
@@ -252,7 +252,7 @@ def test_a_record_that_was_gone_on_with_can_be_gone_on_with() -> None:
     for seed in (1, 2):
         before = len(record.generations)
         record = simulated_clock.race(
-            NOISY, 8.0, earlier=continuation.record_of(*finished(record)), seed=seed
+            NOISY, 8.0, earlier=continuation.raw_comparison(*finished(record)), seed=seed
         )
         assert len(record.generations) > before
-    assert continuation.record_of(*finished(record)).blocks == record.blocks
+    assert continuation.raw_comparison(*finished(record)).blocks == record.blocks

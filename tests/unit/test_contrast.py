@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.evidence.contrast import (
-    ASSUMED,
+    ASSUMED_PRIOR,
     Prior,
+    _autocorrelation_factor,
     _chance_of_verdict,
     _kendall_score,
-    _persistence,
     contrast,
     excess_between,
-    hopeless,
-    predicted_units,
-    settled,
-    spanning,
-    sufficient_look,
-    usual,
+    is_futile,
+    may_stop,
+    predicted_launches,
+    sufficient_analysis,
+    trimmed_estimate,
+    with_joint_interval,
 )
 from core.evidence.verdict import MIN_LAUNCHES, ratio_places, ratio_text, words
 from core.spec.effort import EFFORTS
@@ -81,12 +81,12 @@ def test_how_much_wider_is_the_one_worked_out_by_hand():
     blocks = ([0.0] * 4 + [1.0] * 4) * 2  # of 15 pairs 12 agree: 9/16 of the squares, and 1/16 for the bias
     correlation = 9 / 16 + 1 / 16
     expected = math.sqrt((1 + correlation) / (1 - correlation))
-    assert _persistence(blocks, sorted(blocks)) == pytest.approx(expected)
+    assert _autocorrelation_factor(blocks, sorted(blocks)) == pytest.approx(expected)
     wild = [-90.0, *blocks[1:-1], 90.0]  # the extreme fifth counts as the next
-    assert _persistence(wild, sorted(wild)) == pytest.approx(expected)
+    assert _autocorrelation_factor(wild, sorted(wild)) == pytest.approx(expected)
     weak = [0.0, 0.0, 1.0, 1.0] * 4  # 8 of 15 agree: 2/16, less than 1/4, which is luck
-    assert _persistence(weak, sorted(weak)) == 1.0
-    assert _persistence(blocks[:15], sorted(blocks[:15])) == 1.0  # too few to tell
+    assert _autocorrelation_factor(weak, sorted(weak)) == 1.0
+    assert _autocorrelation_factor(blocks[:15], sorted(blocks[:15])) == 1.0  # too few to tell
 
 
 def test_sigma_is_the_deviation_of_one_round_whatever_the_outliers():
@@ -119,7 +119,7 @@ def test_no_round_is_an_error():
 def test_a_clock_too_coarse_to_show_the_spread_gives_no_certainty(rounds):
     found = flat(rounds)
     assert (found.ratio_low, found.ratio_high, found.verdict) == (None, None, "UNDECIDED")
-    assert not settled(found, 1.0)
+    assert not may_stop(found, 1.0)
 
 
 @pytest.mark.parametrize("center", [3000.0, -3000.0])
@@ -177,7 +177,7 @@ FOUR = [[0.10, 0.11, 0.12], [0.11, 0.13, 0.12], [0.11, 0.10, 0.09], [0.12, 0.11,
 @pytest.mark.parametrize(
     ("prior", "sigma", "df", "t"),
     [
-        (ASSUMED, 0.01, 2, 2.570582),
+        (ASSUMED_PRIOR, 0.01, 2, 2.570582),
         (Prior(sigma_between=0.03, df=4.0, source="history"), 0.03, 4, 2.364624),
     ],
 )
@@ -206,7 +206,7 @@ def test_a_prior_that_falls_short_of_what_was_seen_counts_for_less():
     alone, told = contrast(wild, prior=None), contrast(wild, prior=small)
     assert alone.ratio_low is None  # four generations without a prior tell nothing
     assert 3 <= told.df < 3.01
-    assert told.half_width > contrast(wild, prior=ASSUMED).half_width > 0.2
+    assert told.half_width > contrast(wild, prior=ASSUMED_PRIOR).half_width > 0.2
     near = contrast(FOUR, prior=Prior(sigma_between=0.02, df=4.0, source="history"))
     assert near.df == 3 + 4
 
@@ -288,8 +288,8 @@ def test_more_rounds_narrow_one_part_and_more_processes_both():
 
 
 def test_one_odd_process_in_ten_moves_little():
-    usual = [shifted(0.1 + x, 8) for x in noise(9, 0.005)]
-    odd = contrast([*usual, shifted(1.5, 8)])
+    trimmed_estimate = [shifted(0.1 + x, 8) for x in noise(9, 0.005)]
+    odd = contrast([*trimmed_estimate, shifted(1.5, 8)])
     assert math.log(odd.ratio) == pytest.approx(0.1, abs=0.005)
     assert odd.verdict == "FASTER"
 
@@ -373,7 +373,7 @@ def test_an_interval_that_spans_another_holds_both_and_decides(part, verdict):
     one = contrast([[0.3, 0.31], [0.32, 0.33]])
     other = contrast([[part, part + 0.5], [part + 0.1, part + 0.2]])
     low, *_, high = sorted([*one.interval, *other.interval])
-    for found, middle in ((spanning(one, other), one), (spanning(other, one), other)):
+    for found, middle in ((with_joint_interval(one, other), one), (with_joint_interval(other, one), other)):
         assert found.interval == (low, high)
         assert found.verdict == verdict
         assert found.ratio == middle.ratio
@@ -384,15 +384,15 @@ def test_an_interval_that_spans_another_holds_both_and_decides(part, verdict):
 def test_settled_is_decided_and_narrow_and_without_drift():
     narrow, wide = flat(shifted(0.3)), flat(shifted(0.3, sigma=0.2))
     assert narrow.verdict == wide.verdict == "FASTER"
-    assert settled(narrow, 0.03)
-    assert not settled(wide, 0.03)
-    assert settled(wide, 0.03, wide.half_width / 0.29)  # a fifth of a large difference is narrow enough
-    assert not settled(wide, 0.03, 0.5 * wide.half_width / 0.3)
-    assert not settled(flat(shifted(0.015, sigma=0.06)), 0.03)  # narrow enough, and undecided
+    assert may_stop(narrow, 0.03)
+    assert not may_stop(wide, 0.03)
+    assert may_stop(wide, 0.03, wide.half_width / 0.29)  # a fifth of a large difference is narrow enough
+    assert not may_stop(wide, 0.03, 0.5 * wide.half_width / 0.3)
+    assert not may_stop(flat(shifted(0.015, sigma=0.06)), 0.03)  # narrow enough, and undecided
     rising = flat([0.3 + 0.001 * i + x for i, x in enumerate(noise(64, 0.01))])
     assert rising.drifting
     assert rising.half_width < 0.03
-    assert not settled(rising, 0.03)
+    assert not may_stop(rising, 0.03)
 
 
 def test_drift_must_be_significant_and_matter():
@@ -441,7 +441,7 @@ def test_that_no_difference_will_be_shown_is_a_verdict_too():
 
 def test_giving_up_takes_wide_units_and_an_end_too_near():
     def give_up(units, left=16):
-        return hopeless(flat(units, looks=4), looks=4, left=left)
+        return is_futile(flat(units, looks=4), looks=4, left=left)
 
     wide = noise(48, 0.3)
     assert give_up(wide)
@@ -459,26 +459,28 @@ def test_a_prior_is_no_reason_to_give_up_nor_to_go_on():
     generations = [[x] * 2 + [x + 0.001] for x in noise(12, 0.3)]
     found = contrast(generations, looks=8)
     assert found.verdict == "UNDECIDED"
-    assert hopeless(found, looks=8, left=20)
-    assert not hopeless(found, looks=8, left=100_000)
+    assert is_futile(found, looks=8, left=20)
+    assert not is_futile(found, looks=8, left=100_000)
 
 
 def test_what_was_known_before_the_race_makes_the_end_nearer():
     """The same numbers, once with two degrees of freedom from a prior and once with many."""
     found = replace(contrast([[x] * 2 + [x + 0.001] for x in noise(12, 0.3)], looks=8), ratio=1.1)
-    assert hopeless(found, looks=8, left=10)
-    assert not hopeless(replace(found, df=found.df + 60), looks=8, left=10)
+    assert is_futile(found, looks=8, left=10)
+    assert not is_futile(replace(found, df=found.df + 60), looks=8, left=10)
 
 
 def test_a_usual_launch_has_the_interval_worked_out_by_hand():
-    few = usual([1.0, 2.0, 6.0][: MIN_LAUNCHES - 1])
+    few = trimmed_estimate([1.0, 2.0, 6.0][: MIN_LAUNCHES - 1])
     assert (few.value, few.low, few.high) == (1.0, None, None)
-    assert usual([1.0, 2.0, 6.0][:MIN_LAUNCHES]).high is not None
-    found = usual([1.0, 2.0, 3.0, 4.0])  # nothing is trimmed: a median, whose variance is 1.192 of a mean's
+    assert trimmed_estimate([1.0, 2.0, 6.0][:MIN_LAUNCHES]).high is not None
+    found = trimmed_estimate(
+        [1.0, 2.0, 3.0, 4.0]
+    )  # nothing is trimmed: a median, whose variance is 1.192 of a mean's
     half = 3.18245 * math.sqrt(5 / 3) * math.sqrt(1.192 / 4)
     assert found.value == 2.5
     assert (found.low, found.high) == pytest.approx((2.5 - half, 2.5 + half), rel=1e-4)
-    near = usual([101.0, 102.0, 103.0, 104.0])
+    near = trimmed_estimate([101.0, 102.0, 103.0, 104.0])
     assert (near.low, near.high) == pytest.approx((102.5 - half, 102.5 + half))
 
 
@@ -496,33 +498,33 @@ def test_presets_are_those_of_the_protocol():
 
 
 def test_what_is_assumed_before_any_race():
-    assert (ASSUMED.sigma_between, ASSUMED.df, ASSUMED.source) == (0.01, 2.0, "assumed")
+    assert (ASSUMED_PRIOR.sigma_between, ASSUMED_PRIOR.df, ASSUMED_PRIOR.source) == (0.01, 2.0, "assumed")
 
 
 def test_the_first_look_that_suffices():
     looks = EFFORTS["quick"].looks
-    assert [sufficient_look(n, looks) for n in (1, 4, 5, 32, 33, 72, 73)] == [4, 4, 6, 32, 48, 72, None]
+    assert [sufficient_analysis(n, looks) for n in (1, 4, 5, 32, 33, 72, 73)] == [4, 4, 6, 32, 48, 72, None]
 
 
 def test_predicted_units_are_the_fewest_whose_interval_is_narrow_enough():
     # Half-widths for 2 % and one look are t * 2 % * cost / sqrt(n), with t of 2, 3, 4, 5 and 6 units, which
     # have 1, 2, 3, 2 and 3 degrees of freedom: 18.0 %, 5.764 %, 3.475 %, 4.12 %, 2.8 %
-    assert predicted_units(0.02, 0.0577, looks=1) == 3
-    assert predicted_units(0.02, 0.0348, looks=1) == 4
-    assert predicted_units(0.02, 0.0347, looks=1) == 6
+    assert predicted_launches(0.02, 0.0577, looks=1) == 3
+    assert predicted_launches(0.02, 0.0348, looks=1) == 4
+    assert predicted_launches(0.02, 0.0347, looks=1) == 6
     # two more degrees of freedom from a prior: 3.182 * 2 % / sqrt(2), then 2.776 * 2 % * sqrt(1.346 / 3)
-    assert predicted_units(0.02, 0.04502, looks=1, prior_df=2) == 2
-    assert predicted_units(0.02, 0.0372, looks=1, prior_df=2) == 3
-    assert predicted_units(0.0, 0.03) == 2
+    assert predicted_launches(0.02, 0.04502, looks=1, prior_df=2) == 2
+    assert predicted_launches(0.02, 0.0372, looks=1, prior_df=2) == 3
+    assert predicted_launches(0.0, 0.03) == 2
 
 
 def test_predicted_units_grow_with_the_noise_the_looks_and_the_precision_asked_for():
-    assert predicted_units(0.04, 0.01) > predicted_units(0.02, 0.01) > predicted_units(0.02, 0.02)
-    assert predicted_units(0.02, 0.01, looks=9) > predicted_units(0.02, 0.01, looks=1)
+    assert predicted_launches(0.04, 0.01) > predicted_launches(0.02, 0.01) > predicted_launches(0.02, 0.02)
+    assert predicted_launches(0.02, 0.01, looks=9) > predicted_launches(0.02, 0.01, looks=1)
     # far out it is the square of (t * 1.07 * deviation / target), with 1.96 for t
-    many = predicted_units(0.10, 0.01, looks=1)
+    many = predicted_launches(0.10, 0.01, looks=1)
     assert many == pytest.approx((1.96 * 1.0698 * 10) ** 2, rel=0.08)
-    assert predicted_units(10.0, 0.0001) >= 100_000  # no end that anybody would wait for
+    assert predicted_launches(10.0, 0.0001) >= 100_000  # no end that anybody would wait for
 
 
 # --- words ----------------------------------------------------------------------------------------------

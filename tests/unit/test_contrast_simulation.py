@@ -15,19 +15,19 @@ import pytest
 
 from core.evidence import continuation
 from core.evidence.contrast import (
-    ASSUMED,
+    ASSUMED_PRIOR,
     Prior,
     contrast,
     excess_between,
-    hopeless,
-    predicted_units,
-    settled,
-    usual,
+    is_futile,
+    may_stop,
+    predicted_launches,
+    trimmed_estimate,
 )
-from core.evidence.interference import stands
+from core.evidence.interference import invalid_reason
 from core.evidence.ranking import ranks
 from core.evidence.record import Settings
-from core.evidence.stopping import Standing
+from core.evidence.stopping import InterimResult
 from core.run.prior import spread
 from core.spec.effort import EFFORTS
 from tests import builders
@@ -242,14 +242,14 @@ def test_units_alone_cover_the_truth(noise, n):
 # --- the whole procedure --------------------------------------------------------------------------------
 
 
-def duel(row, precision=QUICK, prior=ASSUMED, splits=None, most=None):
+def duel(row, precision=QUICK, prior=ASSUMED_PRIOR, splits=None, most=None):
     """Race with these generations, by the rule of the race: it ends at a look, or where the budget does."""
     splits = splits or continuation.parts(len(precision.looks))
     most = min(most or len(row), precision.looks[-1])
     for n in (*(look for look in precision.looks if look < most), most):
         found = contrast(row[:n], looks=splits, margin=MARGIN, prior=prior)
-        enough = settled(found, precision.target, precision.of_effect)
-        if enough or hopeless(found, looks=splits, left=most - n):
+        enough = may_stop(found, precision.target, precision.of_effect)
+        if enough or is_futile(found, looks=splits, left=most - n):
             break
     return found
 
@@ -279,7 +279,7 @@ def test_like_against_like_is_rarely_called_different(processes, between, within
 
 @PROCESSES
 @pytest.mark.parametrize("truth", [0.005, 0.02], ids=["too-large", "too-small"])
-@pytest.mark.parametrize("prior", [ASSUMED, RIGHT], ids=["assumed", "history"])
+@pytest.mark.parametrize("prior", [ASSUMED_PRIOR, RIGHT], ids=["assumed", "history"])
 def test_a_prior_that_is_off_by_two_does_little_harm(processes, truth, prior):
     rows = invented(12, 200, 32, between=truth, within=0.05, processes=processes)
     found = duels(rows, prior=prior)
@@ -288,7 +288,7 @@ def test_a_prior_that_is_off_by_two_does_little_harm(processes, truth, prior):
 
 
 @pytest.mark.parametrize(
-    ("between", "prior"), [(0.03, ASSUMED), (0.02, RIGHT)], ids=["three-times-assumed", "twice-history"]
+    ("between", "prior"), [(0.03, ASSUMED_PRIOR), (0.02, RIGHT)], ids=["three-times-assumed", "twice-history"]
 )
 def test_a_prior_that_is_far_too_small_does_little_harm_where_rounds_are_calm(between, prior):
     found = duels(invented(12, 600, 32, between=between, within=0.01), prior=prior)
@@ -394,7 +394,7 @@ def test_the_rule_of_the_race_itself_calls_few_equals_different():
 def raced(row):
     """The contrast at the end of a race of short generations, which runs 40 rounds for a p99."""
     asked = Settings(effort=QUICK, budget_s=30, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0)
-    standing, made = Standing(asked), 0
+    standing, made = InterimResult(asked), 0
     for generation, rounds in enumerate(row):
         for value in rounds[:4]:
             standing.add((0, 0), generation, made, 1e-3 * math.exp(value))
@@ -411,7 +411,7 @@ def test_what_is_given_up_would_not_have_been_decided():
     for ratio in (1.0, 1.02, 1.05):
         for row in invented(24, 120, 24, between=0.03, within=0.15, ratio=ratio):
             found = contrast(row[:12], looks=8, margin=MARGIN)
-            if hopeless(found, looks=8, left=12):
+            if is_futile(found, looks=8, left=12):
                 given_up += 1
                 decided += contrast(row, looks=8, margin=MARGIN).verdict != "UNDECIDED"
     assert given_up > 80  # it does happen
@@ -433,7 +433,7 @@ def test_predicted_generations_reach_the_target_and_not_many_more(processes):
     for row in invented(26, 60, 20, between=0.01, within=0.06, processes=processes):
         test = contrast(row)
         deviation = math.sqrt(test.sigma_between**2 + test.sigma**2 / ROUNDS)
-        n = predicted_units(deviation, 0.02, looks=8, prior_df=ASSUMED.df)
+        n = predicted_launches(deviation, 0.02, looks=8, prior_df=ASSUMED_PRIOR.df)
         (again,) = invented(n, 1, n, between=0.01, within=0.06, processes=processes)
         reached.append(contrast(again, looks=8).half_width)
     assert 0.8 <= np.median(reached) / 0.02 <= 1.2
@@ -485,7 +485,9 @@ def test_an_honest_race_is_rarely_doubted_and_a_fault_of_the_measurement_is():
     assert len(decided) > 100
     honest = [contrast(row) for row in invented(29, len(decided), 9, within=0.02)]
     faulty = [contrast(row) for row in invented(30, len(decided), 9, within=0.02, ratio=1.04)]
-    doubted = [sum(bool(stands(a, b)) for a, b in zip(decided, aa, strict=True)) for aa in (honest, faulty)]
+    doubted = [
+        sum(bool(invalid_reason(a, b)) for a, b in zip(decided, aa, strict=True)) for aa in (honest, faulty)
+    ]
     assert doubted[0] / len(decided) <= 0.01 + slack(0.01, len(decided))
     assert doubted[1] / len(decided) >= 0.9
 
@@ -575,13 +577,13 @@ def test_what_is_usual_among_launches_holds_beside_slow_ones(launches: int) -> N
     def drawn(n: int) -> list[float]:
         return [math.exp(rng.gauss(0, 0.01)) * (2.3 if rng.random() < 1 / 9 else 1.0) for _ in range(n)]
 
-    truth = usual(drawn(20_000)).value
-    found = [usual(drawn(launches)) for _ in range(1000)]
+    truth = trimmed_estimate(drawn(20_000)).value
+    found = [trimmed_estimate(drawn(launches)) for _ in range(1000)]
     held = sum(one.low is not None and one.high is not None and one.low <= truth <= one.high for one in found)
     assert held >= 0.93 * len(found)
 
 
 def test_a_slow_launch_does_not_move_what_is_usual_and_one_launch_has_no_interval() -> None:
     values = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0]
-    assert usual([*values, 2.3]).value == pytest.approx(usual([*values, 1.02]).value)
-    assert usual(values[:1]).low is None
+    assert trimmed_estimate([*values, 2.3]).value == pytest.approx(trimmed_estimate([*values, 1.02]).value)
+    assert trimmed_estimate(values[:1]).low is None

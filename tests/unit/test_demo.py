@@ -84,13 +84,13 @@ def test_it_opens_on_a_sure_gain_for_the_same_work(store: Store) -> None:
 def test_each_page_of_it_has_a_model_to_open_with(store: Store, page: str) -> None:
     own = [one.content_sha256 for one in store.models()]
     samples = [one.model_sha256 for one in store.trials()]
-    assert demo.seen_on(store, page)
-    assert set(demo.seen_on(store, page)) <= {*own, *samples}
-    assert demo.seen_on(store, "history") == []
+    assert demo.recorded_models(store, page)
+    assert set(demo.recorded_models(store, page)) <= {*own, *samples}
+    assert demo.recorded_models(store, "history") == []
 
 
 def test_the_search_that_found_something_comes_first(store: Store) -> None:
-    first = demo.seen_on(store, "search")[0]
+    first = demo.recorded_models(store, "search")[0]
     answers = [one.answer for one in store.studies(model_sha256=first)]
     assert "FOUND" in {one["outcome"] for one in answers if one}
 

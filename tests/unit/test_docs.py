@@ -18,7 +18,7 @@ import yaml
 
 from core.cli import COMMANDS
 from core.spec import spec_from_yaml
-from core.spec.settings import KNOBS, PROVIDER_OPTIONS
+from core.spec.settings import PROVIDER_OPTIONS, SETTINGS
 from core.spec.targets import METRICS
 from core.wire.variables import VARIABLES
 from docs import generate, generator
@@ -97,8 +97,8 @@ def test_a_check_names_the_page_that_differs(
 
 
 def test_every_setting_option_metric_and_variable_has_an_entry() -> None:
-    assert all(f"### `{one.name}`" in generated()["settings.md"] for one in KNOBS)
-    assert all(one.label in generated()["settings.md"] for one in KNOBS)
+    assert all(f"### `{one.name}`" in generated()["settings.md"] for one in SETTINGS)
+    assert all(one.label in generated()["settings.md"] for one in SETTINGS)
     options = [one.name for found in PROVIDER_OPTIONS.values() for one in found]
     assert all(f"| `{name}` |" in generated()["providers.md"] for name in options)
     assert all(f"| `{name}` |" in generated()["metrics.md"] for name in METRICS)

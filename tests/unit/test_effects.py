@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from core.evidence.effects import (
     CONSTANT_SD,
     Sizes,
-    balanced,
+    balanced_design,
     covariance,
     expected_improvement,
     fit,
     main_effects,
-    next_best,
+    next_batch,
     pair_effects,
 )
 
@@ -157,7 +157,7 @@ def test_any_looks_make_a_model(rows: list[int], seed: int) -> None:
 
 def test_the_promising_are_tried_next_and_none_twice() -> None:
     found = model(tried=CODES[[0, 1, 2, 4, 12, 16, 20]])
-    chosen = next_best(found, CODES, 8)
+    chosen = next_batch(found, CODES, 8)
     assert len({index for index, _ in chosen}) == 8
     gains = truth(CODES[[index for index, _ in chosen]])
     assert gains.mean() > truth(CODES).mean()
@@ -165,14 +165,14 @@ def test_the_promising_are_tried_next_and_none_twice() -> None:
 
 def test_a_batch_is_no_cluster_of_neighbours() -> None:
     found = model(tried=CODES[[0, 8, 20]])
-    chosen = CODES[[index for index, _ in next_best(found, CODES, 4)]]
+    chosen = CODES[[index for index, _ in next_batch(found, CODES, 4)]]
     distances = [(a != b).sum() for a, b in itertools.combinations(chosen, 2)]
     assert max(distances) >= 2
 
 
 def test_nothing_left_is_nothing_to_try() -> None:
-    assert next_best(model(), CODES[:0], 5) == []
-    assert len(next_best(model(), CODES[:3], 5)) == 3
+    assert next_batch(model(), CODES[:0], 5) == []
+    assert len(next_batch(model(), CODES[:3], 5)) == 3
 
 
 def test_expected_improvement_of_known_cases() -> None:
@@ -202,27 +202,27 @@ def test_effects_of_pairs_are_found() -> None:
 
 
 def test_a_design_has_every_value_equally_often() -> None:
-    chosen = CODES[balanced(CODES, 12, seed=0)]
+    chosen = CODES[balanced_design(CODES, 12, seed=0)]
     for axis in range(4):
         counts = np.bincount(chosen[:, axis])
         assert counts.max() - counts.min() <= 1
 
 
 def test_a_design_has_every_pair() -> None:
-    chosen = CODES[balanced(CODES, 12, seed=0)]
+    chosen = CODES[balanced_design(CODES, 12, seed=0)]
     for a, b in itertools.combinations(range(4), 2):
         assert len({(int(row[a]), int(row[b])) for row in chosen}) == len({(r[a], r[b]) for r in CODES})
 
 
 def test_a_design_goes_on_with_what_was_taken() -> None:
-    first = balanced(CODES, 6, seed=0)
-    second = balanced(CODES, 6, seed=1, taken=first)
+    first = balanced_design(CODES, 6, seed=0)
+    second = balanced_design(CODES, 6, seed=1, taken=first)
     assert not set(first) & set(second)
     counts = np.bincount(CODES[[*first, *second]][:, 0])
     assert counts.max() - counts.min() <= 1
 
 
 def test_a_design_is_no_larger_than_the_space_and_the_same_for_a_seed() -> None:
-    assert sorted(balanced(CODES, 100, seed=0)) == list(range(len(CODES)))
-    assert balanced(CODES, 100, seed=0, taken=range(len(CODES))) == []
-    assert balanced(CODES, 7, seed=3) == balanced(CODES, 7, seed=3)
+    assert sorted(balanced_design(CODES, 100, seed=0)) == list(range(len(CODES)))
+    assert balanced_design(CODES, 100, seed=0, taken=range(len(CODES))) == []
+    assert balanced_design(CODES, 7, seed=3) == balanced_design(CODES, 7, seed=3)

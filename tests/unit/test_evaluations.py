@@ -11,27 +11,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.evidence.contrast import ASSUMED
+from core.evidence.contrast import ASSUMED_PRIOR
 from core.evidence.contrast import contrast as contrast_between
 from core.evidence.evaluations import (
     FROM_MEDIANS,
     UNKNOWN_SE,
-    Look,
-    Told,
-    Tried,
+    Evaluation,
+    Observation,
+    ReportedSpeedup,
     contrast_of,
-    cpu_per_row,
+    cpu_per_sample,
+    evaluation_from_dict,
     launch_spread,
     look,
     pooled,
     reference_doubts,
-    told,
-    told_words,
-    tried_from_dict,
-    weighed,
+    reported_speedup,
+    speedup_text,
+    weighted,
 )
 
-HEAD = Look(stage="screen", race="r", trial="t")
+HEAD = Observation(stage="screen", race="r", trial="t")
 GAINS = st.tuples(st.floats(-2, 2), st.none() | st.floats(1e-4, 1))
 
 
@@ -84,12 +84,14 @@ def test_looks_that_contradict_each_other_are_believed_less() -> None:
 
 
 def test_what_a_configuration_gained_is_told_by_metric() -> None:
-    one = Tried(
+    one = Evaluation(
         changes={},
         key="k",
         looks=(
-            Look(stage="screen", race="r1", trial="t1", gains={"cpu_s": (0.1, 0.1)}, values={"cpu_s": 1.0}),
-            Look(
+            Observation(
+                stage="screen", race="r1", trial="t1", gains={"cpu_s": (0.1, 0.1)}, values={"cpu_s": 1.0}
+            ),
+            Observation(
                 stage="heat", race="r2", trial="t2", gains={"latency_p50": (0.2, 0.1)}, values={"cpu_s": 2.0}
             ),
         ),
@@ -100,19 +102,19 @@ def test_what_a_configuration_gained_is_told_by_metric() -> None:
 
 
 def test_a_configuration_that_failed_once_has_failed() -> None:
-    fine = Look(stage="screen", race="r", trial="t")
-    crashed = Look(stage="heat", race="r", trial="t", error="It crashed.")
-    wrong = Look(stage="heat", race="r", trial="t", breach="The outputs differ.")
-    assert Tried(changes={}, key="k", looks=(fine,)).failed == ""
-    assert Tried(changes={}, key="k", looks=(fine, crashed, fine)).failed == "It crashed."
-    assert Tried(changes={}, key="k", looks=(fine, crashed, wrong)).failed == "The outputs differ."
-    assert Tried(changes={}, key="k").failed == ""
+    fine = Observation(stage="screen", race="r", trial="t")
+    crashed = Observation(stage="heat", race="r", trial="t", error="It crashed.")
+    wrong = Observation(stage="heat", race="r", trial="t", breach="The outputs differ.")
+    assert Evaluation(changes={}, key="k", looks=(fine,)).failed == ""
+    assert Evaluation(changes={}, key="k", looks=(fine, crashed, fine)).failed == "It crashed."
+    assert Evaluation(changes={}, key="k", looks=(fine, crashed, wrong)).failed == "The outputs differ."
+    assert Evaluation(changes={}, key="k").failed == ""
 
 
 def test_what_was_tried_survives_its_file() -> None:
     found = look(HEAD, result(), result(), contrast(standard_error=None))
-    one = Tried(changes={"a": [1, 2], "b": None}, key="k", looks=(found,), twin=True)
-    assert tried_from_dict(json.loads(json.dumps(one.to_dict()))) == one
+    one = Evaluation(changes={"a": [1, 2], "b": None}, key="k", looks=(found,), twin=True)
+    assert evaluation_from_dict(json.loads(json.dumps(one.to_dict()))) == one
 
 
 # --- an objective of several metrics --------------------------------------------------------------------
@@ -120,19 +122,19 @@ def test_what_was_tried_survives_its_file() -> None:
 
 def test_an_objective_is_the_weighted_sum_of_its_metrics() -> None:
     gains = {"latency_p50": (0.2, 0.03), "peak_rss": (0.1, 0.04)}
-    middle, error = weighed(gains, {"latency_p50": 0.5, "peak_rss": 0.5}) or (0, 0)
+    middle, error = weighted(gains, {"latency_p50": 0.5, "peak_rss": 0.5}) or (0, 0)
     assert middle == pytest.approx(0.15)
     assert error == pytest.approx(0.025)
 
 
 def test_an_objective_of_which_a_part_lacks_is_not_known() -> None:
-    assert weighed({"latency_p50": (0.2, 0.1)}, {"latency_p50": 0.5, "peak_rss": 0.5}) is None
-    assert weighed({"latency_p50": None}, {"latency_p50": 1.0}) is None
+    assert weighted({"latency_p50": (0.2, 0.1)}, {"latency_p50": 0.5, "peak_rss": 0.5}) is None
+    assert weighted({"latency_p50": None}, {"latency_p50": 1.0}) is None
 
 
 def test_one_metric_of_unknown_error_stays_so() -> None:
-    assert weighed({"cpu_s": (0.2, None)}, {"cpu_s": 1.0}) == (0.2, None)
-    both = weighed({"cpu_s": (0.2, None), "peak_rss": (0.2, 0.0)}, {"cpu_s": 0.5, "peak_rss": 0.5})
+    assert weighted({"cpu_s": (0.2, None)}, {"cpu_s": 1.0}) == (0.2, None)
+    both = weighted({"cpu_s": (0.2, None), "peak_rss": (0.2, 0.0)}, {"cpu_s": 0.5, "peak_rss": 0.5})
     assert both == (pytest.approx(0.2), pytest.approx(UNKNOWN_SE / 2))
 
 
@@ -165,7 +167,7 @@ def test_a_look_without_common_rounds_has_no_gain_of_time() -> None:
 
 
 def test_a_look_without_a_result_failed() -> None:
-    failed = Look(stage="screen", race="r", trial="t", error="It crashed.")
+    failed = Observation(stage="screen", race="r", trial="t", error="It crashed.")
     assert look(failed, {}, result(), None).error == "It crashed."
     assert look(HEAD, {}, result(), None).error
     assert look(failed, result(), result(), contrast()).gains == {}
@@ -206,7 +208,7 @@ def test_outputs_that_are_wrong_are_a_breach_and_no_failure_to_run() -> None:
     ],
 )
 def test_cpu_time_of_a_row(changes: dict[str, Any], found: tuple[float, float] | None) -> None:
-    own = cpu_per_row(result(**changes))
+    own = cpu_per_sample(result(**changes))
     assert own == (None if found is None else pytest.approx(found, rel=1e-2))
 
 
@@ -254,33 +256,33 @@ def test_results_without_common_rounds_tell_nothing() -> None:
 P50 = {"latency_p50": 1.0}
 
 
-def seen(stage: Any, gain: float, launches: int, *, trial: str = "t", **facts: Any) -> Look:
+def seen(stage: Any, gain: float, launches: int, *, trial: str = "t", **facts: Any) -> Observation:
     gains = dict.fromkeys(FROM_MEDIANS, (gain, 0.02))
-    return Look(stage=stage, race="r", trial=trial, gains=gains, launches=launches, **facts)
+    return Observation(stage=stage, race="r", trial=trial, gains=gains, launches=launches, **facts)
 
 
-def of(*looks: Look) -> Tried:
-    return Tried(changes={}, key="k", looks=looks)
+def of(*looks: Observation) -> Evaluation:
+    return Evaluation(changes={}, key="k", looks=looks)
 
 
 def test_what_a_single_launch_showed_has_no_interval() -> None:
-    found = told(of(seen("screen", 0.3, 1, df=3.0)), P50, {})
-    assert found == Told(ratio=pytest.approx(math.exp(0.3)), low=None, high=None, launches=1)
+    found = reported_speedup(of(seen("screen", 0.3, 1, df=3.0)), P50, {})
+    assert found == ReportedSpeedup(ratio=pytest.approx(math.exp(0.3)), low=None, high=None, launches=1)
     assert found is not None
-    assert told_words(found) == "about 1.35× (1 launch, no interval yet)"
+    assert speedup_text(found) == "about 1.35× (1 launch, no interval yet)"
 
 
 def test_a_race_of_many_launches_is_told_with_its_own_interval() -> None:
     rng = np.random.default_rng(1)
     numbers = contrast_between(rng.normal(0.1, 0.01, (6, 8)).tolist(), looks=7)
     gain = {"latency_p50": (math.log(numbers.ratio), numbers.standard_error)}
-    heat = Look(
+    heat = Observation(
         stage="heat", race="h", trial="t", gains=gain, launches=numbers.generations, df=numbers.df, splits=7
     )
-    found = told(of(seen("screen", 0.9, 1), heat), P50, {})
+    found = reported_speedup(of(seen("screen", 0.9, 1), heat), P50, {})
     assert found is not None
     assert (found.low, found.high) == pytest.approx((numbers.ratio_low, numbers.ratio_high))
-    among = told(of(heat), P50, {}, among=20)
+    among = reported_speedup(of(heat), P50, {}, among=20)
     assert among is not None
     assert among.low is not None
     assert found.low is not None
@@ -290,24 +292,28 @@ def test_a_race_of_many_launches_is_told_with_its_own_interval() -> None:
 def test_a_confirmed_configuration_has_the_confirmations_number_everywhere() -> None:
     gain: Any = {"metric": "latency_p50", "ratio": 1.01, "ratio_low": 0.81, "ratio_high": 1.07}
     one = of(seen("heat", 0.3, 9, trial="h", df=8.0), seen("confirm", 0.2, 4, trial="c", df=4.0))
-    assert told(one, P50, {"c": gain}) == Told(ratio=1.01, low=0.81, high=1.07, launches=4)
+    assert reported_speedup(one, P50, {"c": gain}) == ReportedSpeedup(
+        ratio=1.01, low=0.81, high=1.07, launches=4
+    )
 
 
 def test_an_interval_of_medians_is_not_sold_as_one_of_a_tail() -> None:
-    found = told(of(seen("heat", 0.3, 9, df=8.0)), {"latency_p99": 1.0}, {})
+    found = reported_speedup(of(seen("heat", 0.3, 9, df=8.0)), {"latency_p99": 1.0}, {})
     assert found is not None
     assert found.low is None
 
 
 def test_an_interval_beyond_a_factor_of_two_either_way_tells_nothing() -> None:
-    assert told_words(Told(ratio=1.2, low=0.5, high=2.9, launches=5)) == "not known yet"
-    assert told_words(Told(ratio=1.2, low=1.1, high=1.3, launches=5)) == "1.20×, 95 % [1.10, 1.30]"
+    assert speedup_text(ReportedSpeedup(ratio=1.2, low=0.5, high=2.9, launches=5)) == "not known yet"
+    assert (
+        speedup_text(ReportedSpeedup(ratio=1.2, low=1.1, high=1.3, launches=5)) == "1.20×, 95 % [1.10, 1.30]"
+    )
 
 
 def test_controls_that_differ_widen_what_launches_are_thought_to_differ_by() -> None:
-    assert launch_spread([]) == ASSUMED
+    assert launch_spread([]) == ASSUMED_PRIOR
     near, far = launch_spread([0.005] * 8), launch_spread([0.005] * 7 + [math.log(1.58)])
-    assert near.sigma_between < ASSUMED.sigma_between < 0.1 < far.sigma_between
+    assert near.sigma_between < ASSUMED_PRIOR.sigma_between < 0.1 < far.sigma_between
     assert far.source == "search"
     rounds = np.random.default_rng(2).normal(0.13, 0.01, (9, 8)).tolist()
     usual, widened = contrast_between(rounds, looks=8), contrast_between(rounds, looks=8, prior=far)
@@ -325,8 +331,10 @@ def test_a_gain_is_over_the_faster_launch_of_the_default() -> None:
 
 
 def test_a_run_whose_default_was_slow_is_doubted_by_as_much() -> None:
-    def at(race: str, level: float) -> Tried:
-        return of(Look(stage="screen", race=race, trial="t", gains={"latency_p50": (0, 0.01)}, level=level))
+    def at(race: str, level: float) -> Evaluation:
+        return of(
+            Observation(stage="screen", race=race, trial="t", gains={"latency_p50": (0, 0.01)}, level=level)
+        )
 
     assert reference_doubts([at("a", -5.0)]) == {}
     assert reference_doubts([at("a", -5.0), at("b", -4.9)]) == {}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from core.evidence.measurement import Trial
-from core.run.explanation import Pair, end_to_end, race_of
+from core.run.explanation import Pair, comparison_of_pair, end_to_end
 from core.store import PRUNED
-from core.wire.output_check import ELSE
+from core.wire.output_check import DIFFERENT_OUTPUTS
 from tests import builders
 from tests.builders import MACHINE
 
@@ -202,14 +202,14 @@ def test_the_margin_is_that_of_their_race() -> None:
 def test_a_verdict_between_different_models_says_that_they_compute_something_else() -> None:
     contrast = stored("b", "a", verdict="EQUIVALENT", ratio=1.0, something_else="`b` computes something else")
     found = end_to_end(Pair(baseline=trial("a", 0.002), candidate=trial("b", 0.002, contrasts=[contrast])))
-    assert found.words.endswith(f"; {ELSE}")
+    assert found.words.endswith(f"; {DIFFERENT_OUTPUTS}")
 
 
 def test_the_race_of_a_pair_is_what_both_asked_for() -> None:
     spec = {"model": {"path": "m.onnx"}, "session": {"intra_op_num_threads": 2}}
     one = replace(trial("a" * 16, 0.002), spec={"model": {"path": "m.onnx"}})
     other = replace(trial("b" * 16, 0.001), spec=spec)
-    candidate, baseline = race_of(Pair(baseline=one, candidate=other))
+    candidate, baseline = comparison_of_pair(Pair(baseline=one, candidate=other))
     assert (candidate.role, candidate.spec.to_dict()) == ("candidate", spec)
     assert (baseline.role, baseline.label.split(" ")[-1]) == ("baseline", "aaaaaaaa")
 

@@ -27,17 +27,17 @@ import onnx
 import pytest
 import yaml
 
-from core.run.export_source import Leaving
+from core.run.export_source import ExportSource
 from core.show.export import EMITTERS, emitter_named, emitters_table
 from core.show.export.header import NOT_EXPORTED
-from core.show.export.openvino import COUNTERPARTS, wishes
+from core.show.export.openvino import COUNTERPARTS, session_settings
 from core.show.export.ort_config import KEY, NOTE_KEY
 from core.show.table import md_text
 from core.spec import asked, spec_from_dict, without_effect
-from core.spec.settings import ENTRIES, KNOBS, PROVIDER_OPTIONS
+from core.spec.settings import ENTRIES, PROVIDER_OPTIONS, SETTINGS
 from core.spec.steps import STEPS, Step
 from core.wire.errors import ModelError, SpecError
-from core.wire.output_check import MARK
+from core.wire.output_check import OUTPUTS_DIFFER
 from core.worker.models import inspect_model
 from tests import builders, tiny_models
 from tests.reading import tells
@@ -54,7 +54,7 @@ def inspected(path: str, changed_at: int) -> Any:
     return inspect_model(path)
 
 
-def leaving(path: Path, *, steps: tuple[Step, ...] = (), original: str = "", **parts: Any) -> Leaving:
+def leaving(path: Path, *, steps: tuple[Step, ...] = (), original: str = "", **parts: Any) -> ExportSource:
     """A complete trial of the model at `path` as the store would give it, with parts of its spec."""
     info = inspected(str(path), path.stat().st_mtime_ns)
     model = {"path": str(path), "sha256": info["sha256"], **parts.pop("model", {})}
@@ -81,7 +81,7 @@ def leaving(path: Path, *, steps: tuple[Step, ...] = (), original: str = "", **p
         state="COMPLETE",
         result={**result, "batch_size": rows, "environment": {"python": "3.12.4"}},
     )
-    return Leaving(trial=trial, info=info, steps=steps, original=original)
+    return ExportSource(trial=trial, info=info, steps=steps, original=original)
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +89,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_models.mlp(tmp_path_factory.mktemp("emitters") / "m.onnx")
 
 
-def write(name: str, what: Leaving, accepted: str = "") -> str:
+def write(name: str, what: ExportSource, accepted: str = "") -> str:
     return emitter_named(name).text(what, accepted)
 
 
-def refusal(name: str, what: Leaving) -> str | None:
+def refusal(name: str, what: ExportSource) -> str | None:
     """Why a format does not take a trial; None: it takes it."""
     try:
         write(name, what)
@@ -170,9 +170,9 @@ ONE_VALUE = {"streams"}  # settings that have no other value yet
 
 
 def sample(name: str) -> dict[str, Any]:
-    knob = next(one for one in KNOBS if one.name == name)
-    if (part := ENTRIES.get(knob.target)) is not None:
-        number = {"bool": str(int(not knob.default)), "int": "4"}.get(knob.kind)
+    trial_setting = next(one for one in SETTINGS if one.name == name)
+    if (part := ENTRIES.get(trial_setting.target)) is not None:
+        number = {"bool": str(int(not trial_setting.default)), "int": "4"}.get(trial_setting.kind)
         threads = {"intra_op_num_threads": 2} if name.endswith("affinities") else {}
         return {"session": {part: {name: number or ENTRY_VALUES[name]}, **threads}}
     return SAMPLES[name]
@@ -190,7 +190,7 @@ def based_on(emitter: str, parts: dict[str, Any], base: dict[str, Any] | None = 
 @pytest.mark.parametrize("emitter", NAMES)
 def test_no_format_loses_a_setting_in_silence(model: Path, emitter: str) -> None:
     plain = write(emitter, leaving(model, **based_on(emitter, {})))
-    names = [one.name for one in KNOBS if one.name not in ONE_VALUE]
+    names = [one.name for one in SETTINGS if one.name not in ONE_VALUE]
     assert len(names) > 40
     for name in names:
         is_not_lost_in_silence(model, emitter, name, plain)
@@ -199,7 +199,9 @@ def test_no_format_loses_a_setting_in_silence(model: Path, emitter: str) -> None
 def is_not_lost_in_silence(model: Path, emitter: str, name: str, plain: str) -> None:
     what = leaving(model, **based_on(emitter, sample(name)))
     spec = spec_from_dict(what.trial.spec)
-    assert asked(spec, name) not in (None, next(one.default for one in KNOBS if one.name == name)), "a sample"
+    assert asked(spec, name) not in (None, next(one.default for one in SETTINGS if one.name == name)), (
+        "a sample"
+    )
     if (refused := refusal(emitter, what)) is not None:
         assert name in ("engine", "precision", "keep_io_types") or "OpenVINO" in refused
         return
@@ -270,7 +272,7 @@ def test_outputs_that_differ_leave_only_with_words(model: Path, emitter: str) ->
     what = leaving(model, **based_on(emitter, {}))
     guard = {"breach": True, "why": "largest error 0.5"}
     what = replace(what, trial=replace(what.trial, result={**what.trial.facts, "guard": guard}))
-    with pytest.raises(SpecError, match=MARK):
+    with pytest.raises(SpecError, match=OUTPUTS_DIFFER):
         write(emitter, what)
     reason = "we accept this"
     text = write(emitter, what, reason)
@@ -328,7 +330,7 @@ def stays_in_its_quotes(model: Path, emitter: str, text: str) -> None:
         inputs = [{**each, **names} for each in one.trial.facts["inputs"]]
         trial = replace(one.trial, spec=spec, result={**one.trial.facts, "inputs": inputs})
         info = {**one.info, "inputs": [{**each, **names} for each in one.info["inputs"]]}
-        told = write(emitter, Leaving(trial=trial, info=info))  # type: ignore[arg-type]
+        told = write(emitter, ExportSource(trial=trial, info=info))  # type: ignore[arg-type]
         if one is plain:
             lines = len(body(told))
         elif emitter not in ("yaml", "olive", "perf-test"):  # others write a text over several lines, quoted
@@ -673,7 +675,7 @@ def test_the_copy_is_refused_where_it_would_be_another_model(model: Path, tmp_pa
 # --- Triton -------------------------------------------------------------------------------------------------
 
 
-def triton_config(what: Leaving) -> Any:
+def triton_config(what: ExportSource) -> Any:
     """The file, read into Triton's own message."""
     pytest.importorskip("tritonclient.grpc", reason="tritonclient is not installed (extra `triton`)")
     from google.protobuf import text_format
@@ -839,14 +841,14 @@ def test_the_settings_for_openvino_hold_device_streams_precision_and_hint(model:
 
 
 def test_every_wish_has_a_counterpart_or_is_said_to_have_none() -> None:
-    assert set(wishes()) == set(COUNTERPARTS)
+    assert set(session_settings()) == set(COUNTERPARTS)
     assert all(one[0] and one[1] for one in COUNTERPARTS.values())
 
 
 def test_the_table_of_counterparts_stands_for_every_trial(model: Path) -> None:
     text = write("counterparts", leaving(model, **EVERYTHING))
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert len(rows) == 2 + len(wishes())
+    assert len(rows) == 2 + len(session_settings())
     assert any("INFERENCE_NUM_THREADS" in row and "`2`" in row for row in rows)
     assert text.startswith("<!--")
     session = {"session_config_entries": {"my.key": "--->"}, "expert": True}

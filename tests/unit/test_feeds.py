@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from core.wire.errors import ModelError, SpecError
-from core.worker.session.feeds import beside_data, make_feeds, rows_fed
+from core.worker.session.feeds import generate_inputs, make_feeds, sample_count
 from tests.builders import feed_plan, one_input
 from tests.reading import tells
 
@@ -348,13 +348,13 @@ def test_other_inputs_beside_the_image_stay_random(pictures: Path) -> None:
 
 
 def test_rows_are_counted_on_the_axis_that_carries_them() -> None:
-    assert rows_fed({"a": [4, 3], "b": [7, 4]}, {"a": 0, "b": 1}) == 4
-    assert rows_fed({"a": [4, 3]}, {}) == 1
+    assert sample_count({"a": [4, 3], "b": [7, 4]}, {"a": 0, "b": 1}) == 4
+    assert sample_count({"a": [4, 3]}, {}) == 1
 
 
 def test_inputs_with_different_rows_are_refused() -> None:
     with pytest.raises(SpecError, match="`a` 4, `b` 5"):
-        rows_fed({"a": [4, 3], "b": [5]}, {"a": 0, "b": 0})
+        sample_count({"a": [4, 3], "b": [5]}, {"a": 0, "b": 0})
 
 
 # -- beside other feeds ------------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ def test_inputs_that_a_dataset_does_not_hold() -> None:
         one_input("sr", "int64", ()),
         one_input("m", "int32", (2,), low=3, high=4, drawn=True),
     ]
-    found = beside_data(inputs, {"sr": 16000}, 0)
+    found = generate_inputs(inputs, {"sr": 16000}, 0)
     assert found.keys() == {"sr", "m"}
     assert (found["sr"].dtype, found["sr"].shape, found["sr"].item()) == (np.int64, (), 16000)
     assert found["m"].tolist() == [3, 3]

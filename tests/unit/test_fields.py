@@ -13,7 +13,7 @@ from core.run.sizes import Size
 from core.spec import ModelRef, TrialSpec, sizes, spec_from_dict
 from core.spec.effort import EFFORTS
 from core.spec.presets import PRESETS, preset
-from core.spec.settings import EXECUTION_MODES, EXECUTION_ORDERS, GRAPH_OPTIMIZATION_LEVELS, KNOBS
+from core.spec.settings import EXECUTION_MODES, EXECUTION_ORDERS, GRAPH_OPTIMIZATION_LEVELS, SETTINGS
 from core.wire.errors import SpecError
 from dashboard import fields
 
@@ -48,7 +48,7 @@ def spec_of(values: dict[str, Any], info: wire.ModelInfo = INFO) -> TrialSpec:
 
 def test_every_setting_of_the_table_has_a_widget_value_or_a_widget_of_its_own() -> None:
     own = {"dims", "feed_values"}
-    assert {fields.key(k.name) for k in KNOBS if k.name not in own} <= set(fields.defaults())
+    assert {fields.key(k.name) for k in SETTINGS if k.name not in own} <= set(fields.defaults())
 
 
 def test_untouched_widgets_ask_the_session_for_nothing() -> None:
@@ -319,7 +319,7 @@ def images(*shape: int | str) -> wire.ModelInfo:
 def test_the_layout_tells_height_from_width(shape: tuple[int | str, ...], sides: dict[str, str]) -> None:
     info = images(*shape)
     assert {dim: sizes.image_side(dim, info) for dim in sides} == sides
-    assert sizes.suggested(sides, info) == {dim: 224 if side else 16 for dim, side in sides.items()}
+    assert sizes.suggested_sizes(sides, info) == {dim: 224 if side else 16 for dim, side in sides.items()}
 
 
 def test_a_size_is_as_proposed_until_another_one_is_given() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from core.show.table import Column, tabulate
 from core.show.verdict import sentence
-from core.spec.settings import check_range, knob
+from core.spec.settings import check_range, trial_setting
 from core.wire.errors import SpecError, range_rule
 from dashboard import fields, format
 from dashboard.widgets import tables
@@ -136,7 +136,7 @@ def test_a_range_is_said_in_words(low: int | None, high: int | None, text: str) 
 
 def test_a_setting_out_of_its_range_is_said_by_its_name_on_the_screen() -> None:
     with pytest.raises(SpecError, match=r"^Batch size must be 1 to 1,048,576; got 2,000,000\.$"):
-        check_range(knob("batch_size"), 2_000_000)
+        check_range(trial_setting("batch_size"), 2_000_000)
     with pytest.raises(SpecError, match=r"^Minutes to wait must be 1 to 120; got 500\.$"):
         fields.in_range("minutes to wait", 500, 1, 120)
 

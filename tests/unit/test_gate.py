@@ -177,7 +177,7 @@ def test_the_external_address_is_never_looked_up(monkeypatch: pytest.MonkeyPatch
     asked: list[str] = []
     monkeypatch.setattr(net_util, "_make_blocking_http_get", lambda url, **_: asked.append(url))
     monkeypatch.setattr(net_util, "get_external_ip", net_util.get_external_ip)  # put back afterwards
-    gate.stay_inside()
+    gate.block_address_lookup()
     assert not server_util.is_url_from_allowed_origins("http://evil.example")
     assert asked == []
 

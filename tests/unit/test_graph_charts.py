@@ -10,7 +10,7 @@ from core.evidence.graph_facts import rows, times
 from core.evidence.graph_folding import all_blocks, fold, levels
 from core.process.runner import run_job
 from core.run import graph_layout
-from core.run.graph_layout import Layout, affordable, layout
+from core.run.graph_layout import Layout, edges_within_limit, layout
 from core.wire.errors import WorkerError
 from dashboard.charts import graph_charts
 from dashboard.charts.graph_charts import KINDS, SEVERAL, SYMBOLS, UNKNOWN, Paint
@@ -197,7 +197,7 @@ def test_three_thousand_nodes_are_bounded_work(monkeypatch: pytest.MonkeyPatch):
 def test_the_longest_edges_are_left_out_first(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(graph_layout, "MOST_PASSED", 1)
     edges = [(0, 1), (1, 2), (2, 3), (0, 3), (0, 2)]
-    assert affordable(edges, levels(4, edges)) == [0, 1, 2, 4]
+    assert edges_within_limit(edges, levels(4, edges)) == [0, 1, 2, 4]
 
 
 def test_a_deep_graph_begins_at_its_inputs_or_around_what_is_marked():

@@ -5,7 +5,16 @@ from __future__ import annotations
 import random
 
 from core.evidence import graph_folding
-from core.evidence.graph_folding import MOST_DRAWN, WIDE, all_blocks, fold, levels, opened_for, places, way_to
+from core.evidence.graph_folding import (
+    MAX_CHILDREN,
+    MOST_DRAWN,
+    all_blocks,
+    fold,
+    initially_open,
+    levels,
+    open_around,
+    places,
+)
 
 CHAIN = [(0, 1), (1, 2), (2, 3)]
 SCOPES = [("stem",), ("body", "a"), ("body", "a"), ("body", "b")]
@@ -60,7 +69,7 @@ def test_all_blocks_open_is_every_node():
 
 
 def test_the_way_to_a_node_opens_the_blocks_around_it():
-    opened = way_to(SCOPES, {()}, 3)
+    opened = open_around(SCOPES, {()}, 3)
     assert fold(SCOPES, CHAIN, opened).item_of[3] != fold(SCOPES, CHAIN, opened).item_of[1]
 
 
@@ -81,14 +90,14 @@ def test_no_block_has_more_children_than_can_be_followed():
     for block in all_blocks(found):
         inside = [one for one in found if one[: len(block)] == block]
         children = {one[: len(block) + 1] for one in inside if len(one) > len(block)}
-        assert len(children) + sum(one == block for one in inside) <= WIDE
+        assert len(children) + sum(one == block for one in inside) <= MAX_CHILDREN
 
 
 def test_what_opens_at_first_can_be_read():
     scopes = [(f"stage{i // 100}", f"block{i // 10}") for i in range(1_000)]
-    opened = opened_for(scopes)
+    opened = initially_open(scopes)
     assert graph_folding.drawn(scopes, opened) == 10  # one level deeper, there were 100
-    assert graph_folding.drawn(scopes, opened_for(scopes, 100)) == 100
+    assert graph_folding.drawn(scopes, initially_open(scopes, 100)) == 100
 
 
 def test_a_block_that_would_be_too_much_cannot_be_opened():
@@ -99,4 +108,4 @@ def test_a_block_that_would_be_too_much_cannot_be_opened():
 
 def test_a_graph_without_nodes_folds_to_nothing():
     assert fold([], [], {()}).items == ()
-    assert opened_for([]) == {()}
+    assert initially_open([]) == {()}

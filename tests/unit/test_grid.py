@@ -10,8 +10,8 @@ import pytest
 
 from core.cli import grid
 from core.cli.sheets import lines
-from core.evidence.comparison import ANCHOR_LABEL, Comparison, Contestant
-from core.evidence.evaluations import Tried
+from core.evidence.comparison import DEFAULT_LABEL, Comparison, Contestant
+from core.evidence.evaluations import Evaluation
 from core.evidence.measurement import Trial
 from core.run.sweep import Measured
 from core.show.setting_chips import short_words
@@ -103,7 +103,7 @@ def test_where_the_baseline_failed_the_verdicts_are_those_against_the_default() 
     said = lines(comparisons.raced(race(against=default), [trial(), lost, trial(default)]))
     row = next(line for line in said if line.startswith("1 "))
     assert "1.50× faster" in row
-    assert ANCHOR_LABEL in said[1]
+    assert DEFAULT_LABEL in said[1]
 
 
 def test_what_was_rejected_has_no_rank_and_is_said_to_be_no_verdict() -> None:
@@ -175,7 +175,7 @@ def test_no_table_of_a_search_breaks_a_setting_or_is_wider_than_its_terminal() -
     found = StudyRecord(
         **{"id": "s" * 12, "state": "COMPLETE", "question": {}, "spec": builders.spec().to_dict()},
         **{"model_name": "m", "model_sha256": "sha", "created_at": 1.0, "answer": None, "wall_s": 1.0},
-        tried=[Tried(changes=one, key=str(one), looks=()).to_dict() for one in ({}, changes)],
+        tried=[Evaluation(changes=one, key=str(one), looks=()).to_dict() for one in ({}, changes)],
     )
     shown = lines(Sheet("", [searches.tried(found)]))
     assert max(map(len, shown)) <= 80

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from core.run.axes import BATCH, THREADS, Axis, point_name
-from core.run.best_point import standing
+from core.run.best_point import rank_points
 from core.run.sweep import Measured
 from dashboard.charts import live_charts
 from dashboard.charts.heatmap_charts import plane, plane_info, tradeoff, tradeoff_info
-from dashboard.charts.sweep_charts import Ghost, curve, curve_info
+from dashboard.charts.sweep_charts import EarlierSweep, curve, curve_info
 from tests.reading import numbers
 
 AXES = [Axis(name=THREADS, values=(1, 2)), Axis(name=BATCH, values=(1, 8, 32))]
@@ -54,7 +54,7 @@ def rows() -> list[Measured]:
 
 
 def test_a_plane_says_what_is_best_level_over_the_line_and_lost() -> None:
-    info = plane_info(rows(), AXES, standing(rows(), line_s=0.005, margin=0.02))
+    info = plane_info(rows(), AXES, rank_points(rows(), line_s=0.005, margin=0.02))
     marks = {(one.x, one.y): one.mark for one in info.cells}
     assert marks == {
         (0, 0): "",
@@ -75,7 +75,7 @@ def test_a_plane_says_what_is_best_level_over_the_line_and_lost() -> None:
 
 
 def test_a_plane_is_drawn_with_a_legend_that_names_its_marks_and_with_something_to_click() -> None:
-    figure = plane(plane_info(rows(), AXES, standing(rows(), line_s=0.005, margin=0.02)))
+    figure = plane(plane_info(rows(), AXES, rank_points(rows(), line_s=0.005, margin=0.02)))
     names = [one.name for one in figure.data if one.name and one.showlegend is not False]
     assert names == [
         "hatched: undecided",
@@ -93,7 +93,7 @@ def test_a_plane_is_drawn_with_a_legend_that_names_its_marks_and_with_something_
 
 
 def test_a_cell_whose_interval_holds_the_line_carries_a_question_mark() -> None:
-    stands = standing(rows(), line_s=0.0041, margin=0.02)
+    stands = rank_points(rows(), line_s=0.0041, margin=0.02)
     cells = {one.point: one for one in plane_info(rows(), AXES, stands).cells}
     assert cells[place(1, 8)].text == "2,000 ?"
     assert cells[place(1, 8)].hover
@@ -127,7 +127,7 @@ def test_values_that_are_no_numbers_stand_in_the_order_of_the_sweep() -> None:
 
 
 def test_earlier_curves_are_faint_lines_with_one_place_in_the_legend() -> None:
-    ghost = Ghost(name="earlier, yesterday", points=rows()[:3])
+    ghost = EarlierSweep(name="earlier, yesterday", points=rows()[:3])
     info = curve_info(rows(), x=THREADS, y="throughput", series=BATCH, ghosts=[ghost])
     faint = [one for one in curve(info).data if one.name == "earlier, yesterday"]
     assert [one.showlegend for one in faint] == [True, False, False]
@@ -135,7 +135,7 @@ def test_earlier_curves_are_faint_lines_with_one_place_in_the_legend() -> None:
 
 
 def test_throughput_against_latency_rings_the_front_and_crosses_what_is_over_the_line() -> None:
-    info = tradeoff_info(rows(), AXES[::-1], standing(rows(), line_s=0.005, margin=0.02))
+    info = tradeoff_info(rows(), AXES[::-1], rank_points(rows(), line_s=0.005, margin=0.02))
     assert list(info.groups) == ["threads 1", "threads 2"]
     assert [one.point for one in info.front] == [place(2, 1), place(2, 8), place(1, 32)]
     figure = tradeoff(info)

@@ -16,18 +16,18 @@ from core.evidence.contrast import Contrast, contrast
 from core.evidence.interference import (
     CAUSES,
     FLAGS,
-    Graded,
+    GradeReport,
     biased,
     busy,
     discard_reason,
     flag_blocks,
     grade,
-    moved,
-    stands,
+    invalid_reason,
     summarize,
+    unusual_speed,
     windows,
 )
-from core.evidence.other_processes import Neighbours, Program
+from core.evidence.other_processes import OtherProcesses, Program
 from core.evidence.verdict import Grade
 from core.wire import Counters
 from tests import raw_comparisons
@@ -126,13 +126,13 @@ def judged(
     aa: Contrast | None = QUIET_TEST,
     half_widths: Sequence[float | None] = (0.005,),
     **how: Any,
-) -> Graded:
+) -> GradeReport:
     flags = flag_blocks(blocks, [0] * len(blocks), cpus=how.pop("cpus", 2))
     facts = {"rejected": False, "frozen": True, **how}
     return grade(aa, half_widths, summarize(blocks, flags), **facts)
 
 
-def busy_with(blocks: Sequence[Counters], neighbours: Neighbours | None = None) -> dict[str, Any] | None:
+def busy_with(blocks: Sequence[Counters], neighbours: OtherProcesses | None = None) -> dict[str, Any] | None:
     return busy(summarize(blocks, flag_blocks(blocks, [0] * len(blocks), cpus=2)), neighbours)
 
 
@@ -340,7 +340,7 @@ def test_a_summary_has_the_numbers_of_the_run() -> None:
 # --- a busy machine -----------------------------------------------------------------------------------------
 
 
-CHROMIUM = Neighbours(
+CHROMIUM = OtherProcesses(
     seconds=30.0,
     cores=1.2,
     programs=(Program(name="chromium", cores=1.1), Program(name="make", cores=0.1)),
@@ -393,14 +393,14 @@ USUAL_S = [13.2e-6, 13.1e-6, 13.4e-6, 16.3e-6, 13.2e-6, 13.3e-6, 13.0e-6, 13.2e-
 
 @pytest.mark.parametrize("own_s", [13.2e-6, 14.8e-6, 16.0e-6, 11.0e-6])
 def test_the_usual_state_of_a_machine_is_none_to_tell(own_s: float) -> None:
-    assert moved(own_s, USUAL_S) is None
+    assert unusual_speed(own_s, USUAL_S) is None
 
 
 @pytest.mark.parametrize(
     ("own_s", "words"), [(22.9e-6, "took 1.7 times as long"), (6.6e-6, "took only 50 % of the time")]
 )
 def test_another_state_of_the_machine_stands_beside_its_numbers(own_s: float, words: str) -> None:
-    state = moved(own_s, USUAL_S)
+    state = unusual_speed(own_s, USUAL_S)
     assert state is not None
     assert words in state.words
     assert tells(state.words, "8 ")
@@ -414,13 +414,13 @@ def test_another_state_of_the_machine_stands_beside_its_numbers(own_s: float, wo
 
 
 def test_two_earlier_races_show_no_usual_state_and_neither_does_a_race_without_the_default() -> None:
-    assert moved(22.9e-6, USUAL_S[:2]) is None
-    assert moved(None, USUAL_S) is None
+    assert unusual_speed(22.9e-6, USUAL_S[:2]) is None
+    assert unusual_speed(None, USUAL_S) is None
 
 
 def test_a_state_that_a_quarter_of_the_races_were_in_is_usual() -> None:
-    assert moved(20.0e-6, [13.0e-6] * 9 + [20.5e-6] * 2) is not None
-    assert moved(20.0e-6, [13.0e-6] * 9 + [20.5e-6] * 3) is None
+    assert unusual_speed(20.0e-6, [13.0e-6] * 9 + [20.5e-6] * 2) is not None
+    assert unusual_speed(20.0e-6, [13.0e-6] * 9 + [20.5e-6] * 3) is None
 
 
 def test_a_hypervisor_that_keeps_a_twentieth_back_makes_it_busy() -> None:
@@ -482,7 +482,7 @@ def test_copies_differ_where_chance_does_not_explain_it_and_it_matters(
     aa: Contrast | None, sure: bool
 ) -> None:
     assert biased(aa) is sure
-    assert bool(stands(contrasted(1.012, error=0.0005, margin=0.0), aa)) is sure
+    assert bool(invalid_reason(contrasted(1.012, error=0.0005, margin=0.0), aa)) is sure
 
 
 @pytest.mark.parametrize("way", [1, -1])
@@ -502,31 +502,35 @@ def test_an_effect_several_times_the_fault_stands_whatever_its_direction(
     for fault in (0.1, -0.1):
         found = contrasted(math.exp(way * effect), error=error)
         assert found.verdict == ("FASTER" if way > 0 else "SLOWER")
-        assert (stands(found, contrasted(math.exp(fault))) == "") is stand
+        assert (invalid_reason(found, contrasted(math.exp(fault))) == "") is stand
 
 
 def test_no_difference_stands_where_it_would_with_the_fault_added() -> None:
     equal = contrasted(1.0, error=0.001, margin=0.05)  # within 0.0022 of 1, allowed is a log ratio of 0.0488
     assert equal.verdict == "EQUIVALENT"
-    assert stands(equal, contrasted(math.exp(0.046), error=0.001)) == ""
-    doubt = stands(equal, contrasted(math.exp(0.047), error=0.001))
+    assert invalid_reason(equal, contrasted(math.exp(0.046), error=0.001)) == ""
+    doubt = invalid_reason(equal, contrasted(math.exp(0.047), error=0.001))
     assert tells(doubt, "4.8 %")
-    assert stands(contrasted(1.0, error=0.001), contrasted(math.exp(0.03), error=0.001))
+    assert invalid_reason(contrasted(1.0, error=0.001), contrasted(math.exp(0.03), error=0.001))
 
 
 def test_what_is_undecided_cannot_be_doubted() -> None:
     fault = contrasted(2.0)
-    assert stands(contrasted(1.01, error=0.05), fault) == ""
+    assert invalid_reason(contrasted(1.01, error=0.05), fault) == ""
     short = contrast([[0.1, 0.1]])
-    assert stands(short, fault) == ""
-    assert stands(contrasted(1.5), short) == ""
+    assert invalid_reason(short, fault) == ""
+    assert invalid_reason(contrasted(1.5), short) == ""
 
 
 @given(st.floats(-1, 1), st.floats(0.001, 0.2), st.floats(-0.5, 0.5))
 def test_doubt_is_the_same_seen_from_the_other_side(effect: float, error: float, fault: float) -> None:
     there, back = (contrasted(math.exp(way * effect), error=error) for way in (1, -1))
     aa, turned = contrasted(math.exp(fault)), contrasted(math.exp(-fault))
-    assert bool(stands(there, aa)) == bool(stands(back, aa)) == bool(stands(there, turned))
+    assert (
+        bool(invalid_reason(there, aa))
+        == bool(invalid_reason(back, aa))
+        == bool(invalid_reason(there, turned))
+    )
 
 
 def test_honest_copies_are_seldom_called_different() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from core.cli.watch import describe
 from core.evidence.record import Settings
-from core.evidence.stopping import SHOWN_FROM, Standing, told
+from core.evidence.stopping import MIN_SHOWN_LAUNCHES, InterimResult, contrast_values
 from core.run import live
 from core.run.job import Status
 from core.show import interim
@@ -91,8 +91,8 @@ def test_a_terminal_says_the_same_sentence() -> None:
 
     one = contrast(1.10, 1.56)
     assert f"· {interim.sentence(one)} ·" in line(one)
-    assert "· speed: measuring… ·" in line(told(None))
-    assert "· 1 of 2 decided so far ·" in line(one, told(None))
+    assert "· speed: measuring… ·" in line(contrast_values(None))
+    assert "· 1 of 2 decided so far ·" in line(one, contrast_values(None))
 
 
 # --- when there is an interval ------------------------------------------------------------------------------
@@ -103,9 +103,11 @@ def test_a_running_comparison_shows_what_whole_launches_said_at_an_interim_analy
     models = [simulated_clock.Model(run_s=0.0008), simulated_clock.Model()]
     record = simulated_clock.race(models, 30.0, on_live=heard.append)
     assert len(record.generations) >= 5
-    ends = {one["generation"]: number for number, one in enumerate(heard)}  # a launch is told when it is over
+    ends = {
+        one["generation"]: number for number, one in enumerate(heard)
+    }  # a launch is contrast_values when it is over
     for number, one in enumerate(heard):
-        [shown] = one["contrasts"] or [told(None)]
+        [shown] = one["contrasts"] or [contrast_values(None)]
         whole = one["generation"] - (number != ends[one["generation"]])
         if whole < QUICK.looks[0]:
             assert shown["ratio"] is None, "of so few launches nothing is known of their spread"
@@ -118,10 +120,10 @@ def test_a_running_comparison_shows_what_whole_launches_said_at_an_interim_analy
 def test_one_launch_or_two_show_no_interval_even_where_a_search_looks_at_them() -> None:
     one = standing(Effort(name="heat", target=0.02, budget_s=60, looks=(1, 2, 3, 4)))
     rng = np.random.default_rng(5)
-    for launch in range(SHOWN_FROM):
+    for launch in range(MIN_SHOWN_LAUNCHES):
         fill(one, rng, launch, rounds=6)
         found = one.interim([0, 1], {0, 1}, before=launch + 1)[1]
-        assert (found is not None) == (launch + 1 >= SHOWN_FROM)
+        assert (found is not None) == (launch + 1 >= MIN_SHOWN_LAUNCHES)
 
 
 # --- coverage -----------------------------------------------------------------------------------------------
@@ -132,13 +134,13 @@ TRUTH = math.log(1.3)
 COVERS = 0.93
 
 
-def standing(effort: Effort) -> Standing:
-    return Standing(
+def standing(effort: Effort) -> InterimResult:
+    return InterimResult(
         Settings(effort=effort, budget_s=30, margin=0.02, seed=0, timeout_s=60, baseline=0, anchor=0)
     )
 
 
-def fill(one: Standing, rng: np.random.Generator, launch: int, *, rounds: int, copies: int = 1) -> None:
+def fill(one: InterimResult, rng: np.random.Generator, launch: int, *, rounds: int, copies: int = 1) -> None:
     """A launch of the reference and of a candidate that is 1.3 times as fast."""
     keys = [*((0, copy) for copy in range(copies)), (1, 0)]
     own = rng.normal(0, BETWEEN / math.sqrt(2), len(keys)) + SLOW * (rng.random(len(keys)) < SLOW_SHARE)
@@ -161,14 +163,14 @@ def test_an_interval_covers_at_every_update_that_is_shown_beside_slow_processes(
         one, before = standing(effort), missed.sum()
         for launch in range(launches):
             fill(one, rng, launch, rounds=rounds, copies=copies)
-            found = told(one.interim([0, 1], {0, 1}, before=launch + 1)[1])
+            found = contrast_values(one.interim([0, 1], {0, 1}, before=launch + 1)[1])
             if not interim.is_known(found):
                 continue
             shown[launch + 1] += 1
             missed[launch + 1] += not found["ratio_low"] <= math.exp(TRUTH) <= found["ratio_high"]
         ever += missed.sum() > before
     first = effort.looks[0]
-    assert not shown[:SHOWN_FROM].any()
+    assert not shown[:MIN_SHOWN_LAUNCHES].any()
     assert shown[first] > 0.15 * comparisons, "of what is honest something is shown"
     assert shown[launches] > 0.85 * comparisons
     for n in range(first, launches + 1):

@@ -14,10 +14,10 @@ import pytest
 from core import wire
 from core.evidence.record import Entry
 from core.process import workers as module
-from core.process.workers import Worker, Workers, _ForkServer, _Line
+from core.process.workers import Worker, Workers, _ForkServer, _WorkerChannel
 from core.run.launches import costs
 from core.run.launches.blocks import Pace
-from core.wire.channel import Broken
+from core.wire.channel import BrokenChannel
 from core.wire.errors import Cancelled, ModelError, WorkerError
 from tests import raw_comparisons
 
@@ -41,16 +41,16 @@ class Far:
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[_Line, Far]]:
+def ends() -> Iterator[tuple[_WorkerChannel, Far]]:
     ours, theirs = socket.socketpair()
     far = Far(theirs)
-    yield _Line(ours, threading.Event()), far
+    yield _WorkerChannel(ours, threading.Event()), far
     ours.close()
     far.close()
 
 
 class TestLine:
-    def test_a_wait_that_ended_leaves_its_reply_to_nobody(self, ends: tuple[_Line, Far]) -> None:
+    def test_a_wait_that_ended_leaves_its_reply_to_nobody(self, ends: tuple[_WorkerChannel, Far]) -> None:
         line, far = ends
         line.send("fork", {})
         with pytest.raises(TimeoutError):
@@ -67,12 +67,14 @@ class TestLine:
         assert line.receive(5.0) == {"to": 3}
 
     @pytest.mark.parametrize("noise", [b"", b"Segmentation fault\n"])
-    def test_the_other_sides_end_and_noise_end_the_wait(self, ends: tuple[_Line, Far], noise: bytes) -> None:
+    def test_the_other_sides_end_and_noise_end_the_wait(
+        self, ends: tuple[_WorkerChannel, Far], noise: bytes
+    ) -> None:
         line, far = ends
         line.send("load", {})
         far.socket.sendall(noise)
         far.socket.shutdown(socket.SHUT_RDWR)
-        with pytest.raises(Broken) as caught:
+        with pytest.raises(BrokenChannel) as caught:
             line.receive(5.0)
         assert caught.value.noise == (noise.rstrip() or None)
 
@@ -81,7 +83,7 @@ class TestLine:
         ours, theirs = socket.socketpair()
         far = Far(theirs)
         server = _ForkServer.__new__(_ForkServer)
-        server._line = _Line(ours, threading.Event())
+        server._line = _WorkerChannel(ours, threading.Event())
         server._line.send("fork", {})
 
         def serve() -> None:
@@ -131,7 +133,7 @@ class TestEnds:
         workers._live = {1: stub("one"), 2: stub("two")}
         process: Any = type("Process", (), {"stdin": stub("stdin")})()
         workers._processes = {3: process}
-        workers._preloaded._server = stub("server")
+        workers._fork_server._server = stub("server")
         if failing:
             with pytest.raises(OSError, match="failed"), workers:
                 pass
@@ -147,7 +149,7 @@ class TestEnds:
         ended: list[str] = []
         workers = Workers(threading.Event())
         workers._live = {1: Stub(ended, "one", fails=False)}  # type: ignore[dict-item]
-        workers._preloaded._server = Stub(ended, "server", fails=False)  # type: ignore[assignment]
+        workers._fork_server._server = Stub(ended, "server", fails=False)  # type: ignore[assignment]
         with pytest.raises(KeyError, match="the race"), workers:
             raise KeyError("the race")
         assert ended == ["one", "server"]
@@ -235,7 +237,7 @@ def test_no_worker_is_left_where_the_channel_cannot_be_given(monkeypatch: pytest
 
     monkeypatch.setattr(module, "can_fork", lambda: True)
     with Workers(threading.Event()) as workers:
-        workers._server = workers._preloaded._server = Refuses()  # type: ignore[assignment]
+        workers._server = workers._fork_server._server = Refuses()  # type: ignore[assignment]
         with pytest.raises(WorkerError, match="process"):
             workers.start("one")
         assert workers._live == {}

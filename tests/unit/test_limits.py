@@ -124,5 +124,5 @@ def test_throttling_is_read_where_it_stands_and_only_there(tmp_path: Path) -> No
 def test_throttling_of_a_block_is_what_was_added() -> None:
     before = limits.Throttling(periods=3, seconds=1.5)
     after = limits.Throttling(periods=5, seconds=1.75)
-    assert limits.throttled_between(before, after) == limits.Throttling(periods=2, seconds=0.25)
-    assert limits.throttled_between(after, before) == limits.Throttling(periods=0, seconds=0.0)
+    assert limits.throttling_increase(before, after) == limits.Throttling(periods=2, seconds=0.25)
+    assert limits.throttling_increase(after, before) == limits.Throttling(periods=0, seconds=0.0)

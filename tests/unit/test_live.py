@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from core.evidence.contrast import ASSUMED
+from core.evidence.contrast import ASSUMED_PRIOR
 from core.evidence.record import Entry
 from core.run import live
 from core.run.job import Service
 from core.show import interim
-from core.spec import TrialSpec, anchor, spec_from_dict
+from core.spec import TrialSpec, ort_default, spec_from_dict
 from tests import raw_comparisons, simulated_clock
 from tests.simulated_clock import Model
 
@@ -37,7 +37,7 @@ class Glimpses:
         self.models, self.slow = models, slow
         self.workers: list[tuple[str, simulated_clock.Worker]] = []
         self.told: list[dict[str, Any]] = []
-        self.wishes = live.Wishes()
+        self.wishes = live.LiveRequests()
         service = SimpleNamespace(store=None, environment=lambda: None, on_live=self._hear)
         self.live = live._Live(self.wishes, cast(Service, service), cast(Any, None))
 
@@ -55,10 +55,10 @@ class Glimpses:
         return worker, raw_comparisons.load_reply(session_creation_s=0.1, first_run_ns=1)
 
     def glimpse(self, spec: TrialSpec, label: str) -> dict[str, Any]:
-        wish = live.Wish(visitor="Ann", spec=spec, label=label)
+        wish = live.LiveRequest(visitor="Ann", spec=spec, label=label)
         self.wishes.put(wish)
         self.wishes.take(0.0)
-        self.live._glimpse(wish)
+        self.live._estimate(wish)
         return self.told[-1]
 
     def started(self, key: str) -> int:
@@ -70,7 +70,7 @@ def glimpses(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Glimpses]:
     def make(
         slow: Callable[[str, int], bool] = lambda key, number: False, seed: int = 1, **models: Model
     ) -> Glimpses:
-        monkeypatch.setattr(live, "prior_of", lambda store, machine: lambda run_s: ASSUMED)
+        monkeypatch.setattr(live, "prior_of", lambda store, machine: lambda run_s: ASSUMED_PRIOR)
         one = Glimpses(models, slow, seed)
         monkeypatch.setattr(live, "time", one.clock)
         monkeypatch.setattr(live, "MOST_S", 1000.0)
@@ -176,7 +176,7 @@ def test_the_references_of_two_workloads_have_latencies_of_their_own(
 ) -> None:
     one = glimpses()
     larger = asked().model_copy(update={"workload": asked().workload.model_copy(update={"batch_size": 8})})
-    assert anchor(larger).key() != anchor(asked()).key()
+    assert ort_default(larger).key() != ort_default(asked()).key()
     one.glimpse(asked(), "one row")
     found = one.glimpse(larger, "eight rows")
     assert len(found["trail"]) == 2

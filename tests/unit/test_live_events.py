@@ -10,7 +10,7 @@ import pytest
 
 from core.process.machine_queue import Entry
 from core.run import live
-from core.run.job import WAITING_QUIET, Status
+from core.run.job import WAITING_IDLE, Status
 from core.run.sweep import NEW, Measured
 from dashboard import format, live_events
 from tests import builders
@@ -49,7 +49,7 @@ def test_a_job_that_waits_says_for_whom() -> None:
     event = live_events.of_job(running(state="WAITING", holder="ann: a_race", place=2), "this job")
     assert (event["state"], event["share"]) == ("waiting", 0.0)
     assert tells(event["text"], "ann: a_race")  # plain text, nothing escaped
-    quiet = live_events.of_job(running(state="WAITING", stage=WAITING_QUIET, text="busy"), "this job")
+    quiet = live_events.of_job(running(state="WAITING", stage=WAITING_IDLE, text="busy"), "this job")
     assert tells(quiet["text"], "busy")
 
 
@@ -89,7 +89,9 @@ def test_nothing_is_drawn_before_something_is_known() -> None:
 
 
 def test_a_race_shows_every_interval_with_its_p50_and_who_has_failed() -> None:
-    event = live_events.of_race(running(), RACE, FIELD, margin=0.02, failed={"a": "Killed by `SIGSEGV`."})
+    event = live_events.of_comparison(
+        running(), RACE, FIELD, margin=0.02, failed={"a": "Killed by `SIGSEGV`."}
+    )
     [picture] = event["pictures"]
     assert tells(picture["rows"][0]["label"], "threads 1", "0.8120 ms")
     assert tells(event["caption"], "ORT default", "1.064 ms")
@@ -99,16 +101,18 @@ def test_a_race_shows_every_interval_with_its_p50_and_who_has_failed() -> None:
 
 
 def test_a_race_of_too_many_is_progress_alone_and_one_that_waits_too() -> None:
-    many = [{**CONTRAST, "candidate": str(n)} for n in range(live_events.LIVE_MOST + 1)]
-    event = live_events.of_race(running(live=LIVE | {"contrasts": many}), RACE, FIELD, margin=0.02, failed={})
+    many = [{**CONTRAST, "candidate": str(n)} for n in range(live_events.MAX_LIVE_POINTS + 1)]
+    event = live_events.of_comparison(
+        running(live=LIVE | {"contrasts": many}), RACE, FIELD, margin=0.02, failed={}
+    )
     assert "pictures" not in event
-    waits = live_events.of_race(running(state="WAITING"), RACE, FIELD, margin=0.02, failed={})
+    waits = live_events.of_comparison(running(state="WAITING"), RACE, FIELD, margin=0.02, failed={})
     assert waits["state"] == "waiting"
     assert "pictures" not in waits
 
 
 def test_a_sweep_adds_its_points_so_far() -> None:
-    race = live_events.of_race(running(), RACE, FIELD, margin=0.02, failed={})
+    race = live_events.of_comparison(running(), RACE, FIELD, margin=0.02, failed={})
     points = [
         Measured(values={"batch_size": n}, trial="", state=NEW, reused=False, rows=n, latency=known)
         for n, known in ((1, {"p50_s": 0.002}), (8, None))
@@ -158,7 +162,7 @@ def test_others_are_told_in_their_order() -> None:
 
 def glimpse(told: dict[str, Any], *, is_default: bool = False, **changes: Any) -> live_events.Event:
     status = running(kind="live", **changes)
-    return live_events.of_glimpse(status, told, "k", is_default=is_default, margin=0.02)
+    return live_events.of_estimate(status, told, "k", is_default=is_default, margin=0.02)
 
 
 def told(**changes: Any) -> dict[str, Any]:
@@ -185,7 +189,7 @@ def test_an_estimate_of_other_settings_is_not_shown() -> None:
 
 
 def test_estimates_that_have_ended_say_why() -> None:
-    rests = live_events.of_glimpse(None, {}, "k", is_default=False, margin=0.02)
+    rests = live_events.of_estimate(None, {}, "k", is_default=False, margin=0.02)
     assert rests["ended"]
     assert rests["lines"]
     error = {"type": "WorkerError", "message": "It crashed.", "hint": "Use fewer."}
@@ -199,10 +203,10 @@ def test_estimates_that_have_ended_say_why() -> None:
 def test_the_last_estimate_stays_with_its_time_when_live_rests() -> None:
     ended = running(kind="live", state="COMPLETE")
     how: dict[str, Any] = {"is_default": False, "margin": 0.02, "told_at": 1_700_000_000.0}
-    rests = live_events.of_glimpse(ended, told(), "k", **how)
+    rests = live_events.of_estimate(ended, told(), "k", **how)
     assert rests["ended"]
     at = format.when(1_700_000_000.0)[11:16]
     assert [tells(one["text"], at, "1.31×") for one in rests["lines"]].count(True) == 1
     assert [one["kind"] for one in rests["pictures"]] == ["forest"]
     assert rests["ratio"] == ""  # in the bar stands only what is measured
-    assert len(live_events.of_glimpse(ended, told(key="other"), "k", **how)["lines"]) == 1
+    assert len(live_events.of_estimate(ended, told(key="other"), "k", **how)["lines"]) == 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from core.evidence.comparison import ANCHOR_LABEL
+from core.evidence.comparison import DEFAULT_LABEL
 from dashboard.widgets import live_text
-from dashboard.widgets.live_text import Field
+from dashboard.widgets.live_text import ComparedConfigurations
 from tests import builders
 from tests.reading import numbers, tells
 
-FIELD = Field(labels={"a": "threads 1", "b": "ORT default"}, rows={"a": 1, "b": 1})
+FIELD = ComparedConfigurations(labels={"a": "threads 1", "b": "ORT default"}, rows={"a": 1, "b": 1})
 CONTRAST: dict[str, Any] = {
     "candidate": "a", "baseline": "b", "ratio": 1.31, "ratio_low": 1.28, "ratio_high": 1.34,
     "verdict": "FASTER",
@@ -45,7 +45,7 @@ def test_generation_rounds_p50_and_ratio_are_told_and_nothing_is_final() -> None
 
 def test_a_slower_one_has_the_direction_of_the_title() -> None:
     slower = {**CONTRAST, "ratio": 0.5, "ratio_low": 0.48, "ratio_high": 0.52}
-    assert any(tells(one, "2.00×", ANCHOR_LABEL, "[1.92, 2.08]") for one in said(contrasts=[slower]))
+    assert any(tells(one, "2.00×", DEFAULT_LABEL, "[1.92, 2.08]") for one in said(contrasts=[slower]))
 
 
 def test_what_is_not_known_yet_is_not_invented() -> None:
@@ -81,5 +81,5 @@ def test_only_ratios_of_the_trial_itself_count() -> None:
 def test_who_races_is_known_by_the_specs() -> None:
     trials = [builders.trial("a", builders.spec(workload={"batch_size": 4})), builders.trial("b")]
     race = builders.comparison({"a": "candidate", "b": "anchor"}, state="RUNNING")
-    found = live_text.field_of(race, trials)
+    found = live_text.compared_configurations(race, trials)
     assert (found.labels, found.rows) == ({"a": "A", "b": "B"}, {"a": 4, "b": None})

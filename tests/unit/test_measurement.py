@@ -14,9 +14,9 @@ def result(latencies_ns, batch_size=4):
     }
 
 
-def doubts(latencies_ns):
+def latency_warnings(latencies_ns):
     found = result(latencies_ns)
-    return measurement.doubts(found["latencies_s"], found["latency"])
+    return measurement.latency_warnings(found["latencies_s"], found["latency"])
 
 
 def test_a_percentile_the_runs_cannot_support_is_null_and_says_what_it_needs():
@@ -28,12 +28,16 @@ def test_a_percentile_the_runs_cannot_support_is_null_and_says_what_it_needs():
 
 
 def test_moving_times_are_told():
-    assert doubts([1_000_000 + i % 7 for i in range(60)]) == []
-    assert any("changed by +" in note for note in doubts([1_000_000 + 20_000 * i for i in range(60)]))
+    assert latency_warnings([1_000_000 + i % 7 for i in range(60)]) == []
+    assert any(
+        "changed by +" in note for note in latency_warnings([1_000_000 + 20_000 * i for i in range(60)])
+    )
 
 
 def test_times_that_are_hardly_known_are_told():
-    assert any("interval of the p50 is wide" in note for note in doubts([1_000_000, 2_000_000] * 20))
+    assert any(
+        "interval of the p50 is wide" in note for note in latency_warnings([1_000_000, 2_000_000] * 20)
+    )
 
 
 def test_every_contract_name_is_there_even_in_a_failed_trial():

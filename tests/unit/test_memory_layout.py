@@ -22,12 +22,12 @@ from core import wire
 from core.worker.measure import memory_layout
 from core.worker.measure.memory_layout import (
     ALIGNMENT,
-    AS_IT_COMES,
+    DEFAULT_LAYOUT,
     MOST_FRAMES,
     MOST_HEAP_BYTES,
     MOST_PAGES,
     PAGE,
-    Draw,
+    MemoryLayout,
     at_depth,
     draw,
 )
@@ -36,7 +36,7 @@ SEEDS = range(200)
 SOME = range(40)
 
 
-def drawn_alone(seed: int) -> Draw:
+def drawn_alone(seed: int) -> MemoryLayout:
     """What is drawn, without looking for holes between the mappings of this large process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory_layout, "_holes", lambda: [])
@@ -78,9 +78,9 @@ def test_every_part_is_drawn_from_all_of_its_range(drawn: list[wire.Layout]) -> 
 
 
 def test_without_a_draw_everything_is_as_it_comes() -> None:
-    assert set(AS_IT_COMES.facts().values()) == {0}
+    assert set(DEFAULT_LAYOUT.facts().values()) == {0}
     array = np.arange(5.0)
-    assert AS_IT_COMES.place(array, 0) is array
+    assert DEFAULT_LAYOUT.place(array, 0) is array
 
 
 def test_what_was_drawn_is_held_for_as_long_as_the_draw() -> None:

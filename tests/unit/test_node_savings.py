@@ -17,10 +17,10 @@ from core.evidence.node_savings import (
     Unit,
     choices,
     expected_error,
-    halving,
-    original,
+    halving_choice,
+    keep_float,
+    original_operator,
     savings,
-    without,
 )
 from core.wire.profile_passes import Passes, passes_from_dict
 from tests.builders import US, node, passes, side
@@ -172,7 +172,7 @@ def test_without_passes_there_are_errors_only() -> None:
     ],
 )
 def test_a_node_is_told_by_the_suffixes_of_the_quantizer(name: str, own: set[str], made_from: str) -> None:
-    assert original(name, own) == made_from
+    assert original_operator(name, own) == made_from
 
 
 # --- the curve
@@ -244,7 +244,7 @@ def test_an_operator_without_error_is_worth_keeping_unless_it_costs_time() -> No
 def test_no_error_at_all_expects_none() -> None:
     found = units((0.0, 0.001), (0.0, 0.002), whole=0.0)
     assert {one.error for one in choices(found)} == {0.0}
-    assert halving(choices(found)) == 0
+    assert halving_choice(choices(found)) == 0
 
 
 def test_a_block_list_takes_what_runs_as_one_with_it() -> None:
@@ -266,7 +266,7 @@ def test_a_block_list_takes_what_runs_as_one_with_it() -> None:
         float_s=None,
         quantized_s=None,
     )
-    chosen = without(found, ["b"])
+    chosen = keep_float(found, ["b"])
     assert chosen.blocked == ("a", "b")
     assert chosen.saved_s == pytest.approx(0.003)
 
@@ -286,7 +286,7 @@ def test_leaving_more_out_never_adds_error_and_half_is_reached_where_something_s
     assert len(curve) == len(pairs) + 1
     errors = [one.error for one in curve]
     assert all(after <= before * (1 + 1e-9) + 1e-12 for before, after in itertools.pairwise(errors))
-    chosen = halving(curve)
+    chosen = halving_choice(curve)
     assert len(curve[chosen].blocked) < len(found.units)
     assert 2 * curve[chosen].error <= whole + 1e-12 or chosen == len(curve) - 2
     assert all(2 * one.error > whole for one in curve[:chosen])

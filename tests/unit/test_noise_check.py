@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from core.evidence.continuation import parts
-from core.evidence.contrast import ASSUMED, predicted_units
-from core.evidence.noise_check import answer, needed
+from core.evidence.contrast import ASSUMED_PRIOR, predicted_launches
+from core.evidence.noise_check import evaluate, needed
 from core.evidence.result import self_test_result
 from core.spec.effort import EFFORTS
 from tests import raw_comparisons
@@ -33,12 +33,12 @@ def self_test(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_quiet_machine_may_publish() -> None:
-    said = answer(self_test())
+    said = evaluate(self_test())
     assert said.publishable
     assert said.headline == "Noise check: passed (±0.5 %)"
     assert (said.grade, said.reason, said.sigma, said.sigma_between) == ("A", "Quiet.", 0.01, 0.002)
     assert said.busy == ""
-    assert answer(self_test(grade="B", half_width=0.02)).publishable
+    assert evaluate(self_test(grade="B", half_width=0.02)).publishable
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_a_quiet_machine_may_publish() -> None:
 def test_a_noisy_or_busy_one_may_not_and_hears_what_it_is_good_for(
     changes: dict[str, Any], headline: str
 ) -> None:
-    said = answer(self_test(**changes))
+    said = evaluate(self_test(**changes))
     assert not said.publishable
     assert said.headline == f"Noise check: {headline}"
 
 
 def test_a_machine_that_is_busy_says_so_beside_its_numbers() -> None:
-    said = answer(self_test(busy=BUSY))
+    said = evaluate(self_test(busy=BUSY))
     assert said.busy == BUSY["words"]
-    assert (said.grade, said.needs) == ("A", answer(self_test()).needs)  # what the A/A test shows stays
+    assert (said.grade, said.needs) == ("A", evaluate(self_test()).needs)  # what the A/A test shows stays
 
 
 @pytest.mark.parametrize("between", [0.001, 0.003, 0.01, 0.03, 0.1])
@@ -75,7 +75,9 @@ def test_a_preset_that_fits_ends_at_the_look_that_suffices(between: float, withi
     for one in needed(self_test(sigma=within, sigma_between=between, seconds_per_generation=1e-3)):
         preset = EFFORTS[one.precision]
         deviation = math.sqrt(between**2 + within**2 / 8)
-        units = predicted_units(deviation, preset.target, looks=parts(len(preset.looks)), prior_df=ASSUMED.df)
+        units = predicted_launches(
+            deviation, preset.target, looks=parts(len(preset.looks)), prior_df=ASSUMED_PRIOR.df
+        )
         assert one.target == preset.target
         assert one.fits == (units <= preset.looks[-1])
         assert one.generations == (min(look for look in preset.looks if look >= units) if one.fits else units)
@@ -109,27 +111,27 @@ def test_a_self_test_that_does_not_tell_all_of_it_foretells_nothing(name: str) -
 
 def test_self_tests_of_a_version_with_one_pair_of_processes_are_still_told() -> None:
     old = {"grade": "B", "grade_reason": "So.", "remedy": "Do.", "sigma": 0.01, "seconds_per_round": 0.09}
-    said = answer(old)
+    said = evaluate(old)
     assert (said.publishable, said.needs, said.busy, said.sigma_between) == (False, (), "", None)
     assert "too short" in said.headline
 
 
 def test_the_answer_to_a_race_of_one_alone() -> None:
-    quiet = answer(
+    quiet = evaluate(
         self_test_result(
             raw_comparisons.evidence(raw_comparisons.record([0.001], generations=9, noise=0.002))
         )
     )
     assert quiet.publishable
     wild = raw_comparisons.record([0.001], generations=9, noise=0.05, between=0.1)
-    assert not answer(self_test_result(raw_comparisons.evidence(wild))).publishable
-    fault = answer(
+    assert not evaluate(self_test_result(raw_comparisons.evidence(wild))).publishable
+    fault = evaluate(
         self_test_result(raw_comparisons.evidence(raw_comparisons.record([0.001], generations=9, twin=1.2)))
     )
     assert (fault.grade, fault.publishable) == ("F", False)
 
 
 def test_an_answer_is_plain_data() -> None:
-    data = answer(self_test()).to_dict()
+    data = evaluate(self_test()).to_dict()
     assert data["needs"][0]["precision"] == "quick"
     assert data["publishable"] is True

@@ -20,16 +20,16 @@ from core.evidence.other_processes import (
     PAGE,
     SERVER,
     CpuTime,
-    Neighbours,
+    OtherProcesses,
     Process,
     Program,
     Snapshot,
     between,
-    counted_cores,
+    cores_text,
 )
 from core.process import cpu_use
 from core.process.cpu_use import parse_cpu_time, parse_process, program, snapshot, viewers
-from core.run.idle_wait import QUIET_WINDOWS, WINDOW_S, Waited, seen, usable_cpus, wait_until_quiet
+from core.run.idle_wait import IDLE_WINDOWS, WINDOW_S, WaitResult, seen, usable_cpus, wait_until_quiet
 from core.wire import limits
 from core.wire.errors import Cancelled
 from core.wire.limits import parse_pressure
@@ -54,7 +54,7 @@ def look(at_s: float, *processes: Process, busy_s: float | None = None, **change
     return Snapshot(at_s=at_s, processes=processes, machine=machine, **values)
 
 
-def cores(found: Neighbours) -> dict[str, float]:
+def cores(found: OtherProcesses) -> dict[str, float]:
     return {one.name: pytest.approx(one.cores) for one in found.programs}
 
 
@@ -199,8 +199,8 @@ def test_a_machine_that_does_not_tell_leaves_what_the_processes_used() -> None:
 # -- words -------------------------------------------------------------------------------------------------
 
 
-def some(*used: tuple[str, float], unnamed_cores: float = 0.0, unnamed: str = OTHERS) -> Neighbours:
-    return Neighbours(
+def some(*used: tuple[str, float], unnamed_cores: float = 0.0, unnamed: str = OTHERS) -> OtherProcesses:
+    return OtherProcesses(
         seconds=10.0,
         cores=sum(cpus for _, cpus in used) + unnamed_cores,
         programs=tuple(Program(name=name, cores=cpus) for name, cpus in used),
@@ -232,7 +232,7 @@ def some(*used: tuple[str, float], unnamed_cores: float = 0.0, unnamed: str = OT
         (some(), "others used 0.0 cores"),
     ],
 )
-def test_words_name_the_largest_and_count_those_that_matter(found: Neighbours, words: str) -> None:
+def test_words_name_the_largest_and_count_those_that_matter(found: OtherProcesses, words: str) -> None:
     assert found.words() == words
 
 
@@ -247,7 +247,7 @@ def test_words_take_the_cores_that_are_known_better() -> None:
 
 
 def test_cores_keep_a_digit_that_says_something() -> None:
-    assert [counted_cores(n) for n in (2.0, 0.1, 0.06, 0.0)] == [
+    assert [cores_text(n) for n in (2.0, 0.1, 0.06, 0.0)] == [
         "2.0 cores",
         "0.1 cores",
         "0.06 cores",
@@ -435,7 +435,7 @@ def machine(loads: Sequence[float], pause: NoPause) -> Callable[[], Snapshot]:
     return lambda: next(ahead)
 
 
-def waited(most_s: float, loads: Sequence[float]) -> tuple[Waited, list[str]]:
+def waited(most_s: float, loads: Sequence[float]) -> tuple[WaitResult, list[str]]:
     pause, told = NoPause(), []  # type: ignore[var-annotated]
     found = wait_until_quiet(most_s, pause, told.append, look=machine(loads, pause), needed_cpus=2)
     return found, told
@@ -444,7 +444,7 @@ def waited(most_s: float, loads: Sequence[float]) -> tuple[Waited, list[str]]:
 def test_a_quiet_machine_is_believed_after_two_windows() -> None:
     found, told = waited(300.0, [0.0])
     assert found.quiet is True
-    assert found.seconds == pytest.approx(QUIET_WINDOWS * WINDOW_S)
+    assert found.seconds == pytest.approx(IDLE_WINDOWS * WINDOW_S)
     assert numbers(found.note) == [4]
     assert [numbers(one) for one in told] == [[], [2, 5]]
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from core.run.plan import session_plan
 from core.spec import session_from_dict
 from core.wire.output_check import (
-    TIED,
+    TIE_MAX_REL,
     TOLERANCES,
     breach,
-    computed_in,
+    check_outputs,
+    effective_precision,
     error_in_words,
-    judge,
     random_operators,
     tolerance_of,
 )
@@ -68,7 +68,7 @@ def error(**changes: Any) -> Any:
     ],
 )
 def test_a_tolerance_belongs_to_each_precision(found: Any, precision: str, words: str) -> None:
-    verdict = judge(found, precision)
+    verdict = check_outputs(found, precision)
     assert verdict.breach is bool(words)
     assert words in verdict.why
     assert verdict.why
@@ -76,62 +76,62 @@ def test_a_tolerance_belongs_to_each_precision(found: Any, precision: str, words
 
 
 def test_a_changed_class_of_equal_scores_was_a_tie() -> None:
-    assert judge(error(max_rel=TIED, top1_agreement=0.5), "fp32").breach is False
+    assert check_outputs(error(max_rel=TIE_MAX_REL, top1_agreement=0.5), "fp32").breach is False
 
 
 def test_a_share_of_few_rows_says_nothing_but_in_fp32_every_row_counts() -> None:
     one_row = error(max_rel=1e-4, top1_agreement=0.0, rows=1)
-    assert judge(one_row, "int8").breach is False
-    assert judge(one_row, "fp32").breach is True
-    assert tells(judge(one_row, "fp32").why, "0.0% of 1 ")
+    assert check_outputs(one_row, "int8").breach is False
+    assert check_outputs(one_row, "fp32").breach is True
+    assert tells(check_outputs(one_row, "fp32").why, "0.0% of 1 ")
 
 
 def test_the_users_tolerance_replaces_that_of_the_precision_in_both_directions() -> None:
     found = error(max_rel=5e-3, top1_agreement=0.9)
-    assert judge(found, "fp32", 1e-2).breach is False  # classes are not judged then
-    strict = judge(found, "int8", 1e-3)
+    assert check_outputs(found, "fp32", 1e-2).breach is False  # classes are not judged then
+    strict = check_outputs(found, "int8", 1e-3)
     assert strict.breach is True
     assert "0.001 " in strict.why
     assert tolerance_of("fp32", 0.5).top1_agreement is None
 
 
 def test_what_was_not_compared_is_neither_right_nor_wrong() -> None:
-    assert judge(None, "fp32").breach is None
-    assert judge(None, "fp32", unknown="It was cancelled.").why == "It was cancelled."
+    assert check_outputs(None, "fp32").breach is None
+    assert check_outputs(None, "fp32", unknown="It was cancelled.").why == "It was cancelled."
 
 
 def test_values_that_are_not_finite_on_both_sides_are_told() -> None:
-    verdict = judge(error(not_finite=3), "fp32")
+    verdict = check_outputs(error(not_finite=3), "fp32")
     assert verdict.breach is False
     assert "3 values" in verdict.why
 
 
 def test_outputs_without_a_finite_value_prove_nothing() -> None:
-    verdict = judge(error(not_finite=64, void=["y"]), "fp32")
+    verdict = check_outputs(error(not_finite=64, void=["y"]), "fp32")
     assert verdict.breach is None
     assert "`y`" in verdict.why
     assert "64 values" in verdict.why
     assert error_in_words(result(error(not_finite=64, void=["y"]))) == verdict.why
-    other_is_wrong = judge(error(max_rel=0.5, not_finite=64, void=["y"]), "fp32")
+    other_is_wrong = check_outputs(error(max_rel=0.5, not_finite=64, void=["y"]), "fp32")
     assert other_is_wrong.breach is True
 
 
 def test_outputs_of_a_model_that_draws_random_numbers_are_not_judged_and_the_reason_is_told() -> None:
     operators = random_operators({"op_counts": {"RandomNormalLike": 2, "Add": 1}})  # type: ignore[typeddict-item]
     assert operators == ["RandomNormalLike"]
-    verdict = judge(error(max_rel=0.7), "fp32", random=operators)
+    verdict = check_outputs(error(max_rel=0.7), "fp32", random=operators)
     assert verdict.breach is None
     assert "(RandomNormalLike)" in verdict.why
     assert "0.7 " in verdict.why
-    assert judge(error(max_rel=1e-6), "fp32", random=operators).breach is False
+    assert check_outputs(error(max_rel=1e-6), "fp32", random=operators).breach is False
 
 
 @given(st.floats(0, 2), st.sampled_from(sorted(TOLERANCES)))
 def test_a_wider_tolerance_never_breaches_where_a_narrower_one_holds(most: float, precision: str) -> None:
     found = error(max_rel=most)
-    if judge(found, precision).breach is False:
+    if check_outputs(found, precision).breach is False:
         wider = TOLERANCES[precision].max_rel * 2
-        assert judge(found, precision, wider).breach is False
+        assert check_outputs(found, precision, wider).breach is False
 
 
 # --- what is computed in ----------------------------------------------------------------------------------
@@ -160,21 +160,21 @@ CUDA = {"name": "CUDAExecutionProvider"}
 def test_a_provider_may_compute_in_less_than_the_model_holds(
     precision: str, chain: list[dict[str, Any]], expected: str
 ) -> None:
-    assert computed_in(precision, providers(*chain)) == expected
+    assert effective_precision(precision, providers(*chain)) == expected
 
 
 def test_a_provider_that_fell_back_widens_no_tolerance() -> None:
     session = providers(CUDA, {"name": "CPUExecutionProvider"})
-    assert computed_in("fp32", session, ["CPUExecutionProvider"]) == "fp32"
-    assert computed_in("fp32", session, ["CUDAExecutionProvider", "CPUExecutionProvider"]) == "tf32"
-    assert computed_in("int8", session, []) == "int8"
+    assert effective_precision("fp32", session, ["CPUExecutionProvider"]) == "fp32"
+    assert effective_precision("fp32", session, ["CUDAExecutionProvider", "CPUExecutionProvider"]) == "tf32"
+    assert effective_precision("int8", session, []) == "int8"
 
 
 # --- stored results ---------------------------------------------------------------------------------------
 
 
 def result(found: Any, precision: str = "fp32") -> dict[str, Any]:
-    judged = {**judge(found, precision).to_dict(), "reference": {"model": "net", "sha256": "ab"}}
+    judged = {**check_outputs(found, precision).to_dict(), "reference": {"model": "net", "sha256": "ab"}}
     return {"output_error": found, "guard": {"error": found, **judged}}
 
 
@@ -202,6 +202,6 @@ def test_the_error_is_told_in_words_with_what_it_was_held_against() -> None:
 
 
 def test_the_users_own_tolerance_is_called_that() -> None:
-    judged = {**judge(error(), "int8", 1e-3).to_dict(), "reference": None}
+    judged = {**check_outputs(error(), "int8", 1e-3).to_dict(), "reference": None}
     said = error_in_words({"output_error": error(), "guard": judged})
     assert "0.001 " in said

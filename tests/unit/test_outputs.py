@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from hypothesis.strategies import floats
 
 from core.wire.errors import WorkerError
-from core.wire.output_check import judge
+from core.wire.output_check import check_outputs
 from core.worker.measure import outputs
 
 
@@ -164,10 +164,10 @@ def test_an_output_without_a_finite_value_is_named() -> None:
 def test_empty_outputs_say_nothing_unless_another_one_does() -> None:
     empty, full = np.zeros((1, 0, 4), np.float32), np.ones((1, 4), np.float32)
     alone = outputs.compare({"cache": empty}, {"cache": empty})
-    assert judge(alone, "fp32").breach is None
-    assert "no output holds a value" in judge(alone, "fp32").why
+    assert check_outputs(alone, "fp32").breach is None
+    assert "no output holds a value" in check_outputs(alone, "fp32").why
     beside = outputs.compare({"cache": empty, "y": full}, {"cache": empty, "y": full})
-    assert judge(beside, "fp32").breach is False
+    assert check_outputs(beside, "fp32").breach is False
 
 
 def test_numbers_beyond_half_precision_are_a_difference() -> None:

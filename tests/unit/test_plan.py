@@ -20,9 +20,9 @@ from core.run.plan import (
     thread_warning,
     torch_source,
 )
-from core.spec import SessionSpec, TrialSpec, WorkloadSpec, anchor, session_from_dict, spec_from_dict
+from core.spec import SessionSpec, TrialSpec, WorkloadSpec, ort_default, session_from_dict, spec_from_dict
 from core.spec.presets import PRESETS, preset
-from core.spec.settings import KNOBS
+from core.spec.settings import SETTINGS
 from core.store import ModelRecord
 from core.wire.errors import SpecError
 
@@ -84,7 +84,7 @@ NO_ROWS = info(("x", []), fixed=1)
 
 
 def test_an_empty_session_sets_nothing() -> None:
-    assert session_plan(session_from_dict({})) == wire.nothing_asked()
+    assert session_plan(session_from_dict({})) == wire.default_session_plan()
 
 
 def test_what_is_asked_for_is_set_even_where_it_is_the_default() -> None:
@@ -107,7 +107,7 @@ def test_what_is_asked_for_is_set_even_where_it_is_the_default() -> None:
 def test_every_attribute_of_the_table_reaches_the_plan() -> None:
     values = {
         k.name: k.choices[0] if k.kind == "choice" else k.kind == "bool" or 3
-        for k in KNOBS
+        for k in SETTINGS
         if k.target == "attribute"
     }
     assert session_plan(session_from_dict(values))["attributes"] == values
@@ -141,7 +141,7 @@ def test_every_preset_makes_a_plan(name: str) -> None:
     session, _ = preset(name)
     plan = session_plan(session)
     assert plan["providers"]
-    assert set(plan["attributes"]) <= {k.name for k in KNOBS if k.target == "attribute"}
+    assert set(plan["attributes"]) <= {k.name for k in SETTINGS if k.target == "attribute"}
 
 
 # --- the batch --------------------------------------------------------------------------------------------
@@ -365,12 +365,12 @@ def test_the_anchor_is_the_default_on_the_same_workload() -> None:
             "protocol": {"effort": "publish", "cpus": "0"},
         }
     )
-    found = anchor(one)
+    found = ort_default(one)
     assert (found.session, found.engine, found.model.precision) == (SessionSpec(), "onnxruntime", "fp32")
     assert (found.workload, found.protocol) == (one.workload, one.protocol)
     assert (found.model.path, found.model.sha256) == ("m.onnx", "a" * 64)
-    assert anchor(found) == found
-    assert anchor(trial(engine="torch-eager")) == anchor(trial())
+    assert ort_default(found) == found
+    assert ort_default(trial(engine="torch-eager")) == ort_default(trial())
 
 
 def test_a_classifier_is_known_by_the_file_itself() -> None:

@@ -19,7 +19,7 @@ def shown(status: Status, now: float) -> Event:
     return {"ended": False, "share": now, "text": status.stage}
 
 
-TOLD = [playback.Told(at_s, 100 + at_s, running(stage=f"at {at_s}")) for at_s in (0.0, 1.5, 4.0)]
+TOLD = [playback.RecordedStatus(at_s, 100 + at_s, running(stage=f"at {at_s}")) for at_s in (0.0, 1.5, 4.0)]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial, latency_summary
-from core.run.prediction import MOST_FACTOR, RACES, Past, Seen, learn, past, predict
+from core.run.prediction import MOST_FACTOR, RACES, ComparisonHistory, MeasuredRun, history_of, past, predict
 from core.spec import ModelRef, TrialSpec
 from core.spec.effort import EFFORTS
 from core.store import Store
@@ -24,9 +24,9 @@ RUN_S = 0.001
 BLOCK_S = 0.020 + RUN_S + 0.002  # 20 ms of runs, the run before them, the switch
 
 
-def known(run_s: float = RUN_S, **changes: Any) -> Past:
+def known(run_s: float = RUN_S, **changes: Any) -> ComparisonHistory:
     facts: dict[str, Any] = {
-        "seen": (Seen(spec=BASE, run_s=run_s),),
+        "seen": (MeasuredRun(spec=BASE, run_s=run_s),),
         "start_s": 0.25,
         "after_s": 1.0,
         "beside_s": 0.5,
@@ -34,7 +34,7 @@ def known(run_s: float = RUN_S, **changes: Any) -> Past:
         "sigma_between": 0.01,
         "generations": {},
     }
-    return Past(**(facts | changes))
+    return ComparisonHistory(**(facts | changes))
 
 
 # --- a budget ---------------------------------------------------------------------------------------------
@@ -128,7 +128,10 @@ def test_an_exact_number_of_runs_takes_that_many() -> None:
 
 
 def test_the_nearest_configuration_predicts_in_proportion_to_the_batch() -> None:
-    seen = (Seen(spec=BASE, run_s=0.001), Seen(spec=spec(workload={"batch_size": 64}), run_s=0.03))
+    seen = (
+        MeasuredRun(spec=BASE, run_s=0.001),
+        MeasuredRun(spec=spec(workload={"batch_size": 64}), run_s=0.03),
+    )
     asked = spec(workload={"batch_size": 32}, protocol={"runs": 8})
     found = predict([asked], known(seen=seen, start_s=0.0, after_s=0.0, beside_s=0.0))
     assert found.seconds == pytest.approx(
@@ -172,7 +175,7 @@ def race(trials: list[Trial], *, took_s: float = 20.0, **changes: Any) -> Compar
 
 def test_a_race_teaches_runs_noise_starts_and_what_its_passes_cost() -> None:
     trials = [trial("a"), trial("b")]
-    found = learn([(race(trials), trials)])
+    found = history_of([(race(trials), trials)])
     assert found is not None
     assert [one.run_s for one in found.seen] == [RUN_S, RUN_S]
     assert (found.sigma, found.sigma_between) == (0.02, 0.004)
@@ -186,7 +189,7 @@ def test_a_race_teaches_runs_noise_starts_and_what_its_passes_cost() -> None:
 def test_of_several_races_the_median_counts() -> None:
     trials = [trial("a"), trial("b")]
     odd = race(trials, result={"contrasts": [{"sigma": 0.5, "sigma_between": 0.5}]}, took_s=900.0)
-    found = learn([(race(trials), trials), (odd, trials), (race(trials), trials)])
+    found = history_of([(race(trials), trials), (odd, trials), (race(trials), trials)])
     assert found is not None
     assert (found.sigma, found.sigma_between) == (0.02, 0.004)
     assert found.beside_s == pytest.approx(8.0)
@@ -196,7 +199,7 @@ def test_precisions_are_told_apart_and_exact_races_have_none() -> None:
     trials = [trial("a")]
     publish = race(trials, protocol={"precision": "publish"})
     exact = race(trials, protocol={"precision": "quick", "runs": 50})
-    found = learn([(publish, trials), (exact, trials)])
+    found = history_of([(publish, trials), (exact, trials)])
     assert found is not None
     assert found.generations == {"publish": 5}
 
@@ -204,34 +207,34 @@ def test_precisions_are_told_apart_and_exact_races_have_none() -> None:
 def test_a_race_in_which_the_machine_was_slow_does_not_make_the_forecast_absurd() -> None:
     trials = [trial("a"), trial("b")]
     slow = race(trials, result={"wall_s": 12.0, "generations": [{"rounds": 1, "start_s": 0.01}]})
-    found = learn([(race(trials), trials)] * 2 + [(slow, trials)])
+    found = history_of([(race(trials), trials)] * 2 + [(slow, trials)])
     assert found is not None
     assert 1 / MOST_FACTOR <= found.factor <= MOST_FACTOR
 
 
 def test_what_was_never_seen_is_not_guessed() -> None:
     trials = [trial("a")]
-    assert learn([]) is None
-    assert learn([(race(trials, result={"contrasts": []}), trials)]) is None
+    assert history_of([]) is None
+    assert history_of([(race(trials, result={"contrasts": []}), trials)]) is None
     unknown = [{"sigma": None, "sigma_between": None}]
-    assert learn([(race(trials, result={"contrasts": unknown}), trials)]) is None
-    assert learn([(race(trials, started_at=None), trials)]) is None
-    assert learn([(race(trials), [])]) is None
+    assert history_of([(race(trials, result={"contrasts": unknown}), trials)]) is None
+    assert history_of([(race(trials, started_at=None), trials)]) is None
+    assert history_of([(race(trials), [])]) is None
 
 
 @pytest.mark.parametrize("generations", [None, []])
 def test_races_of_one_pair_of_processes_are_left_out(generations: object) -> None:
     trials = [trial("a"), trial("b")]
     old = race(trials, result={"generations": generations, "contrasts": [{"sigma": 0.3}]})
-    assert learn([(old, trials)]) is None
-    assert learn([(old, trials), (race(trials), trials)]) == learn([(race(trials), trials)])
+    assert history_of([(old, trials)]) is None
+    assert history_of([(old, trials), (race(trials), trials)]) == history_of([(race(trials), trials)])
 
 
 def test_a_race_that_went_on_teaches_nothing_that_it_did_not_do() -> None:
     trials = [trial("a"), trial("b")]
     further = race(trials, protocol={"precision": "quick", "continues": "race"}, result={"wall_s": 3.0})
-    found = learn([(further, trials), (race(trials), trials)])
-    assert found == learn([(race(trials), trials)])
+    found = history_of([(further, trials), (race(trials), trials)])
+    assert found == history_of([(race(trials), trials)])
 
 
 def test_races_of_another_machine_teach_nothing(tmp_path: Path) -> None:
@@ -273,7 +276,7 @@ def ran(models: list[Model], budget_s: float, seed: int, precision: str) -> tupl
 def test_earlier_races_foretell_the_next(models: list[Model], precision: str) -> None:
     budget_s = EFFORTS[precision].budget_s
     teaching = {"quick": RACES, "standard": RACES // 2, "publish": 3}[precision]  # longer ones differ less
-    learned = learn([ran(models, budget_s, seed, precision) for seed in range(teaching)])
+    learned = history_of([ran(models, budget_s, seed, precision) for seed in range(teaching)])
     assert learned is not None
     found = predict([spec(protocol={"precision": precision})] * len(models), learned)
     took_s = statistics.median(

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.evidence.contrast import ASSUMED
+from core.evidence.contrast import ASSUMED_PRIOR
 from core.evidence.result import Evidence
 from core.run import prior
-from core.run.prior import LEAST_SIGMA, MOST_DF, prior_of, spread
+from core.run.prior import MAX_DF, MIN_SIGMA, prior_of, spread
 from core.store import Store
 from tests import raw_comparisons
 from tests.raw_comparisons import evidence
@@ -34,7 +34,7 @@ def test_history_is_the_median_so_that_a_bad_day_does_not_outweigh_the_others() 
 
 def test_tests_beside_a_neighbour_show_what_it_did_and_are_left_out() -> None:
     busy = seen(0.1, busy={"words": "under background load: chromium used 0.7 cores", "cores": 0.7})
-    assert spread([busy] * 50, RUN_S) is ASSUMED
+    assert spread([busy] * 50, RUN_S) is ASSUMED_PRIOR
     assert spread([busy] * 50 + [seen(0.01)] * 5, RUN_S).sigma_between == pytest.approx(0.01)
 
 
@@ -45,8 +45,8 @@ def test_generations_that_agreed_by_chance_count_like_those_that_did_not() -> No
 
 
 def test_less_than_five_tests_are_no_better_than_what_is_assumed() -> None:
-    assert spread([], RUN_S) is ASSUMED
-    assert spread([seen()] * 4, RUN_S) is ASSUMED
+    assert spread([], RUN_S) is ASSUMED_PRIOR
+    assert spread([seen()] * 4, RUN_S) is ASSUMED_PRIOR
     assert spread([seen()] * 5, RUN_S).sigma_between == pytest.approx(0.02)
 
 
@@ -57,7 +57,7 @@ def test_runs_more_than_eight_times_as_long_or_short_tell_nothing(run_s: float, 
 
 
 def test_tests_of_few_generations_are_not_believed() -> None:
-    assert spread([seen(generations=3)] * 50, RUN_S) is ASSUMED
+    assert spread([seen(generations=3)] * 50, RUN_S) is ASSUMED_PRIOR
     assert spread([seen(generations=4)] * 5, RUN_S).source == "history"
 
 
@@ -73,13 +73,13 @@ def test_tests_of_few_generations_are_not_believed() -> None:
     ],
 )
 def test_what_does_not_tell_all_of_it_is_passed_over(old: dict[str, Any]) -> None:
-    assert spread([old] * 20, RUN_S) is ASSUMED
+    assert spread([old] * 20, RUN_S) is ASSUMED_PRIOR
     assert spread([old] * 20 + [seen(0.03)] * 5, RUN_S) == spread([seen(0.03)] * 5, RUN_S)
 
 
 def test_processes_that_never_seemed_to_differ_still_may() -> None:
     found = spread([seen(0.0)] * 40, RUN_S)
-    assert (found.sigma_between, found.source) == (LEAST_SIGMA, "history")
+    assert (found.sigma_between, found.source) == (MIN_SIGMA, "history")
 
 
 @given(st.lists(st.tuples(st.floats(0, 0.3), st.integers(4, 40)), min_size=5, max_size=40))
@@ -88,9 +88,9 @@ def test_history_lies_within_what_was_seen_and_never_counts_for_more_than_a_race
 ) -> None:
     found = spread([seen(sigma, generations) for sigma, generations in tests], RUN_S)
     sigmas = [sigma for sigma, _ in tests]
-    assert max(min(sigmas), LEAST_SIGMA) - 1e-12 <= found.sigma_between
-    assert found.sigma_between <= max(*sigmas, LEAST_SIGMA) + 1e-12
-    assert found.df == MOST_DF
+    assert max(min(sigmas), MIN_SIGMA) - 1e-12 <= found.sigma_between
+    assert found.sigma_between <= max(*sigmas, MIN_SIGMA) + 1e-12
+    assert found.df == MAX_DF
 
 
 # --- from the store -----------------------------------------------------------------------------------------
@@ -110,9 +110,9 @@ def test_only_tests_of_this_machine_count_and_the_newest_of_them(
         store.put_self_test("elsewhere", seen(0.1), at=float(number))
     assert prior_of(store, machine("here"))(RUN_S).sigma_between == pytest.approx(0.005)
     assert prior_of(store, machine("elsewhere"))(RUN_S).sigma_between == pytest.approx(0.1)
-    assert prior_of(store, machine("here"))(100.0) is ASSUMED
-    assert prior_of(store, machine("new"))(RUN_S) is ASSUMED
-    assert prior_of(store, None)(RUN_S) is ASSUMED
+    assert prior_of(store, machine("here"))(100.0) is ASSUMED_PRIOR
+    assert prior_of(store, machine("new"))(RUN_S) is ASSUMED_PRIOR
+    assert prior_of(store, None)(RUN_S) is ASSUMED_PRIOR
 
 
 def test_what_a_race_leaves_is_what_the_next_one_reads() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.wire.provenance import fingerprint, fingerprint_difference, in_words, thread_advice
+from core.wire.provenance import facts_in_words, fingerprint, fingerprint_difference, thread_advice
 
 
 def machine(**changes: Any) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def test_threads_that_do_not_fit_are_said(cpu: dict[str, Any], words: str) -> No
 
 
 def test_a_machine_in_words() -> None:
-    rows = dict(in_words(machine()))
+    rows = dict(facts_in_words(machine()))
     assert rows["processor"] == "AMD EPYC 7763, microcode 0xa0011d3"
     assert rows["cores"] == "8 logical CPUs on 4 physical cores, 1 socket, 1 NUMA node, SMT on"
     assert rows["clock"] == "governor performance, turbo on"
@@ -147,6 +147,6 @@ def test_a_machine_in_words() -> None:
 def test_what_is_not_known_is_not_in_the_words() -> None:
     bare = machine()
     del bare["host"]
-    rows = dict(in_words(bare))
+    rows = dict(facts_in_words(bare))
     assert rows["cores"] == "8 logical CPUs on 4 physical cores"
     assert rows.keys() == {"processor", "cores", "container", "threads"}

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from core.evidence.quality import BUSY, CONTROL_FAILED, NO_INTERVAL, NOT_PAUSED, letter, quality, regraded
+from core.evidence.quality import (
+    BUSY,
+    CONTROL_FAILED,
+    NO_INTERVAL,
+    NOT_PAUSED,
+    quality,
+    regraded,
+    trial_grade,
+)
 from core.evidence.verdict import Grade, Verdict
 from tests.builders import busy_machine
 
@@ -40,7 +48,7 @@ def test_the_reason_is_the_precision_and_what_limits_it() -> None:
 
 
 def test_a_result_of_a_version_without_grade_d_is_graded_by_its_interval() -> None:
-    assert letter(result(answer(0.91, grade="C"), grade="C")) is Grade.D
+    assert trial_grade(result(answer(0.91, grade="C"), grade="C")) is Grade.D
 
 
 @pytest.mark.parametrize(
@@ -119,5 +127,5 @@ def test_bounds_alone_tell_the_precision_and_a_self_test_has_no_verdict_to_be_op
 
 
 def test_without_a_grade_or_an_answer_there_is_what_is_stored() -> None:
-    assert quality(None) is None is letter({})
+    assert quality(None) is None is trial_grade({})
     assert quality(result(grade="B")).words == "B: good"  # type: ignore[union-attr]

@@ -16,15 +16,15 @@ from core.spec.question import (
     PRESETS,
     STRATEGIES,
     Question,
+    find_setting,
     parse_limits,
     parse_objective,
     parse_settings,
     parse_value,
     question_from_dict,
-    setting_named,
     settings_texts,
 )
-from core.spec.settings import knob
+from core.spec.settings import trial_setting
 from core.wire.errors import SpecError
 
 # --- the objective --------------------------------------------------------------------------------------
@@ -197,8 +197,8 @@ def test_what_varies_is_written_as_it_is_read() -> None:
 
 
 def test_a_setting_has_the_name_of_the_table_or_of_its_option() -> None:
-    assert setting_named("execution_mode") is setting_named("--execution-mode")
-    assert parse_value(knob("execution_mode"), "AUTO") == knob("execution_mode").default
+    assert find_setting("execution_mode") is find_setting("--execution-mode")
+    assert parse_value(trial_setting("execution_mode"), "AUTO") == trial_setting("execution_mode").default
 
 
 # --- the whole ------------------------------------------------------------------------------------------

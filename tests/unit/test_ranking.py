@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.evidence.comparison import Comparison
-from core.evidence.ranking import Interval, are_level, intervals, paired, ranks
+from core.evidence.ranking import Interval, are_equivalent, intervals, paired_log_ratios, ranks
 from core.evidence.verdict import Verdict
 from core.show import comparison_text
 from core.show.sheets.comparisons import verdict_text
@@ -20,15 +20,15 @@ from tests import builders
 def test_a_pair_is_the_ratio_of_both_in_every_round_that_both_have():
     own = {(0, 0): 0.1, (0, 1): 0.2, (1, 2): 0.3, (3, 7): 0.0}
     other = {(0, 0): 0.5, (0, 1): 0.4, (1, 2): 0.4, (2, 5): 9.0}
-    assert paired(own, other) == [pytest.approx([0.4, 0.2]), pytest.approx([0.1])]
-    assert paired(own, {}) == []
+    assert paired_log_ratios(own, other) == [pytest.approx([0.4, 0.2]), pytest.approx([0.1])]
+    assert paired_log_ratios(own, {}) == []
 
 
 def test_rounds_and_generations_are_in_order_however_they_were_written_down():
     keys = [(g, 8 * g + r) for g in range(4) for r in range(8)]
     shuffled = random.Random(1).sample(keys, len(keys))
     own = {key: 0.0 for key in shuffled}
-    found = paired(own, {key: float(key[1]) for key in keys})
+    found = paired_log_ratios(own, {key: float(key[1]) for key in keys})
     assert found == [[float(8 * g + r) for r in range(8)] for g in range(4)]
 
 
@@ -60,10 +60,10 @@ def test_what_has_no_interval_may_have_any_place():
 
 
 def test_level_are_those_of_whom_no_two_can_differ_by_more_than_the_margin():
-    assert are_level([(1.395, 1.41), (1.40, 1.42)], 0.02)
-    assert not are_level([(1.38, 1.41), (1.40, 1.42)], 0.02)
-    assert are_level([(0.985, 1.015), (1, 1)], 0.02)  # EQUIVALENT, though its own interval is 3 % wide
-    assert not are_level([(1.0, 1.0), None], 0.02)
+    assert are_equivalent([(1.395, 1.41), (1.40, 1.42)], 0.02)
+    assert not are_equivalent([(1.38, 1.41), (1.40, 1.42)], 0.02)
+    assert are_equivalent([(0.985, 1.015), (1, 1)], 0.02)  # EQUIVALENT, though its own interval is 3 % wide
+    assert not are_equivalent([(1.0, 1.0), None], 0.02)
 
 
 def test_intervals_are_those_against_the_baseline_which_is_one():

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from core.run.axes import point_name
-from core.run.best_point import standing
+from core.run.best_point import rank_points
 from core.show import sweep_words
 from core.show.report import Price, cost
 from core.show.report.compose import compose
 from core.show.report.markdown import markdown
-from core.show.report.subjects import About, Card, Curve, OneTrial, Race, Search, Why, find
+from core.show.report.subjects import About, Card, ComparisonSubject, Curve, OneTrial, Search, Why, find
 from core.show.sheets import Fact
 from core.show.sheets.trials import ITSELF, measured
 from core.show.table import md_plain
-from core.show.words import changes_in_words
+from core.show.words import changes_text
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import Store
 from core.wire.errors import SpecError, StoreError
@@ -47,7 +47,7 @@ def kinds(store: Store) -> dict[str, list[str]]:
 
 TYPES = {
     "trial": OneTrial,
-    "race": Race,
+    "race": ComparisonSubject,
     "search": Search,
     "curve": Curve,
     "card": Card,
@@ -130,7 +130,7 @@ def test_a_short_id_is_enough_and_a_pair_is_an_explanation(store: Store, kinds: 
 
 def best_of(curve: Curve) -> str:
     """The best point in the words of the page, with all that is inconclusive against it."""
-    stands = standing(curve.points, line_s=None, margin=DEFAULT_MARGIN)
+    stands = rank_points(curve.points, line_s=None, margin=DEFAULT_MARGIN)
     assert stands.best is not None
     said = sweep_words.sentence(curve.points, stands)
     assert f"throughput: {point_name(stands.best.values)}: " in said
@@ -142,7 +142,7 @@ def best_of(curve: Curve) -> str:
 
 def test_a_rejected_race_says_so_on_top(store: Store, kinds: dict[str, list[str]]) -> None:
     about = find(store, kinds["race"])
-    assert isinstance(about, Race)
+    assert isinstance(about, ComparisonSubject)
     result: Any = {
         **about.race.facts,
         "grade": "F",
@@ -180,7 +180,7 @@ def test_the_default_itself_has_no_verdict_and_says_so(store: Store) -> None:
     default = next(
         one
         for one in store.trials(kind="measure", limit=500)
-        if one.comparison and not changes_in_words(one) and not one.facts.get("contrasts")
+        if one.comparison and not changes_text(one) and not one.facts.get("contrasts")
     )
     parts = measured(store.trial(default.id)).parts
     assert [one.text for one in parts if isinstance(one, Fact) and one.name == "verdict"] == [ITSELF]
@@ -230,8 +230,8 @@ def test_a_fence_is_longer_than_any_in_the_file(store: Store, kinds: dict[str, l
     assert "`````yaml\na: '````'\n```\n</details>\n`````" in text
 
 
-def _named_evil(about: About) -> Race:
-    assert isinstance(about, Race)
+def _named_evil(about: About) -> ComparisonSubject:
+    assert isinstance(about, ComparisonSubject)
     who = tuple(replace(one, label=f"{EVIL} {n}") for n, one in enumerate(about.race.contestants))
     trials = [replace(one, model_name=EVIL) for one in about.trials]
     return replace(about, race=replace(about.race, contestants=who, model_name=EVIL), trials=trials)

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from dashboard.charts import TRUE_Y, Side, base_figure, density_charts, entitle, latency_ecdf
+from dashboard.charts import TRUE_Y, Side, add_title, base_figure, density_charts, latency_ecdf
 from dashboard.charts.saved import csv_of
 from dashboard.charts.timeline_charts import timeline, timeline_info
 
@@ -28,7 +28,7 @@ def test_points_come_with_their_series_bounds_and_text_under_the_titles_of_the_a
         text=["<b>one</b><br>more", None, "two"],
         error_y={"array": [0.01, 0, 0.02], "arrayminus": [0.05, 0, 0.1]},
     )
-    assert rows_of(entitle(figure, "Latency over batch")) == [
+    assert rows_of(add_title(figure, "Latency over batch")) == [
         {
             "series": "a & b",
             "Batch; (rows)": "1",

@@ -12,21 +12,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from core.evidence.record import RaceRecord
-from core.evidence.stopping import RICH_ROUNDS
+from core.evidence.record import RawComparison
+from core.evidence.stopping import P99_ROUNDS
 from core.evidence.verdict import MIN_LAUNCHES, words
 from core.run.launches.schedule import (
     GRACE_S,
-    LEAST_OF_TWO,
+    MIN_ROUNDS_OF_TWO,
     MOST_ROUNDS,
     P50_RUNS,
-    WANTED_GENERATIONS,
+    WANTED_LAUNCHES,
     Costs,
     check_budget,
     check_starts,
-    generations_left,
     interval_budget_s,
-    least_of_another,
+    launches_left,
+    min_rounds_of_next_launch,
     rounds_for_p50,
     rounds_of_generation,
 )
@@ -118,7 +118,7 @@ def test_two_launches_of_few_rounds_come_before_one_of_many(left_s: float, launc
     rounds = rounds_of_generation(costs, left_s, made=0, variance_ratio=None)
     fitting = (left_s - 4.0) / 0.064 / 2
     assert rounds == (math.floor(fitting) if launches == 2 else 25)
-    assert launches == 1 or rounds >= LEAST_OF_TWO
+    assert launches == 1 or rounds >= MIN_ROUNDS_OF_TWO
     made = rounds_of_generation(costs, left_s, made=8, variance_ratio=None, generations=1)
     assert made == (25 if left_s < 4.0 + 8 * 0.064 else math.floor(fitting))
 
@@ -130,7 +130,7 @@ def test_the_budget_of_an_interval_holds_two_launches(
     costs = Costs(start_s=start_s, round_s=round_s, after_s=after_s, runs=runs)
     left_s = interval_budget_s(costs, start_s) - start_s - after_s
     first = rounds_of_generation(costs, left_s, made=0, variance_ratio=None)
-    assert generations_left(costs, left_s - first * round_s, first, least=LEAST_OF_TWO) >= 1
+    assert launches_left(costs, left_s - first * round_s, first, least=MIN_ROUNDS_OF_TWO) >= 1
 
 
 @pytest.mark.parametrize(("left_s", "rounds"), [(12.0, 6), (7.0, 6), (1.0, 6), (40.0, 6)])
@@ -166,13 +166,13 @@ def test_there_is_always_a_round_and_never_an_absurd_number(
 )
 def test_generations_left_and_the_last_may_be_half_as_long(left_s: float, generations: int) -> None:
     costs = replace(SHORT, start_s=0.5, round_s=0.1)
-    assert generations_left(costs, left_s, 8) == generations
+    assert launches_left(costs, left_s, 8) == generations
 
 
 def test_an_odd_number_of_rounds_is_halved_upwards() -> None:
     costs = replace(SHORT, start_s=0.5, round_s=1.0)
-    assert [generations_left(costs, left_s, 3) for left_s in (2.49, 2.51)] == [0, 1]
-    assert generations_left(costs, 1.51, 1) == 1
+    assert [launches_left(costs, left_s, 3) for left_s in (2.49, 2.51)] == [0, 1]
+    assert launches_left(costs, 1.51, 1) == 1
 
 
 # --- budgets that are too short -------------------------------------------------------------------------
@@ -241,15 +241,15 @@ def raced(costs: Costs, budget_s: float, ratio: float | None = None) -> Told:
         )
         done = 0
         while done < planned or (
-            made < rounds_for_p50(costs) and not generations_left(costs, budget_s - now - costs.after_s, 1)
+            made < rounds_for_p50(costs) and not launches_left(costs, budget_s - now - costs.after_s, 1)
         ):
             enough = made >= rounds_for_p50(costs)
             if done and enough and now + costs.round_s + costs.after_s > budget_s:
                 break
             now, made, done = now + costs.round_s, made + 1, done + 1
         generations += 1
-        least = least_of_another(costs, made, generations)
-        left = generations_left(costs, budget_s - now - costs.after_s, done, least=least)
+        least = min_rounds_of_next_launch(costs, made, generations)
+        left = launches_left(costs, budget_s - now - costs.after_s, done, least=least)
         if generations >= LOOKS or left <= 0:
             return Told(seconds=now + costs.after_s, rounds=made, generations=generations)
 
@@ -304,9 +304,9 @@ def test_a_model_of_milliseconds_gets_many_generations(budget_s: float) -> None:
 
 def test_starts_of_seconds_still_leave_four_generations() -> None:
     told = raced(Costs(start_s=5.0, round_s=0.3, after_s=2.0, runs=1), 30.0)
-    assert told.generations >= WANTED_GENERATIONS
+    assert told.generations >= WANTED_LAUNCHES
     told = raced(Costs(start_s=9.0, round_s=0.5, after_s=2.0, runs=1), 30.0)
-    assert 2 <= told.generations < WANTED_GENERATIONS  # there is no room for more
+    assert 2 <= told.generations < WANTED_LAUNCHES  # there is no room for more
     assert told.rounds >= 6
 
 
@@ -318,7 +318,7 @@ def test_a_model_of_seconds_has_its_p50_of_one_generation() -> None:
 # --- the race itself, on a clock of its own ---------------------------------------------------------------
 
 
-def few_runs(record: RaceRecord) -> int:
+def few_runs(record: RawComparison) -> int:
     """Of the contestant that has fewest."""
     runs = [0] * len(record.ran)
     for block in record.blocks:
@@ -371,7 +371,7 @@ def test_whatever_budget_is_given_an_interval_comes_with_it_or_its_budget_is_tol
     assert "interval_budget_s" not in told
 
 
-def least_race(models: list[Model]) -> tuple[RaceRecord, float]:
+def least_race(models: list[Model]) -> tuple[RawComparison, float]:
     """A race of the shortest budget that is not refused, to a tenth."""
     budget_s = 1.0
     while True:
@@ -389,7 +389,7 @@ def test_whoever_is_settled_leaves_and_what_is_left_to_find_of_it_fits_the_grace
     assert (alive[0], alive[-1]) == (9, 3)  # all and a twin, then the one that is open and two anchors
     assert record.wall_s <= 1.1 * 256 + GRACE_S
     made = [sum(block.contestant == index for block in record.blocks) for index in range(6)]
-    assert min(made) >= RICH_ROUNDS  # whoever left had rounds for a p99
+    assert min(made) >= P99_ROUNDS  # whoever left had rounds for a p99
 
 
 def test_every_generation_is_new_processes_in_a_new_order_each_with_a_layout_of_its_own() -> None:

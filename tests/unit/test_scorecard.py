@@ -279,7 +279,7 @@ def test_races_are_cut_into_parts_and_accuracies_are_one_task(store: Store) -> N
             return f"job {len(asked)}"
 
     many = [subject(f"s{number}", session={"intra_op_num_threads": number + 1}) for number in range(9)]
-    work = scorecard.Needed(races={8: many}, accuracies=many[:2])
+    work = scorecard.MissingMeasurements(races={8: many}, accuracies=many[:2])
     jobs = start(Service(), work)  # type: ignore[arg-type]
     assert jobs == ["job 1", "job 2", "job 3"]
     assert [kind for kind, _ in asked] == ["comparison", "comparison", "accuracy"]

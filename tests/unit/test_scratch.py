@@ -75,18 +75,18 @@ def test_the_folder_of_a_killed_process_is_removed(
     tmp_path: Path, prefix: str, holder: tuple[subprocess.Popen[str], Path]
 ) -> None:
     process, folder = holder
-    assert scratch.remove_left(tmp_path, prefix) == 0
+    assert scratch.remove_abandoned(tmp_path, prefix) == 0
     assert (folder / "large").exists(), "a living process uses it"
     process.kill()
     process.wait()
     assert folder.exists()
-    assert scratch.remove_left(tmp_path, prefix) == 1
+    assert scratch.remove_abandoned(tmp_path, prefix) == 1
     assert not folder.exists()
 
 
 def test_that_of_this_process_is_never_removed(tmp_path: Path, prefix: str) -> None:
     with scratch.folder(tmp_path, prefix) as folder:
-        assert scratch.remove_left(tmp_path, prefix) == 0
+        assert scratch.remove_abandoned(tmp_path, prefix) == 0
         assert folder.exists()
 
 
@@ -97,7 +97,7 @@ def test_that_of_this_process_is_never_removed(tmp_path: Path, prefix: str) -> N
 )  # fmt: skip
 def test_what_only_looks_like_one_stays(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
-    assert scratch.remove_left(tmp_path) == 0
+    assert scratch.remove_abandoned(tmp_path) == 0
     assert (tmp_path / name).exists()
 
 
@@ -106,7 +106,7 @@ def test_files_and_links_with_such_a_name_stay(tmp_path: Path) -> None:
     (tmp_path / "mine" / "file").write_text("x")
     (tmp_path / f"{scratch.PREFIX}{'1' * 16}").symlink_to(tmp_path / "mine")
     (tmp_path / f"{scratch.PREFIX}{'2' * 16}").write_text("x")
-    assert scratch.remove_left(tmp_path) == 0
+    assert scratch.remove_abandoned(tmp_path) == 0
     assert len(list(tmp_path.iterdir())) == 3
     assert (tmp_path / "mine" / "file").exists()
 
@@ -116,9 +116,9 @@ def test_another_users_folder_stays(tmp_path: Path) -> None:
     theirs = tmp_path / f"{scratch.PREFIX}{'3' * 16}"
     theirs.mkdir()
     os.chown(theirs, 12345, 12345)
-    assert scratch.remove_left(tmp_path) == 0
+    assert scratch.remove_abandoned(tmp_path) == 0
     assert theirs.exists()
 
 
 def test_a_folder_that_is_gone_has_nothing_left(tmp_path: Path) -> None:
-    assert scratch.remove_left(tmp_path / "nowhere") == 0
+    assert scratch.remove_abandoned(tmp_path / "nowhere") == 0

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from core.evidence.evaluations import Look, Tried
+from core.evidence.evaluations import Evaluation, Observation
 from core.evidence.quality import CONTROL_FAILED
 from core.evidence.verdict import Verdict
 from core.run.search import answer as answers
-from core.run.search.answer import Raced
+from core.run.search.answer import MeasuredConfiguration
 from core.run.search.plan import designed
 from core.show.sheets.searches import sentence
 from core.spec.question import Question, parse_limits, parse_objective, question_from_dict
@@ -32,17 +32,17 @@ def question(*limits: str, objective: str = "latency", **changes: Any) -> Questi
 
 def confirmed(verdict: str = "FASTER", limits: str = "MET", error: str = "", **changes: Any) -> Any:
     """What the outcome reads of a configuration that was confirmed."""
-    judged = [{"state": limits}] if limits else []
+    judged_limits = [{"state": limits}] if limits else []
     gain = {"verdict": Verdict[verdict], "ratio_low": 0.96, "ratio_high": 1.04}
-    return {"error": error, "limits": judged, "gain": gain, "contrast": {"holds": True}, **changes}
+    return {"error": error, "limits": judged_limits, "gain": gain, "contrast": {"holds": True}, **changes}
 
 
-def tried(key: str, **facts: Any) -> Tried:
+def tried(key: str, **facts: Any) -> Evaluation:
     """A configuration with one look; `gains` are ln, `values` plain."""
     changes = facts.pop("changes", {"intra_op_num_threads": 1})
     twin = facts.pop("twin", False)
     known: dict[str, Any] = {"stage": "screen", "race": "r", "trial": key}
-    return Tried(changes=changes, key=key, looks=(Look(**(known | facts)),), twin=twin)
+    return Evaluation(changes=changes, key=key, looks=(Observation(**(known | facts)),), twin=twin)
 
 
 # --- the outcome ----------------------------------------------------------------------------------------
@@ -137,23 +137,23 @@ def test_limits_together_are_as_bad_as_the_worst() -> None:
 # --- one that was confirmed -----------------------------------------------------------------------------
 
 
-def raced(ratio: float = 1.2, **changes: Any) -> Raced:
+def raced(ratio: float = 1.2, **changes: Any) -> MeasuredConfiguration:
     facts: dict[str, Any] = {
         "changes": {"intra_op_num_threads": 1},
         "spec": {},
         "trial": "t",
         "comparison": "c",
         "result": {"grade": "A", "batch_size": 1, "peak_rss_bytes": 50_000_000, "generations": 9},
-        "look": Look(stage="confirm", race="c", trial="t", gains={"peak_rss": (0.5, 0.02)}),
+        "look": Observation(stage="confirm", race="c", trial="t", gains={"peak_rss": (0.5, 0.02)}),
         "contrast": builders.contrast(ratio, 0.02),
         "size_bytes": 10_000_000,
         "arena": True,
         "summaries": {},
     }
-    return Raced(**(facts | changes))
+    return MeasuredConfiguration(**(facts | changes))
 
 
-def said(one: Raced, asked: Question) -> Any:
+def said(one: MeasuredConfiguration, asked: Question) -> Any:
     return answers.confirmed(one, raced(1.0), asked, margin=MARGIN, looks=8)
 
 
@@ -183,7 +183,7 @@ def test_an_objective_that_was_not_measured_is_undecided() -> None:
 
 
 def test_wrong_outputs_are_no_answer() -> None:
-    wrong = Look(stage="confirm", race="c", trial="t", breach="They differ by 7 %.")
+    wrong = Observation(stage="confirm", race="c", trial="t", breach="They differ by 7 %.")
     assert "They differ by 7 %." in said(raced(look=wrong), question())["error"]
 
 
@@ -192,7 +192,7 @@ def test_wrong_outputs_are_no_answer() -> None:
 
 def test_a_limit_is_judged_with_its_probability() -> None:
     far, near, beyond = (
-        answers.judged(raced(), question(text))[0]
+        answers.judged_limits(raced(), question(text))[0]
         for text in ("memory<=100MiB", "memory<=49MiB", "memory<=20MiB")
     )
     assert (far["state"], near["state"], beyond["state"]) == ("MET", "UNKNOWN", "MISSED")
@@ -203,13 +203,13 @@ def test_a_limit_is_judged_with_its_probability() -> None:
 
 
 def test_a_size_is_known_for_sure() -> None:
-    kept, broken = (answers.judged(raced(), question(text))[0] for text in ("size<=20MB", "size<=5MB"))
+    kept, broken = (answers.judged_limits(raced(), question(text))[0] for text in ("size<=20MB", "size<=5MB"))
     assert (kept["state"], kept["probability"]) == ("MET", 1.0)
     assert (broken["state"], broken["probability"]) == ("MISSED", 0.0)
 
 
 def test_a_limit_that_was_not_measured_is_unknown() -> None:
-    (found,) = answers.judged(raced(result={}), question("memory<=100MB"))
+    (found,) = answers.judged_limits(raced(result={}), question("memory<=100MB"))
     assert (found["state"], found["probability"], found["value"]) == ("UNKNOWN", None, None)
 
 
@@ -235,26 +235,26 @@ def test_the_latency_of_the_default_can_be_a_limit(ratio: float, width: float, s
     ],
 )
 def test_a_loss_of_accuracy_is_judged_by_its_interval(pair: tuple[float, ...], state: str) -> None:
-    (found,) = answers.judged(raced(summaries={"drop": pair}), question("accuracy>=-0.5%"))
+    (found,) = answers.judged_limits(raced(summaries={"drop": pair}), question("accuracy>=-0.5%"))
     assert found["state"] == state
     assert found["value"] == pair[0]
     assert "500 samples" in found["why"]
 
 
 def test_a_loss_of_accuracy_that_nobody_measured_is_unknown() -> None:
-    (found,) = answers.judged(raced(), question("accuracy>=-0.5%"))
+    (found,) = answers.judged_limits(raced(), question("accuracy>=-0.5%"))
     assert (found["state"], found["probability"]) == ("UNKNOWN", None)
 
 
 # --- ties -----------------------------------------------------------------------------------------------
 
 
-def order(*ones: tuple[Tried, float], level: str = "abc", threads: int = 4) -> str:
-    found = answers.ordered(ones, frozenset(level), MARGIN, threads=threads)
+def order(*ones: tuple[Evaluation, float], level: str = "abc", threads: int = 4) -> str:
+    found = answers.confirmation_order(ones, frozenset(level), MARGIN, threads=threads)
     return "".join(one.key for one, _ in found)
 
 
-def memory(key: str, megabytes: float, **facts: Any) -> Tried:
+def memory(key: str, megabytes: float, **facts: Any) -> Evaluation:
     return tried(key, values={"peak_rss": megabytes * 1e6}, **facts)
 
 
@@ -289,47 +289,47 @@ def test_those_behind_keep_their_order() -> None:
 # --- the front ------------------------------------------------------------------------------------------
 
 
-def point(key: str, speed: float, rss: float, error: float = 0.01, **facts: Any) -> Tried:
+def point(key: str, speed: float, rss: float, error: float = 0.01, **facts: Any) -> Evaluation:
     return tried(key, gains={"latency_p50": (speed, error), "peak_rss": (rss, error)}, **facts)
 
 
-def front(*ones: Tried, objective: str = "latency") -> str:
-    return "".join(one["trial"] for one in answers.front(ones, question(objective=objective), MARGIN))
+def pareto_front(*ones: Evaluation, objective: str = "latency") -> str:
+    return "".join(one["trial"] for one in answers.pareto_front(ones, question(objective=objective), MARGIN))
 
 
 def test_whoever_is_surely_worse_in_one_and_better_in_none_leaves_the_front() -> None:
-    assert front(point("a", 0.3, 0.0), point("b", 0.1, 0.3), point("c", 0.1, 0.0)) == "ab"
+    assert pareto_front(point("a", 0.3, 0.0), point("b", 0.1, 0.3), point("c", 0.1, 0.0)) == "ab"
 
 
 def test_what_is_not_sure_stays_on_the_front() -> None:
-    assert front(point("a", 0.3, 0.0, 0.2), point("b", 0.1, 0.0, 0.2)) == "ab"
+    assert pareto_front(point("a", 0.3, 0.0, 0.2), point("b", 0.1, 0.0, 0.2)) == "ab"
 
 
 def test_equals_do_not_drive_each_other_off() -> None:
-    assert front(point("a", 0.101, 0.1), point("b", 0.1, 0.101)) == "ab"
+    assert pareto_front(point("a", 0.101, 0.1), point("b", 0.1, 0.101)) == "ab"
 
 
 def test_the_best_in_one_respect_is_never_dominated() -> None:
     ones = [point(str(i), 0.05 * i, 0.05 * (7 - i)) for i in range(8)]
-    assert front(*ones) == "76543210"
+    assert pareto_front(*ones) == "76543210"
 
 
 def test_what_failed_or_was_not_measured_is_on_no_front() -> None:
     failed = tried("b", gains={"latency_p50": (0.5, 0.01)}, error="It crashed.")
-    assert front(point("a", 0.1, 0.0), failed) == "a"
-    assert front(tried("a", gains={"peak_rss": (1.0, 0.1)})) == ""
+    assert pareto_front(point("a", 0.1, 0.0), failed) == "a"
+    assert pareto_front(tried("a", gains={"peak_rss": (1.0, 0.1)})) == ""
 
 
 def test_a_point_says_what_it_gains_and_what_it_costs() -> None:
     one = point("a", 0.2, 0.1, values={"latency_p50": 1e-3, "peak_rss": 5e7, "latency_p99": 9.0})
-    (found,) = answers.front([one], question(), MARGIN)
+    (found,) = answers.pareto_front([one], question(), MARGIN)
     assert [gain["metric"] for gain in found["gains"]] == ["latency_p50", "peak_rss"]
     assert found["gains"][0]["ratio"] == pytest.approx(math.exp(0.2))
     assert found["values"] == {"latency_p50": 1e-3, "peak_rss": 5e7}
 
 
 def test_what_is_the_objective_is_no_second_axis() -> None:
-    (found,) = answers.front([point("a", 0.2, 0.1)], question(objective="memory"), MARGIN)
+    (found,) = answers.pareto_front([point("a", 0.2, 0.1)], question(objective="memory"), MARGIN)
     assert [gain["metric"] for gain in found["gains"]] == ["peak_rss"]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.evidence.evaluations import Look, Tried
+from core.evidence.evaluations import Evaluation, Observation
 from core.evidence.verdict import Verdict
 from core.spec.question import OBJECTIVES
 from core.spec.space import changes_words
@@ -15,20 +15,20 @@ from dashboard.charts import live_charts, search_charts, search_evaluation_chart
 from tests.views.sample_results import confirmed_one, gain, search_answer, tried_ones
 
 
-def ratio_of(one: Tried) -> float | None:
+def ratio_of(one: Evaluation) -> float | None:
     gain = one.gain("latency_p50")
     return None if gain is None else math.exp(gain[0])
 
 
-def one(name: str, value: object, ratio: float, memory: float = 8e6) -> Tried:
-    seen = Look(
+def one(name: str, value: object, ratio: float, memory: float = 8e6) -> Evaluation:
+    seen = Observation(
         stage="screen",
         race="r",
         trial=f"t-{ratio}",
         gains={"latency_p50": (math.log(ratio), 0.01)},
         values={"peak_rss": memory},
     )
-    return Tried(changes={name: value}, key=f"k-{ratio}", looks=(seen,))
+    return Evaluation(changes={name: value}, key=f"k-{ratio}", looks=(seen,))
 
 
 ANSWER = search_answer("FOUND", "winner", "default")
@@ -38,7 +38,7 @@ ANSWER = search_answer("FOUND", "winner", "default")
 
 
 def test_gains_are_named_after_what_they_are_of() -> None:
-    info = search_charts.gains_info([gain(1.3), gain(0.5, "SLOWER", "peak_rss")])
+    info = search_charts.speedups_info([gain(1.3), gain(0.5, "SLOWER", "peak_rss")])
     assert [row.label for row in info.rows] == ["p50 latency", "peak memory added by the session"]
     assert "1.30× faster" in info.rows[0].hover
     assert info.axis[0] < 0.48 < 1.35 < info.axis[1]
@@ -76,7 +76,7 @@ def test_no_more_effects_than_can_be_read_and_a_marker_for_each_verdict() -> Non
     effects = ANSWER["effects"] * 40
     info = search_charts.effects_info(effects, margin=0.02)
     assert len(info.rows) == search_charts.MOST_EFFECTS
-    both = search_charts.gains_info([gain(1.3), gain(0.5, "SLOWER"), gain(1.0, "UNDECIDED")])
+    both = search_charts.speedups_info([gain(1.3), gain(0.5, "SLOWER"), gain(1.0, "UNDECIDED")])
     figure = search_charts.intervals(both)
     assert len({trace.marker.symbol for trace in figure.data}) == 3
     wanted = [search_charts.WORDS[one] for one in ("FASTER", "SLOWER", "UNDECIDED")]
@@ -88,7 +88,7 @@ def test_no_more_effects_than_can_be_read_and_a_marker_for_each_verdict() -> Non
     [(0.5, 1.07, [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]), (0.05, 2.1, [0.05, 0.1, 0.2, 0.5, 1, 2])],
 )
 def test_ticks_of_gains_are_round(low: float, high: float, ticks: list[float]) -> None:
-    assert search_charts.gain_ticks(low, high) == pytest.approx(ticks)
+    assert search_charts.speedup_ticks(low, high) == pytest.approx(ticks)
 
 
 def test_times_has_the_digits_that_the_interval_supports() -> None:

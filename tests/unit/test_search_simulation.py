@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.evidence.evaluations import Look, Tried, launch_spread, told
-from core.run.search.answer import dropped_words, effects
-from core.run.search.failures import dropped
+from core.evidence.evaluations import Evaluation, Observation, launch_spread, reported_speedup
+from core.run.search.answer import effects, excluded_words
+from core.run.search.failures import excluded_values
 from core.run.search.plan import (
     MOST_LAUNCHES,
-    Known,
+    PlanState,
     Strategy,
     at_random,
     designed,
-    divided_by,
+    error_rate_divisor,
     in_order,
     model_of,
     next_step,
@@ -224,10 +224,14 @@ def test_where_two_are_left_in_doubt_the_time_of_an_elimination_round_confirms(
     run = some(space=MIDDLE, budget_s=30)
     gain = [0.1] * doubtful + [0.0] * 6
     tried = {
-        choice: Tried(
+        choice: Evaluation(
             changes={},
             key=str(choice),
-            looks=(Look(stage="screen", race="", trial="", gains={"latency_p50": (own, 0.002)}, launches=2),),
+            looks=(
+                Observation(
+                    stage="screen", race="", trial="", gains={"latency_p50": (own, 0.002)}, launches=2
+                ),
+            ),
         )
         for choice, own in zip(MIDDLE.choices[1:], gain, strict=False)
     }
@@ -277,7 +281,7 @@ def test_intervals_of_effects_rows_and_answers_hold_the_truth(machine: dict[str,
             truth = float((run.machine.gain(own) - run.machine.gain(other)).mean())
             covered["effects"].append(within(one["ratio_low"], truth, one["ratio_high"]))
         for choice, tried in run.tried.items():
-            found = told(tried, run.objective, {})
+            found = reported_speedup(tried, run.objective, {})
             if found is not None and found.low is not None:
                 covered["rows"].append(within(found.low, run.machine.truth(choice), found.high))
         covered["answers"] += [] if run.covers is None else [run.covers]
@@ -322,9 +326,9 @@ def test_a_setting_that_models_fail_with_is_tried_alone_first_and_dropped_by_nam
     )
     run = some(space=axes, budget_s=60, fails=lambda choice: choice[0] == 1)
     assert sum(bool(one.failed) for one in run.tried.values()) == 1
-    (found,) = dropped(run.known())
+    (found,) = excluded_values(run.known())
     assert (
-        dropped_words(found, axes)
+        excluded_words(found, axes)
         == "`io_binding on` was not evaluated again: it failed once, alone (It failed)."
     )
 
@@ -353,8 +357,8 @@ def test_where_limits_may_be_broken_four_are_confirmed_at_most_and_each_has_half
     known = replace(run.known(), question=bounded, rivals=tried, settled=False, spent_s=20.0)
     assert next_step(replace(known, confirmed=tried[:3]), designed) is not None
     assert next_step(replace(known, confirmed=tried[:4]), designed) is None
-    assert divided_by(bounded) == 2
-    assert divided_by(run.question) == 1
+    assert error_rate_divisor(bounded) == 2
+    assert error_rate_divisor(run.question) == 1
 
 
 def test_who_was_left_open_and_promises_more_than_the_rest_is_asked_once_more() -> None:
@@ -384,7 +388,7 @@ def test_an_objective_without_rivals_is_looked_at_again() -> None:
 
 
 def test_a_strategy_that_has_enough_ends_the_looks() -> None:
-    def three(known: Known, count: int) -> list[Choice]:
+    def three(known: PlanState, count: int) -> list[Choice]:
         return [one for one in LARGE.choices[1:4] if one not in known.tried][:count]
 
     machine = Machine(space=LARGE, gain=gains(LARGE, 4))

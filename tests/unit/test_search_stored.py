@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from core.cli.search import searches_document
-from core.evidence.evaluations import Look, Tried
+from core.evidence.evaluations import Evaluation, Observation
 from core.run.search.stored import answer_of, failures, tried_of
 from core.show.sheets import searches
-from core.show.sheets.searches import answered
+from core.show.sheets.searches import search_sheet
 from core.show.table import md_text
 from core.spec import TrialSpec
 from core.store import StudyRecord
@@ -25,12 +25,12 @@ WORDS = "graph BASIC, threads 1"
 FULL = "graph_optimization_level ORT_ENABLE_BASIC, intra_op_num_threads 1, use_io_binding"
 
 
-def look(**how: Any) -> Look:
-    return Look(stage="screen", race="r", trial="t", gains={"latency_p50": (0.2, 0.01)}, **how)
+def look(**how: Any) -> Observation:
+    return Observation(stage="screen", race="r", trial="t", gains={"latency_p50": (0.2, 0.01)}, **how)
 
 
-def tried(changes: dict[str, Any], **how: Any) -> Tried:
-    return Tried(changes=changes, key=str(changes), looks=(look(**how),))
+def tried(changes: dict[str, Any], **how: Any) -> Evaluation:
+    return Evaluation(changes=changes, key=str(changes), looks=(look(**how),))
 
 
 def record(default: TrialSpec | None = None, **changes: Any) -> StudyRecord:
@@ -64,7 +64,7 @@ def test_an_answer_lists_all_that_differs_from_the_default_and_nothing_that_is_t
 
 
 def test_terminal_markdown_and_json_say_the_same_settings() -> None:
-    facts = {one.name: one.text for one in answered(record()).parts if hasattr(one, "name")}
+    facts = {one.name: one.text for one in search_sheet(record()).parts if hasattr(one, "name")}
     assert facts["changed"] == WORDS
     table = md_text(searches.tried(record()))
     assert f"{FULL} on" in table
@@ -119,6 +119,6 @@ def test_the_reasons_stand_in_the_first_lines_and_in_json() -> None:
     failed = tried({"use_io_binding": True, "enable_mem_reuse": False}, error="Invalid rank for output.")
     one = record(tried=[failed.to_dict(), tried(WINNER).to_dict()])
     said = "1 failed: Invalid rank for output, with mem_reuse off, io_binding on"
-    notes = [part.text for part in answered(one).parts[:3] if hasattr(part, "text")]
+    notes = [part.text for part in search_sheet(one).parts[:3] if hasattr(part, "text")]
     assert said in notes
     assert searches_document(one)["failures"][0]["count"] == 1

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.spec import (
-    JUDGED_BY,
+    CRITERIA,
     ExecutionMode,
     ExecutionOrder,
     GraphOptimizationLevel,
@@ -29,7 +29,7 @@ from core.spec import (
     settings,
     spec_from_dict,
 )
-from core.spec.settings import ENTRIES, KNOBS, check_config_entry, is_whole_number, knob
+from core.spec.settings import ENTRIES, SETTINGS, check_config_entry, is_whole_number, trial_setting
 from core.spec.settings.config_entries import (
     INTEGER_CONFIG_ENTRIES,
     KNOWN_CONFIG_ENTRIES,
@@ -44,7 +44,7 @@ SECTIONS = {"session": SessionSpec, "workload": WorkloadSpec, "protocol": Protoc
 IDENTITY = {"path", "sha256"}  # which model, not how it is run
 
 
-def section_of(setting: settings.Knob) -> str:
+def section_of(setting: settings.TrialSetting) -> str:
     return "session" if setting.target in ("attribute", *ENTRIES) else setting.target
 
 
@@ -55,13 +55,13 @@ def test_every_field_of_a_spec_has_a_row_in_the_table_and_every_row_a_field() ->
     fields = {(name, field) for name, cls in SECTIONS.items() for field in cls.model_fields} - {
         ("model", field) for field in IDENTITY
     }
-    rows = {(section_of(k), k.field) for k in KNOBS if k.target not in ENTRIES}
+    rows = {(section_of(k), k.field) for k in SETTINGS if k.target not in ENTRIES}
     assert rows == fields | {("trial", "engine")}
-    assert set(TrialSpec.model_fields) == {*SECTIONS, "engine", *JUDGED_BY}  # what judges is no setting
+    assert set(TrialSpec.model_fields) == {*SECTIONS, "engine", *CRITERIA}  # what judges is no setting
 
 
-@pytest.mark.parametrize("setting", KNOBS, ids=lambda k: k.name)
-def test_every_setting_can_be_asked_for_and_read_back(setting: settings.Knob) -> None:
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda k: k.name)
+def test_every_setting_can_be_asked_for_and_read_back(setting: settings.TrialSetting) -> None:
     value, data = sample(setting)
     part: dict[str, Any] = {setting.field: data}
     if setting.target in ENTRIES:
@@ -76,11 +76,11 @@ def test_every_setting_can_be_asked_for_and_read_back(setting: settings.Knob) ->
     assert effective(one, setting.name) == value
 
 
-def model_of(setting: settings.Knob, part: dict[str, Any]) -> dict[str, Any]:
+def model_of(setting: settings.TrialSetting, part: dict[str, Any]) -> dict[str, Any]:
     return {"model": {"path": "m.onnx", **part}} if setting.target == "model" else {}
 
 
-def sample(setting: settings.Knob) -> tuple[Any, Any]:
+def sample(setting: settings.TrialSetting) -> tuple[Any, Any]:
     """A value other than the default, as it is read back and as it is written."""
     special: dict[str, tuple[Any, Any]] = {
         "providers": (("CUDAExecutionProvider",), [{"name": "CUDAExecutionProvider"}]),
@@ -115,16 +115,18 @@ def sample(setting: settings.Knob) -> tuple[Any, Any]:
 
 
 def test_the_choices_of_the_table_are_those_of_the_spec() -> None:
-    assert knob("graph_optimization_level").choices == get_args(GraphOptimizationLevel)
-    assert knob("execution_mode").choices == get_args(ExecutionMode)
-    assert knob("execution_order").choices == get_args(ExecutionOrder)
-    assert knob("precision").choices == get_args(ModelRef.model_fields["precision"].annotation)
-    assert knob("protocol.effort").choices == get_args(ProtocolSpec.model_fields["effort"].annotation)
-    assert knob("engine").choices == tuple(ENGINES)
+    assert trial_setting("graph_optimization_level").choices == get_args(GraphOptimizationLevel)
+    assert trial_setting("execution_mode").choices == get_args(ExecutionMode)
+    assert trial_setting("execution_order").choices == get_args(ExecutionOrder)
+    assert trial_setting("precision").choices == get_args(ModelRef.model_fields["precision"].annotation)
+    assert trial_setting("protocol.effort").choices == get_args(
+        ProtocolSpec.model_fields["effort"].annotation
+    )
+    assert trial_setting("engine").choices == tuple(ENGINES)
 
 
-@pytest.mark.parametrize("setting", KNOBS, ids=lambda k: k.name)
-def test_every_row_is_complete(setting: settings.Knob) -> None:
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda k: k.name)
+def test_every_row_is_complete(setting: settings.TrialSetting) -> None:
     assert setting.label
     assert len(setting.help) > 20
     assert setting.help.endswith(".")
@@ -144,18 +146,18 @@ def test_every_row_is_complete(setting: settings.Knob) -> None:
 
 
 def test_names_and_flags_are_unique() -> None:
-    assert len({k.name for k in KNOBS}) == len(KNOBS)
-    flags = [k.flag for k in KNOBS if k.name != "feed_values"]  # `--feed`: told apart by what is given
+    assert len({k.name for k in SETTINGS}) == len(SETTINGS)
+    flags = [k.flag for k in SETTINGS if k.name != "feed_values"]  # `--feed`: told apart by what is given
     assert len(set(flags)) == len(flags)
 
 
 def test_an_unknown_setting_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(SpecError, match="Did you mean `batch_size`"):
-        knob("batchsize")
+        trial_setting("batchsize")
 
 
 def test_the_lists_of_config_entries_do_not_overlap() -> None:
-    own = {k.name for k in KNOBS if k.target == "config_entry"}
+    own = {k.name for k in SETTINGS if k.target == "config_entry"}
     assert not own & set(KNOWN_CONFIG_ENTRIES)
     assert not own & set(MIRROR_CONFIG_ENTRIES)
     assert not set(KNOWN_CONFIG_ENTRIES) & set(MIRROR_CONFIG_ENTRIES)
@@ -302,7 +304,7 @@ NOT_IN_X86_LIBRARIES = {
 def test_every_known_config_entry_is_a_literal_of_the_installed_libraries() -> None:
     found = literals(MAIN_LIBRARY) | literals(CUDA_LIBRARY)
     known = {*KNOWN_CONFIG_ENTRIES, *MIRROR_CONFIG_ENTRIES}
-    known |= {k.name for k in KNOBS if k.target in ENTRIES}
+    known |= {k.name for k in SETTINGS if k.target in ENTRIES}
     assert known - found <= set(NOT_IN_X86_LIBRARIES)
 
 
@@ -348,10 +350,10 @@ def test_every_config_entry_of_the_installed_libraries_is_offered_or_left_out_fo
         for text in literals(MAIN_LIBRARY) | literals(CUDA_LIBRARY)
         if re.fullmatch(r"(session|optimization|ep|mlas)\.[a-z0-9_.]*[a-z0-9]", text)
     }
-    offered = {*KNOWN_CONFIG_ENTRIES, *MIRROR_CONFIG_ENTRIES, *(k.name for k in KNOBS)}
+    settings_with_option = {*KNOWN_CONFIG_ENTRIES, *MIRROR_CONFIG_ENTRIES, *(k.name for k in SETTINGS)}
     prefixes = {"ep.cuda", "ep.context"}
-    assert sorted(found - offered - set(LEFT_OUT) - prefixes) == []
-    assert not offered & set(LEFT_OUT)
+    assert sorted(found - settings_with_option - set(LEFT_OUT) - prefixes) == []
+    assert not settings_with_option & set(LEFT_OUT)
 
 
 def test_every_known_optimizer_is_named_somewhere_in_the_installed_library() -> None:
@@ -370,7 +372,7 @@ def test_attributes_and_defaults_are_those_of_the_installed_session_options() ->
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    for setting in KNOBS:
+    for setting in SETTINGS:
         if setting.target != "attribute":
             continue
         value = getattr(options, setting.name)
@@ -445,7 +447,7 @@ NO_SETTING = {
 @pytest.mark.parametrize("options", [onnxruntime.SessionOptions, onnxruntime.RunOptions])
 def test_every_attribute_of_the_options_is_a_setting_or_left_out_for_a_reason(options: type) -> None:
     found = {name for name in dir(options()) if not name.startswith("_")}
-    attributes = {k.name for k in KNOBS if k.target == "attribute"}
+    attributes = {k.name for k in SETTINGS if k.target == "attribute"}
     assert found <= attributes | set(NO_SETTING)
     assert not attributes & set(NO_SETTING)
 
@@ -453,14 +455,17 @@ def test_every_attribute_of_the_options_is_a_setting_or_left_out_for_a_reason(op
 def test_what_is_left_out_is_really_there() -> None:
     found = {*dir(onnxruntime.SessionOptions()), *dir(onnxruntime.RunOptions())}
     assert set(NO_SETTING) <= found
-    assert {k.name for k in KNOBS if k.target == "attribute"} <= found
+    assert {k.name for k in SETTINGS if k.target == "attribute"} <= found
 
 
 def test_every_setting_has_a_short_name_of_its_own() -> None:
-    short = [one.short for one in settings.KNOBS]
+    short = [one.short for one in settings.SETTINGS]
     assert len({*short}) == len(short)
     assert max(map(len, short)) <= 18
-    assert {settings.knob("intra_op_num_threads").short, settings.knob("batch_size").short} == {
+    assert {
+        settings.trial_setting("intra_op_num_threads").short,
+        settings.trial_setting("batch_size").short,
+    } == {
         "threads",
         "batch",
     }

@@ -104,7 +104,7 @@ def test_the_first_part_of_a_sheet_without_a_headline_stands_at_the_top() -> Non
 def test_a_busy_machine_is_said_with_its_grade() -> None:
     facts: dict[str, Any] = {"publishable": False, "headline": "No.", "grade": "C", "reason": "Wide."}
     answer = Answer(**facts, remedy="", sigma=None, sigma_between=0.01, busy="under load", needs=())
-    assert lines(models_and_machines.quietness(answer)) == [
+    assert lines(models_and_machines.noise_check_sheet(answer)) == [
         "No.",
         "  grade         C",
         "  details       Wide.",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.evidence.measurement import Trial
-from core.run.sizes import Size, completed, proposed
+from core.run.sizes import Size, default_sizes, with_known_sizes
 from core.show.words import sizes_words
 from core.spec import TrialSpec, sizes, spec_from_dict
 from core.store import Store
@@ -44,20 +44,20 @@ NO_SIZES = (
 )
 def test_a_file_names_the_sides_of_its_images(metadata: dict[str, str], found: dict[str, int]) -> None:
     info: Any = {**images("x:0", 3, "x:2", "x:3"), "metadata": metadata}
-    assert sizes.sides_of_file(info) == found
+    assert sizes.image_sides_in_metadata(info) == found
 
 
 def test_a_stride_rounds_a_guessed_side_up() -> None:
     info: Any = {**images("x:0", 3, "x:2", "x:3"), "metadata": {"stride": "64"}}
-    assert sizes.suggested(["x:2"], info) == {"x:2": 256}
+    assert sizes.suggested_sizes(["x:2"], info) == {"x:2": 256}
 
 
 @pytest.mark.parametrize("text", NO_SIZES)
 def test_what_is_no_size_of_an_image_is_ignored_and_said(text: str) -> None:
     info: Any = {**images("x:0", 3, "x:2", "x:3"), "metadata": {"imgsz": text}}
-    assert sizes.ignored(info).startswith("`imgsz: ")
-    assert len(sizes.ignored(info)) < 200
-    assert sizes.suggested(["x:2"], info) == {"x:2": 224}
+    assert sizes.ignored_sizes_note(info).startswith("`imgsz: ")
+    assert len(sizes.ignored_sizes_note(info)) < 200
+    assert sizes.suggested_sizes(["x:2"], info) == {"x:2": 224}
 
 
 def test_nothing_is_said_of_metadata_that_make_sense_or_do_not_matter() -> None:
@@ -65,10 +65,10 @@ def test_nothing_is_said_of_metadata_that_make_sense_or_do_not_matter() -> None:
         **images("x:0", 3, "x:2", "x:3"),
         "metadata": {"imgsz": "320", "stride": "[32]", "names": "{"},
     }
-    assert sizes.ignored(sides) == ""
-    assert sizes.ignored({**sides, "free_dims": []}) == ""
+    assert sizes.ignored_sizes_note(sides) == ""
+    assert sizes.ignored_sizes_note({**sides, "free_dims": []}) == ""
     wrong: Any = {**sides, "metadata": {"imgsz": "`a`", "stride": "-1"}}
-    assert sizes.ignored(wrong) == (
+    assert sizes.ignored_sizes_note(wrong) == (
         "`imgsz:  a ` and `stride: -1` in the model's metadata are ignored: "
         "they are no plausible sizes of an image."
     )
@@ -91,7 +91,7 @@ def test_inputs_of_a_transformer_take_their_usual_sizes() -> None:
         other=["batch", "free"],
         **{"past_key_values.0.key": ["batch", 4, "past_length", "past_key_values.0.key:3"]},
     )
-    told = {dim: (one.size, one.why) for dim, one in sizes.told_by_names(info).items()}
+    told = {dim: (one.size, one.why) for dim, one in sizes.sizes_from_input_names(info).items()}
     assert told == {
         "input_ids:1": (128, "input_ids"),
         "n": (128, "token_type_ids"),
@@ -114,15 +114,15 @@ def test_inputs_of_a_transformer_take_their_usual_sizes() -> None:
 )
 def test_a_text_is_no_longer_than_the_file_allows(metadata: dict[str, str], size: int) -> None:
     info = inputs(metadata, input_ids=["batch", "n"])
-    assert sizes.suggested(["n"], info) == {"n": size}
+    assert sizes.suggested_sizes(["n"], info) == {"n": size}
 
 
 def test_an_image_that_a_file_names_counts_before_the_usual_one() -> None:
     shape: list[int | str] = ["batch", 3, "height", "width"]
     info = inputs({"imgsz": "[320, 640]"}, pixel_values=shape)
-    assert sizes.suggested(["height", "width"], info) == {"height": 320, "width": 640}
+    assert sizes.suggested_sizes(["height", "width"], info) == {"height": 320, "width": 640}
     info = inputs({"stride": "48"}, pixel_values=shape)
-    assert sizes.suggested(["height"], info) == {"height": 240}
+    assert sizes.suggested_sizes(["height"], info) == {"height": 240}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_an_image_that_a_file_names_counts_before_the_usual_one() -> None:
     [("sequence", 128), ("past_length", 0), ("past_length + 1", 1), ("past + seq", 128), ("anything", 16)],
 )
 def test_a_name_tells_a_size_to_start_from(dim: str, size: int) -> None:
-    assert sizes.guess(dim, images("x:0", dim)) == size
+    assert sizes.guessed_size(dim, images("x:0", dim)) == size
 
 
 def test_options_can_be_pasted() -> None:
@@ -181,7 +181,7 @@ def test_what_a_run_lacks_is_as_in_the_last_complete_run_of_the_model(
     ran(store, ask(side=16, past=3, other=7), at=2)
     ran(store, ask(), at=3)  # fed from a file: it says nothing
     ran(store, ask(side=99), state="FAIL", at=4)
-    [spec], filled = completed([ask(past=5)], store, inspected)
+    [spec], filled = with_known_sizes([ask(past=5)], store, inspected)
     assert spec.workload.dims == {"past": 5, "side": 16, "other": 7, "past + 1": 6}
     assert {dim: one.source for dim, one in filled.items()} == {
         "side": "last run",
@@ -194,9 +194,9 @@ def test_what_a_run_lacks_is_as_in_the_last_complete_run_of_the_model(
 
 def test_a_size_that_nobody_knows_stays_missing(store: Store, ask: Callable[..., TrialSpec]) -> None:
     asked = ask()
-    assert completed([asked], store, inspected) == ([asked], {})
+    assert with_known_sizes([asked], store, inspected) == ([asked], {})
     ran(store, ask(side=16))
-    [spec], _ = completed([asked], store, inspected, varied=["side"])
+    [spec], _ = with_known_sizes([asked], store, inspected, varied=["side"])
     assert spec == asked
 
 
@@ -204,7 +204,7 @@ def test_configurations_of_one_comparison_get_the_same_sizes(
     store: Store, ask: Callable[..., TrialSpec]
 ) -> None:
     ran(store, ask(side=16, past=3, other=7))
-    one, two = completed([ask(), ask(side=8)], store, inspected)[0]
+    one, two = with_known_sizes([ask(), ask(side=8)], store, inspected)[0]
     assert one.workload.dims == two.workload.dims == {"side": 8, "past": 3, "past + 1": 4, "other": 7}
 
 
@@ -215,10 +215,10 @@ def test_a_proposal_takes_the_last_run_then_the_file_then_a_guess(
     record = model(content="b" * 64, info=info)
 
     def found() -> dict[str, Size]:
-        return proposed(["x:2", "free"], record, store)
+        return default_sizes(["x:2", "free"], record, store)
 
     assert found() == {"x:2": Size(size=320, source="file"), "free": Size(size=16, source="guess")}
     ran(store, ask(**{"x:2": 64}))
     assert found()["x:2"] == Size(size=64, source="last run")
     variant = model("v", "c" * 64, info=info, details={"variant": {"root": "b" * 64}})
-    assert proposed(["x:2"], variant, store)["x:2"].size == 64
+    assert default_sizes(["x:2"], variant, store)["x:2"].size == 64

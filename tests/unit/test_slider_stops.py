@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from core.spec.settings import KNOBS, Place, knob
+from core.spec.settings import SETTINGS, Place, trial_setting
 from core.spec.settings.slider_stops import dim_stops
 
 PLACES = [Place(threads=n) for n in (1, 2, 6, 8, 12, 64)]
-SLIDERS = [one.name for one in KNOBS if one.stops(one, PLACES[0])]
+SLIDERS = [one.name for one in SETTINGS if one.slider_stops(one, PLACES[0])]
 
 
 def test_what_has_a_scale_has_a_slider() -> None:
@@ -19,8 +19,8 @@ def test_what_has_a_scale_has_a_slider() -> None:
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", SLIDERS)
 def test_every_stop_is_a_value_of_its_setting(name: str, place: Place) -> None:
-    setting = knob(name)
-    stops = setting.stops(setting, place)
+    setting = trial_setting(name)
+    stops = setting.slider_stops(setting, place)
     numbers = [one for one in stops if one is not None]
     assert setting.kind == "int"
     assert numbers == sorted(set(numbers))
@@ -33,8 +33,8 @@ def test_every_stop_is_a_value_of_its_setting(name: str, place: Place) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_threads_stop_at_what_may_be_used_and_beyond(place: Place) -> None:
-    setting = knob("intra_op_num_threads")
-    stops = setting.stops(setting, place)
+    setting = trial_setting("intra_op_num_threads")
+    stops = setting.slider_stops(setting, place)
     assert {1, place.threads, 2 * place.threads, 4 * place.threads} <= set(stops)
     if place.threads <= 8:
         assert set(range(1, place.threads + 1)) <= set(stops)

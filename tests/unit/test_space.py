@@ -16,16 +16,16 @@ from core.spec.space import (
     MOST_DISTINCT,
     Axis,
     Space,
-    asked_axes,
+    axes_from_user,
+    changes_from_default,
     changes_words,
-    check_left,
-    fitting,
-    from_default,
+    check_any_varies,
+    fit_axes,
     reference,
+    search_axes,
     space,
     unvaried_words,
     without,
-    worth_trying,
 )
 from core.wire.errors import SpecError
 from tests import builders
@@ -61,7 +61,7 @@ def test_choices_and_what_was_left_out_add_up(axes: list[Axis], parallel: bool, 
     if one_thread:
         session["intra_op_num_threads"] = 1
     base = builders.spec(session=session)
-    own = asked_axes(base, {axis.name: list(axis.values) for axis in axes})
+    own = axes_from_user(base, {axis.name: list(axis.values) for axis in axes})
     check_whole(space(base, own))
 
 
@@ -100,7 +100,7 @@ def test_rules_hold_in_whichever_order_axes_are_named() -> None:
 def test_a_rule_reads_the_start_where_a_setting_does_not_vary() -> None:
     parallel = builders.spec(session={"execution_mode": "ORT_PARALLEL"})
     with pytest.raises(SpecError):
-        check_left(without([INTER], ["inter_op_num_threads"])[0])
+        check_any_varies(without([INTER], ["inter_op_num_threads"])[0])
     assert len(space(BASE, [INTER]).choices) == 1
     assert len(space(parallel, [INTER]).choices) == 3
 
@@ -128,14 +128,14 @@ def test_too_large_a_space_is_refused() -> None:
 
 def test_what_is_worth_trying_is_a_space_on_any_machine() -> None:
     for threads in (1, 2, 4, 64):
-        of = space(BASE, worth_trying(BASE, Place(threads=threads)))
+        of = space(BASE, search_axes(BASE, Place(threads=threads)))
         check_whole(of)
         assert len(of.choices) > 100
 
 
 def test_the_start_is_the_first_value_of_every_axis() -> None:
     base = builders.spec(session={"intra_op_num_threads": 2, "enable_cpu_mem_arena": False})
-    axes = {one.name: one for one in worth_trying(base, Place(threads=4))}
+    axes = {one.name: one for one in search_axes(base, Place(threads=4))}
     assert axes["intra_op_num_threads"].values == (2, 0, 1, 4)
     assert axes["enable_cpu_mem_arena"].values[0] is False
 
@@ -217,27 +217,27 @@ def test_what_differs_from_the_default_is_what_the_spec_asks_for() -> None:
     start = builders.spec(session={"intra_op_num_threads": 1, "enable_mem_pattern": False})
     of = space(start, [Axis(name="enable_mem_pattern", values=(False, True)), MODE, ARENA])
     for choice in of.choices:
-        own = from_default(start, of.changes(choice))
+        own = changes_from_default(start, of.changes(choice))
         assert with_changes(reference(start), own).key() == of.spec(choice).key()
-    assert from_default(builders.spec(), {MODEL: "int8", "use_io_binding": False}) == {MODEL: "int8"}
+    assert changes_from_default(builders.spec(), {MODEL: "int8", "use_io_binding": False}) == {MODEL: "int8"}
 
 
 # --- what a user asks for and forbids -------------------------------------------------------------------
 
 
 def test_axes_that_are_named_begin_with_the_start() -> None:
-    (axis,) = asked_axes(BASE, {"intra_op_num_threads": [4, 2, 4]})
+    (axis,) = axes_from_user(BASE, {"intra_op_num_threads": [4, 2, 4]})
     assert axis.values == (0, 4, 2)
 
 
 def test_how_to_measure_cannot_vary() -> None:
     with pytest.raises(SpecError, match="`budget_s` is a setting of the measurement"):
-        asked_axes(BASE, {"budget_s": [1, 2]})
+        axes_from_user(BASE, {"budget_s": [1, 2]})
 
 
 def test_a_value_that_a_setting_does_not_take_is_refused() -> None:
     with pytest.raises(SpecError):
-        asked_axes(BASE, {"intra_op_num_threads": [-7]})
+        axes_from_user(BASE, {"intra_op_num_threads": [-7]})
 
 
 def test_settings_and_values_can_be_forbidden() -> None:
@@ -270,7 +270,7 @@ def test_what_does_not_vary_offers_the_nearest_name(text: str, near: str) -> Non
 def test_nothing_left_to_vary_is_refused() -> None:
     left, _ = without([MODE], ["execution_mode"])
     with pytest.raises(SpecError, match="Nothing is left to vary"):
-        check_left(left)
+        check_any_varies(left)
 
 
 # --- more than a search can hold ------------------------------------------------------------------------
@@ -287,8 +287,8 @@ def test_nothing_left_to_vary_is_refused() -> None:
 )
 def test_every_machine_can_be_searched(threads: int, gpus: tuple[str, ...], asked: dict[str, bool]) -> None:
     chains = (("CPUExecutionProvider",), *((one, "CPUExecutionProvider") for one in gpus))
-    axes = worth_trying(BASE, Place(threads=threads, providers=chains, **asked))
-    left, unvaried = fitting(BASE, axes)
+    axes = search_axes(BASE, Place(threads=threads, providers=chains, **asked))
+    left, unvaried = fit_axes(BASE, axes)
     found = space(BASE, left)
     assert 1 < len(found.choices) <= MOST_DISTINCT
     names = {one.name for one in left}
@@ -299,8 +299,8 @@ def test_every_machine_can_be_searched(threads: int, gpus: tuple[str, ...], aske
 
 
 def test_what_is_small_enough_stays_whole_and_what_is_left_out_is_named() -> None:
-    axes = worth_trying(BASE, Place(threads=2))
-    assert fitting(BASE, axes) == (axes, ())
+    axes = search_axes(BASE, Place(threads=2))
+    assert fit_axes(BASE, axes) == (axes, ())
     [told] = unvaried_words(["use_deterministic_compute"])
     assert "deterministic" in told
     assert unvaried_words([]) == []

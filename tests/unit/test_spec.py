@@ -29,9 +29,9 @@ from core.spec.settings import (
     EXECUTION_MODES,
     EXECUTION_ORDERS,
     GRAPH_OPTIMIZATION_LEVELS,
-    KNOBS,
     MAX_BATCH,
     MAX_THREADS,
+    SETTINGS,
 )
 from core.spec.settings.config_entries import KNOWN_CONFIG_ENTRIES, KNOWN_OPTIMIZERS
 from core.wire.engines import ENGINES
@@ -412,7 +412,7 @@ def test_numbers_and_booleans_are_accepted_as_option_text() -> None:
 # --- ranges and rules -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("setting", [k for k in KNOBS if k.low is not None], ids=lambda k: k.name)
+@pytest.mark.parametrize("setting", [k for k in SETTINGS if k.low is not None], ids=lambda k: k.name)
 def test_every_range_of_the_table_is_enforced(setting: Any) -> None:
     section = "session" if setting.target in ("attribute", *ENTRIES) else setting.target
     for value in (setting.low - 1, setting.high + 1):
@@ -687,7 +687,7 @@ def test_a_setting_with_effect_is_not_called_idle(parts: dict[str, Any], name: s
 
 
 def test_every_reason_names_a_setting_of_the_table() -> None:
-    known = {k.name for k in KNOBS}
+    known = {k.name for k in SETTINGS}
     for parts in (
         {},
         {"session": {"execution_mode": "ORT_PARALLEL", "intra_op_num_threads": 1}},

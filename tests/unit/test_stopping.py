@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from core.evidence.contrast import ASSUMED, Prior
+from core.evidence.contrast import ASSUMED_PRIOR, Prior
 from core.evidence.record import Settings
-from core.evidence.stopping import RICH_ROUNDS, RICH_S, Standing
+from core.evidence.stopping import P99_MAX_S, P99_ROUNDS, InterimResult
 from core.run.launches.blocks import exact_pace, pace, split_runs, void_reason
 from core.spec.effort import Effort
 from tests import raw_comparisons
@@ -21,7 +21,7 @@ ROUNDS = 8  # of a generation: five of them are rich
 ROOM = {"elapsed_s": 1.0, "left": 100}
 
 
-def standing(*, target: float = 0.03, baseline: int = 0, anchor: int = 0, **settings: Any) -> Standing:
+def standing(*, target: float = 0.03, baseline: int = 0, anchor: int = 0, **settings: Any) -> InterimResult:
     precision = Effort(name="quick", target=target, budget_s=30, looks=LOOKS)
     facts: dict[str, Any] = {
         "effort": precision,
@@ -30,11 +30,11 @@ def standing(*, target: float = 0.03, baseline: int = 0, anchor: int = 0, **sett
         "seed": 0,
         "timeout_s": 60,
     }
-    return Standing(Settings(**{**facts, "baseline": baseline, "anchor": anchor, **settings}))
+    return InterimResult(Settings(**{**facts, "baseline": baseline, "anchor": anchor, **settings}))
 
 
 def fill(
-    one: Standing,
+    one: InterimResult,
     factors: dict[int, float],
     generations: int,
     noise: float = 0.001,
@@ -53,7 +53,7 @@ def fill(
                 one.add((index, copy), generation, generation * rounds + number, seconds)
 
 
-def stop(one: Standing, racing: list[int], generations: int, **changes: Any) -> str | None:
+def stop(one: InterimResult, racing: list[int], generations: int, **changes: Any) -> str | None:
     facts = {"rounds": generations * ROUNDS, **ROOM, **changes}
     return one.stop(racing, set(racing), generations, **facts)  # type: ignore[arg-type]
 
@@ -63,14 +63,14 @@ class TestStop:
         one = standing()
         fill(one, {0: 1.0, 1: 0.5}, 4)
         assert stop(one, [0, 1], 4) is None  # 32 rounds carry no p99: a few seconds more
-        assert stop(one, [0, 1], 4, elapsed_s=RICH_S) == "decided"
-        assert stop(one, [0, 1], 4, rounds=RICH_ROUNDS) == "decided"
+        assert stop(one, [0, 1], 4, elapsed_s=P99_MAX_S) == "decided"
+        assert stop(one, [0, 1], 4, rounds=P99_ROUNDS) == "decided"
 
     def test_an_answered_race_ends_between_looks_as_soon_as_it_is_rich(self):
         one = standing()
         fill(one, {0: 1.0, 1: 0.5}, 5)
-        assert stop(one, [0, 1], 5, rounds=RICH_ROUNDS) == "decided"
-        assert stop(one, [0, 1], 5, rounds=RICH_ROUNDS - 1) is None
+        assert stop(one, [0, 1], 5, rounds=P99_ROUNDS) == "decided"
+        assert stop(one, [0, 1], 5, rounds=P99_ROUNDS - 1) is None
 
     def test_before_the_first_look_nothing_is_an_answer(self):
         one = standing()
@@ -130,8 +130,8 @@ class TestStop:
         fill(one, {0: 1.0}, 5)
         assert one.contrasts([0], {0}) == {}
         assert stop(one, [0], 4, rounds=20) is None
-        assert stop(one, [0], 3, rounds=RICH_ROUNDS) is None  # before the first look
-        assert stop(one, [0], 5, rounds=RICH_ROUNDS) == "rounds"
+        assert stop(one, [0], 3, rounds=P99_ROUNDS) is None  # before the first look
+        assert stop(one, [0], 5, rounds=P99_ROUNDS) == "rounds"
 
     def test_all_must_be_settled(self):
         one = standing()
@@ -158,7 +158,7 @@ class TestWhoGoesOn:
         fill(one, {2: 1.0}, 8, noise=0.5)
         assert one.still_open([0, 1, 2], 8, 64, {0, 1, 2}) == [0, 2]
         assert one.still_open([0, 1, 2], 7, 64, {0, 1, 2}) == [0, 1, 2]
-        assert one.still_open([0, 1, 2], 8, RICH_ROUNDS - 1, {0, 1, 2}) == [0, 1, 2]  # no p99 yet
+        assert one.still_open([0, 1, 2], 8, P99_ROUNDS - 1, {0, 1, 2}) == [0, 1, 2]  # no p99 yet
 
     def test_nobody_leaves_while_somebody_who_overlaps_goes_on(self):
         """Else it would be ranked by fewer launches than who it is ranked against."""
@@ -231,7 +231,7 @@ class TestNumbers:
         assumed = one.variance_ratio([0, 1], {0, 1})
         sigma = one.contrasts([0, 1], {0, 1})[1].sigma
         assert sigma is not None
-        assert assumed == pytest.approx(sigma**2 / ASSUMED.sigma_between**2)
+        assert assumed == pytest.approx(sigma**2 / ASSUMED_PRIOR.sigma_between**2)
         noisy = standing()
         fill(noisy, {0: 1.0, 1: 0.5}, 30, noise=0.2, between=0.002)
         much = noisy.variance_ratio([0, 1], {0, 1})
@@ -325,7 +325,7 @@ class TestRivals:
     """An elimination round of a search: candidates against the leader among them; the default is none."""
 
     @staticmethod
-    def of(factors: dict[int, float], generations: int, **how: Any) -> Standing:
+    def of(factors: dict[int, float], generations: int, **how: Any) -> InterimResult:
         effort = Effort(name="quick", target=0.03, budget_s=30, looks=LOOKS, rivals=True)
         one = standing(effort=effort)
         fill(one, factors, generations, **how)

@@ -22,7 +22,7 @@ from core import wire
 from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial
 from core.process import scratch
-from core.run.job_log import settle
+from core.run.job_log import clean_up
 from core.store import PRUNED, RAW_FIELDS, ModelRecord, Store, database, home, pruning
 from core.wire.errors import INTERRUPTED, StoreError
 from tests import builders
@@ -336,7 +336,7 @@ def test_rescued_comparison_is_taken_back(store):
     store.create_comparison(comparison())
     finished = comparison(state="COMPLETE", result={"rounds": 8})
     path = store.rescue(finished)
-    assert store.adopt_rescued() == 1
+    assert store.import_rescued() == 1
     assert store.comparison(finished.id) == finished
     assert not path.exists()
 
@@ -347,7 +347,7 @@ def test_rescued_trial_of_an_earlier_version_is_taken_back(store):
     data = json.loads(path.read_text())
     del data["comparison"]
     path.write_text(json.dumps(data))
-    assert store.adopt_rescued() == 1
+    assert store.import_rescued() == 1
     assert store.trial("aaaaaa000001").state == "COMPLETE"
 
 
@@ -604,19 +604,19 @@ def test_rescued_result_is_taken_back_when_there_is_space_again(store, full):
     path = store.rescue(finished)
     assert path.parent == store.folder
     with pytest.raises(StoreError, match="full"):
-        store.adopt_rescued()
+        store.import_rescued()
     assert path.exists()
     full.undo()
-    assert store.adopt_rescued() == 1
+    assert store.import_rescued() == 1
     assert store.trial(finished.id) == finished
     assert not path.exists()
-    assert store.adopt_rescued() == 0
+    assert store.import_rescued() == 0
 
 
 def test_rescued_file_of_somebody_else_stays(store):
     for name, text in [("a", "{"), ("b", "[]"), ("c", '{"id": "x"}'), ("d", '{"id": 3}')]:
         (store.folder / f"rescued-{name}.json").write_text(text)
-    assert store.adopt_rescued() == 0
+    assert store.import_rescued() == 0
     assert len(list(store.folder.glob("rescued-*.json"))) == 4
 
 
@@ -712,7 +712,7 @@ def test_results_can_be_read_where_nothing_can_be_written(small, spoil, words, o
     assert [one.id for one in store.trials()] == [finished.id]
     with pytest.raises(StoreError, match=words):
         store.update_trial(finished.id, state="FAIL")
-    settle(store)
+    clean_up(store)
     assert store.trial(finished.id) == finished
     assert store.rescued() == []
 
@@ -757,7 +757,7 @@ def test_rescued_results_are_named_wherever_they_lie_and_taken_back_from_there(s
     store.folder = folder
     assert elsewhere.parent == tmp_path / "tmp"
     assert store.rescued() == [beside, elsewhere]
-    assert store.adopt_rescued() == 2
+    assert store.import_rescued() == 2
     assert store.trial("bbbbbb000002").result == result()
     assert store.rescued() == []
     assert len(list((tmp_path / "tmp").iterdir())) == 1
@@ -773,7 +773,7 @@ def test_a_file_of_another_user_in_the_temporary_folder_is_no_result(store, tmp_
     store.folder = folder
     os.chown(path, 12345, 12345)
     assert store.rescued() == []
-    assert store.adopt_rescued() == 0
+    assert store.import_rescued() == 0
     link = path.with_name("rescued-link.json")
     link.symlink_to(path)
     assert store.rescued() == []

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from core.cli import run
-from core.run.job_log import settle
+from core.run.job_log import clean_up
 from core.store import Accuracy, Store, database, restore
 from core.wire.errors import StoreError
 from tests.reading import numbers, tells
@@ -120,7 +120,7 @@ def test_change_of_a_damaged_row_does_not_make_it_sound(store: Store) -> None:
     change(store, "UPDATE trials SET spec = '{}' WHERE id = 'broken1'")
     store.update_trial("broken1", state="COMPLETE", result=result())
     assert store.trials(damaged=True)[0].state == "DAMAGED"
-    settle(store)
+    clean_up(store)
     store.prune(keep_bytes=0)
     assert store.trials(damaged=True)[0].state == "DAMAGED"
 
@@ -129,7 +129,7 @@ def test_unfinished_rows_that_are_damaged_stop_nobody(store: Store) -> None:
     for number, process in enumerate(("x'ff'", "7", "CAST(x'ff' AS TEXT)")):
         store.create_trial(trial(f"lost{number}"), process="p")
         change(store, f"UPDATE trials SET process = {process} WHERE id = 'lost{number}'")
-    settle(store)
+    clean_up(store)
     assert len(store.trials(damaged=True)) == 3
 
 

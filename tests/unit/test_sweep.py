@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from core import wire
 from core.evidence.comparison import Comparison, Role
 from core.evidence.measurement import Trial, latency_summary
-from core.run.ask_tell import Found, Known
+from core.run.ask_tell import Known, KnownTrial
 from core.run.axes import (
     BATCH,
     MAX_POINTS,
@@ -35,13 +35,22 @@ from core.run.best_point import (
     LEVEL,
     dominates,
     front,
-    standing,
+    rank_points,
     supported_percentile,
     surely_faster,
-    surely_quicker,
-    surely_under,
+    surely_lower_latency,
+    surely_within_limit,
 )
-from core.run.sweep import Measured, Point, configurations, expand, join, measured, so_far, with_values
+from core.run.sweep import (
+    Measured,
+    Point,
+    configurations,
+    expand,
+    join,
+    measured,
+    running_points,
+    with_values,
+)
 from core.show import sweep_words
 from core.show.sheets import comparisons
 from core.spec import ModelRef, TrialSpec, spec_from_dict
@@ -268,7 +277,7 @@ def test_a_failed_point_has_an_error_and_no_numbers() -> None:
 
 
 def best_of(points: Sequence[Measured], line_s: float | None = None, percentile: str = "p95_s") -> Any:
-    return standing(points, line_s=line_s, percentile=percentile, margin=0.02).best
+    return rank_points(points, line_s=line_s, percentile=percentile, margin=0.02).best
 
 
 def test_the_best_point_has_the_highest_throughput_under_the_line() -> None:
@@ -295,14 +304,14 @@ def test_a_point_of_a_rejected_race_is_never_best() -> None:
     ]
     assert best_of(points, 1.0) is points[0]
     assert best_of(points[1:]) is None
-    assert standing(points, line_s=None, margin=0.02).unranked == (points[1],)
+    assert rank_points(points, line_s=None, margin=0.02).unranked == (points[1],)
     assert tells(words_of(points), "batch 8.")
 
 
 def test_surely_under_needs_the_upper_bound_under_the_line() -> None:
-    assert surely_under(complete(1, p95_s=0.001, throughput=1, high=0.0015), 0.002, "p95_s")
-    assert not surely_under(complete(1, p95_s=0.001, throughput=1, high=0.0025), 0.002, "p95_s")
-    assert not surely_under(complete(1, p95_s=0.001, throughput=1, high=None), 0.002, "p95_s")
+    assert surely_within_limit(complete(1, p95_s=0.001, throughput=1, high=0.0015), 0.002, "p95_s")
+    assert not surely_within_limit(complete(1, p95_s=0.001, throughput=1, high=0.0025), 0.002, "p95_s")
+    assert not surely_within_limit(complete(1, p95_s=0.001, throughput=1, high=None), 0.002, "p95_s")
 
 
 def test_the_line_applies_to_p95_only_where_all_points_have_one() -> None:
@@ -405,7 +414,7 @@ def test_variants_are_points_that_run_another_file() -> None:
 def test_points_of_a_running_race_carry_their_typical_run_and_no_interval() -> None:
     points = expand(BASE, [axis(BATCH, [1, 8])], info())
     trials = [replace(in_race(spec_of(one), f"t{i}"), state="RUNNING") for i, one in enumerate(points)]
-    first, second = so_far(points, trials, {"p50_s": {"t1": 0.004}, "rows_fed": {"t1": 8}})
+    first, second = running_points(points, trials, {"p50_s": {"t1": 0.004}, "rows_fed": {"t1": 8}})
     assert (first.latency, first.throughput_per_s) == (None, None)
     assert (second.latency, second.throughput_per_s) == ({"p50_s": 0.004}, 2000)
     assert not second.ranked
@@ -416,7 +425,7 @@ def test_rows_of_a_running_race_are_those_that_are_fed_whatever_the_spec_says() 
     fixed = spec_from_dict({**BASE.to_dict(), "workload": {"dims": {"batch": 4}}})
     points = expand(fixed, [axis(THREADS, [1])], info())
     trials = [replace(in_race(spec_of(points[0]), "t0"), state="RUNNING")]
-    [one] = so_far(points, trials, {"p50_s": {"t0": 0.004}, "rows_fed": {"t0": 4}})
+    [one] = running_points(points, trials, {"p50_s": {"t0": 0.004}, "rows_fed": {"t0": 4}})
     assert (one.rows, one.throughput_per_s) == (4, 1000)
 
 
@@ -442,7 +451,7 @@ def around(batch: int, *, p95_s: float, throughput: float, half: float) -> Measu
 
 
 def words_of(points: Sequence[Measured], line_s: float | None = None) -> str:
-    return sweep_words.sentence(points, standing(points, line_s=line_s, margin=0.02))
+    return sweep_words.sentence(points, rank_points(points, line_s=line_s, margin=0.02))
 
 
 def test_the_best_is_the_point_of_most_rows_whatever_latency_and_medians_say() -> None:
@@ -450,28 +459,28 @@ def test_the_best_is_the_point_of_most_rows_whatever_latency_and_medians_say() -
     small = around(4, p95_s=0.0003, throughput=12_828, half=0.03)
     large = around(8, p95_s=0.0005, throughput=20_709, half=0.03)
     wide = around(16, p95_s=0.0004, throughput=17_000, half=0.4)
-    stands = standing([small, large, wide], line_s=None, margin=0.02)
+    stands = rank_points([small, large, wide], line_s=None, margin=0.02)
     assert stands.best is large
     assert [stands.place(one) for one in (small, large, wide)] == ["", BEST, INCONCLUSIVE]
     assert words_of([small, large, wide]) == (
         "Highest measured throughput: batch 8: 20,709 samples/s (95 % [20,106 to 21,349]). "
         "Inconclusive against batch 16: 95 % intervals overlap or are unknown."
     )
-    assert standing([small, large, wide], line_s=0.0004, margin=0.02).best is wide
+    assert rank_points([small, large, wide], line_s=0.0004, margin=0.02).best is wide
 
 
 def test_only_what_both_intervals_hold_within_the_margin_is_level() -> None:
     top = around(8, p95_s=0.004, throughput=4000, half=0.002)
     near = around(4, p95_s=0.002, throughput=3970, half=0.002)
     open_ = around(2, p95_s=0.001, throughput=3990, half=0.02)
-    stands = standing([top, near, open_], line_s=None, margin=0.02)
+    stands = rank_points([top, near, open_], line_s=None, margin=0.02)
     assert [stands.place(one) for one in (top, near, open_)] == [BEST, LEVEL, INCONCLUSIVE]
     assert tells(words_of([top, near, open_]), "±2 %", "batch 4.")
 
 
 def test_what_has_no_interval_is_inconclusive() -> None:
     points = [complete(8, p95_s=0.004, throughput=4000), complete(1, p95_s=0.001, throughput=1)]
-    stands = standing(points, line_s=None, margin=0.02)
+    stands = rank_points(points, line_s=None, margin=0.02)
     assert [stands.place(one) for one in points] == [BEST, INCONCLUSIVE]
     assert tells(words_of(points), "batch 8: 4,000 ")
 
@@ -506,7 +515,7 @@ def is_dominated_by_nothing(seed: int) -> None:
     """In the sentence, the table, the plane, and throughput against latency alike."""
     points = scattered(seed)
     line_s = random.Random(-seed).choice([None, 0.0015, 0.002, 0.0025])
-    stands = standing(points, line_s=line_s, margin=0.02)
+    stands = rank_points(points, line_s=line_s, margin=0.02)
     axes = [
         Axis(name=name, values=tuple({one.values[name]: 0 for one in points})) for name in (THREADS, BATCH)
     ]
@@ -553,9 +562,9 @@ def is_left_out_only_where_surely_worse(seed: int) -> None:
         better = [other for other in points if other.ranked and dominates(other, one, "p95_s")]
         assert (one in kept) == (one.ranked and not better)
         for other in better:
-            assert surely_faster(other, one) or surely_quicker(other, one, "p95_s")
+            assert surely_faster(other, one) or surely_lower_latency(other, one, "p95_s")
             assert not surely_faster(one, other)
-            assert not surely_quicker(one, other, "p95_s")
+            assert not surely_lower_latency(one, other, "p95_s")
 
 
 def test_the_front_keeps_what_the_intervals_leave_open() -> None:
@@ -573,18 +582,18 @@ def test_points_stand_under_over_and_astride_the_line() -> None:
     over = around(16, p95_s=0.009, throughput=4000, half=0.1)
     lost = Measured(values={BATCH: 32}, trial="x", state="FAIL", reused=False, error="It crashed.")
     rows = [under, astride, over, lost]
-    stands = standing(rows, line_s=0.003, margin=0.02)
+    stands = rank_points(rows, line_s=0.003, margin=0.02)
     assert stands.percentile == "p95_s"
     assert [stands.is_in(one, stands.over) for one in rows] == [False, False, True, False]
     assert [stands.is_in(one, stands.open) for one in rows] == [False, True, False, False]
     assert [stands.place(one) for one in rows] == ["", "best", "", ""]
-    assert standing(rows, line_s=None, margin=0.02).best == over
+    assert rank_points(rows, line_s=None, margin=0.02).best == over
 
 
 def test_a_point_that_is_another_stands_where_that_stands_and_once_on_the_front() -> None:
     top = around(8, p95_s=0.004, throughput=4000, half=0.01)
     twin = replace(top, values={BATCH: 9}, same=top.values, why="both ask for the same")
-    stands = standing([top, twin], line_s=None, margin=0.02)
+    stands = rank_points([top, twin], line_s=None, margin=0.02)
     assert (stands.best, stands.level, stands.inconclusive) == (top, (), ())
     assert stands.place(twin) == "level with the best"
     assert [stands.is_in(one, stands.front) for one in (top, twin)] == [True, False]
@@ -618,10 +627,10 @@ def test_an_interval_that_knows_rounds_of_few_processes_is_none(
 def test_a_sweep_of_few_launches_says_so_and_is_never_surely_under_a_line() -> None:
     few = replace(around(8, p95_s=0.001, throughput=4000, half=0.01), processes=3)
     assert tells(words_of([few]), "3 launches", "batch 8,", "5 are needed")
-    assert not surely_under(few, 1.0, "p95_s")
+    assert not surely_within_limit(few, 1.0, "p95_s")
     enough = replace(few, processes=5)
     assert "launches" not in words_of([enough])
-    assert surely_under(enough, 1.0, "p95_s")
+    assert surely_within_limit(enough, 1.0, "p95_s")
 
 
 # --- the race of a sweep ----------------------------------------------------------------------------------
@@ -648,7 +657,7 @@ def in_race(spec: TrialSpec, name: str) -> Trial:
 
 
 def known(trials: Sequence[Trial], race: Comparison | None) -> Known:
-    return {one.key: Found(trial=one, race=race, reused=False) for one in trials}
+    return {one.key: KnownTrial(trial=one, race=race, reused=False) for one in trials}
 
 
 def test_a_point_carries_its_verdict_against_the_default() -> None:

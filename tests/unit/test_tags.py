@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.evidence.measurement import Trial
-from core.store import Change, Marks, Query, Store, database, restore
+from core.store import Change, Query, Store, Tags, database, restore
 from core.wire.errors import SpecError, StoreError
 
 
@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def ids(store: Store, **query: Any) -> list[int]:
-    found, total = store.listing(Query(**query))
+    found, total = store.trial_page(Query(**query))
     assert total == len(found)
     return [int(one.id, 16) for one in found]
 
@@ -49,13 +49,13 @@ def ids(store: Store, **query: Any) -> list[int]:
 def test_a_mark_is_kept_and_changes_nothing_that_was_measured(store: Store) -> None:
     before = store.trial(TWO)
     now = store.mark([TWO], Change(starred=True, add=("b", "a  b", "a"), note=" good \n"))
-    assert now == {TWO: Marks(starred=True, labels=("a", "a b", "b"), note="good")}
+    assert now == {TWO: Tags(starred=True, labels=("a", "a b", "b"), note="good")}
     assert Store(store.path).marks([ONE, TWO]) == now
     assert store.trial(TWO) == before
     store.mark([TWO, ONE], Change(archived=True, remove=("b", "never given")))
     assert store.marks([ONE, TWO]) == {
-        ONE: Marks(archived=True),
-        TWO: Marks(starred=True, archived=True, labels=("a", "a b"), note="good"),
+        ONE: Tags(archived=True),
+        TWO: Tags(starred=True, archived=True, labels=("a", "a b"), note="good"),
     }
     store.mark([ONE], Change(archived=False))
     assert list(store.marks([ONE, TWO])) == [TWO]
@@ -134,7 +134,7 @@ def test_lists_have_an_order_and_pages(store: Store) -> None:
     assert ids(store, order="oldest") == [1, 2, 3, 4, 5, 6]
     assert ids(store, order="p50") == [4, 1, 2, 3, 6, 5]  # what has none comes last
     assert ids(store, order="gain")[:2] == [4, 5]  # a rejected contrast is no gain
-    page, total = store.listing(Query(), offset=2, limit=2)
+    page, total = store.trial_page(Query(), offset=2, limit=2)
     assert ([int(one.id, 16) for one in page], total) == ([4, 3], 6)
 
 
@@ -152,7 +152,7 @@ def test_marks_go_with_backups_and_with_their_trials(store: Store, tmp_path: Pat
     copy = tmp_path / "copy.db"
     assert store.backup(copy).marks == (2, 0)
     store.delete_trials([ONE])
-    assert store.marks([ONE, TWO]) == {TWO: Marks(starred=True, labels=("kept",))}
+    assert store.marks([ONE, TWO]) == {TWO: Tags(starred=True, labels=("kept",))}
     with closing(sqlite3.connect(store.path)) as db:
         assert db.execute("SELECT id FROM marks").fetchall() == [(TWO,)]
     restore(copy, store.path)
@@ -163,7 +163,7 @@ def test_pruned_and_newly_written_trials_keep_their_marks(store: Store) -> None:
     store.mark([ONE], Change(note="mine"))
     store.update_trial(ONE, study="s")
     store.prune(before=10.0)
-    assert store.marks([ONE]) == {ONE: Marks(note="mine")}
+    assert store.marks([ONE]) == {ONE: Tags(note="mine")}
 
 
 def test_damaged_marks_are_none_and_are_counted(store: Store) -> None:
@@ -192,9 +192,9 @@ def test_store_of_the_format_before_marks_is_brought_forward_with_all_its_trials
             db.commit()
     store = Store(path)
     assert store.trial(ONE) == trial(1)
-    assert [one.state for one in store.listing(Query())[0]] == ["DAMAGED", "COMPLETE"]
+    assert [one.state for one in store.trial_page(Query())[0]] == ["DAMAGED", "COMPLETE"]
     assert len(list(tmp_path.glob("ortune.db.format-6-*"))) == 1
-    assert store.mark([ONE], Change(starred=True)) == {ONE: Marks(starred=True)}
+    assert store.mark([ONE], Change(starred=True)) == {ONE: Tags(starred=True)}
     with pytest.MonkeyPatch.context() as patch:  # the version before finds a file that it does not know
         patch.setattr(database, "MIGRATIONS", database.MIGRATIONS[:6])
         patch.setattr(database, "SCHEMA", 6)

@@ -8,8 +8,8 @@ import pytest
 
 from core.evidence.result_types import SearchCosts
 from core.run.launches.schedule import P50_RUNS
-from core.run.prediction import Past, Seen
-from core.run.search.plan import LOOKS_SHARE, designed, next_step
+from core.run.prediction import ComparisonHistory, MeasuredRun
+from core.run.search.plan import SCREENING_SHARE, designed, next_step
 from core.run.search.time_needed import (
     CONFIRMING,
     can_confirm,
@@ -20,11 +20,11 @@ from core.run.search.time_needed import (
     enough_s,
     evaluated_words,
     fit_words,
-    fitting,
     open_words,
+    screenable,
     screening_s,
 )
-from core.spec import anchor
+from core.spec import ort_default
 from core.wire.errors import BudgetError
 from tests.builders import spec
 from tests.searching import Machine, Run, small_space
@@ -33,9 +33,9 @@ SLOW = SearchCosts(run_s=0.776, start_s=3.0, block_s=0.776, runs=1, screen_s=4.6
 QUICK = SearchCosts(run_s=1e-4, start_s=0.2, block_s=0.022, runs=10, screen_s=0.27, fixed_s=1.0, after_s=0.0)
 
 
-def past(run_s: float) -> Past:
-    return Past(
-        seen=(Seen(spec=anchor(spec()), run_s=run_s),),
+def past(run_s: float) -> ComparisonHistory:
+    return ComparisonHistory(
+        seen=(MeasuredRun(spec=ort_default(spec()), run_s=run_s),),
         start_s=1.0,
         after_s=0.5,
         beside_s=0.5,
@@ -52,29 +52,29 @@ def test_a_confirmation_takes_the_inferences_of_a_p50_of_three_processes() -> No
 
 def test_a_time_without_room_for_a_confirmation_is_refused_with_one_that_is_enough() -> None:
     with pytest.raises(BudgetError) as caught:
-        check_time(SLOW, 30, share=LOOKS_SHARE)
-    enough = enough_s(SLOW, share=LOOKS_SHARE)
+        check_time(SLOW, 30, share=SCREENING_SHARE)
+    enough = enough_s(SLOW, share=SCREENING_SHARE)
     assert "30 s" in caught.value.message
     assert "776 ms" in caught.value.message
     assert f"{enough} s" in caught.value.hint
-    check_time(SLOW, enough, share=LOOKS_SHARE)
-    check_time(QUICK, 5, share=LOOKS_SHARE)
+    check_time(SLOW, enough, share=SCREENING_SHARE)
+    check_time(QUICK, 5, share=SCREENING_SHARE)
 
 
 @pytest.mark.parametrize("costs", [SLOW, QUICK, SearchCosts(**{**SLOW, "start_s": 90.0, "screen_s": 95.0})])
 @pytest.mark.parametrize("count", [2, 23, 200])
 def test_what_is_enough_holds_all_and_a_confirmation_of_four_launches(costs: SearchCosts, count: int) -> None:
-    enough = enough_s(costs, count, share=LOOKS_SHARE)
-    assert fitting(costs, enough, share=LOOKS_SHARE) >= count
-    assert screening_s(costs, count) <= LOOKS_SHARE * enough
+    enough = enough_s(costs, count, share=SCREENING_SHARE)
+    assert screenable(costs, enough, share=SCREENING_SHARE) >= count
+    assert screening_s(costs, count) <= SCREENING_SHARE * enough
     assert screening_s(costs, count) + confirmation_s(costs, 4) <= enough
-    assert "all" in fit_words(costs, enough, count, share=LOOKS_SHARE)
+    assert "all" in fit_words(costs, enough, count, share=SCREENING_SHARE)
 
 
 def test_of_many_configurations_it_is_said_how_many_fit_and_what_would_be_enough() -> None:
-    said = fit_words(SLOW, 100, 23, share=LOOKS_SHARE)
-    assert f"{fitting(SLOW, 100, share=LOOKS_SHARE)} of 23" in said
-    assert f"{enough_s(SLOW, 23, share=LOOKS_SHARE)} s" in said
+    said = fit_words(SLOW, 100, 23, share=SCREENING_SHARE)
+    assert f"{screenable(SLOW, 100, share=SCREENING_SHARE)} of 23" in said
+    assert f"{enough_s(SLOW, 23, share=SCREENING_SHARE)} s" in said
 
 
 def test_after_screening_the_reason_names_what_was_left() -> None:
@@ -85,10 +85,10 @@ def test_after_screening_the_reason_names_what_was_left() -> None:
 
 @pytest.mark.parametrize(("run_s", "runs"), [(0.776, 1), (0.02, 5), (1e-4, 10)])
 def test_earlier_measurements_tell_what_a_search_costs(run_s: float, runs: int) -> None:
-    costs = costs_from_past(past(run_s), anchor(spec()), fixed_s=1.0)
+    costs = costs_from_past(past(run_s), ort_default(spec()), fixed_s=1.0)
     assert (costs["run_s"], costs["runs"]) == (run_s, runs)
     assert costs["screen_s"] > costs["start_s"] + costs["block_s"]
-    batch = anchor(spec(workload={"batch_size": 4}))
+    batch = ort_default(spec(workload={"batch_size": 4}))
     assert costs_from_past(past(run_s), batch, fixed_s=1.0)["run_s"] == pytest.approx(4 * run_s)
 
 
@@ -111,6 +111,6 @@ def test_a_search_ends_as_soon_as_its_costs_leave_no_time_for_a_confirmation() -
 
 
 def test_how_many_were_evaluated_is_told_with_the_time_for_all() -> None:
-    said = evaluated_words(SLOW, 8, 23, share=LOOKS_SHARE)
+    said = evaluated_words(SLOW, 8, 23, share=SCREENING_SHARE)
     assert "8 of 23" in said
-    assert f"{enough_s(SLOW, 23, share=LOOKS_SHARE):,} s" in said
+    assert f"{enough_s(SLOW, 23, share=SCREENING_SHARE):,} s" in said

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.evidence.node_savings import choices, without
+from core.evidence.node_savings import choices, keep_float
 from dashboard import charts
 from dashboard.charts import variant_charts
 from tests.unit.test_node_savings import units
@@ -50,7 +50,7 @@ def test_without_times_there_is_no_curve() -> None:
 
 def test_the_choice_is_drawn_where_it_is_expected() -> None:
     found = units((0.08, 0.001), (0.02, 0.004))
-    chosen = without(found, ["n1"])
+    chosen = keep_float(found, ["n1"])
     figure = variant_charts.curve(variant_charts.curve_info(choices(found)), chosen)
     assert figure.data[1].x[0] == pytest.approx(100 * chosen.error)
     assert figure.data[1].y[0] == pytest.approx(1)

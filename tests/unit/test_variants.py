@@ -258,7 +258,7 @@ def test_a_model_that_was_here_already_learns_how_it_is_made(
 
 def feeds_of(make_model: Callable[[Path], Path], folder: Path, **dims: int) -> tuple[list[list[int]], str]:
     info = inspect_model(str(make_model(folder / "m.onnx")))
-    feeds, note = variants.check_feeds(info, dims)
+    feeds, note = variants.output_check_inputs(info, dims)
     return [feed["inputs"][0]["shape"] for feed in feeds], note
 
 
@@ -386,7 +386,7 @@ def test_a_model_in_use_is_not_removed(
 ) -> None:
     content = mlp.content_sha256 if resolved else ""
     trial = put_trial(store, mlp, kind=kind, state=state, model_sha256=content)
-    (use,) = variants.use_of(store, mlp.content_sha256)
+    (use,) = variants.unfinished_trials_of(store, mlp.content_sha256)
     assert trial.id[:8] in use
     with pytest.raises(ModelError, match=rf"`mlp`.*{kind}"):
         library.remove_model(store, mlp.content_sha256)
@@ -416,27 +416,27 @@ def test_a_family_races_on_the_default_with_the_original_first(store: Store, mlp
     base = spec_from_dict(
         {"model": {"path": "x"}, "session": {"intra_op_num_threads": 1}, "workload": {"batch_size": 4}}
     )
-    asked = variants.race_of_family([half, mlp], base)
+    asked = variants.family_configurations([half, mlp], base)
     assert [one.label.split(" ")[0] for one in asked] == ["mlp", "mlp-fp16"]
     assert [one.spec.model.sha256 for one in asked] == [mlp.sha256, half.sha256]
     assert {one.spec.workload.batch_size for one in asked} == {4}
     assert {one.spec.session.intra_op_num_threads for one in asked} == {None}
     with pytest.raises(SpecError, match="model"):
-        variants.race_of_family([], base)
+        variants.family_configurations([], base)
 
 
 def test_sizes_that_a_variant_has_fixed_hold_for_all(store: Store, mlp: ModelRecord) -> None:
     fixed = make(store, mlp, Step("fix_dims", {"dims": {"batch": 4}})).result
     base = spec_from_dict({"model": {"path": "x"}})
-    first, second = variants.race_of_family([mlp, fixed], base)
+    first, second = variants.family_configurations([mlp, fixed], base)
     assert first.spec.workload.dims == {"batch": 4}
     assert second.spec.workload.dims == {}
     other = make(store, mlp, Step("fix_dims", {"dims": {"batch": 2}})).result
     with pytest.raises(SpecError, match=r"`batch`.* 2, .* 4"):
-        variants.race_of_family([mlp, fixed, other], base)
+        variants.family_configurations([mlp, fixed, other], base)
     eight = spec_from_dict({"model": {"path": "x"}, "workload": {"batch_size": 8}})
     with pytest.raises(SpecError, match=r" 4, .*`batch_size`.* 8"):
-        variants.race_of_family([mlp, fixed], eight)
+        variants.family_configurations([mlp, fixed], eight)
 
 
 def put_race(store: Store, trials: list[Trial], *, ratio: float, grade: str = "A", at: float = 1.0) -> str:
@@ -573,13 +573,13 @@ def test_outputs_are_compared_on_what_is_asked_for(store: Store, tmp_path: Path)
 
 def test_feeds_from_a_file_bring_their_sizes_and_are_fed_once(tmp_path: Path) -> None:
     info = inspect_model(str(tiny_models.tokens(tmp_path / "m.onnx")))
-    (one,), note = variants.check_feeds(info, {}, WorkloadSpec(feeds="rows.npz", batch_size=3))
+    (one,), note = variants.output_check_inputs(info, {}, WorkloadSpec(feeds="rows.npz", batch_size=3))
     assert [shape["shape"] for shape in one["inputs"]] == [[3, -1], [3, -1]]
     assert note == ""
-    (first,), _ = variants.check_feeds(info, {}, WorkloadSpec(feeds="rows.npz"))
+    (first,), _ = variants.output_check_inputs(info, {}, WorkloadSpec(feeds="rows.npz"))
     assert first["batch_size"] == 1
     with pytest.raises(SpecError, match="`nope`"):
-        variants.check_feeds(info, {}, WorkloadSpec(feed_values={"nope": 1}))
+        variants.output_check_inputs(info, {}, WorkloadSpec(feed_values={"nope": 1}))
 
 
 def test_a_calibration_takes_values_that_the_data_lack(store: Store, tmp_path: Path) -> None:

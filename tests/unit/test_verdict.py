@@ -16,7 +16,7 @@ from core.evidence.verdict import (
     NOT_KNOWN,
     Verdict,
     is_rejected,
-    measurably,
+    measurable_direction,
     measured,
     parts,
     precision_text,
@@ -103,7 +103,7 @@ def test_an_interval_decides_and_its_ends_count(
     low: float | None, high: float | None, says: str, sure: str | None
 ) -> None:
     assert Verdict.of(low, high, 0.02) == says
-    assert measurably({"ratio_low": low, "ratio_high": high}) == sure
+    assert measurable_direction({"ratio_low": low, "ratio_high": high}) == sure
 
 
 # --- the card -----------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_an_open_question_says_how_many_generations_it_takes_and_what_to_do() ->
     one = contrast(**UNDECIDED)
     card = verdict.card(race(one), one)
     assert tells(card.headline.lower(), Verdict.UNDECIDED.word, "0.97×", "1.08×")
-    needed = verdict.generations_to_decide(race(one), one)
+    needed = verdict.launches_to_decide(race(one), one)
     assert needed is not None
     assert needed > 9
     assert numbers(card.advice) == [needed]
@@ -182,7 +182,7 @@ def test_an_open_question_says_how_many_generations_it_takes_and_what_to_do() ->
 @pytest.mark.parametrize("noise", ["sigma", "sigma_between"])
 def test_more_noise_takes_more_generations(ratio: float, noise: str) -> None:
     quiet, noisy = (contrast(ratio=ratio, **{noise: value}) for value in (0.01, 0.3))
-    fewer, more = (verdict.generations_to_decide(race(one), one) for one in (quiet, noisy))
+    fewer, more = (verdict.launches_to_decide(race(one), one) for one in (quiet, noisy))
     assert fewer is not None
     assert more is not None
     assert fewer < more
@@ -190,7 +190,7 @@ def test_more_noise_takes_more_generations(ratio: float, noise: str) -> None:
 
 def test_noise_that_is_not_known_predicts_nothing() -> None:
     for one in (contrast(sigma=None), contrast(sigma_between=None), older(sigma=0.1)):
-        assert verdict.generations_to_decide(race(one), one) is None
+        assert verdict.launches_to_decide(race(one), one) is None
 
 
 def test_a_question_that_enough_generations_left_open_gets_no_number_of_them() -> None:
@@ -256,10 +256,10 @@ def test_a_busy_machine_rejects_nothing() -> None:
     busy = race(one, busy=busy_machine())
     assert not is_rejected(busy.result)
     assert verdict.card(busy, one).headline == verdict.card(race(one), one).headline
-    assert verdict.busy_words(busy.result) == builders.BUSY
-    assert verdict.busy_mark(busy.result) == f" · {BUSY}"
+    assert verdict.background_load_text(busy.result) == builders.BUSY
+    assert verdict.background_load_mark(busy.result) == f" · {BUSY}"
     for quiet in (race(one, busy=None).result, race(one).result, None):
-        assert (verdict.busy_words(quiet), verdict.busy_mark(quiet)) == ("", "")
+        assert (verdict.background_load_text(quiet), verdict.background_load_mark(quiet)) == ("", "")
 
 
 def test_a_rejected_verdict_says_why_once_what_would_help_and_keeps_its_numbers() -> None:
@@ -299,17 +299,17 @@ def test_an_older_race_that_was_graded_f_stays_rejected() -> None:
 
 
 def test_what_can_go_on_has_generations_and_all_its_samples() -> None:
-    assert verdict.can_go_on(race(contrast()), trials())
-    assert not verdict.can_go_on(race(older(), generations=None), trials())
-    assert not verdict.can_go_on(race(contrast()), trials(result={PRUNED: 1.0}))
-    assert not verdict.can_go_on(race(contrast()), trials(state="FAIL"))
-    assert not verdict.can_go_on(race(contrast()), trials()[:2])
+    assert verdict.can_measure_longer(race(contrast()), trials())
+    assert not verdict.can_measure_longer(race(older(), generations=None), trials())
+    assert not verdict.can_measure_longer(race(contrast()), trials(result={PRUNED: 1.0}))
+    assert not verdict.can_measure_longer(race(contrast()), trials(state="FAIL"))
+    assert not verdict.can_measure_longer(race(contrast()), trials()[:2])
     spent = race(contrast())
     spent.protocol.update(looks=[4, 6], splits=1.0)  # of an earlier version, which kept nothing back
-    assert not verdict.can_go_on(spent, trials())
+    assert not verdict.can_measure_longer(spent, trials())
     exact = race(contrast())
     exact.protocol["runs"] = 100
-    assert not verdict.can_go_on(exact, trials())
+    assert not verdict.can_measure_longer(exact, trials())
 
 
 # --- a ratio in words ---------------------------------------------------------------------------------------

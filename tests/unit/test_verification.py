@@ -10,28 +10,28 @@ import pytest
 
 from core.evidence.verification import (
     Change,
-    Gain,
     Part,
+    Speedup,
     Transfer,
     between,
     change,
-    fastness,
     overall,
     recorded_gains,
+    speed_part,
     transfer,
 )
 from core.show.sheets.verifications import as_markdown
 
 YES = Part(state="YES", why="")
-RECORDED = Gain(ratio=1.42, low=1.40, high=1.44)
+RECORDED = Speedup(ratio=1.42, low=1.40, high=1.44)
 
 
-def gain(ratio: float, width: float = 0.02, doubt: str = "") -> Gain:
-    return Gain(ratio=ratio, low=ratio * (1 - width), high=ratio * (1 + width), doubt=doubt)
+def gain(ratio: float, width: float = 0.02, doubt: str = "") -> Speedup:
+    return Speedup(ratio=ratio, low=ratio * (1 - width), high=ratio * (1 + width), doubt=doubt)
 
 
 def test_the_interval_of_a_quotient_is_that_of_both() -> None:
-    found = between(Gain(ratio=2.0, low=1.6, high=2.5), Gain(ratio=1.0, low=0.9, high=1.2))
+    found = between(Speedup(ratio=2.0, low=1.6, high=2.5), Speedup(ratio=1.0, low=0.9, high=1.2))
     assert found is not None
     down = math.hypot(math.log(2 / 1.6), math.log(1.2))
     up = math.hypot(math.log(2.5 / 2), math.log(1 / 0.9))
@@ -41,8 +41,8 @@ def test_the_interval_of_a_quotient_is_that_of_both() -> None:
 
 
 def test_without_an_interval_there_is_no_quotient() -> None:
-    assert between(Gain(ratio=2.0, low=None, high=None), RECORDED) is None
-    assert between(Gain(ratio=math.inf, low=1.0, high=math.inf), RECORDED) is None
+    assert between(Speedup(ratio=2.0, low=None, high=None), RECORDED) is None
+    assert between(Speedup(ratio=math.inf, low=1.0, high=math.inf), RECORDED) is None
 
 
 def test_its_interval_holds_the_truth_as_often_as_it_says() -> None:
@@ -51,7 +51,7 @@ def test_its_interval_holds_the_truth_as_often_as_it_says() -> None:
     for _ in range(4000):
         one, other = draw.gauss(0.3, 0.02), draw.gauss(0.1, 0.03)
         gains = [
-            Gain(ratio=math.exp(middle), low=math.exp(middle - 1.96 * s), high=math.exp(middle + 1.96 * s))
+            Speedup(ratio=math.exp(middle), low=math.exp(middle - 1.96 * s), high=math.exp(middle + 1.96 * s))
             for middle, s in ((one, 0.02), (other, 0.03))
         ]
         found = between(*gains)
@@ -68,12 +68,12 @@ def test_its_interval_holds_the_truth_as_often_as_it_says() -> None:
         (gain(1.10), "DIFFERS", "less than recorded"),
         (gain(1.70), "DIFFERS", "more than recorded"),
         (gain(1.40, width=0.2), "UNDECIDED", "undecided"),
-        (Gain(ratio=1.1, low=None, high=None), "UNDECIDED", "has no interval"),
+        (Speedup(ratio=1.1, low=None, high=None), "UNDECIDED", "has no interval"),
         (gain(1.10, doubt="the A/A test failed"), "UNDECIDED", "The comparison here has no verdict"),
         (None, "NOT_MEASURED", "1.42× recorded; not measured here"),
     ],
 )
-def test_a_recorded_gain_holds_differs_or_is_undecided(here: Gain | None, state: str, words: str) -> None:
+def test_a_recorded_gain_holds_differs_or_is_undecided(here: Speedup | None, state: str, words: str) -> None:
     found = transfer("the default", RECORDED, here)
     assert found.state == state
     assert words in found.why
@@ -81,7 +81,7 @@ def test_a_recorded_gain_holds_differs_or_is_undecided(here: Gain | None, state:
 
 def test_what_differs_by_less_than_the_margin_holds_even_where_it_surely_differs() -> None:
     here = gain(1.40, width=0.001)
-    sure = Gain(ratio=1.42, low=1.419, high=1.421)
+    sure = Speedup(ratio=1.42, low=1.419, high=1.421)
     assert transfer("x", sure, here, margin=0.05).state == "HOLDS"
     assert transfer("x", sure, here, margin=0.001).state == "DIFFERS"
 
@@ -138,22 +138,22 @@ def test_a_change_counts_and_is_enough_where_nothing_else_was_asked() -> None:
 def test_the_third_answer_tells_the_worst_first() -> None:
     kinds = [gain(1.41), None, gain(1.4, width=0.3), gain(1.1)]
     found = [transfer("x", RECORDED, one) for one in kinds]
-    assert [fastness(found[: n + 1], otherwise="").state for n in range(4)] == [
+    assert [speed_part(found[: n + 1], otherwise="").state for n in range(4)] == [
         "HOLDS",
         "NOT_MEASURED",
         "UNDECIDED",
         "DIFFERS",
     ]
     found = [transfer("the default", RECORDED, gain(1.41)), transfer("`old`", RECORDED, gain(1.1))]
-    assert fastness(found, otherwise="").why.startswith("Against `old`: 1.10× here")
-    nothing = fastness([], otherwise="Nothing was recorded.")
+    assert speed_part(found, otherwise="").why.startswith("Against `old`: 1.10× here")
+    nothing = speed_part([], otherwise="Nothing was recorded.")
     assert (nothing.state, bool(nothing.why)) == ("NOT_MEASURED", True)
 
 
 # --- then and now -------------------------------------------------------------------------------------------
 
 
-def judged(now: Gain, *, cpus: float | None = 1.0, limit: float = 0.05) -> Change:
+def judged(now: Speedup, *, cpus: float | None = 1.0, limit: float = 0.05) -> Change:
     return change(gain(1000, width=0.01), now, limit=limit, cpus=cpus)
 
 

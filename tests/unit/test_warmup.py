@@ -177,7 +177,7 @@ def test_a_process_is_back_when_its_last_10_ms_run_as_those_before_it(
     latencies_ms: list[float], known_ms: float, back: bool
 ) -> None:
     latencies_ns = [round(one * MS) for one in latencies_ms]
-    assert warmup.is_back(latencies_ns, round(known_ms * MS)) is back
+    assert warmup.matches_known_latency(latencies_ns, round(known_ms * MS)) is back
 
 
 def test_a_process_of_a_known_kind_is_warm_in_10_ms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_a_process_that_stays_slower_than_its_kind_is_warm_when_it_is_steady(
 ) -> None:
     """Its layout may cost it more than 5 %: that is what generations are there to show."""
     latencies = warmup.run_until_steady(Clock(monkeypatch).runner(lambda i: round(1.2 * MS), []), known_ns=MS)
-    assert not warmup.is_back(latencies, MS)
+    assert not warmup.matches_known_latency(latencies, MS)
     assert warmup.is_steady(latencies)
     assert sum(latencies) < 200 * MS
 
@@ -209,5 +209,5 @@ def test_a_process_that_stays_slower_than_its_kind_is_warm_when_it_is_steady(
 def test_a_process_that_gets_to_where_its_kind_is_stops_there(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Clock(monkeypatch).runner(lambda i: round(MS * max(1, 6 * 0.8**i)), [])
     latencies = warmup.run_until_steady(run, known_ns=MS)
-    assert warmup.is_back(latencies, MS)
+    assert warmup.matches_known_latency(latencies, MS)
     assert 9 < len(latencies) < 30

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from core import wire
-from core.evidence.comparison import ANCHOR_LABEL, Comparison, Contestant, Role
-from core.evidence.evaluations import Look, Tried
+from core.evidence.comparison import DEFAULT_LABEL, Comparison, Contestant, Role
+from core.evidence.evaluations import Evaluation, Observation
 from core.evidence.measurement import Trial, latency_summary
 from core.evidence.result_types import Confirmed, GainNumbers
 from core.evidence.verdict import Verdict
@@ -36,7 +36,7 @@ def spec_for(record: ModelRecord, **workload: Any) -> TrialSpec:
     from dashboard import fields
 
     values = {fields.key(name): value for name, value in workload.items()}
-    guessed = sizes.suggested(fields.other_dims(record.info), record.info)
+    guessed = sizes.suggested_sizes(fields.other_dims(record.info), record.info)
     values |= {fields.dim_key(dim): size for dim, size in guessed.items()}
     return fields.spec_from_values(values, path=record.path, sha256=record.sha256, info=record.info)
 
@@ -338,7 +338,7 @@ def put_race(
         contestants=tuple(
             Contestant(
                 trial=ids[i],
-                label=racer.label or (ANCHOR_LABEL if racer.role == "anchor" else racer.role),
+                label=racer.label or (DEFAULT_LABEL if racer.role == "anchor" else racer.role),
                 role=racer.role,
             )
             for i, racer in enumerate(racers)
@@ -589,20 +589,20 @@ def put_study(
     return study
 
 
-def tried_ones() -> list[Tried]:
+def tried_ones() -> list[Evaluation]:
     """A good one, a bad one, one that failed, and the control of the first."""
 
-    def one(changes: dict[str, Any], gain: float, memory: float, **how: Any) -> Tried:
+    def one(changes: dict[str, Any], gain: float, memory: float, **how: Any) -> Evaluation:
         found = {"latency_p50": (math.log(gain), 0.01), "peak_rss": (0.0, 0.02)}
         values = {"latency_p50": 0.002 / gain, "peak_rss": memory}
-        seen = Look(stage="screen", race="r", trial=f"look-{gain}", gains=found, values=values)
-        return Tried(changes=changes, key=f"key-{gain}", looks=(seen,), **how)
+        seen = Observation(stage="screen", race="r", trial=f"look-{gain}", gains=found, values=values)
+        return Evaluation(changes=changes, key=f"key-{gain}", looks=(seen,), **how)
 
-    failed = Look(stage="screen", race="r", trial="look-failed", error="It ran out of memory.")
+    failed = Observation(stage="screen", race="r", trial="look-failed", error="It ran out of memory.")
     return [
         one({"intra_op_num_threads": 1}, 1.25, 8e6),
         one({"intra_op_num_threads": 2, "enable_mem_pattern": False}, 0.4, 6e6),
-        Tried(changes={"execution_mode": "ORT_PARALLEL"}, key="key-failed", looks=(failed,)),
+        Evaluation(changes={"execution_mode": "ORT_PARALLEL"}, key="key-failed", looks=(failed,)),
         one({"intra_op_num_threads": 1}, 1.24, 8e6, twin=True),
     ]
 

@@ -11,7 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.evidence.comparison import ANCHOR_LABEL, Comparison
+from core.evidence.comparison import DEFAULT_LABEL, Comparison
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
@@ -22,7 +22,7 @@ from core.spec.presets import PRESETS
 from core.store import ModelRecord, Store
 from core.wire import engines
 from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
-from core.wire.output_check import MARK, WARNING
+from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from dashboard import state
 from tests import builders, tiny_models
 from tests.reading import numbers, tells
@@ -57,7 +57,7 @@ def table(at: AppTest) -> Any:
 def racers(record: ModelRecord) -> list[Racer]:
     """The default as baseline, one clearly faster, one that is not told apart from it."""
     return [
-        Racer(spec=sample_results.spec_for(record), latency_s=0.002, role="baseline", label=ANCHOR_LABEL),
+        Racer(spec=sample_results.spec_for(record), latency_s=0.002, role="baseline", label=DEFAULT_LABEL),
         Racer(
             spec=sample_results.spec_for(record, intra_op_num_threads=1),
             latency_s=0.0014,
@@ -87,7 +87,7 @@ def put(record: ModelRecord, machine: wire.Environment, **facts: Any) -> tuple[C
 
 def test_the_list_begins_with_the_default_as_baseline(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page("compare", model=mlp)
-    assert names(at) == [ANCHOR_LABEL]
+    assert names(at) == [DEFAULT_LABEL]
     assert at.button(key="compare.run").disabled
     assert numbers(at.button(key="compare.run").help)[0] == 2
 
@@ -98,13 +98,13 @@ def test_the_settings_of_tune_join_the_list_when_they_are_no_default(
     at = open_page(model=mlp)
     at.number_input(key="knob.intra_op_num_threads").set_value(1).run()
     at.switch_page("views/compare/page.py").run()
-    assert names(at) == [ANCHOR_LABEL, "intra_op_num_threads 1"]
+    assert names(at) == [DEFAULT_LABEL, "intra_op_num_threads 1"]
     assert not at.button(key="compare.run").disabled
 
 
 def test_presets_are_added_once_and_keep_their_name(open_page: Open, mlp: ModelRecord) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
-    assert names(at) == [ANCHOR_LABEL, EDGE]
+    assert names(at) == [DEFAULT_LABEL, EDGE]
     assert numbers(at.button(key="compare.run").label) == [2]
     click(at, "compare.add.preset.edge")
     assert len(at.error) == 1
@@ -177,7 +177,7 @@ def test_another_model_joins_only_with_the_switch(
     at.multiselect(key="compare.others").set_value([other.content_sha256]).run()
     click(at, "compare.add.others")
     assert not at.exception
-    assert names(at) == [f"{ANCHOR_LABEL} (mlp)", "other"]
+    assert names(at) == [f"{DEFAULT_LABEL} (mlp)", "other"]
     click(at, "compare.run")
     (asked,) = submitted
     assert asked["different_models"] is True
@@ -187,7 +187,7 @@ def test_another_model_joins_only_with_the_switch(
 def test_another_baseline_names_the_others_anew(open_page: Open, mlp: ModelRecord) -> None:
     at = click(open_page("compare", model=mlp), "compare.add.preset.edge")
     click(at, buttons(at, "compare.flag.")[0])
-    assert names(at) == [ANCHOR_LABEL, EDGE]
+    assert names(at) == [DEFAULT_LABEL, EDGE]
     (flag,) = buttons(at, "compare.flag.")
     assert flag.endswith(at.session_state["compare.entries"][0]["id"])
 
@@ -217,7 +217,7 @@ def test_a_yaml_of_this_model_is_added(open_page: Open, mlp: ModelRecord) -> Non
     text = f"schema: 1\nmodel: {{path: x.onnx, sha256: {mlp.sha256}}}\nsession: {{intra_op_num_threads: 2}}"
     at.text_area(key="compare.pasted").set_value(text)
     click(at, "compare.add.yaml")
-    assert names(at) == [ANCHOR_LABEL, "intra_op_num_threads 2"]
+    assert names(at) == [DEFAULT_LABEL, "intra_op_num_threads 2"]
     assert at.session_state["compare.entries"][1]["spec"]["model"]["path"] == mlp.path
 
 
@@ -246,7 +246,7 @@ def test_linked_trials_become_the_list(open_page: Open, mlp: ModelRecord, machin
         for rows in (1, 4)
     ]
     at = open_page("compare", trials=",".join(one.id for one in trials))
-    assert names(at) == [ANCHOR_LABEL, "batch_size 4"]
+    assert names(at) == [DEFAULT_LABEL, "batch_size 4"]
     at.query_params["trials"] = "nonsense"
     at.run()
     assert tells(at.error[0].value, "nonsense")
@@ -278,7 +278,7 @@ def test_a_race_is_asked_for_with_one_protocol_names_and_a_baseline(
     click(at, "compare.run")
     (asked,) = submitted
     default, edge = asked["contestants"]
-    assert (default.label, default.role) == (ANCHOR_LABEL, "baseline")
+    assert (default.label, default.role) == (DEFAULT_LABEL, "baseline")
     assert (edge.role, edge.spec.session.intra_op_num_threads) == ("candidate", 1)
     for one in (default, edge):
         assert one.spec.protocol.effort == "standard"
@@ -478,7 +478,7 @@ def test_different_batches_and_different_outputs_are_marked(
     at = open_page("compare", comparison=race.id)
     rows = table(at)
     outputs = dict(zip(rows["Configuration"], rows["Outputs"], strict=True))
-    assert outputs.pop("batch_size 4") == f"{WARNING} {MARK}"
+    assert outputs.pop("batch_size 4") == f"{WARNING} {OUTPUTS_DIFFER}"
     assert set(outputs.values()) == {"agree"}
     assert rows["p50 (ms/sample)"].iloc[0] == pytest.approx(1.0, rel=0.2)
     opened(at, DETAILS)
@@ -492,7 +492,7 @@ def test_a_race_of_an_earlier_version_keeps_its_marks(
     field = [replace(one, changes={"guard": None, "output_error": None}) for one in racers(mlp)]
     race, _ = put(mlp, machine, racers=field, contrast={"outputs_differ": True})
     rows = table(open_page("compare", comparison=race.id))
-    assert list(rows["Outputs"]).count(f"{WARNING} {MARK}") == len(field) - 1
+    assert list(rows["Outputs"]).count(f"{WARNING} {OUTPUTS_DIFFER}") == len(field) - 1
 
 
 def select(at: AppTest, *rows: int) -> AppTest:
@@ -609,7 +609,7 @@ def test_a_running_race_shows_every_interval_and_can_be_cancelled(
     assert tells(first["label"], "intra_op_num_threads 1", "2.000 ms")
     assert Verdict.FASTER.word in first["short"]
     assert (first["ratio"], first["low"], first["high"]) == (1.2, 1.1, 1.3)
-    assert lines(at, ANCHOR_LABEL, "2.400 ms")
+    assert lines(at, DEFAULT_LABEL, "2.400 ms")
     assert at.button(key="compare.run").disabled
     click(at, "compare.cancel")
     assert cancelled == [race.id]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.evidence.comparison import ANCHOR_LABEL, Configuration
+from core.evidence.comparison import DEFAULT_LABEL, Configuration
 from core.spec.steps import Step
 from core.store import ModelRecord
 from dashboard import configurations, state
@@ -35,13 +35,13 @@ def test_a_variant_joins_the_list_and_races_under_its_name(
     at.multiselect(key=CHOICE).set_value([lean.content_sha256]).run()
     click(at, "compare.add.variants")
     assert not at.exception
-    assert names(at) == [f"{ANCHOR_LABEL} (mlp)", "lean"]
+    assert names(at) == [f"{DEFAULT_LABEL} (mlp)", "lean"]
     assert lines(at, "`mlp`", "INT8")
     click(at, "compare.run")
     (asked,) = submitted
     found: list[Configuration] = asked["contestants"]
     assert [(one.label, one.spec.model.sha256) for one in found] == [
-        (f"{ANCHOR_LABEL} (mlp)", mlp.sha256),
+        (f"{DEFAULT_LABEL} (mlp)", mlp.sha256),
         ("lean", lean.sha256),
     ]
 
@@ -52,7 +52,7 @@ def test_the_original_races_against_the_variant_that_is_chosen(
     at = open_page("compare", model=lean)
     at.multiselect(key=CHOICE).set_value([mlp.content_sha256]).run()
     click(at, "compare.add.variants")
-    assert names(at) == [f"{ANCHOR_LABEL} (lean)", "mlp"]
+    assert names(at) == [f"{DEFAULT_LABEL} (lean)", "mlp"]
 
 
 def test_nothing_chosen_is_said(open_page: Open, mlp: ModelRecord, lean: ModelRecord) -> None:
@@ -70,7 +70,7 @@ def test_trials_of_a_family_come_into_the_list_by_a_link(
         for one in (mlp, lean)
     ]
     at = open_page("compare", model=mlp, trials=",".join(one.id for one in trials))
-    assert names(at) == [f"{ANCHOR_LABEL} (mlp)", "lean"]
+    assert names(at) == [f"{DEFAULT_LABEL} (mlp)", "lean"]
 
 
 def test_names_say_the_model_and_what_else_differs() -> None:
@@ -79,8 +79,8 @@ def test_names_say_the_model_and_what_else_differs() -> None:
     default = spec_from_dict({"model": {"path": "a"}})
     tuned = spec_from_dict({"model": {"path": "b"}, "session": {"intra_op_num_threads": 1}})
     assert configurations.labels([default, default, tuned, default], 0, ["", "lean", "lean", ""]) == [
-        ANCHOR_LABEL,
+        DEFAULT_LABEL,
         "lean",
         "lean, intra_op_num_threads 1",
-        f"{ANCHOR_LABEL} (2)",
+        f"{DEFAULT_LABEL} (2)",
     ]

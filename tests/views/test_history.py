@@ -23,7 +23,7 @@ from core.evidence.quality import BUSY, CONTROL_FAILED
 from core.show.table import Column, tabulate
 from core.store import Change, ModelRecord
 from core.store.library import remove_model
-from core.wire.output_check import MARK, WARNING
+from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from dashboard import fields, state
 from dashboard.widgets import tables
 from tests import builders, tiny_models
@@ -324,9 +324,9 @@ def test_wrong_results_are_marked_in_the_table_on_the_trial_and_found(
         state.store().update_trial(trial.id, result=trial.result | builders.guarded(**error))
     put(mlp, 500_000.0)  # of an earlier version
     at = open_page("history", model=mlp)
-    assert table(at)["Outputs"].tolist() == [f"{WARNING} {MARK}", "agree", ""]
+    assert table(at)["Outputs"].tolist() == [f"{WARNING} {OUTPUTS_DIFFER}", "agree", ""]
     select(at, 0)
-    assert lines(at, ":orange-badge[:material/warning:", MARK)
+    assert lines(at, ":orange-badge[:material/warning:", OUTPUTS_DIFFER)
     assert lines(at, "0.5", "0.001")
     at.text_input(key="history.search").set_value("outputs differ").run()
     assert len(table(at)) == 1

@@ -40,17 +40,17 @@ def told(spec: TrialSpec, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[live.Wish]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[live.LiveRequest]:
     """What pages wish; nothing runs."""
-    wishes: list[live.Wish] = []
+    wishes: list[live.LiveRequest] = []
 
-    def job(box: live.Wishes, first: live.Wish, *, model_name: str) -> str:
+    def job(box: live.LiveRequests, first: live.LiveRequest, *, model_name: str) -> str:
         wishes.append(first)
         return f"live-{len(wishes)}"
 
     monkeypatch.setattr(live, "job", job)
     monkeypatch.setattr(state.scheduler(), "submit", lambda job: job)
-    monkeypatch.setattr(live.Wishes, "put", lambda self, wish: wishes.append(wish) or True)
+    monkeypatch.setattr(live.LiveRequests, "put", lambda self, wish: wishes.append(wish) or True)
     return wishes
 
 
@@ -63,7 +63,7 @@ def switch_on(at: AppTest) -> AppTest:
 
 
 def test_nothing_is_wished_until_live_is_on(
-    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+    open_page: Open, mlp: ModelRecord, asked: list[live.LiveRequest], jobs: Jobs
 ) -> None:
     at = open_page(model=mlp)
     assert asked == []
@@ -73,7 +73,7 @@ def test_nothing_is_wished_until_live_is_on(
 
 
 def test_a_moved_slider_is_wished_once_and_its_glimpse_is_called_one(
-    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+    open_page: Open, mlp: ModelRecord, asked: list[live.LiveRequest], jobs: Jobs
 ) -> None:
     wanted = sample_results.spec_for(mlp, intra_op_num_threads=1)
     jobs(status("live-1", kind="live", live=told(wanted)))
@@ -90,7 +90,7 @@ def test_a_moved_slider_is_wished_once_and_its_glimpse_is_called_one(
 
 
 def test_the_defaults_against_themselves_are_said_to_be_that(
-    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+    open_page: Open, mlp: ModelRecord, asked: list[live.LiveRequest], jobs: Jobs
 ) -> None:
     jobs(status("live-1", kind="live", live=told(sample_results.spec_for(mlp), contrasts=[])))
     said = texts(switch_on(open_page(model=mlp)))
@@ -110,7 +110,7 @@ def test_the_defaults_against_themselves_are_said_to_be_that(
 def test_there_is_no_direction_before_the_interval_has_one(
     open_page: Open,
     mlp: ModelRecord,
-    asked: list[live.Wish],
+    asked: list[live.LiveRequest],
     jobs: Jobs,
     low: float | None,
     high: float | None,
@@ -133,7 +133,7 @@ def test_there_is_no_direction_before_the_interval_has_one(
 
 
 def test_a_model_slower_than_a_row_a_second_is_not_shown_as_none(
-    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+    open_page: Open, mlp: ModelRecord, asked: list[live.LiveRequest], jobs: Jobs
 ) -> None:
     wanted = sample_results.spec_for(mlp, intra_op_num_threads=1)
     point = {"key": wanted.key(), "label": "one thread", "p50_s": 4.4, "rows_per_s": 0.2273}
@@ -144,7 +144,7 @@ def test_a_model_slower_than_a_row_a_second_is_not_shown_as_none(
 
 
 def test_a_result_from_before_is_shown_instead_of_a_glimpse(
-    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+    open_page: Open, mlp: ModelRecord, asked: list[live.LiveRequest], jobs: Jobs
 ) -> None:
     known = sample_results.put_run(state.store(), mlp, fingerprint=state.environment()["fingerprint"])
     at = switch_on(open_page(model=mlp))
@@ -156,7 +156,7 @@ def test_a_result_from_before_is_shown_instead_of_a_glimpse(
 
 
 def test_the_trail_stays_when_a_slider_comes_to_a_result_from_before(
-    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+    open_page: Open, mlp: ModelRecord, asked: list[live.LiveRequest], jobs: Jobs
 ) -> None:
     sample_results.put_run(state.store(), mlp, fingerprint=state.environment()["fingerprint"])
     points = [{"key": key, "label": key, "p50_s": 1e-3, "rows_per_s": 1000.0} for key in ("a", "b")]
@@ -171,7 +171,7 @@ def test_the_trail_stays_when_a_slider_comes_to_a_result_from_before(
 
 
 def test_settings_that_cannot_be_used_are_not_wished(
-    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+    open_page: Open, mlp: ModelRecord, asked: list[live.LiveRequest], jobs: Jobs
 ) -> None:
     at = open_page(model=mlp)
     widget(at, "intra_op_num_threads").set_value(1_000_000).run()
@@ -181,7 +181,7 @@ def test_settings_that_cannot_be_used_are_not_wished(
 
 
 def test_what_a_wish_failed_of_is_said(
-    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs
+    open_page: Open, mlp: ModelRecord, asked: list[live.LiveRequest], jobs: Jobs
 ) -> None:
     error = {"type": "WorkerError", "message": "Killed by SIGSEGV.", "hint": "Use fewer settings."}
     failed = told(sample_results.spec_for(mlp), state="failed", contrasts=[], error=error)
@@ -192,10 +192,14 @@ def test_what_a_wish_failed_of_is_said(
 
 
 def test_switching_it_off_leaves_and_a_race_that_rests_says_so(
-    open_page: Open, mlp: ModelRecord, asked: list[live.Wish], jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    open_page: Open,
+    mlp: ModelRecord,
+    asked: list[live.LiveRequest],
+    jobs: Jobs,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     left: list[str] = []
-    monkeypatch.setattr(live.Wishes, "leave", lambda self, visitor: left.append(visitor))
+    monkeypatch.setattr(live.LiveRequests, "leave", lambda self, visitor: left.append(visitor))
     jobs(status("live-1", kind="live", state="COMPLETE"))
     at = switch_on(open_page(model=mlp))
     assert lines(at, ":material/bolt:")

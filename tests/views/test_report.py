@@ -11,7 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.run.scheduler import Scheduler
-from core.show.report import MOST_CURRENCY
+from core.show.report import MAX_CURRENCY_LENGTH
 from core.store import STORE_NAME, Store, library
 from core.store.imported import Shelf
 from core.store.library import inspect_cached, sample_models
@@ -168,7 +168,7 @@ def test_what_somebody_chose_stays_chosen_in_the_demonstration(recorded: Path, o
 def test_a_page_of_the_demonstration_takes_a_model_that_it_has_something_of_until_somebody_chooses(
     page: str, recorded: Path, open_page: Open
 ) -> None:
-    seen = demo.seen_on(Store(recorded / STORE_NAME), page)
+    seen = demo.recorded_models(Store(recorded / STORE_NAME), page)
     assert open_page(page).session_state[state.MODEL] == seen[0]
     chosen = next(one for one in state.store().models() if one.content_sha256 not in seen)
     assert open_page(page, model=chosen).session_state[state.MODEL] == chosen.content_sha256
@@ -231,7 +231,7 @@ def test_a_currency_that_is_none_is_said(
     at = open_page()
     at.number_input(key="tune.report.price").set_value(0.34)
     at.text_input(key="tune.report.currency").set_value(" ").run()
-    assert tells(at.error[0].value, MOST_CURRENCY)
+    assert tells(at.error[0].value, MAX_CURRENCY_LENGTH)
 
 
 def _open_popovers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,15 @@ import yaml
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.evidence.comparison import ANCHOR_LABEL
+from core.evidence.comparison import DEFAULT_LABEL
 from core.evidence.quality import BUSY
-from core.evidence.targets import STATE_WORDS, Evidence, judge
+from core.evidence.targets import STATE_WORDS, Evidence, evaluate_target
 from core.run.scorecard import Row, Subject
 from core.spec import spec_from_yaml, yaml_from_spec
 from core.spec.presets import PRESETS
 from core.spec.targets import target_from_dict
 from core.store import ModelRecord
-from core.wire.output_check import MARK
+from core.wire.output_check import OUTPUTS_DIFFER
 from dashboard import state
 from dashboard.views.scorecard import measured as scorecard
 from dashboard.views.scorecard import targets as scorecard_targets
@@ -207,7 +207,7 @@ def test_outputs_that_differ_are_marked(open_page: Open, mlp: ModelRecord, machi
     put(mlp, machine, changes={"guard": {"breach": True, "why": "0.5 of the largest magnitude"}})
     at = open_page("scorecard", model=mlp)
     add_target(at, "latency_p50", "1 s")
-    assert MARK in str(at.table[0].value.index[0])
+    assert OUTPUTS_DIFFER in str(at.table[0].value.index[0])
     assert tells(at.warning[0].value, "0.5")
 
 
@@ -217,7 +217,7 @@ def test_every_model_is_judged_with_every_kind_of_settings(open_page: Open, mlp:
     unfold(at, "who").multiselect(key="scorecard.settings").set_value(["ORT default", "edge"]).run()
     assert not at.exception
     labels = [str(one) for one in at.table[0].value.index]
-    assert labels == [f"**mlp · {name}**" for name in (ANCHOR_LABEL, PRESETS["edge"][0])]
+    assert labels == [f"**mlp · {name}**" for name in (DEFAULT_LABEL, PRESETS["edge"][0])]
     at.multiselect(key="scorecard.settings").set_value([]).run()
     assert ":material/checklist:" in [one.icon for one in at.info]
 
@@ -271,7 +271,7 @@ def card_row(**changes: Any) -> Row:
     )
     evidence = Evidence(**({"batch_size": 1, "size_bytes": 10} | changes))
     subject = Subject(label="a *star*", spec=spec, record=record)
-    return Row(subject=subject, evidence=evidence, judged=(judge(target, evidence),))
+    return Row(subject=subject, evidence=evidence, judged=(evaluate_target(target, evidence),))
 
 
 def test_names_are_literal_in_the_table() -> None:

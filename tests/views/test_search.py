@@ -12,14 +12,14 @@ from core import wire
 from core.evidence.comparison import same_request
 from core.process.runner import run_job
 from core.run import search
-from core.run.prediction import Past, Seen
+from core.run.prediction import ComparisonHistory, MeasuredRun
 from core.run.search.stored import answer_of
 from core.show.export import emit_yaml
 from core.show.setting_chips import chips_of
 from core.show.sheets import searches
 from core.spec import TrialSpec, differing, spec_from_dict, spec_from_yaml, with_changes
 from core.spec.question import PRESETS, question_from_dict
-from core.spec.settings import KNOBS
+from core.spec.settings import SETTINGS
 from core.spec.space import changes_words, reference
 from core.spec.strict_yaml import load_strict
 from core.spec.targets import target_from_dict
@@ -181,10 +181,14 @@ def test_what_is_asked_is_put_into_the_queue(
     assert at.query_params["study"] == prepared.record.id
 
 
-def slow_past(model: ModelRecord) -> Past:
+def slow_past(model: ModelRecord) -> ComparisonHistory:
     """Earlier measurements that took 776 ms an inference."""
-    return Past(
-        **{"seen": (Seen(spec=sample_results.spec_for(model), run_s=0.776),), "start_s": 3.0, "after_s": 1.0},
+    return ComparisonHistory(
+        **{
+            "seen": (MeasuredRun(spec=sample_results.spec_for(model), run_s=0.776),),
+            "start_s": 3.0,
+            "after_s": 1.0,
+        },
         **{"beside_s": 1.0, "sigma": 0.01, "sigma_between": 0.01, "generations": {}},
     )
 
@@ -216,7 +220,7 @@ def test_what_stays_and_what_is_never_tried_make_the_space_smaller(
     assert at.session_state[form.VARY] == free
     at.multiselect(key=form.VARY).set_value(["intra_op_num_threads", "enable_mem_pattern"]).run()
     assert [one.label for one in at.expander if numbers(one.label)[:1] == [2]]
-    at.multiselect(key=form.NEVER).set_value(["enable_mem_pattern=off"]).run()
+    at.multiselect(key=form.EXCLUDED).set_value(["enable_mem_pattern=off"]).run()
     assert not at.exception
     click(at, RUN)
     assert [one.name for one in started[0].space.axes] == ["intra_op_num_threads"]
@@ -227,13 +231,13 @@ def test_values_of_ones_own_are_tried_and_nothing_else_varies(
 ) -> None:
     at = opened(open_page("search", model=mlp), CHANGES, OWN_VALUES)
     at.multiselect(key=form.VARY).set_value(["enable_mem_pattern"]).run()  # threads are held
-    at.text_area(key=form.OWN).set_value("intra_op_num_threads=1,3\nuse_io_binding=on,off").run()
+    at.text_area(key=form.CUSTOM).set_value("intra_op_num_threads=1,3\nuse_io_binding=on,off").run()
     assert not at.exception
     assert not at.error
     click(at, RUN)
     axes = {one.name: one.values for one in started[0].space.axes}
     assert axes == {"intra_op_num_threads": (0, 1, 3), "use_io_binding": (False, True)}
-    at.text_area(key=form.OWN).set_value("").run()
+    at.text_area(key=form.CUSTOM).set_value("").run()
     assert "intra_op_num_threads" in at.session_state[form.VARY]
     assert len(at.session_state[form.VARY]) > 2
 
@@ -246,12 +250,12 @@ def test_a_value_that_cannot_be_read_is_said_beneath_it(
     open_page: Open, mlp: ModelRecord, text: str, named: str
 ) -> None:
     at = opened(open_page("search", model=mlp), OWN_VALUES)
-    at.text_area(key=form.OWN).set_value(text).run()
+    at.text_area(key=form.CUSTOM).set_value(text).run()
     assert not at.exception
     assert len(at.error) == 1
     assert tells(at.error[0].value, named)
     assert at.button(key=RUN).disabled
-    assert at.text_area(key=form.OWN).value == text
+    assert at.text_area(key=form.CUSTOM).value == text
 
 
 def test_a_search_that_is_opened_brings_its_own_values(
@@ -261,7 +265,7 @@ def test_a_search_that_is_opened_brings_its_own_values(
     study = put(mlp, machine, question={"vary": vary})
     at = opened(open_page("search", study=study.id), OWN_VALUES)
     assert not at.exception
-    assert at.text_area(key=form.OWN).value.splitlines() == [
+    assert at.text_area(key=form.CUSTOM).value.splitlines() == [
         "intra_op_num_threads=1,2",
         "enable_cpu_mem_arena=on,off",
     ]
@@ -455,7 +459,7 @@ def test_every_answer_is_said_with_what_it_rests_on(
     [(None, ""), (0.321, "of 32 %"), (0.9999, "of more than 99 %"), (0.0001, "of less than 1 %")],
 )
 def test_how_sure_a_limit_is_kept(probability: float | None, words: str) -> None:
-    assert searches.sure_words(probability).endswith(words)
+    assert searches.probability_text(probability).endswith(words)
 
 
 def test_the_winner_goes_into_tune_with_its_result(
@@ -596,7 +600,7 @@ def test_a_search_does_not_go_on_for_a_time_that_cannot_confirm_anything(
     click(at, "search.go_on")
     assert "776 ms" in texts(at)
     assert started == []
-    resume = partial(search.go_on, state.store(), study.id, run_job, machine, budget_s=15)
+    resume = partial(search.continue_search, state.store(), study.id, run_job, machine, budget_s=15)
     with pytest.raises(BudgetError):
         resume()
     longer = resume(question={"extend": True})
@@ -622,7 +626,7 @@ def test_a_link_brings_the_question_and_a_link_to_nothing_is_said(
     assert at.session_state[form.OBJECTIVE] == "throughput"
     assert at.session_state[form.LIMITS].splitlines() == ["peak_rss<=100 MB", "accuracy>=-0.5%"]
     assert "use_io_binding" not in at.session_state[form.VARY]
-    assert at.session_state[form.NEVER] == ["execution_mode=ORT_PARALLEL"]
+    assert at.session_state[form.EXCLUDED] == ["execution_mode=ORT_PARALLEL"]
     at = open_page("search", model=mlp, study="0123456789abcdef")
     assert "0123456789abcdef" in texts(at)
 
@@ -708,13 +712,13 @@ def test_sentence_tune_compare_history_and_yaml_hold_one_configuration(
     assert len(chips) == 2
     assert all(f"-badge[{format.plain(words)}]" in texts(at) for words in chips)
     yaml = emit_yaml(
-        state.store().trial(trial), found=search.found_by(state.store(), state.store().trial(trial))
+        state.store().trial(trial), found=search.search_provenance(state.store(), state.store().trial(trial))
     )
     assert same(spec_from_yaml(yaml))
     assert load_strict(yaml)["measured"]["found_by_search"]["changes"] == found["winner"]["changes"]
     at.button(key="search.load").click().run()
     assert at.title[0].value == "Tune"
-    names = [fields.key(one.name) for one in KNOBS]
+    names = [fields.key(one.name) for one in SETTINGS]
     values = {name: at.session_state[name] for name in names if name in at.session_state}
     assert same(fields.spec_from_values(values, path=mlp.path, sha256=mlp.sha256, info=mlp.info))
     at = open_page("compare", model=mlp, trials=trial)

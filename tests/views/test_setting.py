@@ -14,7 +14,7 @@ from core.wire.catalog import SEED_KEY, SOURCE_KEY, WEIGHTS_KEY
 from core.wire.engines import DEFAULT, ENGINES
 from dashboard import fields, state
 from dashboard.widgets import results
-from dashboard.widgets.feeding import GUESS
+from dashboard.widgets.feeding import GUESS_SUFFIX
 from tests import tiny_models
 from tests.reading import numbers, tells
 from tests.views import sample_results
@@ -93,10 +93,10 @@ def test_a_guessed_image_size_is_marked_as_one_until_it_is_given(open_page: Open
     height, width = (at.get_by_key(fields.dim_key(one)) for one in ("side", "other"))
     assert tells(height.label, "side")
     assert tells(width.label, "other")
-    assert (height.value, GUESS in height.label) == (224, True)
+    assert (height.value, GUESS_SUFFIX in height.label) == (224, True)
     assert any(numbers(one.value) == [224, 224] for one in at.markdown)
     height.set_value(32).run()
-    assert GUESS not in at.get_by_key(fields.dim_key("side")).label
+    assert GUESS_SUFFIX not in at.get_by_key(fields.dim_key("side")).label
     assert any(numbers(one.value) == [224] for one in at.markdown)
 
 
@@ -121,4 +121,6 @@ def test_the_title_of_a_result_names_the_shapes_that_were_fed(add_model: Add) ->
     values = {fields.key("batch_size"): 2, fields.dim_key(dim): 7}
     spec = fields.spec_from_values(values, path=record.path, sha256=record.sha256, info=record.info)
     trial = sample_results.put_measured(state.store(), record, spec, fingerprint="here", rows=2)
-    assert results.fed_text(trial).split(", ") == [f"{name} 2×7" for name in ("input_ids", "attention_mask")]
+    assert results.input_shapes_text(trial).split(", ") == [
+        f"{name} 2×7" for name in ("input_ids", "attention_mask")
+    ]

@@ -13,7 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core import wire
-from core.evidence.comparison import ANCHOR_LABEL, Comparison
+from core.evidence.comparison import DEFAULT_LABEL, Comparison
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY
 from core.evidence.verdict import Verdict
@@ -54,7 +54,7 @@ def table(at: AppTest) -> Any:
 def against_default(at: AppTest) -> list[str]:
     """The column of verdicts."""
     shown = table(at)
-    return list(shown[next(name for name in shown if ANCHOR_LABEL in name)])
+    return list(shown[next(name for name in shown if DEFAULT_LABEL in name)])
 
 
 def sentence(at: AppTest) -> str:
@@ -290,7 +290,7 @@ def put_race(
         )
         for size in sizes
     ]
-    anchor = Racer(spec=sample_results.spec_for(record), latency_s=0.0007, role="anchor", label=ANCHOR_LABEL)
+    anchor = Racer(spec=sample_results.spec_for(record), latency_s=0.0007, role="anchor", label=DEFAULT_LABEL)
     study = axes.study_name([Axis(name="batch_size", values=tuple(sizes))], "abc")
     return sample_results.put_race(
         state.store(), record, [*racers, anchor], fingerprint=machine["fingerprint"], study=study, **facts
@@ -514,7 +514,7 @@ def put_grid(record: ModelRecord, machine: wire.Environment, **facts: Any) -> Co
         for threads in (1, 2)
         for size in (4, 16)
     ]
-    anchor = Racer(spec=sample_results.spec_for(record), latency_s=0.0007, role="anchor", label=ANCHOR_LABEL)
+    anchor = Racer(spec=sample_results.spec_for(record), latency_s=0.0007, role="anchor", label=DEFAULT_LABEL)
     varied = [Axis(name=axes.THREADS, values=(1, 2)), Axis(name=axes.BATCH, values=(4, 16))]
     study = axes.study_name(varied, facts.pop("token", "abc"))
     race, _ = sample_results.put_race(

@@ -15,20 +15,20 @@ from streamlit.testing.v1 import AppTest
 
 from core import wire
 from core.evidence.cold_start import BreakEven
-from core.evidence.comparison import ANCHOR_LABEL
-from core.evidence.input_description import Fed
+from core.evidence.comparison import DEFAULT_LABEL
+from core.evidence.input_description import InputDescription
 from core.evidence.quality import CONTROL_FAILED
 from core.evidence.verdict import Grade, Verdict
 from core.show import cells, verdict, words
 from core.show.words import verdict as in_words
 from core.spec.presets import PRESETS
-from core.spec.settings import KNOBS, knob
+from core.spec.settings import SETTINGS, trial_setting
 from core.spec.steps import Step
 from core.store import ModelRecord, Store
 from core.store.library import remove_model
 from core.wire.access import LIBRARIES_VARIABLE
 from core.wire.errors import SpecError, record_from_error
-from core.wire.output_check import ADVICE, MARK
+from core.wire.output_check import ADVICE, OUTPUTS_DIFFER
 from core.worker.session.ort_errors import provider_error
 from dashboard import fields, format, state
 from tests import builders, tiny_models
@@ -134,7 +134,7 @@ def test_every_setting_of_the_table_is_on_the_page_with_its_help(
     at = open_page(model=mlp)
     unfolded(at).get_by_key(fields.FEEDS_SOURCE).set_value(fields.IMAGES).run()
     apart = {"dims", "feed_values", "streams"}  # by dimension, by input, and only one value is possible
-    for setting in KNOBS:
+    for setting in SETTINGS:
         if setting.name not in apart:
             drawn = at.get_by_key(fields.key(setting.name))
             assert f"`{setting.field}`" in drawn.proto.help, setting.name
@@ -192,7 +192,9 @@ def test_a_chip_names_a_changed_setting_and_takes_it_back(open_page: Open, mlp: 
     widget(at, "intra_op_num_threads").set_value(3)
     widget(at, "enable_mem_pattern").set_value(fields.OFF).run()
     assert buttons(at, "chip.") == ["chip.intra_op_num_threads", "chip.enable_mem_pattern"]
-    assert at.button(key="chip.intra_op_num_threads").label == f"{knob('intra_op_num_threads').short} 3"
+    assert (
+        at.button(key="chip.intra_op_num_threads").label == f"{trial_setting('intra_op_num_threads').short} 3"
+    )
     at.button(key="chip.intra_op_num_threads").click().run()
     assert widget(at, "intra_op_num_threads").value is None
     assert buttons(at, "chip.") == ["chip.enable_mem_pattern"]
@@ -309,7 +311,7 @@ def test_a_fixed_value_is_fed_and_shown(
     click(at, "run")
     spec = submitted[0]["spec"]
     assert spec.workload.feed_values == {"x": 0.5}
-    fed = Fed(name="x", dtype="float32", shapes=[[3, 2]], values="0.5 everywhere")
+    fed = InputDescription(name="x", dtype="float32", shapes=[[3, 2]], values="0.5 everywhere")
     trial = put_duel(record, changes={"fed": [fed.to_dict()]}).trial
     assert any(
         ":material/input:" in one.value and "0.5" in one.value for one in open_page(trial=trial.id).caption
@@ -408,7 +410,7 @@ def test_a_run_is_really_a_duel_against_the_default_and_shows_what_ran(
     assert [one.role for one in comparison.contestants] == ["candidate", "anchor"]
     contrast = result["contrasts"][0]
     assert words.verdict(contrast)[1:] in at.header[0].value.replace("\\", "")
-    assert f"against {ANCHOR_LABEL}" in texts(at)
+    assert f"against {DEFAULT_LABEL}" in texts(at)
     assert comparison.result is not None
     assert f"Grade {comparison.result['grade']}" in texts(at)
     assert len(result["blocks"]) == contrast["rounds"]
@@ -581,7 +583,7 @@ def test_a_duel_shows_verdict_numbers_and_both_sides(open_page: Open, mlp: Model
     duel = put_duel(mlp, latency_s=0.002, baseline_s=0.00284)
     at = open_page(model=mlp, trial=duel.trial.id)
     assert "1.42× faster, 95 % [1.39, 1.45]" in at.header[0].value.replace("\\", "")
-    assert lines(at, f"against {ANCHOR_LABEL}")
+    assert lines(at, f"against {DEFAULT_LABEL}")
     assert lines(at, "8 ", " 16 ", "2.9 s", "±2 %", "±3 %")
     assert lines(at, "±1 %", "±1.7 %")
     p50 = card(at, "p50_s").metric[0]
@@ -589,10 +591,10 @@ def test_a_duel_shows_verdict_numbers_and_both_sides(open_page: Open, mlp: Model
     assert not any(one.delta for one in at.metric)  # the headline says it
     assert f"baseline {format.ms(duel.baseline.result['latency']['p90_s'])}" in texts(at)
     beside = next(one.value for one in at.dataframe if "Baseline" in one.value)
-    assert beside.iloc[0].tolist() == [knob("intra_op_num_threads").label, "1", "0"]
+    assert beside.iloc[0].tolist() == [trial_setting("intra_op_num_threads").label, "1", "0"]
     assert p50.label in beside["What"].tolist()
     names = str([one.proto.spec for one in at.get("plotly_chart")])
-    assert ANCHOR_LABEL in names
+    assert DEFAULT_LABEL in names
     assert lines(at, " 3 ", " 48 ")  # the default has two processes
 
 
@@ -691,7 +693,7 @@ def test_samples_of_one_side_alone_are_drawn_and_the_other_is_named(
     state.store().pin_baseline(mlp.content_sha256, duel.trial.id)  # a pinned baseline keeps its samples
     state.store().prune(before=time.time())
     at = open_page(model=mlp, trial=duel.trial.id)
-    assert lines(at, ":material/content_cut:", ANCHOR_LABEL)
+    assert lines(at, ":material/content_cut:", DEFAULT_LABEL)
     assert len(at.get("plotly_chart")) == 2
 
 
@@ -782,7 +784,7 @@ def test_outputs_that_differ_stand_with_the_verdict(open_page: Open, mlp: ModelR
     duel = put_duel(mlp, changes=wrong, contrast={"notes": [note], "outputs_differ": True})
     at = open_page(model=mlp, trial=duel.trial.id)
     assert lines(at, "0.31")
-    assert lines(at, ":orange-badge[:material/warning:", MARK)
+    assert lines(at, ":orange-badge[:material/warning:", OUTPUTS_DIFFER)
     [warning] = at.warning
     assert tells(warning.value, ADVICE)
     assert cards(at)["output_error"] == "0.31"
@@ -807,7 +809,7 @@ def test_a_result_of_an_earlier_version_is_shown_without_what_it_does_not_know(
     assert not at.warning
     marked = put_duel(mlp, changes=before, contrast={"outputs_differ": True})
     at = open_page(model=mlp, trial=marked.trial.id)
-    assert lines(at, ":orange-badge[:material/warning:", MARK)
+    assert lines(at, ":orange-badge[:material/warning:", OUTPUTS_DIFFER)
 
 
 def test_different_batches_are_compared_per_row(open_page: Open, mlp: ModelRecord) -> None:
@@ -821,7 +823,7 @@ def test_different_batches_are_compared_per_row(open_page: Open, mlp: ModelRecor
     beside = next(one.value for one in at.dataframe if "Baseline" in one.value)
     assert card(at, "p50_s").metric[0].label in beside["What"].tolist()
     assert cells.latency_cells(duel.trial.facts, None)[0].label not in beside["What"].tolist()
-    assert ANCHOR_LABEL in at.get("plotly_chart")[0].proto.spec
+    assert DEFAULT_LABEL in at.get("plotly_chart")[0].proto.spec
     assert cards(at)["break_even"]
 
 
@@ -871,7 +873,7 @@ def test_a_race_with_a_pinned_baseline_shows_the_verdict_on_the_default_too(
     )[1]
     at = open_page(model=mlp, trial=trials[0].id)
     assert lines(at, "mine")
-    assert lines(at, ANCHOR_LABEL)
+    assert lines(at, DEFAULT_LABEL)
 
 
 def test_a_pin_that_never_raced_against_the_result_gives_no_numbers_but_a_race(

@@ -22,7 +22,7 @@ from core.show.sheets import variants as sheets
 from core.spec.steps import STEPS, Step, step_type
 from core.store import ModelRecord
 from core.wire.errors import Cancelled, ModelError, record_from_error
-from core.wire.output_check import MARK
+from core.wire.output_check import OUTPUTS_DIFFER
 from dashboard import fields, state
 from dashboard.views.variants import detail as variant_detail
 from dashboard.views.variants import job as variant_job
@@ -309,7 +309,7 @@ def test_the_tree_shows_who_was_made_from_whom_with_size_error_and_verdict(
     badges = [one.value for one in at.markdown if "badge" in str(one.value)]
     assert any("1.50× faster" in one.replace("\\", "") for one in badges)
     assert lines(at, "[1.47, 1.53]", " B", "±2 %")
-    assert any(variant_text.NOT_RACED in one for one in badges)
+    assert any(variant_text.NOT_COMPARED in one for one in badges)
     assert any("baseline" in one for one in badges)
 
 
@@ -360,7 +360,7 @@ def test_outputs_that_are_too_far_are_marked(open_page: Open, mlp: ModelRecord) 
     bad = {**GOOD, "max_rel": 0.9, "top1_agreement": 0.1}
     put_variant(mlp, Step("int8_dynamic"), name="broken", error=bad)
     at = open_page("variants", model=mlp)
-    assert any(MARK in str(one.value) for one in at.markdown)
+    assert any(OUTPUTS_DIFFER in str(one.value) for one in at.markdown)
     assert any(tells(one.value, "0.1") for one in at.warning)
 
 
@@ -544,7 +544,7 @@ def test_a_share_is_never_all_where_something_is_missing(share: float | None, te
 
 def put_errors(record: ModelRecord, *, timed: bool = True) -> None:
     """Leave what the search would have found: fc1 loses much and saves little, fc2 the other way round."""
-    folder = node_error_run._place(state.store(), record)
+    folder = node_error_run._answer_folder(state.store(), record)
     folder.mkdir(parents=True)
     errors = reply(error("fc1", 0.08, "Gemm"), error("fc2", 0.02, "Gemm"), whole=0.09)
     before = side([node("fc1", "Gemm", 100), node("fc2", "Gemm", 400)])
@@ -622,7 +622,7 @@ def test_without_times_the_errors_are_shown_and_why(open_page: Open, mlp: ModelR
 def test_what_cannot_be_read_can_be_found_again(open_page: Open, mlp: ModelRecord) -> None:
     small = put_variant(mlp, Step("int8_dynamic"), name="small")
     put_errors(small)
-    (node_error_run._place(state.store(), small) / "errors.json").write_text("{")
+    (node_error_run._answer_folder(state.store(), small) / "errors.json").write_text("{")
     at = open_errors(open_page, mlp)
     assert at.error
     assert not at.button(key="variants.errors.run").disabled

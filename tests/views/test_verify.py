@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.evidence.measurement import Trial
 from core.process.runner import run_job
-from core.run.baseline import keep
+from core.run.baseline import record_baseline
 from core.run.bundle import writing
 from core.show.export.bundle import bundle_texts
 from core.show.sheets.verifications import WORDS
@@ -159,7 +159,9 @@ def test_models_that_take_no_batch_are_bundled_too(open_page: Open, add_model: A
 
 def test_a_kept_baseline_of_another_machine_is_refused(open_page: Open, trial: Trial, tmp_path: Path) -> None:
     machine = state.scheduler().environment()
-    keep(tmp_path / "b.json", trial, state.store().models()[0], {**machine, "kernel": "6.1.0-other"})
+    record_baseline(
+        tmp_path / "b.json", trial, state.store().models()[0], {**machine, "kernel": "6.1.0-other"}
+    )
     at = on_verify(open_page("export", trial=trial.id))
     data = bundle(trial, tmp_path / "b.zip").read_bytes()
     at.file_uploader(key="verify.file").upload("mine.zip", data).run()

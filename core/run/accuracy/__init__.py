@@ -33,7 +33,7 @@ from core.run.accuracy.numbers import (
     summary,
 )
 from core.run.plan import feed_plan, session_plan
-from core.run.trial import Resolved, describe, looked_at, prepare_trial, resolve_trial
+from core.run.trial import Resolved, describe, inspect_model, prepare_trial, resolve_trial
 from core.run.variants import variant_of
 from core.spec import TrialSpec, WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
@@ -91,7 +91,7 @@ def measure_accuracy(
         ModelError: there is no such model, or it is no classifier.
         TunerError: another error in a worker.
     """
-    asked = _asked(spec)
+    asked = _dataset_of(spec)
     resolved = resolve_trial(spec, store, run)
     machine, unknown = describe(environment or (lambda: run(wire.ENVIRONMENT, {})))
     fingerprint = machine["fingerprint"] if machine is not None else ""
@@ -136,13 +136,13 @@ def check_accuracy_before(store: Store, spec: TrialSpec, *, run: Run) -> None:
     Raises:
         TunerError: no data, no such model, or a workload that the model does not accept.
     """
-    asked = _asked(spec)
+    asked = _dataset_of(spec)
     dataset_plan(asked)
-    resolved = looked_at(spec, store, run)
+    resolved = inspect_model(spec, store, run)
     if resolved is None:
         return
     info = resolved.record.info
-    feed_plan(_fed(spec.workload, info, live=_is_live(info)), info)
+    feed_plan(_dataset_workload(spec.workload, info, live=_quantizes_at_run_time(info)), info)
 
 
 def known_accuracy(
@@ -161,7 +161,7 @@ def known_accuracy(
     Raises:
         SpecError: no dataset, or there is nothing at its path.
     """
-    asked = _asked(spec)
+    asked = _dataset_of(spec)
     found = store.find_accuracy(key_of(spec, model_sha256), fingerprint)
     if found is None or not Path(found.scores_path).is_file():
         return None
@@ -199,7 +199,7 @@ def _may_hold_scores(one: wire.InputInfo) -> bool:
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-def _asked(spec: TrialSpec) -> DatasetSpec:
+def _dataset_of(spec: TrialSpec) -> DatasetSpec:
     if spec.dataset is None:
         raise SpecError(
             "The configuration has no labelled data.",
@@ -221,8 +221,8 @@ def _plan(
     """Plan for the worker, without `scores_path`, and notes on the results."""
     dataset = dataset_plan(asked)  # refuse data that are not there before a copy of the model is made
     info = resolved.record.info
-    live = _is_live(info)
-    workload = _fed(resolved.spec.workload, info, live=live)
+    live = _quantizes_at_run_time(info)
+    workload = _dataset_workload(resolved.spec.workload, info, live=live)
     path, copied = resolved.record.path, list[str]()
     if resolved.spec.model.precision == "fp16":
         prepared = prepare_trial(resolved, store, run)
@@ -243,12 +243,12 @@ def _plan(
     return plan, [*notes, *(f"fp16 copy: {note}" for note in copied)]
 
 
-def _is_live(info: wire.ModelInfo) -> bool:
+def _quantizes_at_run_time(info: wire.ModelInfo) -> bool:
     """Whether the model computes quantization ranges at run time."""
     return any(name.rpartition(".")[2] in QUANTIZED_AS_IT_RUNS for name in info["op_counts"])
 
 
-def _fed(workload: WorkloadSpec, info: wire.ModelInfo, *, live: bool) -> WorkloadSpec:
+def _dataset_workload(workload: WorkloadSpec, info: wire.ModelInfo, *, live: bool) -> WorkloadSpec:
     """The workload on the rows of a dataset, which defines the free sizes."""
     changes: dict[str, Any] = {"feeds": "dataset.npz"}
     rows = workload.batch_size or workload.dims.get(info["batch_dim"] or "")
@@ -259,7 +259,7 @@ def _fed(workload: WorkloadSpec, info: wire.ModelInfo, *, live: bool) -> Workloa
 
 def key_of(spec: TrialSpec, model_sha256: str) -> str:
     """Return a hash of all that determines the scores: model, precision, session, batch, current data."""
-    dataset = _asked(spec)
+    dataset = _dataset_of(spec)
     plan = dataset_plan(dataset)
     request = {
         "model": [model_sha256, spec.model.precision, spec.model.keep_io_types],

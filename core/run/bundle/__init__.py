@@ -64,7 +64,7 @@ class Manifest(TypedDict):
     files: list[BundledFile]  # all except `bundle.json`
 
 
-def no_place(name: str) -> str:
+def path_problem(name: str) -> str:
     """Return why a path of a bundle is not a valid path inside its folder; empty: it is valid."""
     path = PurePosixPath(name)
     if not name or len(name) > 500 or any(ord(one) < 32 for one in name):

@@ -31,12 +31,12 @@ from core.run.bundle import (
     BundledFile,
     BundledSample,
     Manifest,
-    no_place,
+    path_problem,
 )
 from core.run.named_files import check_named_files, open_folders
 from core.run.trial import another_model
 from core.spec import TrialSpec, refuse_expert, spec_from_dict, spec_from_yaml
-from core.spec.settings import check_range, knob
+from core.spec.settings import check_range, trial_setting
 from core.spec.strict_yaml import MAX_CHARACTERS, load_strict
 from core.wire.access import expert_allowed
 from core.wire.errors import SpecError, TunerError
@@ -54,7 +54,7 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenedConfiguration:
     """An opened configuration with its recorded data, ready to be measured on this machine."""
 
     spec: TrialSpec  # the path of its model exists on this machine
@@ -69,7 +69,9 @@ class Opened:
 
 
 @contextlib.contextmanager
-def opened(path: Path, *, expert: bool = False, within: Path | None = None) -> Iterator[Opened]:
+def open_configuration(
+    path: Path, *, expert: bool = False, within: Path | None = None
+) -> Iterator[OpenedConfiguration]:
     """Open a bundle or a YAML file; unpacked files are deleted at the end of the `with`.
 
     A YAML file in the folder of an unpacked bundle has the bundle's recorded inputs and outputs.
@@ -87,7 +89,7 @@ def opened(path: Path, *, expert: bool = False, within: Path | None = None) -> I
         return
     with contextlib.ExitStack() as stack:
         if within is not None:
-            scratch.remove_left(within)  # of processes that were killed
+            scratch.remove_abandoned(within)  # of processes that were killed
         try:
             folder = stack.enter_context(scratch.folder(within))
         except OSError as error:
@@ -103,17 +105,17 @@ def check(path: Path, *, expert: bool = False) -> None:
     """Refuse invalid files before they are queued: check every rule and hash without unpacking.
 
     Args:
-        path: see `opened`.
-        expert: see `opened`.
+        path: see `open_configuration`.
+        expert: see `open_configuration`.
 
     Raises:
-        SpecError: see `opened`; or the model of a YAML file has another SHA-256.
+        SpecError: see `open_configuration`; or the model of a YAML file has another SHA-256.
     """
     if not is_bundle(path):
         _check_model(_opened_yaml(path, expert=expert).spec)
         return
     with _archive(path) as (archive, packed_bytes):
-        manifest, entries = _listed(archive, packed_bytes, path.resolve().parent)
+        manifest, entries = _manifest_and_entries(archive, packed_bytes, path.resolve().parent)
         for one in manifest["files"]:
             _check_hash(one, *_digest(_packed(archive, entries[one["path"]])))
 
@@ -129,7 +131,7 @@ def is_bundle(path: Path) -> bool:
         ) from None
 
 
-def _opened_yaml(path: Path, *, expert: bool) -> Opened:
+def _opened_yaml(path: Path, *, expert: bool) -> OpenedConfiguration:
     folder = path.resolve().parent
     manifest = None
     if path.name == CONFIG:
@@ -149,15 +151,17 @@ def _opened_yaml(path: Path, *, expert: bool) -> Opened:
     return _from_yaml(text, folder, None, no_sample=why, expert=expert)
 
 
-def _opened_folder(folder: Path, manifest: Manifest, *, expert: bool) -> Opened:
+def _opened_folder(folder: Path, manifest: Manifest, *, expert: bool) -> OpenedConfiguration:
     try:
         text = (folder / CONFIG).read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise _refused(f"its `{CONFIG}` is not UTF-8 text") from None
+        raise _bundle_error(f"its `{CONFIG}` is not UTF-8 text") from None
     return _from_yaml(text, folder, manifest, no_sample=manifest["no_sample"], expert=expert)
 
 
-def _from_yaml(text: str, folder: Path, manifest: Manifest | None, *, no_sample: str, expert: bool) -> Opened:
+def _from_yaml(
+    text: str, folder: Path, manifest: Manifest | None, *, no_sample: str, expert: bool
+) -> OpenedConfiguration:
     allowed = expert or expert_allowed()
     spec = spec_from_yaml(text, expert=allowed)
     check_named_files(spec.session, [Path.cwd().resolve(), folder, *open_folders()])
@@ -178,7 +182,7 @@ def _from_yaml(text: str, folder: Path, manifest: Manifest | None, *, no_sample:
             baseline = {**baseline, "spec": other.to_dict()}
     elif (near := folder / spec.model.path).is_file():
         spec = spec.model_copy(update={"model": spec.model.model_copy(update={"path": str(near)})})
-    return Opened(
+    return OpenedConfiguration(
         spec=spec,
         trial=str(measured.get("trial") or "")[:64],
         measured=measured,
@@ -213,13 +217,13 @@ def _unpacked(path: Path, folder: Path) -> Manifest:
         SpecError: it is damaged, or breaks a rule of bundles.
     """
     with _archive(path) as (archive, packed_bytes):
-        manifest, entries = _listed(archive, packed_bytes, folder)
+        manifest, entries = _manifest_and_entries(archive, packed_bytes, folder)
         for one in manifest["files"]:
             _unpack(archive, entries[one["path"]], folder, one)
         return manifest
 
 
-def _listed(
+def _manifest_and_entries(
     archive: zipfile.ZipFile, packed_bytes: int, folder: Path
 ) -> tuple[Manifest, dict[str, zipfile.ZipInfo]]:
     """Manifest and entries of a zip, after a check that they agree."""
@@ -268,17 +272,17 @@ def _entries(archive: zipfile.ZipFile, packed_bytes: int, folder: Path) -> dict[
     """Entries of a zip, after a check of all rules that need no unpacking."""
     infos = archive.infolist()
     if len(infos) > MOST_FILES:
-        raise _refused(f"it contains {len(infos):,} files; the limit is {MOST_FILES:,}")
+        raise _bundle_error(f"it contains {len(infos):,} files; the limit is {MOST_FILES:,}")
     found: dict[str, zipfile.ZipInfo] = {}
     for one in infos:
-        if why := no_place(one.filename) or _no_file(one):
-            raise _refused(f"`{one.filename[:80]!s}` {why}")
+        if why := path_problem(one.filename) or _no_file(one):
+            raise _bundle_error(f"`{one.filename[:80]!s}` {why}")
         if one.filename.lower() in found:
-            raise _refused(f"`{one.filename[:80]}` occurs twice")
+            raise _bundle_error(f"`{one.filename[:80]}` occurs twice")
         found[one.filename.lower()] = one
     total = sum(one.file_size for one in infos)
     if total > MOST_RATIO * max(packed_bytes, 1):
-        raise _refused(f"{size(packed_bytes)} would unpack to {size(total)}, like a zip bomb")
+        raise _bundle_error(f"{size(packed_bytes)} would unpack to {size(total)}, like a zip bomb")
     free = shutil.disk_usage(folder).free
     if total + ROOM_LEFT_BYTES > free:
         raise SpecError(
@@ -286,10 +290,10 @@ def _entries(archive: zipfile.ZipFile, packed_bytes: int, folder: Path) -> dict[
             hint="Free disk space, or set TMPDIR to a folder with more space.",
         )
     if MANIFEST not in found or found[MANIFEST].filename != MANIFEST:
-        raise _refused(f"it has no `{MANIFEST}`")
+        raise _bundle_error(f"it has no `{MANIFEST}`")
     for name in (MANIFEST, CONFIG):
         if name in found and found[name].file_size > MOST_TEXT_BYTES:
-            raise _refused(f"its `{name}` has {size(found[name].file_size)}")
+            raise _bundle_error(f"its `{name}` has {size(found[name].file_size)}")
     return {one.filename: one for one in infos}
 
 
@@ -310,10 +314,10 @@ def _read_manifest(data: bytes) -> Manifest:
     try:
         loose = msgspec.json.decode(data)  # unlike `json` it accepts neither NaN nor lone surrogates
     except (msgspec.DecodeError, ValueError, RecursionError):
-        raise _refused(f"its `{MANIFEST}` is not JSON") from None
+        raise _bundle_error(f"its `{MANIFEST}` is not JSON") from None
     version = loose.get("bundle") if isinstance(loose, dict) else None
     if type(version) is not int or version < 1:
-        raise _refused(f"its `{MANIFEST}` has no format version")
+        raise _bundle_error(f"its `{MANIFEST}` has no format version")
     if version > FORMAT:
         raise SpecError(
             f"The bundle was created by a newer version ({str(loose.get('tool_version'))[:20]}): its "
@@ -324,16 +328,16 @@ def _read_manifest(data: bytes) -> Manifest:
     try:
         found = msgspec.json.decode(data, type=Manifest)
     except msgspec.DecodeError as error:
-        raise _refused(f"its `{MANIFEST}` is invalid: {error}") from None
+        raise _bundle_error(f"its `{MANIFEST}` is invalid: {error}") from None
     listed = [one["path"] for one in found["files"]]
     sample = found["sample"]
     needed = [CONFIG, found["model"]["path"], *([sample["inputs"], sample["outputs"]] if sample else [])]
     for name in needed:
         if name not in listed:
-            raise _refused(f"it needs `{name[:80]}`, which it does not list")
+            raise _bundle_error(f"it needs `{name[:80]}`, which it does not list")
     for name in listed:
-        if why := no_place(name):
-            raise _refused(f"`{name[:80]}` {why}")
+        if why := path_problem(name):
+            raise _bundle_error(f"`{name[:80]}` {why}")
     if sample is not None:
         _check_sample(sample)
     return found
@@ -341,19 +345,19 @@ def _read_manifest(data: bytes) -> Manifest:
 
 def _check_sample(sample: BundledSample) -> None:
     try:
-        check_range(knob("batch_size"), sample["rows"])
+        check_range(trial_setting("batch_size"), sample["rows"])
         if (tolerance := sample["tolerance"]) is not None:
-            check_range(knob("tolerance"), tolerance)
+            check_range(trial_setting("tolerance"), tolerance)
     except SpecError as error:
-        raise _refused(f"its recorded inputs or outputs are invalid: {error.message}") from None
+        raise _bundle_error(f"its recorded inputs or outputs are invalid: {error.message}") from None
 
 
 def _check_listed(manifest: Manifest, entries: Mapping[str, zipfile.ZipInfo]) -> None:
     listed = {one["path"] for one in manifest["files"]}
     if missing := sorted(listed - set(entries)):
-        raise _refused(f"`{missing[0][:80]}` is missing")
+        raise _bundle_error(f"`{missing[0][:80]}` is missing")
     if other := sorted(set(entries) - listed):
-        raise _refused(f"it contains `{other[0][:80]}`, which its `{MANIFEST}` does not list")
+        raise _bundle_error(f"it contains `{other[0][:80]}`, which its `{MANIFEST}` does not list")
 
 
 def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: Path, one: BundledFile) -> None:
@@ -370,7 +374,7 @@ def _packed(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[bytes]
         while piece := member.read(PIECE):
             total += len(piece)
             if total > entry.file_size:
-                raise _refused(f"`{entry.filename[:80]}` is larger than stated")
+                raise _bundle_error(f"`{entry.filename[:80]}` is larger than stated")
             yield piece
 
 
@@ -390,11 +394,11 @@ def _check_beside(folder: Path, one: BundledFile) -> None:
     path = folder / one["path"]
     try:
         if path.is_symlink():
-            raise _refused(f"`{one['path'][:80]}` is a symbolic link")
+            raise _bundle_error(f"`{one['path'][:80]}` is a symbolic link")
         with open_regular(path) as file:
             found = _digest(iter(lambda: file.read(PIECE), b""))
     except OSError as error:
-        raise _refused(f"`{one['path'][:80]}` cannot be read: {error.strerror or error}") from None
+        raise _bundle_error(f"`{one['path'][:80]}` cannot be read: {error.strerror or error}") from None
     _check_hash(one, *found)
 
 
@@ -423,7 +427,7 @@ def _check_hash(one: BundledFile, found: str, total: int) -> None:
         )
 
 
-def _refused(why: str) -> SpecError:
+def _bundle_error(why: str) -> SpecError:
     return SpecError(
         f"The bundle cannot be opened: {why}.", hint="Create one with `export TRIAL --format bundle`."
     )

@@ -38,11 +38,11 @@ from core.run.bundle import (
     BundledFile,
     BundledSample,
     Manifest,
-    no_place,
+    path_problem,
 )
 from core.run.plan import contestant_plan, feed_plan
 from core.run.trial import prepare_trial, resolve_trial
-from core.spec import TrialSpec, anchor, spec_from_dict
+from core.spec import TrialSpec, ort_default, spec_from_dict
 from core.store import ModelRecord, Store
 from core.wire import engines
 from core.wire.errors import ModelError, SpecError, StoreError
@@ -102,7 +102,7 @@ def contents(store: Store, trial: Trial, *, run: Run) -> Contents:
     model = next(iter(sources))
     if sample is not None:
         sources |= {name: store.artifact_path(trial.id, kept) for name, kept in _KEPT.items()}
-    bundled = _bundled(resolved.spec, model, with_sample=sample is not None)
+    bundled = _spec_in_bundle(resolved.spec, model, with_sample=sample is not None)
     return Contents(
         trial=_with_spec(trial, bundled),
         record=record,
@@ -125,7 +125,7 @@ def _model_files(record: ModelRecord) -> dict[str, Path]:
     found = {f"model/{stem}{path.suffix.lower()}": path}
     for one in record.info["external_data"]:
         name = f"model/{one['location']}"
-        if why := no_place(name):
+        if why := path_problem(name):
             raise ModelError(
                 f"The weights `{one['location'][:80]}` of `{path.name}` cannot be in a bundle: the path "
                 f"{why}.",
@@ -135,7 +135,7 @@ def _model_files(record: ModelRecord) -> dict[str, Path]:
     return found
 
 
-def _bundled(spec: TrialSpec, model: str, *, with_sample: bool) -> TrialSpec:
+def _spec_in_bundle(spec: TrialSpec, model: str, *, with_sample: bool) -> TrialSpec:
     """The spec in a bundle: with the path of the bundled model, and recorded inputs instead of a file."""
     ref = spec.model.model_copy(update={"path": model})
     workload = spec.workload
@@ -153,11 +153,11 @@ def _baseline(store: Store, trial: Trial, spec: TrialSpec, model: str) -> Bundle
         other = spec_from_dict(store.trial(found.trial).spec)
     except (StoreError, SpecError, StopIteration):
         return None
-    if same_request(other, anchor(spec)):
+    if same_request(other, ort_default(spec)):
         return None
     same_model = other.model.sha256 is not None and other.model.sha256 == spec.model.sha256
     same = same_model and other.workload.feeds == "random" and engines.can(other.engine, "emit")
-    told = _bundled(other, model, with_sample=False).to_dict() if same else None
+    told = _spec_in_bundle(other, model, with_sample=False).to_dict() if same else None
     return {"label": found.label, "spec": told}
 
 

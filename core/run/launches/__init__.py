@@ -25,13 +25,13 @@ from typing import Any
 
 from core import wire
 from core.evidence.other_processes import between
-from core.evidence.record import Block, Discarded, Entry, Key, RaceRecord, Ran, Settings
+from core.evidence.record import Block, Discarded, Entry, Key, Ran, RawComparison, Settings
 from core.evidence.result_types import Outcome
-from core.evidence.stopping import Standing, told
+from core.evidence.stopping import InterimResult, contrast_values
 from core.process import scratch
 from core.process.cpu_use import snapshot
 from core.process.runner import Progress
-from core.process.workers import Preloaded, Workers
+from core.process.workers import SharedForkServer, Workers
 from core.run.launches.blocks import REPORT_S, SWITCH_S, exact_pace, run_block, split_runs, void_reason
 from core.run.launches.costs import (
     after_s,
@@ -42,19 +42,19 @@ from core.run.launches.costs import (
     read_energy,
     run_peak,
 )
-from core.run.launches.processes import Crew
+from core.run.launches.processes import LaunchProcesses
 from core.run.launches.schedule import (
     EXACT_GENERATIONS,
     EXACT_GENERATIONS_DEAR,
     Costs,
     check_budget,
     check_starts,
-    generations_left,
     interval_budget_s,
-    least_of_another,
+    launches_left,
+    min_rounds_of_next_launch,
     rounds_for_p50,
-    rounds_of_a_look,
     rounds_of_generation,
+    screening_rounds,
 )
 from core.wire.errors import Cancelled, TunerError
 
@@ -73,9 +73,9 @@ def race(
     cancel: threading.Event,
     on_progress: Callable[[Progress], None],
     on_live: Live,
-    earlier: RaceRecord | None = None,
-    preloaded: Preloaded | None = None,
-) -> RaceRecord:
+    earlier: RawComparison | None = None,
+    fork_server: SharedForkServer | None = None,
+) -> RawComparison:
     """Compare `entries` with each other.
 
     A configuration that fails drops out, with its error in the record; the others continue. When the
@@ -88,23 +88,23 @@ def race(
         on_progress: called for each step.
         on_live: called a few times a second with {"rounds", "generation", "predicted_rounds", "elapsed_s",
             "contrasts", "p50_s", "rows_fed"}, where a contrast has indices of entries as "candidate" and
-            "baseline", and numbers as `told` returns them.
+            "baseline", and numbers as `contrast_values` returns them.
         earlier: launches of a comparison of the same entries, which this one continues.
-        preloaded: a fork server that is kept for later comparisons; None: a new one.
+        fork_server: a fork server that is kept for later comparisons; None: a new one.
 
     Raises:
         Cancelled: before the first complete round.
         BudgetError: the budget cannot give a p50.
         WorkerError: no worker could be started at all.
     """
-    with scratch.folder() as folder, Workers(cancel, preloaded) as workers:
-        one = _Race(list(entries), settings, workers, on_progress, on_live, folder)
+    with scratch.folder() as folder, Workers(cancel, fork_server) as workers:
+        one = _RunningComparison(list(entries), settings, workers, on_progress, on_live, folder)
         if earlier is not None:
-            one.take(earlier)
+            one.continue_from(earlier)
         return one.run()
 
 
-class _Race:
+class _RunningComparison:
     """The state of one comparison; `run` performs it."""
 
     def __init__(
@@ -123,10 +123,12 @@ class _Race:
         self.on_live = on_live
         self.folder = folder
         self.rng = random.Random(settings.seed)  # noqa: S311 - an order of rounds
-        self.record = RaceRecord(ran=[Ran() for _ in entries], runs=settings.runs)
-        self.crew = Crew(workers, entries, self.record, self.rng, self._starting, settings.timeout_s)
+        self.record = RawComparison(ran=[Ran() for _ in entries], runs=settings.runs)
+        self.launch_processes = LaunchProcesses(
+            workers, entries, self.record, self.rng, self._report_start, settings.timeout_s
+        )
         self.kept: dict[int, Path] = {}  # index of the configuration -> file of its outputs
-        self.standing = Standing(settings)
+        self.standing = InterimResult(settings)
         self.began = time.monotonic()
         self.first_block_s: float | None = None
         # Of each process of a screening: when its start began, and how many had failed by then.
@@ -135,13 +137,13 @@ class _Race:
         self.number = 0  # of the next round, discarded ones included
         self.made = 0  # valid rounds
         self.made_before = 0  # valid rounds of the earlier groups
-        self.taken = 0  # launches of the comparison that this one continues
+        self.continued_launches = 0  # launches of the comparison that this one continues
         self.rounds_s: list[float] = []  # duration of each
         self.predicted = 0  # total number of rounds
         self.live_at = 0.0
         self.stage = settings.effort.rounds > 0 or settings.effort.rivals  # of a search; no result
 
-    def take(self, earlier: RaceRecord) -> None:
+    def continue_from(self, earlier: RawComparison) -> None:
         """Start with the launches of another comparison of the same entries."""
         record = self.record
         record.blocks += earlier.blocks
@@ -151,12 +153,12 @@ class _Race:
         self.number = 1 + max((block.round for block in earlier.blocks), default=-1)
         self.offset_s = max((block.at_s + block.counters["wall_s"] for block in earlier.blocks), default=0.0)
         self.made = len(earlier.orders)
-        self.taken = len({block.generation for block in earlier.blocks})
+        self.continued_launches = len({block.generation for block in earlier.blocks})
         for block in earlier.blocks:
             rows = (earlier.ran[block.contestant].load or {"batch_size": 1})["batch_size"]
-            self._stand(block, rows)
+            self._add_to_interim(block, rows)
 
-    def run(self) -> RaceRecord:
+    def run(self) -> RawComparison:
         before = snapshot()
         try:
             self._run()
@@ -193,35 +195,40 @@ class _Race:
         generation = 0
         while outcome is None:
             keys = [key for index in racing for key in self._processes(index)]
-            waiting = {index for index, _ in self.crew.start(keys, references, self._warm_cap_s(len(keys)))}
+            waiting = {
+                index
+                for index, _ in self.launch_processes.start(keys, references, self._warm_cap_s(len(keys)))
+            }
             if generation == 0:
                 left = [index for index in pending if index in waiting]
                 racing = [index for index in racing if index not in waiting]
-                self.record.groups.append(sorted(self.crew.alive()))
+                self.record.groups.append(sorted(self.launch_processes.alive()))
                 deadline = self._deadline(len(pending) - len(left), len(pending))
-            racing = self._still_standing(racing)
-            if not self._answers(racing, references, pending):
+            racing = self._not_failed(racing)
+            if not self._has_comparison(racing, references, pending):
                 outcome = "rounds"
                 break
             rounds: Sequence[int | None] = exact[generation] if exact else ()
             rounds = rounds or self._plan(racing, deadline, generation)
             outcome = self._rounds(rounds, deadline)
-            self._tell_live(0, deadline, before=self.record.generations[-1].number + 1)
+            self._report_live(0, deadline, before=self.record.generations[-1].number + 1)
             generation += 1
-            racing = self._still_standing(racing)
-            if outcome is None and not self._answers(racing, references, pending):
+            racing = self._not_failed(racing)
+            if outcome is None and not self._has_comparison(racing, references, pending):
                 outcome = "rounds"
             elif outcome is None and (exact or self.settings.effort.rounds):
                 outcome = "rounds" if generation >= len(exact) else None
             elif outcome is None:
-                outcome = self._stop(racing, self.taken + generation, deadline)
+                outcome = self._stop(racing, self.continued_launches + generation, deadline)
             if outcome is None:
-                racing = racing if exact else self._thinned(racing, self.taken + generation)
-                self.crew.end_all()
+                racing = (
+                    racing if exact else self._without_decided(racing, self.continued_launches + generation)
+                )
+                self.launch_processes.end_all()
         if not self.stage:
             self._costs(racing)
             self._energy()
-        self.crew.end_all()
+        self.launch_processes.end_all()
         return outcome, left
 
     def _deadline(self, here: int, pending: int) -> float:
@@ -229,11 +236,13 @@ class _Race:
         left_s = self.settings.budget_s - self._spent_s()
         return self.began + self._spent_s() + left_s * (here / pending if pending else 1.0)
 
-    def _answers(self, racing: Sequence[int], references: Sequence[int], pending: Sequence[int]) -> bool:
+    def _has_comparison(
+        self, racing: Sequence[int], references: Sequence[int], pending: Sequence[int]
+    ) -> bool:
         """Whether there is anything to compare: references alone count only if nothing else was pending."""
         return bool(set(racing) - set(references)) if pending else bool(racing)
 
-    def _starting(self, done: int, total: int, label: str) -> None:
+    def _report_start(self, done: int, total: int, label: str) -> None:
         """Report which configuration is started; from the second launch on as part of the rounds.
 
         Raises:
@@ -248,7 +257,9 @@ class _Race:
             self.report(Progress(stage="rounds", done=self.made, total=self.predicted, text=text))
 
     def _check_starts(self, done: int, total: int) -> None:
-        failed = len(self.crew.lost_copies) + sum(one.error is not None for one in self.record.ran)
+        failed = len(self.launch_processes.lost_copies) + sum(
+            one.error is not None for one in self.record.ran
+        )
         self.starts.append((time.monotonic(), failed))
         # A failed start, perhaps after its time limit, does not show how long the others take.
         took = [then - at for (at, had), (then, has) in itertools.pairwise(self.starts) if had == has]
@@ -258,14 +269,14 @@ class _Race:
         spent_s, budget_s = self._spent_s(), self.settings.budget_s
         check_starts(quickest_s, total - done, spent_s=spent_s, budget_s=budget_s)
 
-    def _still_standing(self, racing: Sequence[int]) -> list[int]:
+    def _not_failed(self, racing: Sequence[int]) -> list[int]:
         return [index for index in racing if self.record.ran[index].error is None]
 
     def _processes(self, index: int) -> list[Key]:
         copies = (0, 1) if index == self.settings.anchor else (0,)
-        return [(index, copy) for copy in copies if (index, copy) not in self.crew.lost_copies]
+        return [(index, copy) for copy in copies if (index, copy) not in self.launch_processes.lost_copies]
 
-    def _thinned(self, racing: list[int], generations: int) -> list[int]:
+    def _without_decided(self, racing: list[int], generations: int) -> list[int]:
         """Remove decided configurations after measuring their costs; the references stay."""
         left = self.standing.still_open(racing, generations, self.made, racing)
         gone = [index for index in racing if index not in left]
@@ -291,62 +302,62 @@ class _Race:
         edges = [round(i * len(rounds) / count) for i in range(count + 1)]
         return [rounds[a:b] for a, b in itertools.pairwise(edges)]
 
-    def _spending(self) -> Costs:
-        live = [index for index, _ in self.crew.live]
-        expected_s = sum(self.crew.paces[index].expected_s + SWITCH_S for index in live)
+    def _current_costs(self) -> Costs:
+        live = [index for index, _ in self.launch_processes.live]
+        expected_s = sum(self.launch_processes.paces[index].expected_s + SWITCH_S for index in live)
         return Costs(
             start_s=self.record.generations[-1].start_s,
             round_s=statistics.median(self.rounds_s[-RECENT_ROUNDS:]) if self.rounds_s else expected_s,
             after_s=self._after_s(),
-            runs=min((self.crew.paces[index].min_runs for index in live), default=1),
+            runs=min((self.launch_processes.paces[index].min_runs for index in live), default=1),
         )
 
     def _after_s(self) -> float:
         """About how many seconds the passes after the rounds take, for all that have not failed."""
         if self.stage:
             return 0.0
-        asked = [index for index in self.crew.paces if self.record.ran[index].error is None]
+        asked = [index for index in self.launch_processes.paces if self.record.ran[index].error is None]
         return math.fsum(
-            after_s(self.entries[index], self.record.ran[index], self.crew.known_ns[index] / 1e9)
+            after_s(self.entries[index], self.record.ran[index], self.launch_processes.known_ns[index] / 1e9)
             for index in asked
         )
 
     def _plan(self, racing: Sequence[int], deadline: float, generation: int) -> list[None]:
         """One None for each round of this launch: the pace sets the length of its blocks."""
-        spending = self._spending()
+        spending = self._current_costs()
         rough = self.settings.effort.rounds
-        anchor_ns = self.crew.known_ns.get(self.settings.anchor)
+        anchor_ns = self.launch_processes.known_ns.get(self.settings.anchor)
         if anchor_ns is not None:
             self.standing.prior = self.record.prior = self.settings.prior_at(anchor_ns / 1e9)
         if rough:
-            return [None] * rounds_of_a_look(spending, rough)
+            return [None] * screening_rounds(spending, rough)
         if generation == 0 and not self.made and not self.stage:
             check_budget(spending, self.settings.budget_s, self._spent_s())
             self.record.interval_budget_s = interval_budget_s(spending, self._spent_s())
         left_s = deadline - time.monotonic() - spending.after_s
         ratio = self.standing.variance_ratio(racing, racing)
         rounds = rounds_of_generation(
-            spending, left_s, made=self._made_here(), variance_ratio=ratio, generations=generation
+            spending, left_s, made=self._rounds_of_group(), variance_ratio=ratio, generations=generation
         )
         return [None] * rounds
 
-    def _made_here(self) -> int:
+    def _rounds_of_group(self) -> int:
         """Valid rounds of the current group."""
         return self.made - self.made_before
 
     def _stop(self, racing: Sequence[int], generations: int, deadline: float) -> Outcome | None:
-        spending = self._spending()
+        spending = self._current_costs()
         left_s = deadline - time.monotonic() - spending.after_s
         last = self.record.generations[-1].rounds
-        made = rounds_for_p50(spending) if self.stage else self._made_here()  # a screening needs no p50
-        least = least_of_another(spending, made, generations)
+        made = rounds_for_p50(spending) if self.stage else self._rounds_of_group()  # a screening needs no p50
+        least = min_rounds_of_next_launch(spending, made, generations)
         return self.standing.stop(
             racing,
             racing,
             generations,
             rounds=self.made,
             elapsed_s=self._spent_s(),
-            left=generations_left(spending, left_s, last, least=least),
+            left=launches_left(spending, left_s, last, least=least),
         )
 
     # --- rounds ---------------------------------------------------------------------------------------------
@@ -354,7 +365,9 @@ class _Race:
     def _rounds(self, rounds: Sequence[int | None], deadline: float) -> Outcome | None:
         """Run the rounds of a launch; return an outcome where the comparison must end with it."""
         done, exact = 0, rounds[0] is not None
-        while self.crew.live and (done < len(rounds) or self._must_go_on(deadline, exact=exact)):
+        while self.launch_processes.live and (
+            done < len(rounds) or self._must_continue(deadline, exact=exact)
+        ):
             if not exact and done and self._is_late(deadline):
                 return None  # the budget ends within the launch: `_stop` returns the outcome
             self._report_round(max(1, len(rounds) - done), deadline)
@@ -369,39 +382,43 @@ class _Race:
                 time.sleep(DISCARD_PAUSE_S)
         return None
 
-    def _must_go_on(self, deadline: float, *, exact: bool) -> bool:
+    def _must_continue(self, deadline: float, *, exact: bool) -> bool:
         """Whether a launch exceeds its planned rounds: no other launch fits, and there is no p50 yet."""
         if exact or self.stage:
             return False
-        spending = self._spending()
+        spending = self._current_costs()
         left_s = deadline - time.monotonic() - spending.after_s
-        return self._made_here() < rounds_for_p50(spending) and not generations_left(spending, left_s, 1)
+        return self._rounds_of_group() < rounds_for_p50(spending) and not launches_left(spending, left_s, 1)
 
     def _is_late(self, deadline: float) -> bool:
         """Whether the budget is spent; rounds for a p50 run anyway, and `_plan` made the others fit."""
         if self.settings.effort.rounds:
             return False  # the starts are already paid for
-        spending = self._spending()
-        enough = self.stage or self._made_here() >= rounds_for_p50(spending)
+        spending = self._current_costs()
+        enough = self.stage or self._rounds_of_group() >= rounds_for_p50(spending)
         return enough and time.monotonic() + spending.round_s + spending.after_s > deadline
 
     def _round(self, runs: int | None) -> bool:
         """Run one block of every live process; False when the counters show that the round is invalid."""
-        order = self.rng.sample(list(self.crew.live), len(self.crew.live))
+        order = self.rng.sample(list(self.launch_processes.live), len(self.launch_processes.live))
         number, self.number = self.number, self.number + 1
         blocks: list[Block] = []
         for key in order:
-            if key not in self.crew.live:
+            if key not in self.launch_processes.live:
                 continue
-            pace = self.crew.paces[key[0]] if runs is None else exact_pace(self.crew.known_ns[key[0]], runs)
+            pace = (
+                self.launch_processes.paces[key[0]]
+                if runs is None
+                else exact_pace(self.launch_processes.known_ns[key[0]], runs)
+            )
             try:
-                reply = run_block(self.crew.live[key], pace)
+                reply = run_block(self.launch_processes.live[key], pace)
             except Cancelled:
                 raise
             except TunerError as error:
-                self.crew.lose(key, error)
+                self.launch_processes.drop_failed(key, error)
                 continue
-            self.crew.park(key)
+            self.launch_processes.park(key)
             blocks.append(self._block(key, number, len(blocks), reply))
         if not blocks:
             return False  # all of them failed
@@ -414,10 +431,10 @@ class _Race:
         for block in blocks:
             load = self.record.ran[block.contestant].load
             assert load is not None
-            self._stand(block, load["batch_size"])
+            self._add_to_interim(block, load["batch_size"])
         return True
 
-    def _stand(self, block: Block, rows: int) -> None:
+    def _add_to_interim(self, block: Block, rows: int) -> None:
         seconds = statistics.median(block.latencies_s) / max(1, rows)
         self.standing.add((block.contestant, block.copy), block.generation, block.round, seconds)
 
@@ -442,10 +459,10 @@ class _Race:
         if now - self.live_at < REPORT_S:
             return
         self.live_at = now
-        self._tell_live(more, deadline, before=self.record.generations[-1].number)
+        self._report_live(more, deadline, before=self.record.generations[-1].number)
         self.report(Progress(stage="rounds", done=self.made, total=self.predicted))
 
-    def _tell_live(self, more: int, deadline: float, *, before: int) -> None:
+    def _report_live(self, more: int, deadline: float, *, before: int) -> None:
         """Report the estimates so far; the last launch is reported before the passes that follow it.
 
         Args:
@@ -460,7 +477,12 @@ class _Race:
         self.predicted = self._predicted_rounds(raced, generation, more, deadline - now)
         reference = self.standing.reference(raced)
         contrasts = [
-            {"candidate": index, "baseline": reference, "label": self.entries[index].label, **told(one)}
+            {
+                "candidate": index,
+                "baseline": reference,
+                "label": self.entries[index].label,
+                **contrast_values(one),
+            }
             for index, one in found.items()
             if index != reference
         ]
@@ -489,7 +511,7 @@ class _Race:
             return len(split_runs(self.settings.runs))
         each = max(1, round((self.made + more) / generation))
         wanted = each * self.standing.predicted(raced, raced)
-        spending = self._spending()
+        spending = self._current_costs()
         round_s = spending.round_s + spending.start_s / each
         held = self.made + max(more, math.floor((left_s - spending.after_s) / round_s))
         return max(self.made + more, min(wanted, held))
@@ -498,17 +520,23 @@ class _Race:
 
     def _costs(self, indices: Sequence[int]) -> None:
         """Measure the cost of a run and keep its outputs, for all `indices` without them."""
-        todo = [i for i in indices if self.record.ran[i].cost is None and (i, 0) in self.crew.live]
+        todo = [
+            i for i in indices if self.record.ran[i].cost is None and (i, 0) in self.launch_processes.live
+        ]
         for done, index in enumerate(todo):
             self.report(Progress(stage="cost", done=done, total=len(todo), text=self.entries[index].label))
-            worker, pace, ran = self.crew.live[index, 0], self.crew.paces[index], self.record.ran[index]
+            worker, pace, ran = (
+                self.launch_processes.live[index, 0],
+                self.launch_processes.paces[index],
+                self.record.ran[index],
+            )
             try:
                 run_peak(worker, ran, pace)
                 ran.cost = read_cost(worker, pace)
             except Cancelled:
                 raise
             except TunerError as error:
-                self.crew.lose((index, 0), error)
+                self.launch_processes.drop_failed((index, 0), error)
                 continue
             self._keep_outputs(index)
 
@@ -516,12 +544,12 @@ class _Race:
         """Keep the outputs of a warm session; references run later, after all processes have ended."""
         if self.entries[index].reference is None:
             return
-        worker = self.crew.live[index, 0]
-        path, timeout_s = self.folder / f"outputs-{index}.npz", self.crew.paces[index].timeout_s
+        worker = self.launch_processes.live[index, 0]
+        path, timeout_s = self.folder / f"outputs-{index}.npz", self.launch_processes.paces[index].timeout_s
         if keep_outputs(worker, self.record.ran[index], path, timeout_s):
             self.kept[index] = path
         elif not worker.alive:
-            self.crew.end((index, 0))  # its measurements stay valid
+            self.launch_processes.end((index, 0))  # its measurements stay valid
 
     def _compare_outputs(self) -> None:
         """Compare the kept outputs with those of the references."""
@@ -535,8 +563,8 @@ class _Race:
             self.record.energy_note = "Energy is measured with effort standard or publish only."
             return
         self.report(Progress(stage="energy", done=0, total=0))
-        live = {index: worker for (index, copy), worker in self.crew.live.items() if copy == 0}
-        read_energy(live, self.crew.paces, self.record)
+        live = {index: worker for (index, copy), worker in self.launch_processes.live.items() if copy == 0}
+        read_energy(live, self.launch_processes.paces, self.record)
 
     def _footprints(self) -> None:
         """Measure memory and first runs of new shapes, each in a fresh worker."""
@@ -544,7 +572,7 @@ class _Race:
         for done, index in enumerate(todo):
             entry = self.entries[index]
             self.report(Progress(stage="memory", done=done, total=len(todo), text=entry.label))
-            pace = self.crew.paces[index]
+            pace = self.launch_processes.paces[index]
             footprint(self.workers, entry, self.record.ran[index], pace, self.settings.timeout_s)
 
 

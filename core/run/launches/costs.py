@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from core import wire
-from core.evidence.record import Entry, RaceRecord, Ran, Reference
+from core.evidence.record import Entry, Ran, RawComparison, Reference
 from core.process.runner import Progress
 from core.process.workers import Worker, Workers
 from core.run.launches import energy
@@ -84,7 +84,7 @@ def compare_outputs(
     workers: Workers,
     entries: Sequence[Entry],
     kept: Mapping[int, Path],
-    record: RaceRecord,
+    record: RawComparison,
     timeout_s: float,
     report: Callable[[Progress], None],
 ) -> None:
@@ -114,7 +114,7 @@ def compare_outputs(
 
 
 def _compare_with(
-    workers: Workers, reference: Reference, kept: Mapping[int, Path], record: RaceRecord, timeout_s: float
+    workers: Workers, reference: Reference, kept: Mapping[int, Path], record: RawComparison, timeout_s: float
 ) -> None:
     entry = Entry(label=f"the reference of {reference.model}", plan=reference.plan)
     try:
@@ -131,7 +131,7 @@ def _compare_with(
         worker.kill()
 
 
-def _compare(worker: Worker, kept: Mapping[int, Path], record: RaceRecord, timeout_s: float) -> None:
+def _compare(worker: Worker, kept: Mapping[int, Path], record: RawComparison, timeout_s: float) -> None:
     lost: TunerError | None = None  # why the reference's worker ended
     for index, path in kept.items():
         ran = record.ran[index]
@@ -202,7 +202,7 @@ def _one_footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout
         worker.kill()
 
 
-def read_energy(live: Mapping[int, Worker], paces: Mapping[int, Pace], record: RaceRecord) -> None:
+def read_energy(live: Mapping[int, Worker], paces: Mapping[int, Pace], record: RawComparison) -> None:
     """Measure the energy per run of each contestant in windows of seconds, while all others are stopped.
 
     Args:

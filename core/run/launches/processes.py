@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from core import wire
-from core.evidence.record import Entry, Generation, Key, RaceRecord
+from core.evidence.record import Entry, Key, Launch, RawComparison
 from core.process.workers import Worker, Workers
 from core.run.launches.blocks import Pace, pace, park, start_loaded
 from core.wire.errors import Cancelled, TunerError
@@ -22,14 +22,14 @@ MEMORY_MARGIN = 1.25
 SEEDS = 2**31
 
 
-class Crew:
+class LaunchProcesses:
     """Live processes, by configuration and copy."""
 
     def __init__(
         self,
         workers: Workers,
         entries: Sequence[Entry],
-        record: RaceRecord,
+        record: RawComparison,
         rng: random.Random,
         starting: Callable[[int, int, str], None],
         timeout_s: float,
@@ -54,12 +54,12 @@ class Crew:
         """The live processes of a configuration."""
         return [key for key in self.live if key[0] == index]
 
-    def start(self, keys: Sequence[Key], must: Sequence[int], warm_cap_s: float | None) -> list[Key]:
+    def start(self, keys: Sequence[Key], required: Sequence[int], warm_cap_s: float | None) -> list[Key]:
         """Start a launch of `keys` in random order, and return those for which memory was too small.
 
         Args:
             keys: processes to start.
-            must: configurations that the others are compared with: they are started regardless of memory.
+            required: configurations that the others are compared with: they are started regardless of memory.
             warm_cap_s: longest warm-up of each; None: the usual one.
 
         Raises:
@@ -67,13 +67,13 @@ class Crew:
         """
         began = time.monotonic()
         number = len(self.record.generations)
-        generation = Generation(number=number, order=[], layouts={}, start_s=0.0)
+        generation = Launch(number=number, order=[], layouts={}, start_s=0.0)
         self.record.generations.append(generation)
         left: list[Key] = []
         for done, key in enumerate(self.rng.sample(list(keys), len(keys))):
             if self.record.ran[key[0]].error is not None:  # its other copy failed just now
                 continue
-            if key[0] not in must and self._has_other_than(must) and not self._fits(len(must)):
+            if key[0] not in required and self._has_optional(required) and not self._fits(len(required)):
                 left.append(key)
                 continue
             self.starting(done, len(keys), self.entries[key[0]].label)
@@ -81,7 +81,7 @@ class Crew:
         generation.start_s = time.monotonic() - began
         return left
 
-    def _start(self, key: Key, generation: Generation, warm_cap_s: float | None) -> None:
+    def _start(self, key: Key, generation: Launch, warm_cap_s: float | None) -> None:
         index = key[0]
         ran, seed = self.record.ran[index], self.rng.randrange(SEEDS)
         try:
@@ -98,7 +98,7 @@ class Crew:
         except Cancelled:
             raise
         except TunerError as error:
-            self.lose(key, error)
+            self.drop_failed(key, error)
             return
         generation.order.append(key)
         if "layout" in reply:
@@ -116,8 +116,8 @@ class Crew:
             self.known_ns[index] = reply["median_ns"]
             self.paces[index] = pace(reply["median_ns"])
 
-    def _has_other_than(self, must: Sequence[int]) -> bool:
-        return any(index not in must for index, _ in self.live)
+    def _has_optional(self, required: Sequence[int]) -> bool:
+        return any(index not in required for index, _ in self.live)
 
     def _fits(self, reserved: int) -> bool:
         loads = [ran.load for ran in self.record.ran if ran.load is not None]
@@ -130,7 +130,7 @@ class Crew:
         if not park(self.live[key]):
             self.record.frozen = False
 
-    def lose(self, key: Key, error: TunerError) -> None:
+    def drop_failed(self, key: Key, error: TunerError) -> None:
         """Drop a failed process's configuration but keep its measurements; of a control, only the copy."""
         index, copy = key
         ran = self.record.ran[index]

@@ -16,9 +16,9 @@ from core.wire.errors import BudgetError
 P50_RUNS = runs_needed(0.5)  # of each configuration: below, there is no p50
 VARIANCE_RATIO = 10.0  # within a launch over between processes, until the comparison has an estimate
 MOST_ROUNDS = 64  # of a launch; more reduce its variance too little
-LEAST_ROUNDS = 4  # of a launch with expensive starts: fewer do not show the variance between rounds
-LEAST_OF_TWO = 2  # of each of two launches: the fewest that give an interval
-WANTED_GENERATIONS = 4  # at the first interim analysis; with fewer the launch variance is mostly assumed
+MIN_ROUNDS = 4  # of a launch with expensive starts: fewer do not show the variance between rounds
+MIN_ROUNDS_OF_TWO = 2  # of each of two launches: the fewest that give an interval
+WANTED_LAUNCHES = 4  # at the first interim analysis; with fewer the launch variance is mostly assumed
 EXACT_GENERATIONS = 8  # launches with an exact number of runs
 EXACT_GENERATIONS_DEAR = 2  # likewise, where every start is a fresh process, not a fork
 INTERVAL_MARGIN = 1.2  # safety factor of a forecast; warm-ups take a share of the added budget
@@ -61,18 +61,18 @@ def rounds_of_generation(
     ratio = VARIANCE_RATIO if variance_ratio is None else variance_ratio
     best = round(math.sqrt(costs.start_s / costs.round_s * ratio))
     needed = max(0, rounds_for_p50(costs) - made)
-    more = max(1, WANTED_GENERATIONS - 1 - generations)
-    each = min(max(best, 1), LEAST_ROUNDS)
+    more = max(1, WANTED_LAUNCHES - 1 - generations)
+    each = min(max(best, 1), MIN_ROUNDS)
     while more and (left_s - more * costs.start_s) / costs.round_s < max(needed, each * (more + 1)):
         more -= 1
         if more == 1 and not generations:
-            each = min(each, LEAST_OF_TWO)
+            each = min(each, MIN_ROUNDS_OF_TWO)
     fitting = math.floor((left_s - more * costs.start_s) / costs.round_s / (more + 1))
     least = math.ceil(needed / (more + 1))
     return max(1, least, min(best, fitting, MOST_ROUNDS))
 
 
-def rounds_of_a_look(costs: Costs, most: int) -> int:
+def screening_rounds(costs: Costs, most: int) -> int:
     """Return the rounds of a screening of many configurations: fewer for slow models, at least two.
 
     Args:
@@ -82,7 +82,7 @@ def rounds_of_a_look(costs: Costs, most: int) -> int:
     return max(2, min(most, round(costs.start_s / costs.round_s)))
 
 
-def generations_left(costs: Costs, left_s: float, rounds: int, *, least: int | None = None) -> int:
+def launches_left(costs: Costs, left_s: float, rounds: int, *, least: int | None = None) -> int:
     """Return how many more launches of `rounds` rounds the budget holds; one may be shorter.
 
     Args:
@@ -96,7 +96,7 @@ def generations_left(costs: Costs, left_s: float, rounds: int, *, least: int | N
     return 0 if left_s < costs.start_s + shorter * costs.round_s else max(1, math.floor(left_s / whole))
 
 
-def least_of_another(costs: Costs, made: int, generations: int) -> int | None:
+def min_rounds_of_next_launch(costs: Costs, made: int, generations: int) -> int | None:
     """Return the fewest rounds for which another launch is worth its start; None: half of the last one's.
 
     Args:
@@ -106,7 +106,7 @@ def least_of_another(costs: Costs, made: int, generations: int) -> int | None:
     """
     if made < rounds_for_p50(costs):
         return 1
-    return LEAST_OF_TWO if generations < MIN_LAUNCHES else None
+    return MIN_ROUNDS_OF_TWO if generations < MIN_LAUNCHES else None
 
 
 def interval_budget_s(costs: Costs, spent_s: float) -> int:
@@ -116,7 +116,7 @@ def interval_budget_s(costs: Costs, spent_s: float) -> int:
         costs: from the first launch, or from earlier comparisons.
         spent_s: of the budget, when the first launch has started.
     """
-    rounds = max(rounds_for_p50(costs), MIN_LAUNCHES * LEAST_OF_TWO)
+    rounds = max(rounds_for_p50(costs), MIN_LAUNCHES * MIN_ROUNDS_OF_TWO)
     needed_s = spent_s + (MIN_LAUNCHES - 1) * costs.start_s + rounds * costs.round_s + costs.after_s
     return math.ceil(INTERVAL_MARGIN * needed_s)
 

@@ -1,6 +1,6 @@
 """Searches for the best configuration under constraints within a time budget, confirmed in fresh processes.
 
-`prepare` creates a search from a question, `go_on` continues a stored one, and `job` queues it.
+`prepare` creates a search from a question, `continue_search` continues a stored one, and `job` queues it.
 `choices` builds the search space, `plan` decides the next step (pure), `strategies` propose configurations,
 `running` executes the steps, `knowledge` holds the state, `accuracy_limits` measures accuracy, and `answer`
 and `progress` compute the result.
@@ -17,15 +17,15 @@ from functools import partial
 from typing import Any
 
 from core import wire
-from core.evidence.evaluations import tried_from_dict
+from core.evidence.evaluations import evaluation_from_dict
 from core.evidence.measurement import Trial
 from core.evidence.result_types import SearchCosts
 from core.process.runner import Run
 from core.run.job import Job
 from core.run.prediction import past
-from core.run.search.choices import left_out_words, models_of, place_of, space_of
+from core.run.search.choices import exclusion_words, models_of, place_of, space_of
 from core.run.search.knowledge import FIXED_S, Prepared
-from core.run.search.plan import gain_of, looks_share, sought
+from core.run.search.plan import gain_of, screening_share, sought
 from core.run.search.running import search_job_work
 from core.run.search.stored import answer_of
 from core.run.search.strategies import strategy_named
@@ -50,14 +50,14 @@ BELIEF_HERE, BELIEF_ELSEWHERE = 0.05, 0.15  # standard error of an earlier ln(sp
 
 __all__ = [
     "Prepared",
-    "found_by",
-    "go_on",
+    "budget_error",
+    "continue_search",
     "job",
     "place_of",
     "prediction",
     "prepare",
+    "search_provenance",
     "space_of",
-    "too_short",
 ]
 
 
@@ -110,14 +110,14 @@ def prepare(
         space=found,
         hints=hints,
         priors=priors,
-        notes=[*notes, *left_out_words(models, found)],
+        notes=[*notes, *exclusion_words(models, found)],
         threads=_threads(machine),
         models=models,
     )
     return _in_time(prepared, store)
 
 
-def go_on(
+def continue_search(
     store: Store,
     study_id: str,
     run: Run,
@@ -193,7 +193,7 @@ def go_on(
         question=asked,
         resolved=resolved,
         space=found,
-        notes=[*notes, *left_out_words(models, found)],
+        notes=[*notes, *exclusion_words(models, found)],
         threads=_threads(machine),
         models=models,
     )
@@ -228,18 +228,18 @@ def prediction(prepared: Prepared, store: Store) -> str:
     costs = _costs(prepared, store)
     if costs is None:
         return "the number of configurations that fit is unknown: this model was not measured here yet"
-    if (short := too_short(prepared, store)) is not None:
+    if (short := budget_error(prepared, store)) is not None:
         return f"{short.message} {short.hint}"
-    share = looks_share(prepared.space)
+    share = screening_share(prepared.space)
     return fit_words(costs, prepared.question.budget_s, sought(prepared.space), share=share)
 
 
-def too_short(prepared: Prepared, store: Store) -> BudgetError | None:
+def budget_error(prepared: Prepared, store: Store) -> BudgetError | None:
     """Return an error if the time budget is too short for a confirmation, by earlier costs; None: it fits."""
     costs = _costs(prepared, store)
     try:
         if costs is not None:
-            check_time(costs, prepared.question.budget_s, share=looks_share(prepared.space))
+            check_time(costs, prepared.question.budget_s, share=screening_share(prepared.space))
     except BudgetError as error:
         return error
     return None
@@ -251,14 +251,14 @@ def _in_time(prepared: Prepared, store: Store) -> Prepared:
     Raises:
         BudgetError: the time budget is too short and may not be extended.
     """
-    short, costs = too_short(prepared, store), _costs(prepared, store)
+    short, costs = budget_error(prepared, store), _costs(prepared, store)
     if short is None or costs is None:
         return prepared
     if not prepared.question.extend:
         raise short
     asked_s, enough = (
         prepared.question.budget_s,
-        min(MOST_BUDGET_S, enough_s(costs, share=looks_share(prepared.space))),
+        min(MOST_BUDGET_S, enough_s(costs, share=screening_share(prepared.space))),
     )
     question = prepared.question.model_copy(update={"budget_s": enough})
     notes = [*prepared.notes, extended_words(asked_s, enough)]
@@ -284,7 +284,7 @@ def _inputs(spec: Mapping[str, Any]) -> Any:
     return workload.get("batch_size"), workload.get("dims")
 
 
-def found_by(store: Store, trial: Trial) -> dict[str, Any] | None:
+def search_provenance(store: Store, trial: Trial) -> dict[str, Any] | None:
     """Return how a search found a trial, for exported files; None: no search confirmed it."""
     if not trial.study:
         return None
@@ -341,7 +341,7 @@ def _earlier(
         here = bool(record.fingerprint) and study.fingerprint == record.fingerprint
         seen = []
         for data in study.tried:
-            one = tried_from_dict(data)
+            one = evaluation_from_dict(data)
             choice, gain = found.find(one.changes), gain_of(one, question)
             if choice is None or gain is None or one.twin or one.failed:
                 continue

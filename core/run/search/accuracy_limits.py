@@ -15,7 +15,7 @@ from core.run.accuracy import compare, measure_accuracy, summary
 from core.run.scorecard import Subject
 from core.spec import TrialSpec, with_changes
 from core.spec.question import Question
-from core.spec.settings import KNOBS
+from core.spec.settings import SETTINGS
 from core.store import ModelRecord, Store
 
 CHANGES_NUMBERS = (  # settings that may change outputs; all others change only the execution
@@ -25,17 +25,17 @@ CHANGES_NUMBERS = (  # settings that may change outputs; all others change only 
 )
 
 
-def numbers_alone(spec: TrialSpec) -> TrialSpec:
+def output_settings_only(spec: TrialSpec) -> TrialSpec:
     """Return the spec without settings that change no output, so that equivalent specs are measured once."""
     idle = {
         one.name: None
-        for one in KNOBS
+        for one in SETTINGS
         if one.target in ("attribute", "config_entry", "run_entry") and one.name not in CHANGES_NUMBERS
     }
     return with_changes(spec, {**idle, "use_io_binding": None})
 
 
-def right(
+def accuracy_for_limits(
     store: Store,
     run: Run,
     question: Question,
@@ -72,4 +72,4 @@ def right(
 
 
 def _subject(spec: TrialSpec, record: ModelRecord) -> Subject:
-    return Subject(label="", spec=numbers_alone(spec), record=record)
+    return Subject(label="", spec=output_settings_only(spec), record=record)

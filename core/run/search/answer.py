@@ -13,9 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from core.evidence.contrast import ASSUMED, Prior
+from core.evidence.contrast import ASSUMED_PRIOR, Prior
 from core.evidence.effects import main_effects, pair_effects
-from core.evidence.evaluations import Gain, Look, Told, Tried, contrast_of, interval, told, weighed
+from core.evidence.evaluations import (
+    Evaluation,
+    LogSpeedup,
+    Observation,
+    ReportedSpeedup,
+    contrast_of,
+    interval,
+    reported_speedup,
+    weighted,
+)
 from core.evidence.metrics.intervals import Z
 from core.evidence.result_types import (
     Confirmed,
@@ -28,10 +37,10 @@ from core.evidence.result_types import (
     SearchOutcome,
 )
 from core.evidence.statistics import CONFIDENCE, t_quantile
-from core.evidence.targets import Evidence, Judged, judge
+from core.evidence.targets import Evidence, TargetResult, evaluate_target
 from core.evidence.verdict import Verdict, is_rejected
-from core.run.search.failures import Dropped
-from core.run.search.plan import Known, gain_of, model_of
+from core.run.search.failures import ExcludedValues
+from core.run.search.plan import PlanState, gain_of, model_of
 from core.spec.question import Question
 from core.spec.space import Space, changes_words
 
@@ -44,7 +53,7 @@ SAMPLE = 2000  # number of configurations over which effects are averaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Raced:
+class MeasuredConfiguration:
     """A configuration of a confirmation run, with all its stored data."""
 
     changes: Mapping[str, Any]
@@ -52,7 +61,7 @@ class Raced:
     trial: str
     comparison: str
     result: Mapping[str, Any]  # with raw measurements; empty: no result
-    look: Look
+    look: Observation
     contrast: Any  # ContrastRecord against the ORT default; None: not measured
     size_bytes: int | None
     arena: bool
@@ -60,7 +69,14 @@ class Raced:
     error: str = ""
 
 
-def confirmed(one: Raced, default: Raced, question: Question, *, margin: float, looks: float) -> Confirmed:
+def confirmed(
+    one: MeasuredConfiguration,
+    default: MeasuredConfiguration,
+    question: Question,
+    *,
+    margin: float,
+    looks: float,
+) -> Confirmed:
     """Return the confirmed numbers of one candidate of a confirmation run, or of the ORT default itself.
 
     Args:
@@ -77,8 +93,8 @@ def confirmed(one: Raced, default: Raced, question: Question, *, margin: float, 
             gains[metric] = found
     for metric in FRONT_METRICS:
         if metric in one.look.gains:
-            gains[metric] = of_gain(metric, one.look.gains[metric], margin)
-    limits = judged(one, question)
+            gains[metric] = gain_numbers(metric, one.look.gains[metric], margin)
+    limits = judged_limits(one, question)
     if question.same_latency and "latency_p50" in gains:
         limits.append(_same_latency(gains["latency_p50"], margin))
     return {
@@ -95,17 +111,19 @@ def confirmed(one: Raced, default: Raced, question: Question, *, margin: float, 
     }
 
 
-def _breach(look: Look) -> str:
+def _breach(look: Observation) -> str:
     return f"Outputs differ: {look.breach}" if look.breach else ""
 
 
-def _by_times(metric: str, one: Raced, default: Raced, *, margin: float, looks: float) -> GainNumbers | None:
+def _by_times(
+    metric: str, one: MeasuredConfiguration, default: MeasuredConfiguration, *, margin: float, looks: float
+) -> GainNumbers | None:
     if one.contrast is None or not one.result:
         return None
     if metric == "latency_p50":
         found = one.contrast
         return _numbers(metric, found["ratio"], found["ratio_low"], found["ratio_high"], found["verdict"])
-    other = contrast_of(metric, one.result, default.result, looks=looks, margin=margin, prior=ASSUMED)
+    other = contrast_of(metric, one.result, default.result, looks=looks, margin=margin, prior=ASSUMED_PRIOR)
     if other is None:
         return None
     verdict = other.verdict if one.contrast["holds"] else Verdict.UNDECIDED
@@ -118,18 +136,18 @@ def _numbers(
     return {"metric": metric, "ratio": ratio, "ratio_low": low, "ratio_high": high, "verdict": verdict}
 
 
-def of_gain(metric: str, gain: Gain, margin: float) -> GainNumbers:
+def gain_numbers(metric: str, gain: LogSpeedup, margin: float) -> GainNumbers:
     """Return an ln ratio with its standard error as a ratio with a 95 % confidence interval."""
     low, high = interval(gain) or (None, None)
     return _numbers(metric, math.exp(gain[0]), low, high, Verdict.of(low, high, margin))
 
 
-def of_told(metric: str, one: Told, margin: float) -> GainNumbers:
+def estimate_numbers(metric: str, one: ReportedSpeedup, margin: float) -> GainNumbers:
     """Return the estimate of a configuration as a speed-up with its verdict."""
     return _numbers(metric, one.ratio, one.low, one.high, Verdict.of(one.low, one.high, margin))
 
 
-def dropped_words(one: Dropped, space: Space) -> str:
+def excluded_words(one: ExcludedValues, space: Space) -> str:
     """Return a sentence with the excluded values and the reason."""
     axes = [space.axes[axis] for axis in one.axes]
     values = {axis.name: axis.values[value] for axis, value in zip(axes, one.values, strict=True)}
@@ -141,12 +159,12 @@ def _of_objective(question: Question, gains: Mapping[str, GainNumbers], margin: 
     if len(question.objective) == 1:
         metric = next(iter(question.objective))
         return gains.get(metric) or _numbers(metric, 1.0, None, None, Verdict.UNDECIDED)
-    whole = weighed({name: _log(gains.get(name)) for name in question.objective}, question.objective)
+    whole = weighted({name: _log(gains.get(name)) for name in question.objective}, question.objective)
     name = "+".join(question.objective)
-    return of_gain(name, whole, margin) if whole else _numbers(name, 1.0, None, None, Verdict.UNDECIDED)
+    return gain_numbers(name, whole, margin) if whole else _numbers(name, 1.0, None, None, Verdict.UNDECIDED)
 
 
-def _log(gain: GainNumbers | None) -> Gain | None:
+def _log(gain: GainNumbers | None) -> LogSpeedup | None:
     if gain is None:
         return None
     low, high = gain["ratio_low"], gain["ratio_high"]
@@ -157,7 +175,7 @@ def _log(gain: GainNumbers | None) -> Gain | None:
 # --- limits -------------------------------------------------------------------------------------------------
 
 
-def judged(one: Raced, question: Question) -> list[LimitJudged]:
+def judged_limits(one: MeasuredConfiguration, question: Question) -> list[LimitJudged]:
     """Judge every constraint by the confirmation run of the configuration."""
     rows = int(one.result.get("batch_size") or 1)
     found = []
@@ -171,13 +189,13 @@ def judged(one: Raced, question: Question) -> list[LimitJudged]:
             has_dataset=bool(one.summaries),
             arena=one.arena,
         )
-        found.append(_limit(judge(target, evidence)))
+        found.append(_limit(evaluate_target(target, evidence)))
     if question.accuracy_drop is not None:
         found.append(_drop(one, question.accuracy_drop))
     return found
 
 
-def _limit(found: Judged) -> LimitJudged:
+def _limit(found: TargetResult) -> LimitJudged:
     target = found.target
     return {
         "limit": f"{target.what} {target.limit_words}",
@@ -190,7 +208,7 @@ def _limit(found: Judged) -> LimitJudged:
     }
 
 
-def _probability(found: Judged) -> float | None:
+def _probability(found: TargetResult) -> float | None:
     """Probability that the constraint is met, from a normal distribution with that confidence interval.
 
     An open end of the interval counts as far away.
@@ -231,7 +249,7 @@ def _same_latency(gain: GainNumbers, margin: float) -> LimitJudged:
     }
 
 
-def _drop(one: Raced, drop: float) -> LimitJudged:
+def _drop(one: MeasuredConfiguration, drop: float) -> LimitJudged:
     """Judge non-inferiority of the accuracy: the difference of two shares on the same rows."""
     name = f"accuracy ≥ the original's − {100 * drop:g} pp"
     pair = one.summaries.get("drop")
@@ -304,9 +322,9 @@ def _may_beat(one: Confirmed, margin: float) -> bool:
 # --- ranking, Pareto front, effects, controls ---------------------------------------------------------------
 
 
-def ordered(
-    tried: Sequence[tuple[Tried, float]], level: frozenset[str], margin: float, *, threads: int = 1
-) -> list[tuple[Tried, float]]:
+def confirmation_order(
+    tried: Sequence[tuple[Evaluation, float]], level: frozenset[str], margin: float, *, threads: int = 1
+) -> list[tuple[Evaluation, float]]:
     """Return the candidates for confirmation in order; cost breaks ties, not noise.
 
     A configuration ties with the leader if it is in `level` and its estimate is within a quarter of the
@@ -323,13 +341,13 @@ def ordered(
         return []
     top = tried[0][1]
 
-    def is_tie(one: tuple[Tried, float]) -> bool:
+    def is_tie(one: tuple[Evaluation, float]) -> bool:
         return one is tried[0] or (one[0].key in level and top - one[1] <= TIE * math.log1p(margin))
 
     ties = [one for one in tried if is_tie(one)]
     least = min((memory for one, _ in ties if (memory := one.value("peak_rss"))), default=0.0)
 
-    def cost(one: tuple[Tried, float]) -> tuple[float, float, int, float]:
+    def cost(one: tuple[Evaluation, float]) -> tuple[float, float, int, float]:
         memory = one[0].value("peak_rss")
         own = one[0].changes.get("intra_op_num_threads") or threads
         return (
@@ -342,22 +360,22 @@ def ordered(
     return [*sorted(ties, key=cost), *(one for one in tried if one not in ties)]
 
 
-def front(
-    tried: Sequence[Tried], question: Question, margin: float, *, confirmed: Sequence[Confirmed] = ()
+def pareto_front(
+    tried: Sequence[Evaluation], question: Question, margin: float, *, confirmed: Sequence[Confirmed] = ()
 ) -> list[FrontPoint]:
     """Return the Pareto front: configurations that no other one dominates with 95 % confidence.
 
     Args:
         tried: without A/A controls.
         question: its objective is one axis; memory, CPU time and model size are the others where they vary.
-        margin: see `ordered`.
+        margin: see `confirmation_order`.
         confirmed: results of confirmations; points show the same number and interval as all other outputs.
     """
     points = []
     by_trial = {one["trial"]: one["gain"] for one in confirmed}
-    shown: dict[str, Told] = {}
+    shown: dict[str, ReportedSpeedup] = {}
     for one in tried:
-        found = told(one, question.objective, by_trial)
+        found = reported_speedup(one, question.objective, by_trial)
         if one.failed or found is None:
             continue
         shown[one.key] = found
@@ -380,9 +398,9 @@ def front(
             "changes": dict(one.changes),
             "trial": one.looks[-1].trial,
             "gains": [
-                of_told(name, shown[one.key], margin)
+                estimate_numbers(name, shown[one.key], margin)
                 if metric == "objective"
-                else of_gain(metric, gain, margin)
+                else gain_numbers(metric, gain, margin)
                 for metric, gain in own.items()
             ],
             "values": {
@@ -395,14 +413,14 @@ def front(
     ]
 
 
-def _as_gain(one: Told, rough: Gain | None) -> Gain:
+def _as_gain(one: ReportedSpeedup, rough: LogSpeedup | None) -> LogSpeedup:
     """ln(speed-up) with the standard error of the reported interval, or of the launches if there is none."""
     if not one.low or not one.high:
         return math.log(one.ratio), None if rough is None else rough[1]
     return math.log(one.ratio), math.log(one.high / one.low) / 2 / Z
 
 
-def dominates(one: Mapping[str, Gain], other: Mapping[str, Gain], least: float) -> bool:
+def dominates(one: Mapping[str, LogSpeedup], other: Mapping[str, LogSpeedup], least: float) -> bool:
     """Return whether `one` is significantly better than `other` in one metric and equivalent in all others.
 
     Significant: 95 % confidence over all metrics together. Equivalent: worse by at most the margin, or the
@@ -421,7 +439,7 @@ def dominates(one: Mapping[str, Gain], other: Mapping[str, Gain], least: float) 
     return better
 
 
-def effects(known: Known, spread: Prior = ASSUMED) -> tuple[list[EffectRecord], list[PairRecord]]:
+def effects(known: PlanState, spread: Prior = ASSUMED_PRIOR) -> tuple[list[EffectRecord], list[PairRecord]]:
     """Return the effect of each value on the objective and significant pairs, fitted to all observations.
 
     Args:
@@ -429,7 +447,7 @@ def effects(known: Known, spread: Prior = ASSUMED) -> tuple[list[EffectRecord], 
         spread: variation between launches of one configuration; every interval includes it.
     """
     fitted = model_of(known, spread=spread.sigma_between)
-    model = None if fitted is None else fitted.unshrunk(LEAST_SIZE)
+    model = None if fitted is None else fitted.with_minimum_sizes(LEAST_SIZE)
     reach = t_quantile(1 - (1 - CONFIDENCE) / 2, max(1.0, len(known.tried) - known.codes.shape[1]))
     space = known.space
     if model is None or len(known.tried) < 3:
@@ -468,7 +486,7 @@ def _ratios(mean: float, reach: float) -> Any:
     }
 
 
-def controls(tried: Sequence[Tried], self_tests: Sequence[Mapping[str, Any]]) -> Controls:
+def controls(tried: Sequence[Evaluation], self_tests: Sequence[Mapping[str, Any]]) -> Controls:
     """Return the result of the A/A controls: hidden copies of configurations and of the ORT default.
 
     A pair is apart if it differs by more than chance, with 95 % confidence over all pairs together.

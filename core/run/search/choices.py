@@ -12,7 +12,7 @@ from core import wire
 from core.process.runner import Progress
 from core.run.job import Service
 from core.run.trial import Resolved
-from core.run.variants import family, judged, make_chain, steps_of, variant_of
+from core.run.variants import creation_check, family, make_chain, steps_of, variant_of
 from core.spec import ModelRef, TrialSpec
 from core.spec.question import Question
 from core.spec.settings import Place
@@ -20,13 +20,13 @@ from core.spec.space import (
     MODEL,
     Axis,
     Space,
-    asked_axes,
-    check_left,
-    fitting,
+    axes_from_user,
+    check_any_varies,
+    fit_axes,
+    search_axes,
     space,
     unvaried_words,
     without,
-    worth_trying,
 )
 from core.spec.steps import Step
 from core.store import ModelRecord, Store
@@ -88,7 +88,7 @@ def models_of(store: Store, record: ModelRecord, question: Question) -> Models:
     return Models(refs=refs, sizes=sizes, left_out=left)
 
 
-def left_out_words(models: Models, space: Space) -> list[str]:
+def exclusion_words(models: Models, space: Space) -> list[str]:
     """Return in words which variants are excluded and which settings are not varied."""
     return [*models.left_out, *unvaried_words(space.unvaried)]
 
@@ -98,7 +98,7 @@ def _why_not(one: ModelRecord, record: ModelRecord) -> str:
         return "its inputs differ"
     if one.info["fixed_batch"] != record.info["fixed_batch"]:
         return "its batch size differs"
-    check = judged(one)
+    check = creation_check(one)
     if check is not None and check.breach:
         return f"outputs differ ({check.why})"
     return ""
@@ -160,7 +160,7 @@ def axes_of(base: TrialSpec, question: Question, place: Place, models: Models) -
         SpecError: an unknown setting or value.
     """
     vary = {name: values for name, values in question.vary.items() if name != MODEL}
-    found = asked_axes(base, vary) if question.vary else worth_trying(base, place)
+    found = axes_from_user(base, vary) if question.vary else search_axes(base, place)
     return [*found, *([models.axis] if models.axis is not None else [])]
 
 
@@ -172,10 +172,10 @@ def space_of(base: TrialSpec, question: Question, place: Place, models: Models =
     """
     axes = axes_of(base, question, place, models)
     axes, _ = without([one for one in axes if one.name not in question.fix], question.without)
-    check_left(axes)
+    check_any_varies(axes)
     unvaried: tuple[str, ...] = ()
     if not question.vary:
-        axes, unvaried = fitting(base, axes)
+        axes, unvaried = fit_axes(base, axes)
     found = replace(space(base, axes, models=models.refs), unvaried=unvaried)
     if len(found.choices) < 2:
         raise SpecError(

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from core.evidence.effects import Codes
-from core.evidence.evaluations import Tried
+from core.evidence.evaluations import Evaluation
 from core.spec.space import Choice
 
 GUILTY, GUILTY_PAIR = 2, 3  # failures without a success after which a value or a pair is excluded
@@ -24,10 +24,10 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 class Outcomes(Protocol):
-    """Part of `Known`, the input of `plan`, that this module reads."""
+    """Part of `PlanState`, the input of `plan`, that this module reads."""
 
     @property
-    def tried(self) -> Mapping[Choice, Tried]:
+    def tried(self) -> Mapping[Choice, Evaluation]:
         """Evaluation of each launched configuration."""
 
     @property
@@ -40,7 +40,7 @@ class Outcomes(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dropped:
+class ExcludedValues:
     """Values excluded from the search because configurations with them fail."""
 
     axes: tuple[int, ...]
@@ -49,7 +49,7 @@ class Dropped:
     reason: str
 
 
-def dropped(known: Outcomes) -> list[Dropped]:
+def excluded_values(known: Outcomes) -> list[ExcludedValues]:
     """Return the single values and pairs of values with which every configuration has failed.
 
     The value that explains most failures of one reason is excluded first, and these failures count for no
@@ -63,7 +63,9 @@ def dropped(known: Outcomes) -> list[Dropped]:
     pairs = list(itertools.combinations(range(known.codes.shape[1]), 2))
     found = []
     while failed:
-        guilty = _guilty(singles, GUILTY, failed, worked) or _guilty(pairs, GUILTY_PAIR, failed, worked)
+        guilty = _failing_values(singles, GUILTY, failed, worked) or _failing_values(
+            pairs, GUILTY_PAIR, failed, worked
+        )
         if guilty is None:
             break
         found.append(guilty)
@@ -71,25 +73,25 @@ def dropped(known: Outcomes) -> list[Dropped]:
     return found
 
 
-def failing(known: Outcomes, codes: Codes) -> Mask:
+def excluded_mask(known: Outcomes, codes: Codes) -> Mask:
     """Return which configurations have excluded values."""
     found = np.zeros(len(codes), dtype=np.bool_)
-    for one in dropped(known):
+    for one in excluded_values(known):
         found |= (codes[:, one.axes] == one.values).all(axis=1)
     return found
 
 
 def sound(known: Outcomes, choices: Sequence[Choice]) -> list[Choice]:
     """Return the configurations without excluded values."""
-    guilty = dropped(known)
+    guilty = excluded_values(known)
     return [one for one in choices if not any(_of(one, found.axes) == found.values for found in guilty)]
 
 
-def _guilty(
+def _failing_values(
     groups: Sequence[tuple[int, ...]], least: int, failed: Mapping[Choice, str], worked: Sequence[Choice]
-) -> Dropped | None:
+) -> ExcludedValues | None:
     """Return the values that most failures of one reason share, and no working configuration has."""
-    best: Dropped | None = None
+    best: ExcludedValues | None = None
     for group in groups:
         innocent = {_of(choice, group) for choice in worked}
         counts = Counter((_of(choice, group), why) for choice, why in failed.items())
@@ -99,7 +101,7 @@ def _guilty(
         for (values, why), count in counts.items():
             enough = count >= least or (len(group) == 1 and values in alone)
             if enough and any(values) and values not in innocent and (not best or count > best.failures):
-                best = Dropped(axes=group, values=values, failures=count, reason=why)
+                best = ExcludedValues(axes=group, values=values, failures=count, reason=why)
     return best
 
 

@@ -2,7 +2,7 @@
 
 No process and no store.
 
-`Knowledge.known` is the input of `plan`; `progress` turns the state into displayed and stored data.
+`SearchState.known` is the input of `plan`; `progress` turns the state into displayed and stored data.
 """
 
 from __future__ import annotations
@@ -19,33 +19,39 @@ from core.evidence.comparison import Comparison, same_request
 from core.evidence.effects import Codes
 from core.evidence.evaluations import (
     FROM_MEDIANS,
-    Gain,
-    Look,
+    Evaluation,
+    LogSpeedup,
+    Observation,
+    ReportedSpeedup,
     Stage,
-    Told,
-    Tried,
+    evaluation_from_dict,
     look,
-    told,
-    tried_from_dict,
+    reported_speedup,
 )
 from core.evidence.measurement import Trial
 from core.evidence.result_types import Confirmed, FrontPoint, SearchCosts, SearchOutcome
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 from core.run.search import answer as answers
 from core.run.search.choices import Models
-from core.run.search.plan import Known, Step, gain_of, standing
+from core.run.search.plan import PlanState, Step, gain_of, standing
 from core.run.trial import Resolved
 from core.spec import TrialSpec, effective, is_provider_option
 from core.spec.effort import STAGES
 from core.spec.question import Question
-from core.spec.space import MODEL, Choice, Space, changes_words, from_default, reference
+from core.spec.space import MODEL, Choice, Space, changes_from_default, changes_words, reference
 from core.spec.targets import TargetSpec
 from core.store import StudyRecord
 from core.wire.errors import TunerError
 
 CONTROL = "control"
 # the confirmation run whose outcome comes first here gives the answer of the search
-RANKED: Sequence[SearchOutcome] = ("FOUND", "UNDECIDED", "REJECTED", "NO_DIFFERENCE", "NONE_KEEPS_LIMITS")
+OUTCOME_ORDER: Sequence[SearchOutcome] = (
+    "FOUND",
+    "UNDECIDED",
+    "REJECTED",
+    "NO_DIFFERENCE",
+    "NONE_KEEPS_LIMITS",
+)
 FIXED_S = 1.0  # assumed fixed time of a comparison, without its processes, until measured
 AFTER_CONFIRM_S = 2.5  # assumed longest time for costs and profiles after a confirmation, until measured
 AFTER_ACCURACY_S = 3.0  # assumed time to score labelled rows, until measured
@@ -86,7 +92,7 @@ class Clock:
         return self.before_s + self.own_s
 
 
-class Knowledge:
+class SearchState:
     """State of one search."""
 
     def __init__(self, prepared: Prepared, clock: Clock) -> None:
@@ -97,12 +103,12 @@ class Knowledge:
         self.codes: Codes = np.array(self.space.choices, dtype=np.int16)
         self.default_spec = reference(self.base)
         self.default = _default_of(self.space, self.default_spec)
-        self.tried: dict[Choice, Tried] = {}
-        self.twins: list[Tried] = []
+        self.tried: dict[Choice, Evaluation] = {}
+        self.twins: list[Evaluation] = []
         self.rivals: list[Choice] = []
         self.confirmed: dict[Choice, Confirmed] = {}
-        self.confirmings: list[Choice] = []  # one entry for each confirmation run
-        self.default_said: Confirmed | None = None
+        self.confirmation_runs: list[Choice] = []  # one entry for each confirmation run
+        self.default_result: Confirmed | None = None
         self.last_result: Mapping[str, Any] = {}
         self.last_race = ""
         self.outcome: SearchOutcome = "UNDECIDED"
@@ -117,7 +123,7 @@ class Knowledge:
         self.scoring_s = AFTER_ACCURACY_S if self.question.accuracy else 0.0
         self.after_s = AFTER_CONFIRM_S + self.scoring_s
         for data in prepared.record.tried:
-            one = tried_from_dict(data)
+            one = evaluation_from_dict(data)
             choice = self.space.find(one.changes)
             if one.twin:
                 self.twins.append(one)
@@ -129,15 +135,15 @@ class Knowledge:
         """Time budget of the whole search in seconds."""
         return self.clock.before_s + self.question.budget_s
 
-    def known(self) -> Known:
+    def known(self) -> PlanState:
         """Return the input of `plan`."""
-        return Known(
+        return PlanState(
             question=self.question,
             space=self.space,
             codes=self.codes,
             tried=self.tried,
-            confirmed=self.confirmings,
-            undecided=self.left_open(),
+            confirmed=self.confirmation_runs,
+            undecided=self.undecided_winner(),
             margin=self.base.protocol.margin,
             time_s=self.time_s,
             spent_s=self.clock.spent_s,
@@ -147,7 +153,7 @@ class Knowledge:
             rivals=self.rivals,
             hints=self.prepared.hints,
             priors=self.prepared.priors,
-            infeasible=self._breaks_a_limit,
+            infeasible=self._misses_a_constraint,
             settled=self.settled,
             default=self.default,
             costs=self.costs,
@@ -191,7 +197,7 @@ class Knowledge:
             after_s=self.after_s,
         )
 
-    def read(
+    def add_observations(
         self,
         step: Step,
         race: Comparison,
@@ -221,24 +227,24 @@ class Knowledge:
         self.self_tests += self_tests
         if (copies := _copies(step.stage, race)) is not None:
             self.differences.append(copies)
-        twins: list[Look] = []
+        twins: list[Observation] = []
         for one in race.contestants:
             trial = trials.get(one.trial)
             is_twin = one.label == CONTROL
             choice = twin if is_twin else names.get(one.label)
             if trial is None or choice is None:
                 continue
-            found = self._look(step.stage, race, trial, default, contrasts.get(one.trial), choice)
+            found = self._observation(step.stage, race, trial, default, contrasts.get(one.trial), choice)
             if found is None or (cancelled and trial.state != "COMPLETE"):
                 continue
             twins += [found] if choice == twin else []
             if is_twin:
                 spec = self.space.spec(choice)
                 self.twins.append(
-                    Tried(changes=self.plain(choice), key=spec.key(), looks=(found,), twin=True)
+                    Evaluation(changes=self.plain(choice), key=spec.key(), looks=(found,), twin=True)
                 )
                 continue
-            before = self.tried.get(choice) or Tried(
+            before = self.tried.get(choice) or Evaluation(
                 changes=self.plain(choice), key=self.space.spec(choice).key()
             )
             self.tried[choice] = replace(before, looks=(*before.looks, found))
@@ -253,7 +259,7 @@ class Knowledge:
             for name, value in self.space.changes(choice).items()
         }
 
-    def _look(
+    def _observation(
         self,
         stage: Stage,
         race: Comparison,
@@ -261,14 +267,14 @@ class Knowledge:
         default: Trial | None,
         found: Mapping[str, Any] | None,
         choice: Choice,
-    ) -> Look | None:
+    ) -> Observation | None:
         """Observation of one configuration; None: the comparison ended before it had a result."""
         error = "" if trial.error is None else trial.error["message"]
         if trial.state == "CANCELLED" or (trial.error is not None and trial.error["type"] == "BudgetError"):
             return None
         splits = float(race.protocol.get("splits") or max(1, len(race.protocol.get("looks") or ())))
         return look(
-            Look(stage=stage, race=race.id, trial=trial.id, error=error, splits=splits),
+            Observation(stage=stage, race=race.id, trial=trial.id, error=error, splits=splits),
             trial.facts,
             {} if default is None else default.facts,
             found,
@@ -287,16 +293,16 @@ class Knowledge:
         """Return whether one of these has an observation."""
         return any(choice in self.tried and self.tried[choice].looks for choice in choices)
 
-    def mark_unmeasured(self, step: Step, race: Comparison) -> None:
+    def record_unmeasured(self, step: Step, race: Comparison) -> None:
         """Record a failure for configurations without a result, so that they are not requested again."""
         for choice in step.choices:
             if choice not in self.tried:
-                lost = Look(stage="screen", race=race.id, trial="", error="It was not measured.")
+                lost = Observation(stage="screen", race=race.id, trial="", error="It was not measured.")
                 key = self.space.spec(choice).key()
-                self.tried[choice] = Tried(changes=self.plain(choice), key=key, looks=(lost,))
+                self.tried[choice] = Evaluation(changes=self.plain(choice), key=key, looks=(lost,))
 
     def rank_rivals(self, step: Step, race: Comparison) -> None:
-        """Rank after an elimination round: leader and ties by cost, the rest after (`ordered`)."""
+        """Rank after an elimination round: leader and ties by cost, the rest after (`confirmation_order`)."""
         ranked = [(self.tried[c], gain) for c, gain in standing(self.known()) if c in step.choices]
         trial_of = {one.trial: one.label for one in race.contestants}
         keys = {self.space.label(c): self.tried[c].key for c in step.choices if c in self.tried}
@@ -309,10 +315,10 @@ class Knowledge:
             level = frozenset(one.key for one, _ in ranked)
         by_key = {self.tried[c].key: c for c in step.choices if c in self.tried}
         margin, threads = self.base.protocol.margin, self.prepared.threads
-        in_order = answers.ordered(ranked, level, margin, threads=threads)
+        in_order = answers.confirmation_order(ranked, level, margin, threads=threads)
         self.rivals = [by_key[one.key] for one, _ in in_order]
 
-    def _breaks_a_limit(self, one: Tried) -> bool:
+    def _misses_a_constraint(self, one: Evaluation) -> bool:
         """Whether a configuration certainly misses a constraint, with a tolerance for rough observations."""
         if self.question.same_latency:
             gain = one.gain("latency_p50")
@@ -323,7 +329,7 @@ class Knowledge:
 
     # --- the confirmation -----------------------------------------------------------------------------------
 
-    def take_confirmed(
+    def add_confirmation(
         self, step: Step, said: Mapping[Choice, Confirmed], default: Confirmed, race: Comparison
     ) -> None:
         """Update the answer with the results of a confirmation run.
@@ -339,27 +345,31 @@ class Knowledge:
             for choice in step.choices
             if choice in self.tried and (gain := self._gain_before(self.tried[choice])) is not None
         }
-        again = self.left_open() in step.choices
+        again = self.undecided_winner() in step.choices
         self.confirmed |= {choice: said[choice] for choice in step.choices}
-        self.confirmings += step.choices
+        self.confirmation_runs += step.choices
         in_order = [said[choice] for choice in step.choices]
         found, winner = answers.outcome(in_order, default, race.facts, margin=self.base.protocol.margin)
-        if again or self.default_said is None or RANKED.index(found) <= RANKED.index(self.outcome):
+        if (
+            again
+            or self.default_result is None
+            or OUTCOME_ORDER.index(found) <= OUTCOME_ORDER.index(self.outcome)
+        ):
             self.outcome, self.winner = found, winner
-            self.default_said, self.last_result = default, race.facts
+            self.default_result, self.last_result = default, race.facts
         self.settled = self.outcome in ("FOUND", "REJECTED")
         lost = [one for one in in_order if one is not self.winner and self._promised(one, before)]
         if lost and not self.settled:
             gone = " and ".join(f"`{self.words(one['changes'])}`" for one in lost)
             self.notes.append(f"{gone} was better before, but not in fresh processes.")
 
-    def left_open(self) -> Choice | None:
+    def undecided_winner(self) -> Choice | None:
         """Return the winner so far if the outcome is undecided."""
         if self.outcome != "UNDECIDED" or self.winner is None:
             return None
         return next((choice for choice, one in self.confirmed.items() if one is self.winner), None)
 
-    def _gain_before(self, one: Tried) -> Gain | None:
+    def _gain_before(self, one: Evaluation) -> LogSpeedup | None:
         return gain_of(
             replace(one, looks=tuple(look for look in one.looks if look.race != self.last_race)),
             self.question,
@@ -371,27 +381,27 @@ class Knowledge:
 
     # --- estimates for display ------------------------------------------------------------------------------
 
-    def best(self) -> tuple[Tried, Told] | None:
+    def best(self) -> tuple[Evaluation, ReportedSpeedup] | None:
         """Return the best so far; its interval is corrected for the selection among all evaluations."""
         for choice, _ in standing(self.known())[:1]:
-            found = self.told(self.tried[choice], among=max(1, len(self.tried)))
+            found = self.reported_speedup(self.tried[choice], among=max(1, len(self.tried)))
             if found is not None:
                 return self.tried[choice], found
         return None
 
     def words(self, changes: Mapping[str, Any]) -> str:
         """Return the differences of a configuration from the ORT default in one line."""
-        return changes_words(from_default(self.base, changes))
+        return changes_words(changes_from_default(self.base, changes))
 
-    def told(self, one: Tried, *, among: int = 1) -> Told | None:
+    def reported_speedup(self, one: Evaluation, *, among: int = 1) -> ReportedSpeedup | None:
         """Return the reported estimate of a configuration, see `evaluations.told`."""
         confirmed = {said["trial"]: said["gain"] for said in self.confirmed.values()}
-        return told(one, self.question.objective, confirmed, among=among)
+        return reported_speedup(one, self.question.objective, confirmed, among=among)
 
-    def front(self) -> list[FrontPoint]:
+    def pareto_front(self) -> list[FrontPoint]:
         """Return the Pareto front."""
         confirmed = list(self.confirmed.values())
-        return answers.front(
+        return answers.pareto_front(
             list(self.tried.values()), self.question, self.base.protocol.margin, confirmed=confirmed
         )
 
@@ -415,7 +425,7 @@ def _copies(stage: Stage, race: Comparison) -> float | None:
     return math.log(self_tests[0]["ratio"]) if stage == "screen" and self_tests else None
 
 
-def _surely_beyond(one: Tried, target: TargetSpec) -> bool:
+def _surely_beyond(one: Evaluation, target: TargetSpec) -> bool:
     """Whether an observation misses a constraint by so much that a longer measurement would miss it, too."""
     if target.metric == "peak_rss":
         value = one.value("peak_rss")

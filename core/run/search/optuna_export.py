@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from core.evidence.evaluations import Tried, gains_confirmed, told
+from core.evidence.evaluations import Evaluation, confirmed_gains, reported_speedup
 from core.evidence.result_types import GainNumbers
 from core.run.search.stored import answer_of, measured_default, tried_of
 from core.spec import TrialSpec, effective
 from core.spec.question import Question, question_from_dict
-from core.spec.settings import KNOBS
+from core.spec.settings import SETTINGS
 from core.spec.space import MODEL, Axis
 from core.store import StudyRecord
 from core.wire.errors import SpecError
 
-_NAMES = frozenset(one.name for one in KNOBS)  # others, such as provider options, have no default
+_NAMES = frozenset(one.name for one in SETTINGS)  # others, such as provider options, have no default
 ITSELF = "the model itself"  # the default's value of the axis MODEL
 NO_GAIN = "The objective was not measured."
 _EXAMPLE = "Use for example `sqlite:///study.db`."
@@ -60,7 +60,7 @@ def export(record: StudyRecord, url: str, *, axes: Sequence[Axis] = ()) -> int:
     question = question_from_dict(record.question)
     tried = tried_of(record)
     values = _values(measured_default(record), tried, axes)
-    confirmed = gains_confirmed(record.answer)
+    confirmed = confirmed_gains(record.answer)
     kinds: dict[str, Any] = {
         name: optuna.distributions.CategoricalDistribution(own) for name, own in values.items()
     }
@@ -87,7 +87,7 @@ def export(record: StudyRecord, url: str, *, axes: Sequence[Axis] = ()) -> int:
 # --- trials -------------------------------------------------------------------------------------------------
 
 
-def _values(default: TrialSpec, tried: Sequence[Tried], axes: Sequence[Axis]) -> dict[str, list[Any]]:
+def _values(default: TrialSpec, tried: Sequence[Evaluation], axes: Sequence[Axis]) -> dict[str, list[Any]]:
     """Return the values of every setting that varied or differs from the default, the default's first."""
     seen = [*((one.name, value) for one in axes for value in one.values)]
     seen += [pair for one in tried for pair in one.changes.items()]
@@ -112,13 +112,13 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _trial(
-    one: Tried,
+    one: Evaluation,
     question: Question,
     confirmed: Mapping[str, GainNumbers],
     values: Mapping[str, Sequence[Any]],
 ) -> dict[str, Any]:
     """The state, value, parameters and attributes of a trial."""
-    gain = told(one, question.objective, confirmed)
+    gain = reported_speedup(one, question.objective, confirmed)
     failed = one.failed or ("" if gain is not None else NO_GAIN)
     params = {name: _plain(one.changes.get(name, own[0])) for name, own in values.items()}
     attributes: dict[str, Any] = {

@@ -19,21 +19,34 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from core.evidence.effects import Codes, Effects, balanced, fit, next_best
-from core.evidence.evaluations import FROM_MEDIANS, Look, Stage, Tried, pooled, reference_doubts, weighed
+from core.evidence.effects import Codes, Effects, balanced_design, fit, next_batch
+from core.evidence.evaluations import (
+    FROM_MEDIANS,
+    Evaluation,
+    Observation,
+    Stage,
+    pooled,
+    reference_doubts,
+    weighted,
+)
 from core.evidence.result_types import SearchCosts
-from core.run.search.failures import failing, sound
+from core.run.search.failures import excluded_mask, sound
 from core.run.search.time_needed import can_confirm
 from core.spec.question import Question
 from core.spec.space import MODEL, Choice, Space
 
 FIRST = 2  # configurations of the first screening, which measures the cost of one
 BATCH = 6  # configurations of a later screening
-BESIDE = 3  # additional processes of a screening: the ORT default, its A/A control and a hidden control
+EXTRA_PROCESSES = (
+    3  # additional processes of a screening: the ORT default, its A/A control and a hidden control
+)
 MOST_AT_ONCE = 40  # live processes of a screening
 MOST_RIVALS = 8
 LEAST_HEAT_GENERATIONS = 4
-LOOKS_SHARE, HEAT_SHARE = 0.5, 0.2  # of the time for screening, elimination round; the rest confirms
+SCREENING_SHARE, ELIMINATION_SHARE = (
+    0.5,
+    0.2,
+)  # of the time for screening, elimination round; the rest confirms
 SMALL, SMALL_SHARE = 64, 0.6  # configurations of a space that is screened completely; its screening share
 PROMISING = 0.05  # smallest expected improvement worth a screening, as a share of the margin
 MOST_CONFIRMED = 2  # confirmations that ran: each adds a false-alarm risk
@@ -55,13 +68,13 @@ RISKY = ("use_io_binding", MODEL)  # settings that some models fail with
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class PlanState:
     """State of a search as the plan sees it, with the remaining time."""
 
     question: Question
     space: Space
     codes: Codes  # the space's choices
-    tried: Mapping[Choice, Tried]  # without A/A controls
+    tried: Mapping[Choice, Evaluation]  # without A/A controls
     confirmed: Sequence[Choice]  # one entry for each confirmation run, in order
     margin: float
     time_s: float  # of the whole search
@@ -71,7 +84,9 @@ class Known:
     rivals: Sequence[Choice] = ()  # remaining after the elimination round, the best first; empty: none ran
     hints: Sequence[Choice] = ()  # best configurations of earlier searches
     priors: Sequence[tuple[Choice, float, float]] = ()  # from earlier searches: ln(speed-up), standard error
-    infeasible: Callable[[Tried], bool] = field(default=lambda one: False)  # certainly misses a constraint
+    infeasible: Callable[[Evaluation], bool] = field(
+        default=lambda one: False
+    )  # certainly misses a constraint
     undecided: Choice | None = None  # the winner so far, if its confirmation is undecided
     settled: bool = False  # the confirmed result answers the question
     before_s: float = 0.0  # spent before this search was resumed
@@ -105,19 +120,19 @@ class Step:
         return self.stage == "heat" or self.again
 
 
-Strategy = Callable[[Known, int], Sequence[Choice]]  # count -> new configurations to screen; none: stop
+Strategy = Callable[[PlanState, int], Sequence[Choice]]  # count -> new configurations to screen; none: stop
 
 
-def next_step(known: Known, strategy: Strategy) -> Step | None:
+def next_step(known: PlanState, strategy: Strategy) -> Step | None:
     """Return the next step; None: no step would change the answer, or the time is over."""
     if is_too_short(known):
         return None
     if known.confirmed or known.rivals or known.settled:
         return _confirm(known)
-    return _look(known, strategy) or _again(known) or _heat(known) or _confirm(known)
+    return _screen(known, strategy) or _again(known) or _eliminate(known) or _confirm(known)
 
 
-def is_too_short(known: Known) -> bool:
+def is_too_short(known: PlanState) -> bool:
     """Whether nothing was confirmed and the remaining time is too short for a confirmation."""
     if known.costs is None or known.confirmed or known.settled:
         return False
@@ -127,14 +142,14 @@ def is_too_short(known: Known) -> bool:
 # --- screening ----------------------------------------------------------------------------------------------
 
 
-def looks_end_s(known: Known) -> float:
+def screening_end_s(known: PlanState) -> float:
     """Return when screening ends, in seconds since the search began."""
-    return known.before_s + known.own_s * looks_share(known.space)
+    return known.before_s + known.own_s * screening_share(known.space)
 
 
-def looks_share(space: Space) -> float:
+def screening_share(space: Space) -> float:
     """Return the share of the time for screening."""
-    return SMALL_SHARE if len(space.choices) <= SMALL else LOOKS_SHARE
+    return SMALL_SHARE if len(space.choices) <= SMALL else SCREENING_SHARE
 
 
 def sought(space: Space) -> int:
@@ -143,18 +158,18 @@ def sought(space: Space) -> int:
     return min(len(space.choices) - 1, max(DESIGN, levels + 4))
 
 
-def _look(known: Known, strategy: Strategy) -> Step | None:
+def _screen(known: PlanState, strategy: Strategy) -> Step | None:
     left = (
         len(known.codes) - len(known.tried) - (known.default is not None and known.default not in known.tried)
     )
-    over = known.tried and known.spent_s >= looks_end_s(known)
+    over = known.tried and known.spent_s >= screening_end_s(known)
     if left <= 0 or over or _is_futile(known):
         return None
     if not known.each_s:
         count = FIRST
     else:
-        spare_s = looks_end_s(known) - known.spent_s - known.fixed_s
-        count = min(math.floor(spare_s / known.each_s) - BESIDE, MOST_AT_ONCE)
+        spare_s = screening_end_s(known) - known.spent_s - known.fixed_s
+        count = min(math.floor(spare_s / known.each_s) - EXTRA_PROCESSES, MOST_AT_ONCE)
         if not known.tried:
             count = max(count, FIRST)
         if count < 2:
@@ -166,17 +181,17 @@ def _look(known: Known, strategy: Strategy) -> Step | None:
     return Step(stage="screen", choices=choices, budget_s=_look_budget_s(known), why=why)
 
 
-def _look_budget_s(known: Known) -> float:
+def _look_budget_s(known: PlanState) -> float:
     """Time limit of a screening; its expected duration, a share of the time, is shorter."""
-    return max(1.0, known.left_s - known.own_s * HEAT_SHARE)
+    return max(1.0, known.left_s - known.own_s * ELIMINATION_SHARE)
 
 
-def _is_futile(known: Known) -> bool:
+def _is_futile(known: PlanState) -> bool:
     """Whether all evaluations have failed, so that further ones would fail, too."""
     return len(known.tried) >= FUTILE and all(one.failed for one in known.tried.values())
 
 
-def designed(known: Known, count: int) -> Sequence[Choice]:
+def designed(known: PlanState, count: int) -> Sequence[Choice]:
     """Strategy `race`: best of earlier searches, a balanced design, then the model's best predictions."""
     choices, at = known.space.choices, {choice: i for i, choice in enumerate(known.space.choices)}
     reserved = [] if known.default is None else [at[known.default]]
@@ -185,7 +200,7 @@ def designed(known: Known, count: int) -> Sequence[Choice]:
     if hints := [one for one in known.hints if one in at and at[one] not in taken][:count]:
         return hints
     open_ = np.setdiff1d(np.arange(len(known.codes)), taken)
-    open_ = open_[~failing(known, known.codes[open_])]
+    open_ = open_[~excluded_mask(known, known.codes[open_])]
     wanted = min(sought(known.space), round(DESIGN_SHARE * _affordable(known, count)))
     if len(open_) <= count:
         return [choices[int(i)] for i in open_]
@@ -199,24 +214,24 @@ def designed(known: Known, count: int) -> Sequence[Choice]:
         taken, open_, count = [*taken, *near], np.setdiff1d(open_, near), count - len(near)
         rows = np.concatenate([np.array(taken, dtype=np.intp), open_])
         seen = range(len(taken))
-        chosen = balanced(known.codes[rows], count, seed=known.question.seed, taken=seen)
+        chosen = balanced_design(known.codes[rows], count, seed=known.question.seed, taken=seen)
         return [choices[i] for i in (*near, *(int(rows[i]) for i in chosen))]
     model = model_of(known)
     if model is None:
         return ()
-    found = next_best(model, known.codes[open_], min(count, max(BATCH, count // 2)))
+    found = next_batch(model, known.codes[open_], min(count, max(BATCH, count // 2)))
     if not found or max(gain for _, gain in found) < PROMISING * known.margin:
         return ()
     return [choices[int(open_[i])] for i, _ in found]
 
 
-def _risky(known: Known, open_: Iterable[int]) -> list[int]:
+def _risky(known: PlanState, open_: Iterable[int]) -> list[int]:
     """Return the configurations that change a risky setting: the first screening changes it alone."""
     risky = [axis for axis, one in enumerate(known.space.axes) if one.name in RISKY]
     return [i for i in open_ if any(known.codes[i][axis] for axis in risky)]
 
 
-def _single_changes(known: Known, open_: Iterable[int], count: int) -> list[int]:
+def _single_changes(known: PlanState, open_: Iterable[int], count: int) -> list[int]:
     """Return single-change configurations for half a screening, if one screening would fit all of them.
 
     With few values and few evaluations they are more informative than a balanced design. With many values
@@ -230,37 +245,37 @@ def _single_changes(known: Known, open_: Iterable[int], count: int) -> list[int]
     return [int(i) for i in near[: round(SINGLES_SHARE * count)]]
 
 
-def _later(known: Known, count: int) -> float:
+def _later(known: PlanState, count: int) -> float:
     """How many configurations fit into later screenings after one of `count`."""
-    later_s = looks_end_s(known) - known.spent_s - known.each_s * count - 2 * known.fixed_s
+    later_s = screening_end_s(known) - known.spent_s - known.each_s * count - 2 * known.fixed_s
     return math.floor(later_s / known.each_s) if known.each_s else math.inf
 
 
-def _holds_another(known: Known, count: int) -> bool:
+def _holds_another(known: PlanState, count: int) -> bool:
     """Whether a screening of `BATCH` configurations leaves time for another one, which it can guide."""
-    return _later(known, min(count, BATCH) + BESIDE) >= BATCH + BESIDE
+    return _later(known, min(count, BATCH) + EXTRA_PROCESSES) >= BATCH + EXTRA_PROCESSES
 
 
-def _affordable(known: Known, count: int) -> int:
+def _affordable(known: PlanState, count: int) -> int:
     """How many configurations fit into all screenings together, with `count` in the next one."""
     later = max(0, min(_later(known, count), 10 * DESIGN))
     return int(min(len(known.codes), len(known.tried) + count + later))
 
 
-def in_order(known: Known, count: int) -> Sequence[Choice]:
+def in_order(known: PlanState, count: int) -> Sequence[Choice]:
     """Strategy `grid`: configurations in the order of the space."""
     left = [one for one in known.space.choices if one not in known.tried and one != known.default]
     return sound(known, left)[:count]
 
 
-def at_random(known: Known, count: int) -> Sequence[Choice]:
+def at_random(known: PlanState, count: int) -> Sequence[Choice]:
     """Strategy `random`: the next configurations of an order that the seed determines."""
     order = np.random.default_rng(known.question.seed).permutation(len(known.space.choices))
     drawn = (known.space.choices[int(i)] for i in order)
     return sound(known, [one for one in drawn if one not in known.tried and one != known.default])[:count]
 
 
-def model_of(known: Known, *, spread: float = 0.0) -> Effects | None:
+def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
     """Return the effects model of all observations; None: no observation has a number.
 
     Args:
@@ -273,7 +288,7 @@ def model_of(known: Known, *, spread: float = 0.0) -> Effects | None:
     doubted = reference_doubts(known.tried.values())
     for choice, one in known.tried.items():
         for look in () if one.failed else one.looks:
-            gain = _gain_of_look(look, known.question)
+            gain = _gain_of_observation(look, known.question)
             if gain is not None:
                 least = spread / math.sqrt(look.launches)
                 rows.append(choice)
@@ -299,28 +314,28 @@ def model_of(known: Known, *, spread: float = 0.0) -> Effects | None:
     return fit(np.array(rows, dtype=np.int16), gains, errors, races, doubts)
 
 
-def _gain_of_look(look: Look, question: Question) -> tuple[float, float | None] | None:
+def _gain_of_observation(look: Observation, question: Question) -> tuple[float, float | None] | None:
     """ln(speed-up) of the objective from one observation."""
     gains = {name: pooled([look.gains[name]]) for name in question.objective if name in look.gains}
-    return weighed(gains, question.objective)
+    return weighted(gains, question.objective)
 
 
-def gain_of(one: Tried, question: Question) -> tuple[float, float | None] | None:
+def gain_of(one: Evaluation, question: Question) -> tuple[float, float | None] | None:
     """Return ln(speed-up) of the objective from all observations of a configuration."""
-    return weighed({name: one.gain(name) for name in question.objective}, question.objective)
+    return weighted({name: one.gain(name) for name in question.objective}, question.objective)
 
 
 # --- repeated screening of possible winners -----------------------------------------------------------------
 
 
-def _again(known: Known) -> Step | None:
+def _again(known: PlanState) -> Step | None:
     """Launch possible winners again, at most half as many each time, until screening ends.
 
     A process may be slow for its whole lifetime, so one launch cannot distinguish two configurations.
     """
-    spare_s = looks_end_s(known) - known.spent_s - known.fixed_s
-    held = max(0, math.floor(spare_s / known.each_s) - BESIDE) if known.each_s else 0
-    doubtful, launches = in_doubt(known), _launches_most(known)
+    spare_s = screening_end_s(known) - known.spent_s - known.fixed_s
+    held = max(0, math.floor(spare_s / known.each_s) - EXTRA_PROCESSES) if known.each_s else 0
+    doubtful, launches = possible_winners(known), _launches_most(known)
     raced = sum(_launches(one) >= launches for one in known.tried.values())
     most = math.ceil(raced / HALVED) if launches > 1 else len(doubtful)
     choices = doubtful[: min(most, held, MOST_DOUBTFUL)]
@@ -330,7 +345,7 @@ def _again(known: Known) -> Step | None:
     return Step(stage="screen", choices=choices, budget_s=_look_budget_s(known), why=why)
 
 
-def in_doubt(known: Known) -> list[Choice]:
+def possible_winners(known: PlanState) -> list[Choice]:
     """Return the configurations that may be the best, the best estimate first."""
     ranked = standing(known)
     model = model_of(known)
@@ -341,18 +356,18 @@ def in_doubt(known: Known) -> list[Choice]:
     return [c for (c, _), m, d in zip(ranked, mean, deviation, strict=True) if m + DOUBT_Z * d >= least]
 
 
-def _launches(one: Tried) -> int:
+def _launches(one: Evaluation) -> int:
     return 0 if one.failed else sum(look.launches for look in one.looks if look.gains)
 
 
-def _launches_most(known: Known) -> int:
+def _launches_most(known: PlanState) -> int:
     return max(map(_launches, known.tried.values()), default=0)
 
 
 # --- the elimination round ----------------------------------------------------------------------------------
 
 
-def standing(known: Known, *, also_infeasible: bool = False) -> list[tuple[Choice, float]]:
+def standing(known: PlanState, *, also_infeasible: bool = False) -> list[tuple[Choice, float]]:
     """Return the possible answers with their predicted ln(speed-up), the best first.
 
     Args:
@@ -371,14 +386,14 @@ def standing(known: Known, *, also_infeasible: bool = False) -> list[tuple[Choic
     return [(choice, gain) for choice, gain in ranked]
 
 
-def _heat(known: Known) -> Step | None:
+def _eliminate(known: PlanState) -> Step | None:
     ranked = standing(known)
     if _launches_most(known) > 1:  # repeated launches have excluded the others
-        doubtful = in_doubt(known)
+        doubtful = possible_winners(known)
         if len(doubtful) <= FEW:
             return None
         ranked = [one for one in ranked if one[0] in doubtful]
-    heat_s = min(known.own_s * HEAT_SHARE, known.left_s - confirm_s(known))
+    heat_s = min(known.own_s * ELIMINATION_SHARE, known.left_s - confirm_s(known))
     held = math.floor((heat_s - known.fixed_s) / (LEAST_HEAT_GENERATIONS * max(known.each_s, 1e-3))) - 2
     count = min(MOST_RIVALS, held, len(ranked))
     if count < 2 or _is_flat(known, ranked[0][0]):
@@ -397,26 +412,26 @@ def _heat(known: Known) -> Step | None:
     return Step(stage="heat", choices=choices, budget_s=heat_s, why=f"elimination round of the best {count}")
 
 
-def _is_flat(known: Known, best: Choice) -> bool:
+def _is_flat(known: PlanState, best: Choice) -> bool:
     """Whether the best is predicted to be equivalent to the ORT default, so all time goes to confirmation."""
     model = model_of(known)
-    if known.default is None or model is None or is_bounded(known.question):
+    if known.default is None or model is None or has_constraints(known.question):
         return False
     mean, deviation = model.at(np.array([best], dtype=np.int16))
     return bool(mean[0] - deviation[0] < FLAT * math.log1p(known.margin))
 
 
-def is_bounded(question: Question) -> bool:
+def has_constraints(question: Question) -> bool:
     """Whether the question has constraints, which the ORT default itself may miss."""
     return bool(question.limits) or question.same_latency or question.accuracy
 
 
-def divided_by(question: Question) -> int:
+def error_rate_divisor(question: Question) -> int:
     """Return the divisor of the 5 % false-alarm rate of a confirmation: constraints allow more of them."""
-    return MOST_WITHIN_LIMITS // MOST_CONFIRMED if is_bounded(question) else 1
+    return MOST_WITHIN_LIMITS // MOST_CONFIRMED if has_constraints(question) else 1
 
 
-def simplified(known: Known, choice: Choice) -> Choice:
+def simplified(known: PlanState, choice: Choice) -> Choice:
     """Return a configuration without the changes that have no effect according to the model."""
     model = model_of(known)
     if model is None:
@@ -438,18 +453,18 @@ def simplified(known: Known, choice: Choice) -> Choice:
 # --- the confirmation ---------------------------------------------------------------------------------------
 
 
-def confirm_s(known: Known) -> float:
+def confirm_s(known: PlanState) -> float:
     """Return the least time of a confirmation: four launches of two candidates and two ORT defaults."""
     return max(0.2 * known.own_s, known.fixed_s + 4 * 4 * known.each_s)
 
 
-def _promises(known: Known, choice: Choice) -> bool:
+def _promises(known: PlanState, choice: Choice) -> bool:
     """Whether the estimate of a configuration exceeds the ORT default by more than half the margin."""
     gain = gain_of(known.tried[choice], known.question) if choice in known.tried else None
     return gain is not None and gain[0] > math.log1p(known.margin) / 2
 
 
-def _is_ahead(known: Known, one: Choice, others: Sequence[Choice]) -> bool:
+def _is_ahead(known: PlanState, one: Choice, others: Sequence[Choice]) -> bool:
     """Whether the estimate of `one` exceeds the ORT default and all `others` by more than the margin."""
     own = gain_of(known.tried[one], known.question) if one in known.tried else None
     gains = (gain_of(known.tried[other], known.question) for other in others if other in known.tried)
@@ -457,14 +472,14 @@ def _is_ahead(known: Known, one: Choice, others: Sequence[Choice]) -> bool:
     return own is not None and own[0] > max(0.0, rest) + math.log1p(known.margin)
 
 
-def _confirm(known: Known) -> Step | None:
+def _confirm(known: PlanState) -> Step | None:
     """Confirm the best unconfirmed configuration; with constraints, which it may miss, also the next best.
 
     An undecided configuration that still leads is confirmed again. One slow process among few can leave a
     speed-up of two undecided, and a smaller speed-up would then be the worse answer.
     """
     held = [one for one in known.confirmed if one in known.tried and not known.tried[one].failed]
-    most = MOST_WITHIN_LIMITS if is_bounded(known.question) else MOST_CONFIRMED
+    most = MOST_WITHIN_LIMITS if has_constraints(known.question) else MOST_CONFIRMED
     if len(held) >= most:
         return None
     order = known.rivals or [choice for choice, _ in standing(known)]
@@ -478,7 +493,7 @@ def _confirm(known: Known) -> Step | None:
     if known.settled or not left or (known.confirmed and known.left_s < confirm_s(known)):
         return None
     left_s = known.left_s - known.fixed_s
-    together = is_bounded(known.question) and left_s >= SEVERAL * 4 * known.each_s
+    together = has_constraints(known.question) and left_s >= SEVERAL * 4 * known.each_s
     if left_s < 3 * known.each_s * LATE:
         return None  # too short for one process of each
     choices = left[: 2 if together else 1]

@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from core.evidence.comparison import ANCHOR_LABEL, Comparison, Configuration
-from core.evidence.evaluations import Gain, Look, Tried, launch_spread, look
+from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration
+from core.evidence.evaluations import Evaluation, LogSpeedup, Observation, launch_spread, look
 from core.evidence.measurement import Trial
 from core.evidence.result_types import Confirmed, CoursePoint, SearchResult
 from core.process.runner import Progress
@@ -23,10 +23,18 @@ from core.run.comparison import protocol_of
 from core.run.job import Ending, Outcome, Service
 from core.run.search import answer as answers
 from core.run.search import progress
-from core.run.search.accuracy_limits import right
-from core.run.search.choices import left_out_words, make_variants, models_of, place_of, space_of
-from core.run.search.knowledge import CONTROL, Clock, Knowledge, Prepared
-from core.run.search.plan import Step, divided_by, gain_of, is_too_short, looks_share, next_step, standing
+from core.run.search.accuracy_limits import accuracy_for_limits
+from core.run.search.choices import exclusion_words, make_variants, models_of, place_of, space_of
+from core.run.search.knowledge import CONTROL, Clock, Prepared, SearchState
+from core.run.search.plan import (
+    Step,
+    error_rate_divisor,
+    gain_of,
+    is_too_short,
+    next_step,
+    screening_share,
+    standing,
+)
 from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (
     LAUNCHES,
@@ -44,9 +52,9 @@ from core.store.library import resolve_model
 from core.wire.errors import BudgetError, Cancelled, StoreError, TunerError, WorkerError
 
 LEAST_WITH_CONTROL = 4  # configurations of a screening from which on it has a hidden A/A control
-LOOK_TIMEOUT_SHARE = 0.3  # time limit of one step of a screened configuration, as a share of the budget
+SCREENING_TIMEOUT_SHARE = 0.3  # time limit of one step of a screened configuration, as a share of the budget
 LEAST_TIMEOUT_S = 20
-LEAST_RACE_S = 0.5  # of a confirmation; the comparison reports if it needs more
+LEAST_CONFIRMATION_S = 0.5  # of a confirmation; the comparison reports if it needs more
 RECHECKED = 3  # configurations that are screened again when a search is resumed
 MOVED_Z = 4.0  # standard errors of difference from earlier observations that mean a changed machine
 
@@ -60,9 +68,9 @@ class Search:
         self.service = service
         self.store: Store = service.store
         self.clock = Clock(before_s=prepared.record.wall_s, began=began)
-        self.has = Knowledge(prepared, self.clock)
+        self.search_state = SearchState(prepared, self.clock)
         self.strategy = strategy_named(prepared.question.strategy)
-        self.recheck = any(one.looks for one in self.has.tried.values())
+        self.recheck = any(one.looks for one in self.search_state.tried.values())
         self.raced_s = 0.0
         self.course: list[CoursePoint] = []
         self.doing = ""
@@ -77,45 +85,53 @@ class Search:
         if self.recheck:
             self._check_the_machine()
         while (step := self._next()) is not None:
-            if self.has.question.give_way:
+            if self.search_state.question.give_way:
                 self.clock.given_s += self.service.give_way()
             self._do(step)
-        return progress.result(self.has, course=self.course, raced_s=self.raced_s)
+        return progress.result(self.search_state, course=self.course, raced_s=self.raced_s)
 
     def _next(self) -> Step | None:
-        self._progress("plans", len(self.has.tried))
-        if self.has.question.extend and is_too_short(self.has.known()):
+        self._progress("plans", len(self.search_state.tried))
+        if self.search_state.question.extend and is_too_short(self.search_state.known()):
             self._extend()
-        return next_step(self.has.known(), self.strategy)
+        return next_step(self.search_state.known(), self.strategy)
 
     def _extend(self) -> None:
         """Extend the time budget so that a confirmation fits after the time already spent."""
-        assert self.has.costs is not None  # `is_too_short` needs them
+        assert self.search_state.costs is not None  # `is_too_short` needs them
         spent_s = self.clock.own_s
-        needed_s = confirmation_s(self.has.costs, LAUNCHES) + self.has.after_s
+        needed_s = confirmation_s(self.search_state.costs, LAUNCHES) + self.search_state.after_s
         self._take_time(math.ceil(spent_s + needed_s))
 
     def _take_time(self, needed_s: int) -> None:
-        asked_s = self.has.question.budget_s
+        asked_s = self.search_state.question.budget_s
         longer_s = min(MOST_BUDGET_S, max(asked_s, needed_s))
-        self.has.question = self.has.question.model_copy(update={"budget_s": longer_s, "extend": False})
-        self.has.notes.append(extended_words(asked_s, longer_s))
+        self.search_state.question = self.search_state.question.model_copy(
+            update={"budget_s": longer_s, "extend": False}
+        )
+        self.search_state.notes.append(extended_words(asked_s, longer_s))
 
     def _check_the_machine(self) -> None:
         """Screen the earlier best again; discard earlier observations if the machine has changed."""
-        before = dict(self.has.tried)
-        best = [choice for choice, _ in standing(self.has.known())[:RECHECKED]]
+        before = dict(self.search_state.tried)
+        best = [choice for choice, _ in standing(self.search_state.known())[:RECHECKED]]
         if not best:
-            self.has.tried = {}
+            self.search_state.tried = {}
             return
         step = Step(
-            stage="screen", choices=best, budget_s=self.has.question.budget_s, why="check of the machine"
+            stage="screen",
+            choices=best,
+            budget_s=self.search_state.question.budget_s,
+            why="check of the machine",
         )
         self._do(step)
         moved, compared = [], 0
         for choice in best:
-            old, new = gain_of(before[choice], self.has.question), self.has.tried[choice].looks[-1]
-            found = self._gain_of_look(new)
+            old, new = (
+                gain_of(before[choice], self.search_state.question),
+                self.search_state.tried[choice].looks[-1],
+            )
+            found = self._gain_of_observation(new)
             if old is None or found is None or new is before[choice].looks[-1]:
                 continue
             compared += 1
@@ -123,22 +139,24 @@ class Search:
             if abs(old[0] - found[0]) > MOVED_Z * error:
                 moved.append(choice)
         if moved:
-            self.has.tried = {
-                choice: replace(self.has.tried[choice], looks=self.has.tried[choice].looks[-1:])
+            self.search_state.tried = {
+                choice: replace(
+                    self.search_state.tried[choice], looks=self.search_state.tried[choice].looks[-1:]
+                )
                 for choice in best
             }
-            self.has.notes.append(
+            self.search_state.notes.append(
                 "The machine has changed: configurations screened before give other results now, so "
                 "earlier screening is discarded."
             )
         elif compared:
-            self.has.notes.append(
+            self.search_state.notes.append(
                 f"{compared} earlier configurations were screened again with the same results, so the "
                 "machine has not changed."
             )
 
-    def _gain_of_look(self, one: Look) -> Gain | None:
-        return gain_of(Tried(changes={}, key="", looks=(one,)), self.has.question)
+    def _gain_of_observation(self, one: Observation) -> LogSpeedup | None:
+        return gain_of(Evaluation(changes={}, key="", looks=(one,)), self.search_state.question)
 
     def _do(self, step: Step) -> None:
         """Run the comparison of a step and update the state with its result."""
@@ -148,18 +166,18 @@ class Search:
         if twin is not None:
             asked.append(replace(asked[0], label=CONTROL))
         default = Configuration(
-            spec=self._timed(self.has.default_spec, step.stage), label=ANCHOR_LABEL, role="anchor"
+            spec=self._timed(self.search_state.default_spec, step.stage), label=DEFAULT_LABEL, role="anchor"
         )
         confirms = step.stage == "confirm"
-        budget_s = step.budget_s - (self.has.after_s if confirms else 0.0)
+        budget_s = step.budget_s - (self.search_state.after_s if confirms else 0.0)
         protocol = protocol_of(
-            self.has.base.protocol,
+            self.search_state.base.protocol,
             stage="" if confirms else step.stage,
-            family=divided_by(self.has.question) if confirms else 1,
+            family=error_rate_divisor(self.search_state.question) if confirms else 1,
         )
-        protocol["budget_s"] = max(LEAST_RACE_S, budget_s)
-        if confirms and self.has.differences:
-            prior = launch_spread(self.has.differences)
+        protocol["budget_s"] = max(LEAST_CONFIRMATION_S, budget_s)
+        if confirms and self.search_state.differences:
+            prior = launch_spread(self.search_state.differences)
             protocol["prior"] = {"sigma_between": prior.sigma_between, "df": prior.df}
         job = job_types.race(
             [*asked, default],
@@ -176,20 +194,22 @@ class Search:
         self.raced_s += took_s
         race = self.store.comparison(job.id)
         trials = {one.id: one for one in self.store.trials_of(job.id)}
-        self.has.learn_costs(race, took_s, trials.get(race.baseline), confirms=confirms)
-        self.has.read(step, race, trials, names, twin, cancelled=self.service.cancel.is_set())
-        self.has.last_race = race.id
+        self.search_state.learn_costs(race, took_s, trials.get(race.baseline), confirms=confirms)
+        self.search_state.add_observations(
+            step, race, trials, names, twin, cancelled=self.service.cancel.is_set()
+        )
+        self.search_state.last_race = race.id
         if confirms:
-            self._confirmed(step, race, trials, ending)
+            self._add_confirmation(step, race, trials, ending)
         elif isinstance(ending.error, BudgetError):
-            self._too_slow(took_s)
-        elif not self.has.has_gains(step.choices):
-            self._nobody_ran(ending)
+            self._handle_slow_start(took_s)
+        elif not self.search_state.has_gains(step.choices):
+            self._raise_without_results(ending)
         elif not self.service.cancel.is_set():
-            self.has.mark_unmeasured(step, race)
+            self.search_state.record_unmeasured(step, race)
         if step.ranks:
-            self.has.rank_rivals(step, race)
-        self.course.append(progress.course_point(self.has, step))
+            self.search_state.rank_rivals(step, race)
+        self.course.append(progress.course_point(self.search_state, step))
         self._save()
         if self.service.cancel.is_set():
             raise Cancelled(
@@ -199,33 +219,36 @@ class Search:
 
     def _configuration(self, choice: Choice, stage: str) -> Configuration:
         return Configuration(
-            spec=self._timed(self.has.space.spec(choice), stage), label=self.has.space.label(choice)
+            spec=self._timed(self.search_state.space.spec(choice), stage),
+            label=self.search_state.space.label(choice),
         )
 
     def _timed(self, spec: TrialSpec, stage: str) -> TrialSpec:
         """Limit the timeout, so that a configuration that hangs cannot use up the search's time."""
         if stage == "confirm":
             return spec
-        most = max(LEAST_TIMEOUT_S, round(LOOK_TIMEOUT_SHARE * self.has.question.budget_s))
+        most = max(LEAST_TIMEOUT_S, round(SCREENING_TIMEOUT_SHARE * self.search_state.question.budget_s))
         protocol = spec.protocol.model_copy(update={"timeout_s": min(spec.protocol.timeout_s, most)})
         return spec.model_copy(update={"protocol": protocol})
 
-    def _too_slow(self, took_s: float) -> None:
+    def _handle_slow_start(self, took_s: float) -> None:
         """Handle a screening that ended because starting its processes would take too long.
 
         Raises:
             BudgetError: it was the first screening, and the time budget may not be extended.
         """
-        if self.has.tried:  # the search confirms earlier evaluations; no screening as slow as this follows
-            self.has.each_s = max(self.has.each_s, took_s)
+        if (
+            self.search_state.tried
+        ):  # the search confirms earlier evaluations; no screening as slow as this follows
+            self.search_state.each_s = max(self.search_state.each_s, took_s)
             return
-        costs = costs_from_start(took_s, self.has.fixed_s, self.has.after_s)
-        share = looks_share(self.has.space)
-        if not self.has.question.extend:
-            raise too_slow(costs, self.has.question.budget_s, share=share)
+        costs = costs_from_start(took_s, self.search_state.fixed_s, self.search_state.after_s)
+        share = screening_share(self.search_state.space)
+        if not self.search_state.question.extend:
+            raise too_slow(costs, self.search_state.question.budget_s, share=share)
         self._take_time(math.ceil(self.clock.own_s) + enough_s(costs, share=share))
 
-    def _nobody_ran(self, ending: Ending) -> None:
+    def _raise_without_results(self, ending: Ending) -> None:
         """Raise the error of a comparison without a result: the ORT default or all configurations failed."""
         if self.service.cancel.is_set():
             return
@@ -237,24 +260,26 @@ class Search:
 
     # --- the confirmation -----------------------------------------------------------------------------------
 
-    def _confirmed(self, step: Step, race: Comparison, trials: Mapping[str, Trial], ending: Ending) -> None:
+    def _add_confirmation(
+        self, step: Step, race: Comparison, trials: Mapping[str, Trial], ending: Ending
+    ) -> None:
         """Update the state with the results of a confirmation run."""
-        margin, question = self.has.base.protocol.margin, self.has.question
+        margin, question = self.search_state.base.protocol.margin, self.search_state.question
         looks = race.protocol.get("splits") or max(1, len(race.protocol["looks"]))
         default = self._raced(race, trials, race.baseline, {}, None)
-        names = {self.has.space.label(choice): choice for choice in step.choices}
+        names = {self.search_state.space.label(choice): choice for choice in step.choices}
         said: dict[Choice, Confirmed] = {}
         for one in race.contestants:
             if (choice := names.get(one.label)) is not None:
-                raced = self._raced(race, trials, one.trial, self.has.plain(choice), choice)
+                raced = self._raced(race, trials, one.trial, self.search_state.plain(choice), choice)
                 said[choice] = answers.confirmed(raced, default, question, margin=margin, looks=looks)
-        default_said = answers.confirmed(default, default, question, margin=margin, looks=looks)
+        default_result = answers.confirmed(default, default, question, margin=margin, looks=looks)
         if race.facts:
-            self.has.take_confirmed(step, said, default_said, race)
+            self.search_state.add_confirmation(step, said, default_result, race)
             return
         if isinstance(ending.error, TunerError) and not isinstance(ending.error, Cancelled):
-            self.has.refused = ending.error
-        self.has.settled = True  # earlier confirmations remain valid
+            self.search_state.refused = ending.error
+        self.search_state.settled = True  # earlier confirmations remain valid
 
     def _raced(
         self,
@@ -263,7 +288,7 @@ class Search:
         trial_id: str,
         changes: Mapping[str, Any],
         choice: Choice | None,
-    ) -> answers.Raced:
+    ) -> answers.MeasuredConfiguration:
         stored = trials[trial_id]
         whole = self.store.trial(trial_id) if stored.result is not None else stored
         found = next(
@@ -274,14 +299,18 @@ class Search:
             ),
             None,
         )
-        own = self.has.tried[choice].looks[-1] if choice is not None and choice in self.has.tried else None
+        own = (
+            self.search_state.tried[choice].looks[-1]
+            if choice is not None and choice in self.search_state.tried
+            else None
+        )
         if own is None or own.trial != trial_id:
             other = trials.get(race.baseline)
             error = "" if stored.error is None else stored.error["message"]
-            head = Look(stage="confirm", race=race.id, trial=trial_id, error=error)
+            head = Observation(stage="confirm", race=race.id, trial=trial_id, error=error)
             own = look(head, whole.facts, {} if other is None else other.facts, found)
-        sizes = self.has.sizes(choice) if choice is not None else None
-        return answers.Raced(
+        sizes = self.search_state.sizes(choice) if choice is not None else None
+        return answers.MeasuredConfiguration(
             changes=changes,
             spec=stored.spec,
             trial=trial_id,
@@ -296,39 +325,43 @@ class Search:
 
     def _right(self, stored: Trial, choice: Choice | None) -> Mapping[Any, Any]:
         """Accuracy of a configuration that ran; empty if it cannot be measured: its constraints stay open."""
-        if not self.has.question.accuracy or stored.state != "COMPLETE":
+        if not self.search_state.question.accuracy or stored.state != "COMPLETE":
             return {}
-        spec = spec_from_dict(stored.spec).model_copy(update={"dataset": self.has.base.dataset})
-        start = self.has.base, self.prepared.resolved.record
-        name = None if choice is None else self.has.space.changes(choice).get(MODEL)
+        spec = spec_from_dict(stored.spec).model_copy(update={"dataset": self.search_state.base.dataset})
+        start = self.search_state.base, self.prepared.resolved.record
+        name = None if choice is None else self.search_state.space.changes(choice).get(MODEL)
         try:
             record = start[1] if name is None else resolve_model(self.store, str(name), run=self.service.run)
-            return right(self.store, self.service.run, self.has.question, (spec, record), start)
+            return accuracy_for_limits(
+                self.store, self.service.run, self.search_state.question, (spec, record), start
+            )
         except Cancelled:
             raise
         except TunerError as error:
-            self.has.notes.append(f"The accuracy is unknown: {error.message}")
+            self.search_state.notes.append(f"The accuracy is unknown: {error.message}")
             return {}
 
     # --- progress and storing -------------------------------------------------------------------------------
 
     def _progress(self, stage: str, done: int) -> None:
-        self.service.on_progress(Progress(stage=stage, done=0, total=0, text=progress.so_far(self.has)))
+        self.service.on_progress(
+            Progress(stage=stage, done=0, total=0, text=progress.so_far(self.search_state))
+        )
         self.service.on_live(self.live())
 
     def live(self) -> dict[str, Any]:
         """Return the progress of the search for its page."""
-        return progress.live(self.has, doing=self.doing, course=self.course)
+        return progress.live(self.search_state, doing=self.doing, course=self.course)
 
     def _save(self) -> None:
         """Store the state; on a full disk the search continues but cannot be resumed after a crash."""
-        kept = [one.to_dict() for one in (*self.has.tried.values(), *self.has.twins)]
+        kept = [one.to_dict() for one in (*self.search_state.tried.values(), *self.search_state.twins)]
         try:
             self.store.update_study(self.record.id, tried=kept, wall_s=self.clock.spent_s)
         except StoreError as error:
             note = f"It could not be stored while it ran: {error.message}"
-            if note not in self.has.notes:
-                self.has.notes.append(note)
+            if note not in self.search_state.notes:
+                self.search_state.notes.append(note)
 
 
 def _size(prepared: Prepared) -> int | None:
@@ -358,13 +391,13 @@ def _with_variants(prepared: Prepared, service: Service) -> Prepared:
     models = models_of(service.store, resolved.record, question)
     place = place_of(service.environment(), resolved, question)
     found = space_of(resolved.spec, question, place, models)
-    before = left_out_words(prepared.models, prepared.space)
+    before = exclusion_words(prepared.models, prepared.space)
     kept = [one for one in prepared.notes if one not in before]
     return replace(
         prepared,
         space=found,
         models=models,
-        notes=[*kept, *notes, *left_out_words(models, found)],
+        notes=[*kept, *notes, *exclusion_words(models, found)],
         hints=[choice for choice in map(partial(_moved, prepared.space, found), prepared.hints) if choice],
         priors=[
             (choice, gain, error)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from core.evidence.evaluations import Tried, tried_from_dict
+from core.evidence.evaluations import Evaluation, evaluation_from_dict
 from core.evidence.quality import quality_of_search
 from core.evidence.result_types import FailureGroup, SearchResult
 from core.spec import TrialSpec, spec_from_dict
-from core.spec.space import from_default, reference
+from core.spec.space import changes_from_default, reference
 from core.store import StudyRecord
 from core.wire.errors import SpecError
 
@@ -44,10 +44,10 @@ def answer_of(record: StudyRecord) -> SearchResult | None:
     return found  # type: ignore[no-any-return] # as the search has stored it
 
 
-def tried_of(record: StudyRecord) -> list[Tried]:
+def tried_of(record: StudyRecord) -> list[Evaluation]:
     """Return the evaluations of a search as differences from the ORT default, without A/A controls."""
     tell = _tell(record)
-    found = map(tried_from_dict, record.tried)
+    found = map(evaluation_from_dict, record.tried)
     return [replace(one, changes=tell(one.changes)) for one in found if not one.twin]
 
 
@@ -78,21 +78,21 @@ def _tell(record: StudyRecord) -> Tell:
 
     def tell(changes: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return from_default(start, changes, default=default)
+            return changes_from_default(start, changes, default=default)
         except SpecError:
             return dict(changes)
 
     return tell
 
 
-def failures(tried: Sequence[Tried]) -> list[FailureGroup]:
+def failures(tried: Sequence[Evaluation]) -> list[FailureGroup]:
     """Group failures by reason, the most frequent first, with the settings that explain each.
 
     Args:
         tried: without A/A controls, as differences from the ORT default.
     """
     worked = [one for one in tried if not one.failed]
-    groups: dict[str, list[Tried]] = {}
+    groups: dict[str, list[Evaluation]] = {}
     for one in tried:
         if one.failed:
             groups.setdefault(re.sub(r"\d+", "#", one.failed), []).append(one)
@@ -103,10 +103,10 @@ def failures(tried: Sequence[Tried]) -> list[FailureGroup]:
     return sorted(found, key=lambda one: -one["count"])
 
 
-def _shared(group: Sequence[Tried], worked: Sequence[Tried]) -> dict[str, Any]:
+def _shared(group: Sequence[Evaluation], worked: Sequence[Evaluation]) -> dict[str, Any]:
     """Values that all of a group have, and no working configuration has."""
 
-    def has(one: Tried, name: str, value: Any) -> bool:
+    def has(one: Evaluation, name: str, value: Any) -> bool:
         return name in one.changes and bool(one.changes[name] == value)
 
     return {

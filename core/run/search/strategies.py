@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from core.run.search.failures import sound
-from core.run.search.plan import Known, Strategy, at_random, designed, gain_of, in_order
+from core.run.search.plan import PlanState, Strategy, at_random, designed, gain_of, in_order
 from core.spec.space import Choice
 from core.wire.errors import SpecError
 
@@ -33,7 +33,7 @@ def strategy_named(name: str) -> Strategy:
     return _STRATEGIES[name]
 
 
-def by_optuna(known: Known, count: int) -> Sequence[Choice]:
+def by_optuna(known: PlanState, count: int) -> Sequence[Choice]:
     """Return proposals of Optuna's TPE sampler given all evaluations; each configuration once."""
     import optuna  # here: it takes a third of a second, and most searches do not need it
 
@@ -64,7 +64,7 @@ def by_optuna(known: Known, count: int) -> Sequence[Choice]:
     return found
 
 
-def _canonical(known: Known, asked: Choice) -> Choice:
+def _canonical(known: PlanState, asked: Choice) -> Choice:
     """The distinct configuration of a combination: settings without effect have the start's values."""
     if asked in known.space.known:
         return asked

@@ -16,7 +16,7 @@ from core.evidence.result_types import SearchCosts
 from core.evidence.verdict import MIN_LAUNCHES
 from core.run.launches import schedule
 from core.run.launches.blocks import SWITCH_S, pace
-from core.run.prediction import Past, expected_run_s
+from core.run.prediction import ComparisonHistory, expected_run_s
 from core.spec import TrialSpec
 from core.spec.effort import STAGES
 from core.spec.question import LEAST_BUDGET_S
@@ -24,14 +24,14 @@ from core.wire.errors import BudgetError
 from core.wire.units import ms
 
 CONFIRMING = 3  # processes of one launch of a confirmation: the candidate, the default and its A/A control
-BESIDE = 2  # additional processes of screening: the ORT default and its A/A control
+EXTRA_PROCESSES = 2  # additional processes of screening: the ORT default and its A/A control
 LEAST_SCREENED = 2  # configurations of the first screening, which measures the cost of one
 LAUNCHES = 4  # of the first interim analysis; no difference is significant before it
 LATE = 1.1  # tolerated ratio of a duration to its only measurement
 _STEPS = ((60, 5), (300, 10), (3600, 60), (math.inf, 600))  # largest time, multiple it is rounded up to
 
 
-def costs_from_past(past: Past, default: TrialSpec, fixed_s: float) -> SearchCosts:
+def costs_from_past(past: ComparisonHistory, default: TrialSpec, fixed_s: float) -> SearchCosts:
     """Estimate the costs of a search from earlier measurements of the model.
 
     Args:
@@ -43,7 +43,7 @@ def costs_from_past(past: Past, default: TrialSpec, fixed_s: float) -> SearchCos
     block = pace(run_s * 1e9)
     block_s = block.expected_s + SWITCH_S
     costs = schedule.Costs(start_s=past.start_s, round_s=block_s, after_s=0.0, runs=block.min_runs)
-    rounds = schedule.rounds_of_a_look(costs, STAGES["screen"].rounds)
+    rounds = schedule.screening_rounds(costs, STAGES["screen"].rounds)
     return SearchCosts(
         run_s=run_s,
         start_s=past.start_s,
@@ -76,7 +76,7 @@ def costs_from_search(answer: Mapping[str, Any] | None) -> SearchCosts | None:
 
 def screening_s(costs: SearchCosts, configurations: int) -> float:
     """Return the duration of screening `configurations` configurations."""
-    return costs["fixed_s"] + (configurations + BESIDE) * costs["screen_s"]
+    return costs["fixed_s"] + (configurations + EXTRA_PROCESSES) * costs["screen_s"]
 
 
 def confirmation_s(costs: SearchCosts, launches: int = MIN_LAUNCHES) -> float:
@@ -93,7 +93,7 @@ def can_confirm(costs: SearchCosts, left_s: float) -> bool:
     return confirmation_s(costs) <= LATE * left_s + schedule.GRACE_S
 
 
-def fitting(costs: SearchCosts, budget_s: float, *, share: float) -> int:
+def screenable(costs: SearchCosts, budget_s: float, *, share: float) -> int:
     """Return how many configurations can be screened if the time budget also holds a confirmation.
 
     Args:
@@ -102,7 +102,7 @@ def fitting(costs: SearchCosts, budget_s: float, *, share: float) -> int:
         share: largest share of the time for screening.
     """
     room_s = min(share * budget_s, budget_s - confirmation_s(costs)) - costs["fixed_s"]
-    return max(0, math.floor(room_s / max(costs["screen_s"], 1e-6)) - BESIDE)
+    return max(0, math.floor(room_s / max(costs["screen_s"], 1e-6)) - EXTRA_PROCESSES)
 
 
 def enough_s(
@@ -198,7 +198,7 @@ def fit_words(costs: SearchCosts, budget_s: float, configurations: int, *, share
         configurations: number worth screening.
         share: largest share of the time for screening.
     """
-    fit = fitting(costs, budget_s, share=share)
+    fit = screenable(costs, budget_s, share=share)
     if fit >= configurations:
         return f"time for all {configurations:,} configurations"
     enough = enough_s(costs, configurations, share=share)

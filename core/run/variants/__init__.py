@@ -6,21 +6,21 @@ differences of its outputs from those of the original. This package runs in the 
 
 from __future__ import annotations
 
-from core.run.variants.comparisons import race_of_family, verdicts
+from core.run.variants.comparisons import family_configurations, verdicts
 from core.run.variants.creation import (
     ASSUMED_DIM,
     CHECK_BATCHES,
     Made,
     assumed_sizes,
-    check_feeds,
     check_request,
     data_digest,
     make_chain,
+    output_check_inputs,
 )
 from core.run.variants.records import (
     Branch,
+    creation_check,
     family,
-    judged,
     lineage,
     model_facts,
     original,
@@ -30,7 +30,7 @@ from core.run.variants.records import (
     tree,
     variant_of,
 )
-from core.store.library import descendants, use_of
+from core.store.library import descendants, unfinished_trials_of
 
 __all__ = [
     "ASSUMED_DIM",
@@ -38,22 +38,22 @@ __all__ = [
     "Branch",
     "Made",
     "assumed_sizes",
-    "check_feeds",
     "check_request",
+    "creation_check",
     "data_digest",
     "descendants",
     "family",
-    "judged",
+    "family_configurations",
     "lineage",
     "make_chain",
     "model_facts",
     "original",
+    "output_check_inputs",
     "precision_of_model",
-    "race_of_family",
     "root_of",
     "steps_of",
     "tree",
-    "use_of",
+    "unfinished_trials_of",
     "variant_of",
     "verdicts",
 ]

@@ -9,14 +9,14 @@ from core import wire
 from core.evidence.comparison import Comparison, Configuration, same_request
 from core.evidence.verdict import is_rejected
 from core.run.variants.records import family, steps_of, variant_of
-from core.spec import ModelRef, TrialSpec, WorkloadSpec, anchor, spec_from_dict
+from core.spec import ModelRef, TrialSpec, WorkloadSpec, ort_default, spec_from_dict
 from core.store import ModelRecord, Store
 from core.wire.errors import SpecError, TunerError
 
 RACES_LOOKED_AT = 30  # newest comparisons of each model of a family that are read
 
 
-def race_of_family(records: Sequence[ModelRecord], base: TrialSpec) -> list[Configuration]:
+def family_configurations(records: Sequence[ModelRecord], base: TrialSpec) -> list[Configuration]:
     """Return the configurations of a comparison: the original first, then each variant, on the ORT default.
 
     All have the workload and the protocol of `base`. If a variant has a fixed dimension, all models get that
@@ -31,7 +31,7 @@ def race_of_family(records: Sequence[ModelRecord], base: TrialSpec) -> list[Conf
     """
     if not records:
         raise SpecError("There is no model to compare.", hint="Choose at least one variant.")
-    session = anchor(base).session
+    session = ort_default(base).session
     ordered = sorted(records, key=lambda one: variant_of(one) is not None)
     sizes = _common_sizes(ordered, base.workload)
     return [
@@ -132,4 +132,4 @@ def _is_default(spec: Mapping[str, Any]) -> bool:
         found = spec_from_dict(spec)
     except TunerError:
         return False
-    return same_request(found, anchor(found))
+    return same_request(found, ort_default(found))

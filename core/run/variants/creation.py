@@ -18,24 +18,24 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.evidence.input_description import Fed, fed
-from core.process.runner import Run, no_worker
-from core.run.plan import batch_addresses, brought_dims, check_feeds_file, feed_plan, pinned_libraries
+from core.evidence.input_description import InputDescription, fed
+from core.process.runner import Run, refuse_worker
+from core.run.plan import batch_addresses, check_feeds_file, dims_from_data, feed_plan, pinned_libraries
 from core.run.variants.records import original, precision_of_model, root_of, steps_of, variant_of
 from core.spec import WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan
-from core.spec.sizes import image_side, multiple, sides_of_file, stride_of_file
+from core.spec.sizes import image_side, image_sides_in_metadata, image_stride, round_up_to_multiple
 from core.spec.steps import Step, check_chain, is_bound
 from core.store import ModelRecord, Store
 from core.store.library import (
     check_name,
-    holder_of_name,
     import_file,
+    import_folder,
     inspect_cached,
+    model_named,
     name_taken,
     new_folder,
     rename_model,
-    take_folder,
 )
 from core.wire.errors import ModelError, SpecError, WorkerError, nearest
 
@@ -96,7 +96,7 @@ def make_chain(  # noqa: PLR0913 - one parameter for each field of the form
             other dimensions 8.
         calibration: data of steps that calibrate; None: they get random values.
         name: of the result, also if it exists already; empty: derived from the original's name and the steps.
-        workload: other properties of the inputs of the output check, see `check_feeds`.
+        workload: other properties of the inputs of the output check, see `output_check_inputs`.
         libraries: custom operator libraries of the model, by their names in the operator's folder.
 
     Raises:
@@ -169,11 +169,11 @@ def check_request(  # noqa: PLR0913 - as `make_chain`
         dataset_plan(calibration)
     if workload is not None:
         check_feeds_file(workload)
-    task = _Task(store=store, run=no_worker, dims=dims, workload=workload, source=record, step=steps[0])
+    task = _Task(store=store, run=refuse_worker, dims=dims, workload=workload, source=record, step=steps[0])
     task.feeds()
     if not name.strip():
         return
-    holder = holder_of_name(store, check_name(name))
+    holder = model_named(store, check_name(name))
     if holder is None:
         return
     known = _known_result(
@@ -201,7 +201,7 @@ def _known_result(
         data = calibration if step.type.needs_calibration else None
         task = _Task(
             store=store,
-            run=no_worker,
+            run=refuse_worker,
             dims=dims,
             workload=workload,
             source=found,
@@ -219,7 +219,7 @@ def _called(store: Store, record: ModelRecord, name: str) -> tuple[ModelRecord, 
         return record, ()
     if variant_of(record) is None:
         return record, (f"The steps change nothing; the result is still `{record.name}`.",)
-    if holder_of_name(store, name) is not None:
+    if model_named(store, name) is not None:
         return record, (f"Another model is named `{name}` now, so this one is `{record.name}`.",)
     renamed = rename_model(store, record.content_sha256, name)
     return renamed, (f"It existed as `{record.name}` and is renamed to `{name}`.",)
@@ -235,7 +235,7 @@ def _check_dims(dims: Mapping[str, int], record: ModelRecord) -> None:
             )
 
 
-def check_feeds(
+def output_check_inputs(
     info: wire.ModelInfo,
     dims: Mapping[str, int],
     workload: WorkloadSpec | None = None,
@@ -298,14 +298,16 @@ def assumed_sizes(
         workload: other properties of the inputs.
     """
     asked = workload or WorkloadSpec()
-    given = {*dims, *asked.dims, *batch_addresses(info).values(), *brought_dims(asked, info)}
+    given = {*dims, *asked.dims, *batch_addresses(info).values(), *dims_from_data(asked, info)}
     left = [dim for dim in info["free_dims"] if dim not in given]
-    named, stride = sides_of_file(info), stride_of_file(info)
+    named, stride = image_sides_in_metadata(info), image_stride(info)
     sides = {dim for dim in left if image_side(dim, info)}
     if not sides:
         return [dict.fromkeys(left, size) for size in (ASSUMED_LENGTHS if left else (0,))]
     others = dict.fromkeys(left, ASSUMED_DIM)
-    tried = [{**others, **{dim: multiple(side, stride) for dim in sides}} for side in ASSUMED_SIDES]
+    tried = [
+        {**others, **{dim: round_up_to_multiple(side, stride) for dim in sides}} for side in ASSUMED_SIDES
+    ]
     if named:
         tried.insert(0, {**others, **{dim: named[dim] for dim in sides}})
     return [one for number, one in enumerate(tried) if one not in tried[:number]]
@@ -326,11 +328,11 @@ class _Task:
     libraries: Sequence[str] = ()  # with their hashes
 
     def tried(self) -> list[tuple[list[wire.FeedPlan], str]]:
-        """Candidate inputs; the check uses the first that the model accepts, see `check_feeds`."""
+        """Candidate inputs; the check uses the first that the model accepts, see `output_check_inputs`."""
         fixed = self.step.options["dims"] if self.step.kind == "fix_dims" else {}
         info, dims = self.source.info, {**self.dims, **fixed}
         return [
-            check_feeds(info, dims, self.workload, assumed=one)
+            output_check_inputs(info, dims, self.workload, assumed=one)
             for one in assumed_sizes(info, dims, self.workload)
         ]
 
@@ -349,7 +351,7 @@ class _Task:
         tried = self.tried()
         data = None if self.calibration is None else dataset_plan(self.calibration)
         key = self._key(tried[0][0], data)
-        if (known := self._made_before(key)) is not None:
+        if (known := self._existing_variant(key)) is not None:
             return known, True
         return self._make(key, tried, data), False
 
@@ -367,7 +369,7 @@ class _Task:
             facts["libraries"] = list(self.libraries)
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
-    def _made_before(self, key: str) -> ModelRecord | None:
+    def _existing_variant(self, key: str) -> ModelRecord | None:
         for record in self.store.models():
             if (variant_of(record) or {}).get("key") == key and self._is_whole(record):
                 return record
@@ -410,7 +412,7 @@ class _Task:
             if original(self.store, self.source) is None:
                 note = f"{_ORIGINAL_GONE} {note}".strip()
             details = {"variant": self._details(key, reply, note, fed(feeds, self.source.info))}
-            record, new = take_folder(
+            record, new = import_folder(
                 self.store,
                 folder,
                 target.name,
@@ -419,7 +421,7 @@ class _Task:
                 details=details,
                 run=self.run,
             )
-        return record if new else self._told(record, details)
+        return record if new else self._with_variant_details(record, details)
 
     def _run(self, plan: wire.TransformPlan, note: str) -> wire.TransformReply:
         try:
@@ -430,7 +432,7 @@ class _Task:
             hint = f"If the model needs other sizes, set them with `--dim`. {error.hint} {note}"
             raise type(error)(error.message, hint=hint.strip()) from error
 
-    def _told(self, record: ModelRecord, details: dict[str, Any]) -> ModelRecord:
+    def _with_variant_details(self, record: ModelRecord, details: dict[str, Any]) -> ModelRecord:
         """Add the variant details to an existing model, unless it is an ancestor in its own chain."""
         if variant_of(record) is not None or record.content_sha256 in self._ancestors():
             return record
@@ -443,7 +445,7 @@ class _Task:
         return {self.source.content_sha256, before.get("root", ""), before.get("parent", "")}
 
     def _details(
-        self, key: str, reply: wire.TransformReply, note: str, shown: Sequence[Fed]
+        self, key: str, reply: wire.TransformReply, note: str, shown: Sequence[InputDescription]
     ) -> dict[str, Any]:
         source, before = self.source, variant_of(self.source) or {}
         steps = [*steps_of(source), self.step]

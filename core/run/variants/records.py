@@ -10,7 +10,7 @@ from typing import Any, cast
 from core.evidence.result_types import ModelFacts
 from core.spec.steps import QUANTIZED_OPERATORS, Precision, Step, chain_text, step_from_dict
 from core.store import ModelRecord, Store
-from core.wire.output_check import OutputCheck, judge, random_operators
+from core.wire.output_check import OutputCheck, check_outputs, random_operators
 
 
 def variant_of(record: ModelRecord) -> dict[str, Any] | None:
@@ -56,7 +56,7 @@ def precision_of_model(record: ModelRecord) -> Precision:
     return "fp16" if floats and floats <= {"float16", "bfloat16"} else "fp32"
 
 
-def judged(record: ModelRecord) -> OutputCheck | None:
+def creation_check(record: ModelRecord) -> OutputCheck | None:
     """Return the output check of a variant with the errors found at its creation; None: it is no variant.
 
     The rule is the same as for the results of comparisons.
@@ -65,7 +65,7 @@ def judged(record: ModelRecord) -> OutputCheck | None:
     if variant is None:
         return None
     random = random_operators(record.info)
-    return judge(variant["error"], precision_of_model(record), random=random)
+    return check_outputs(variant["error"], precision_of_model(record), random=random)
 
 
 def model_facts(record: ModelRecord) -> ModelFacts:

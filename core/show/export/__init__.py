@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from core.run.export_source import Leaving
+from core.run.export_source import ExportSource
 from core.show.export import header
 from core.show.export.cpp import emit_cpp
 from core.show.export.csharp import emit_csharp
@@ -56,8 +56,8 @@ class Emitter:
     language: str | None  # for syntax highlighting
     purpose: str
     cannot: str  # unsupported settings
-    write: Callable[[Leaving, str], str]  # takes the reason why an exceeded tolerance is accepted
-    pack: Callable[[Leaving, str, BinaryIO], None] | None = None  # None: the file is the text
+    write: Callable[[ExportSource, str], str]  # takes the reason why an exceeded tolerance is accepted
+    pack: Callable[[ExportSource, str, BinaryIO], None] | None = None  # None: the file is the text
 
     def to_dict(self) -> FormatRecord:
         """Return plain JSON data."""
@@ -69,16 +69,16 @@ class Emitter:
             "takes_model": self.pack is not None,
         }
 
-    def text(self, leaving: Leaving, accepted_breach: str = "") -> str:
+    def text(self, source: ExportSource, accepted_breach: str = "") -> str:
         """Return the text of the file; of a packed file, the part with the session's settings.
 
         Raises:
             SpecError: the outputs exceed the tolerance and no reason is given for accepting that; or this
                 format cannot express the trial: the message gives the reason and a format that can.
         """
-        return self.write(leaving, header.accepted(leaving.trial, accepted_breach))
+        return self.write(source, header.accepted(source.trial, accepted_breach))
 
-    def save(self, leaving: Leaving, to: BinaryIO, accepted_breach: str = "") -> None:
+    def save(self, source: ExportSource, to: BinaryIO, accepted_breach: str = "") -> None:
         """Write the file.
 
         Raises:
@@ -86,30 +86,30 @@ class Emitter:
             ModelError: the model is missing, or is not the one that was measured.
         """
         if self.pack is None:
-            to.write(self.text(leaving, accepted_breach).encode(errors="replace"))
+            to.write(self.text(source, accepted_breach).encode(errors="replace"))
         else:
-            self.pack(leaving, header.accepted(leaving.trial, accepted_breach), to)
+            self.pack(source, header.accepted(source.trial, accepted_breach), to)
 
-    def content(self, leaving: Leaving, accepted_breach: str = "") -> bytes:
+    def content(self, source: ExportSource, accepted_breach: str = "") -> bytes:
         """Return the content of the file; raises the errors of `save`."""
         to = io.BytesIO()
-        self.save(leaving, to, accepted_breach)
+        self.save(source, to, accepted_breach)
         return to.getvalue()
 
-    def file_name(self, leaving: Leaving) -> str:
+    def file_name(self, source: ExportSource) -> str:
         """Return a name for the file."""
-        trial = leaving.trial
+        trial = source.trial
         return f"{file_stem(trial.model_name)}-{trial.id[:8]}{self.ending}"
 
 
-def _yaml(leaving: Leaving, accepted: str) -> str:
-    if not leaving.whole:
-        return emit_short_yaml(leaving, accepted)
-    return emit_yaml(leaving.trial, accepted_breach=accepted, model=leaving.facts, found=leaving.found)
+def _yaml(source: ExportSource, accepted: str) -> str:
+    if not source.whole:
+        return emit_short_yaml(source, accepted)
+    return emit_yaml(source.trial, accepted_breach=accepted, model=source.facts, found=source.found)
 
 
-def _python(leaving: Leaving, accepted: str) -> str:
-    return emit_python(leaving.trial, leaving.info, accepted_breach=accepted)
+def _python(source: ExportSource, accepted: str) -> str:
+    return emit_python(source.trial, source.info, accepted_breach=accepted)
 
 
 EMITTERS: tuple[Emitter, ...] = (

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from core import __version__, wire
-from core.evidence.measurement import Trial, model_words
+from core.evidence.measurement import Trial, model_text
 from core.evidence.verdict import words
 from core.run.bundle import CONFIG, INPUTS, NEEDS, OUTPUTS, README, SCRIPT
 from core.run.bundle.writing import Contents
 from core.show.export import caution, emit_python, emit_yaml
 from core.spec import spec_from_dict
 from core.wire.access import LIBRARIES_VARIABLE, library
-from core.wire.output_check import breach, else_words
+from core.wire.output_check import breach, different_outputs_words
 
 _HERE = """\
 import os
@@ -72,12 +72,12 @@ def _script(held: Contents, info: wire.ModelInfo | None, accepted_breach: str) -
     spec = spec_from_dict(trial.spec)
     fed = {"feeds": INPUTS, "feed_values": {}, "image_mean": (), "image_std": ()}
     spec = spec.model_copy(update={"workload": spec.workload.model_copy(update=fed)})
-    asked = replace(trial, spec=spec.to_dict(), result=_at_rows(trial, held.sample["rows"]))
+    asked = replace(trial, spec=spec.to_dict(), result=_with_batch_size(trial, held.sample["rows"]))
     text = emit_python(asked, info, accepted_breach=accepted_breach)
     return _HERE + text + _COMPARED
 
 
-def _at_rows(trial: Trial, rows: int) -> Any:
+def _with_batch_size(trial: Trial, rows: int) -> Any:
     """Limit the batch of the result's inputs to the rows of the recorded sample."""
     result: dict[str, Any] = dict(trial.facts)
     fed = int(result.get("batch_size") or rows)
@@ -108,7 +108,7 @@ def _requirements(trial: Trial) -> str:
 
 def _readme(held: Contents) -> str:
     trial = held.trial
-    told = model_words(trial.result)
+    told = model_text(trial.result)
     parts = [
         f"# {_plain(held.record.name)}",
         f"An ONNX Runtime configuration measured with ORTune {__version__} (trial `{trial.id}`), "
@@ -125,7 +125,7 @@ def _readme(held: Contents) -> str:
         f"## Without ORTune\n\n```sh\npip install -r {NEEDS}\npython {SCRIPT}\n```",
         "## Contents",
         "\n".join(_listed(held)),
-        *_not_in_it(held.trial),
+        *_excluded_libraries(held.trial),
         *([f"There are no recorded inputs and outputs. {_plain(held.no_sample)}"] if held.no_sample else []),
     ]
     return "\n\n".join(parts) + "\n"
@@ -146,7 +146,7 @@ def _listed(held: Contents) -> list[str]:
     return [f"- `{name}`: {what}" for name, what in files.items()]
 
 
-def _not_in_it(trial: Trial) -> list[str]:
+def _excluded_libraries(trial: Trial) -> list[str]:
     """Name the native libraries, which a bundle never contains: users install them themselves."""
     session = spec_from_dict(trial.spec).session
     named = [library(text) for text in (*session.custom_op_libraries, *session.provider_libraries)]
@@ -165,7 +165,7 @@ def _gains(trial: Trial) -> str:
     if not contrasts:
         return "It was measured without a comparison."
     one = contrasts[-1]
-    return f"Measured versus ONNX Runtime's default: {_plain(words(one) + else_words(one))}."
+    return f"Measured versus ONNX Runtime's default: {_plain(words(one) + different_outputs_words(one))}."
 
 
 def _plain(text: str) -> str:

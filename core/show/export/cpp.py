@@ -6,11 +6,11 @@ It uses the API of ONNX Runtime 1.13, and later functions only for settings that
 from __future__ import annotations
 
 from core import wire
-from core.run.export_source import Leaving
+from core.run.export_source import ExportSource
 from core.show.export.header import head
-from core.show.export.input_values import Fill, fed_outputs, fills
+from core.show.export.input_values import Fill, input_fills, measured_outputs
 from core.show.export.programs import LEVELS, accelerators, entries, ort_spec, plan_of, quoted, take_options
-from core.show.export.unsupported import Asked
+from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 
 # Providers of the generic call, with its names for them; CUDA and TensorRT have separate calls.
@@ -108,17 +108,17 @@ _OWN_OPTIONS = """\
 }}"""
 
 
-def emit_cpp(leaving: Leaving, accepted: str) -> str:
+def emit_cpp(source: ExportSource, accepted: str) -> str:
     """Return the program.
 
     Raises:
         SpecError: another engine, a provider without a call in this API, or an unsupported input.
     """
-    trial, spec = leaving.trial, ort_spec(leaving.trial)
-    asked, plan = Asked(spec), plan_of(spec)
-    outputs = fed_outputs(trial, leaving.info)
+    trial, spec = source.trial, ort_spec(source.trial)
+    asked, plan = SettingTracker(spec), plan_of(spec)
+    outputs = measured_outputs(trial, source.info)
     options = _session(spec, plan, asked)
-    feeds = fills(trial, spec, leaving.info, asked, dtypes=_TYPES)
+    feeds = input_fills(trial, spec, source.info, asked, dtypes=_TYPES)
     body = [*options, "", *_values(feeds, spec), "", *_run(spec, plan, asked, feeds, outputs)]
     main = "\n".join(["int main() {", *(f"  {line}" if line else "" for line in body), "}", ""])
     notes = [
@@ -138,7 +138,7 @@ def _helpers(feeds: list[Fill]) -> list[str]:
     return found + [text for name, text in (("float16", _HALF), ("bfloat16", _BFLOAT)) if name in dtypes]
 
 
-def _session(spec: TrialSpec, plan: wire.SessionPlan, asked: Asked) -> list[str]:
+def _session(spec: TrialSpec, plan: wire.SessionPlan, asked: SettingTracker) -> list[str]:
     lines = _environment(plan, asked)
     for name, value in plan["attributes"].items():
         if (line := _attribute(name, value)) is not None:
@@ -154,14 +154,14 @@ def _session(spec: TrialSpec, plan: wire.SessionPlan, asked: Asked) -> list[str]
             f"options, {quoted(name, octal=True)}, {size}));"
         )
     asked.take("free_dimension_overrides", "providers")
-    asked.keep("allow_fallback", "a provider that does not load ends the program")
+    asked.mark_unsupported("allow_fallback", "a provider that does not load ends the program")
     for one in accelerators(plan, PROVIDERS, "the C++ program"):
         lines += _provider(one, asked)
     path = f"const std::filesystem::path model({quoted(spec.model.path, octal=True)});"
     return [*lines, path, "Ort::Session session(env, model.c_str(), options);"]
 
 
-def _environment(plan: wire.SessionPlan, asked: Asked) -> list[str]:
+def _environment(plan: wire.SessionPlan, asked: SettingTracker) -> list[str]:
     """Return the environment, with global thread pools if the session uses them."""
     attributes = plan["attributes"]
     if attributes.get("use_per_session_threads") is not False:
@@ -196,7 +196,7 @@ def _attribute(name: str, value: bool | int | str) -> str | None:
     }.get(name)
 
 
-def _provider(one: wire.ProviderPlan, asked: Asked) -> list[str]:
+def _provider(one: wire.ProviderPlan, asked: SettingTracker) -> list[str]:
     options = take_options(one, asked)
     if one["name"] in GENERIC:
         pairs = [f"{{{quoted(k, octal=True)}, {quoted(v, octal=True)}}}" for k, v in options.items()]
@@ -243,7 +243,7 @@ def _int64(number: int) -> str:
 
 
 def _run(
-    spec: TrialSpec, plan: wire.SessionPlan, asked: Asked, feeds: list[Fill], outputs: list[str]
+    spec: TrialSpec, plan: wire.SessionPlan, asked: SettingTracker, feeds: list[Fill], outputs: list[str]
 ) -> list[str]:
     names = ", ".join(quoted(name, octal=True) for name in outputs)
     lines = [f"const std::vector<const char*> output_names{{{names}}};", "Ort::RunOptions run_options;"]

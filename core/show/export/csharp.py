@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from core import wire
-from core.run.export_source import Leaving
+from core.run.export_source import ExportSource
 from core.show.export.cpp import GENERIC, PROVIDERS
 from core.show.export.header import head
-from core.show.export.input_values import Fill, fed_outputs, fills
+from core.show.export.input_values import Fill, input_fills, measured_outputs
 from core.show.export.programs import LEVELS, accelerators, entries, ort_spec, plan_of, quoted, take_options
-from core.show.export.unsupported import Asked
+from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 
 _TYPES = {
@@ -68,17 +68,17 @@ static OrtValue Filled<T>(long[] shape, Func<T> next) where T : unmanaged
 }"""
 
 
-def emit_csharp(leaving: Leaving, accepted: str) -> str:
+def emit_csharp(source: ExportSource, accepted: str) -> str:
     """Return the program.
 
     Raises:
         SpecError: another engine, a provider without a call in this API, or an unsupported input.
     """
-    trial, spec = leaving.trial, ort_spec(leaving.trial)
-    asked, plan = Asked(spec), plan_of(spec)
-    outputs = fed_outputs(trial, leaving.info)
+    trial, spec = source.trial, ort_spec(source.trial)
+    asked, plan = SettingTracker(spec), plan_of(spec)
+    outputs = measured_outputs(trial, source.info)
     session = _session(spec, plan, asked)
-    feeds = _feeds(fills(trial, spec, leaving.info, asked, dtypes=_TYPES), spec)
+    feeds = _feeds(input_fills(trial, spec, source.info, asked, dtypes=_TYPES), spec)
     run = _run(spec, plan, asked, outputs)
     gpu = any(one["name"] in wire.CUDA_PROVIDERS for one in plan["providers"])
     notes = [
@@ -90,7 +90,7 @@ def emit_csharp(leaving: Leaving, accepted: str) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _session(spec: TrialSpec, plan: wire.SessionPlan, asked: Asked) -> str:
+def _session(spec: TrialSpec, plan: wire.SessionPlan, asked: SettingTracker) -> str:
     lines = [f"const string model = {quoted(spec.model.path)};"]
     if spec.model.sha256:
         lines.append(_CHECK.format(sha256=quoted(spec.model.sha256)))
@@ -115,7 +115,7 @@ def _session(spec: TrialSpec, plan: wire.SessionPlan, asked: Asked) -> str:
         for name, size in plan["free_dimension_overrides"].items()
     ]
     asked.take("free_dimension_overrides", "providers")
-    asked.keep("allow_fallback", "a provider that does not load ends the program")
+    asked.mark_unsupported("allow_fallback", "a provider that does not load ends the program")
     for number, one in enumerate(accelerators(plan, PROVIDERS, "the C# program")):
         lines += _provider(one, asked, f"provider{number}")
     return "\n".join([*lines, "using var session = new InferenceSession(model, options);"])
@@ -130,7 +130,7 @@ def _attribute(name: str, value: bool | int | str) -> str | None:
     return f"{known} = {str(value).lower()}" if known else None
 
 
-def _provider(one: wire.ProviderPlan, asked: Asked, name: str) -> list[str]:
+def _provider(one: wire.ProviderPlan, asked: SettingTracker, name: str) -> list[str]:
     pairs = [f"[{quoted(key)}] = {quoted(text)}" for key, text in take_options(one, asked).items()]
     made = f"new Dictionary<string, string> {{ {', '.join(pairs)} }}"
     if one["name"] in GENERIC:
@@ -174,7 +174,7 @@ def _number(one: Fill, kind: str) -> str:
     return f"({kind})({text})"
 
 
-def _run(spec: TrialSpec, plan: wire.SessionPlan, asked: Asked, outputs: list[str]) -> str:
+def _run(spec: TrialSpec, plan: wire.SessionPlan, asked: SettingTracker, outputs: list[str]) -> str:
     names = ", ".join(map(quoted, outputs))
     lines = [f"var outputNames = new string[] {{ {names} }};", "using var runOptions = new RunOptions();"]
     for key, text in plan["run_config_entries"].items():

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from core import wire
-from core.run.export_source import Leaving
+from core.run.export_source import ExportSource
 from core.show.export.header import head
 from core.show.export.programs import ort_spec
-from core.show.export.unsupported import Asked
+from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 
 _BODY = """\
@@ -31,28 +31,28 @@ CMD ["python", "-m", "core", "verify", "bundle.zip"]
 """
 
 
-def emit_dockerfile(leaving: Leaving, accepted: str) -> str:
+def emit_dockerfile(source: ExportSource, accepted: str) -> str:
     """Return the Dockerfile.
 
     Raises:
         SpecError: another engine ran the trial.
     """
-    spec = ort_spec(leaving.trial)
-    asked = Asked(spec)
+    spec = ort_spec(source.trial)
+    asked = SettingTracker(spec)
     asked.take_all_but()  # the bundle contains the YAML file, which supports every setting
     asked.take("expert", "streams")
     notes = [
         "All settings are in the bundle; this file only builds an image with it.",
         *_start(spec),
     ]
-    asked.keep(
+    asked.mark_unsupported(
         "cpus", "the bundle contains it, but a container may have other CPUs; set them with --cpuset-cpus"
     )
-    machine: Mapping[str, Any] = leaving.trial.facts.get("environment") or {}
+    machine: Mapping[str, Any] = source.trial.facts.get("environment") or {}
     python = str(machine.get("python") or "3.11")
     version = ".".join(part for part in python.split(".")[:2] if part.isdecimal()) or "3.11"
-    body = _BODY.format(python=version, trial=leaving.trial.id)
-    return f"{head(leaving.trial, accepted, asked, *notes)}\n\n{body}"
+    body = _BODY.format(python=version, trial=source.trial.id)
+    return f"{head(source.trial, accepted, asked, *notes)}\n\n{body}"
 
 
 def _start(spec: TrialSpec) -> list[str]:

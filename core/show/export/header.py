@@ -11,11 +11,11 @@ from itertools import takewhile
 from typing import Any
 
 from core import __version__
-from core.evidence.measurement import Trial, model_words
+from core.evidence.measurement import Trial, model_text
 from core.evidence.verdict import Verdict, is_rejected, words
-from core.show.export.unsupported import Asked
+from core.show.export.unsupported import SettingTracker
 from core.wire.errors import SpecError
-from core.wire.output_check import MARK, breach, else_words, not_judged
+from core.wire.output_check import OUTPUTS_DIFFER, breach, different_outputs_words, not_judged_reason
 
 
 def accepted(trial: Trial, reason: str) -> str:
@@ -28,25 +28,25 @@ def accepted(trial: Trial, reason: str) -> str:
     words = " ".join(reason.encode(errors="replace").decode().split())
     if why and not any(character.isalpha() for character in words):
         raise SpecError(
-            f"The {MARK} in trial {trial.id}: {why}.",
+            f"The {OUTPUTS_DIFFER} in trial {trial.id}: {why}.",
             hint="Export another trial, or give the reason why these outputs are acceptable "
             "(`--accept-breach`).",
         )
     return words if why else ""
 
 
-def breach_lines(trial: Trial, accepted: str) -> list[str]:
+def tolerance_lines(trial: Trial, accepted: str) -> list[str]:
     """Return lines on an exceeded output tolerance and the reason for accepting it."""
-    if why := not_judged(trial.result):
+    if why := not_judged_reason(trial.result):
         return [f"# The output check was inconclusive: {why!r}"]
     if not accepted:
         return []
-    return [f"# {MARK.upper()}: {breach(trial.result)!r}", f"# accepted_breach: {accepted!r}"]
+    return [f"# {OUTPUTS_DIFFER.upper()}: {breach(trial.result)!r}", f"# accepted_breach: {accepted!r}"]
 
 
 def model_lines(result: Mapping[str, Any] | None) -> list[str]:
     """Return lines on the model."""
-    told = model_words(result)
+    told = model_text(result)
     return [f"# MODEL: {told!r}"] if told else []
 
 
@@ -63,13 +63,13 @@ def caution(trial: Trial) -> str:
         reason = told or result.get("grade_reason") or "the A/A control failed"
         return f"The comparison of this trial was rejected: {str(reason).rstrip('.')}."
     if first and first["verdict"] == Verdict.SLOWER:
-        return f"Slower than its baseline: {words(first)}{else_words(first)}."
-    if first and else_words(first):
+        return f"Slower than its baseline: {words(first)}{different_outputs_words(first)}."
+    if first and different_outputs_words(first):
         return str(first["something_else"])
     return ""
 
 
-def doubt_lines(trial: Trial) -> list[str]:
+def caution_lines(trial: Trial) -> list[str]:
     """Return the text of `caution` as lines."""
     text = caution(trial)
     return [f"# CAUTION: {text!r}"] if text else []
@@ -92,9 +92,9 @@ def not_carried(text: str) -> list[str]:
     return [line.strip() for line in takewhile(lambda line: line.startswith("   "), lines[start + 1 :])]
 
 
-def lost_lines(asked: Asked) -> list[str]:
+def unsupported_lines(asked: SettingTracker) -> list[str]:
     """Return lines on the unsupported settings, each with its value and the reason."""
-    lost = asked.left()
+    lost = asked.unsupported_settings()
     if not lost:
         return []
     return [f"# {NOT_EXPORTED}", *(f"#   {_plain(one.name)} = {one.value!r}: {one.why}" for one in lost)]
@@ -105,7 +105,7 @@ def _plain(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
-def head(trial: Trial, accepted: str, asked: Asked, *notes: str, mark: str = "#") -> str:
+def head(trial: Trial, accepted: str, asked: SettingTracker, *notes: str, mark: str = "#") -> str:
     """Return the comment at the top of a file.
 
     Args:
@@ -118,10 +118,10 @@ def head(trial: Trial, accepted: str, asked: Asked, *notes: str, mark: str = "#"
     lines = [
         f"# The session of ORTune trial {trial.id}, made by ORTune {__version__}.",
         *model_lines(trial.result),
-        *doubt_lines(trial),
-        *breach_lines(trial, accepted),
+        *caution_lines(trial),
+        *tolerance_lines(trial, accepted),
         *(f"# {note}" for note in notes),
-        *lost_lines(asked),
+        *unsupported_lines(asked),
     ]
     # in C++ and shell, a backslash at the end would continue the comment in the next line
     return "\n".join(mark + line.removeprefix("#") + ("." if line.endswith("\\") else "") for line in lines)

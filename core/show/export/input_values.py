@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from core import wire
 from core.evidence.measurement import Trial
-from core.run.plan import drawn_range, feed_plan
-from core.show.export.unsupported import Asked
+from core.run.plan import feed_plan, random_value_range
+from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 from core.wire.errors import SpecError
 from core.wire.feeding import random_range
 
 
-def fed_inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> list[wire.InputPlan]:
+def measured_inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> list[wire.InputPlan]:
     """Return every input with its measured type and shape, and the range of its random values."""
     ranges = {one["name"]: (one.get("low"), one.get("high")) for one in info["inputs"]} if info else {}
     fed: Sequence[wire.TensorInfo] | None = trial.facts.get("inputs")
@@ -25,7 +25,7 @@ def fed_inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> li
             for low, high in [ranges.get(one["name"], (None, None))]
         ]
         for one in found:
-            if (asked := drawn_range(one, spec.workload.feed_values.get(one["name"]))) is not None:
+            if (asked := random_value_range(one, spec.workload.feed_values.get(one["name"]))) is not None:
                 one["low"], one["high"], one["drawn"] = *asked, True
         return found
     if info is None:
@@ -37,7 +37,7 @@ def fed_inputs(trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None) -> li
     return feed_plan(spec.workload, info, "float16" if half else None)["inputs"]
 
 
-def fed_outputs(trial: Trial, info: wire.ModelInfo | None) -> list[str]:
+def measured_outputs(trial: Trial, info: wire.ModelInfo | None) -> list[str]:
     """Return the names of the outputs.
 
     Raises:
@@ -67,8 +67,13 @@ class Fill:
     constant: float | None = None  # an int for integer types: a float does not represent every int64
 
 
-def fills(
-    trial: Trial, spec: TrialSpec, info: wire.ModelInfo | None, asked: Asked, *, dtypes: Collection[str]
+def input_fills(
+    trial: Trial,
+    spec: TrialSpec,
+    info: wire.ModelInfo | None,
+    asked: SettingTracker,
+    *,
+    dtypes: Collection[str],
 ) -> list[Fill]:
     """Return the values of every input for a program without numpy, and mark those settings as exported.
 
@@ -82,7 +87,7 @@ def fills(
     Raises:
         SpecError: an input has another type, or the inputs of the trial are unknown.
     """
-    inputs = fed_inputs(trial, spec, info)
+    inputs = measured_inputs(trial, spec, info)
     for one in inputs:
         if one["dtype"] not in dtypes:
             raise SpecError(
@@ -90,7 +95,7 @@ def fills(
                 hint="Choose the format python, which supports every type.",
             )
     asked.take("batch_size", "dims", "seed")
-    asked.keep("feeds", "random values of the same types and shapes are used instead")
+    asked.mark_unsupported("feeds", "random values of the same types and shapes are used instead")
     found = [_fill(one, spec) for one in inputs]
     drawn = {one["name"] for one in inputs if one.get("drawn")}
     lists = [
@@ -101,7 +106,9 @@ def fills(
     asked.take("feed_values")
     if lists:
         told = ", ".join(map(repr, lists))
-        asked.keep("feed_values", f"only single numbers and ranges are supported; {told} gets random values")
+        asked.mark_unsupported(
+            "feed_values", f"only single numbers and ranges are supported; {told} gets random values"
+        )
     return found
 
 

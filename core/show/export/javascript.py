@@ -6,11 +6,11 @@ import json
 
 from core import wire
 from core.evidence.measurement import Trial
-from core.run.export_source import Leaving
+from core.run.export_source import ExportSource
 from core.show.export.header import head
-from core.show.export.input_values import Fill, fills
+from core.show.export.input_values import Fill, input_fills
 from core.show.export.programs import accelerators, entries, ort_spec, plan_of, quoted, take_options
-from core.show.export.unsupported import Asked
+from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 
 # Source: `session_options_helper.cc` of the Node binding. It reads only the device of a provider, and
@@ -102,21 +102,21 @@ main().catch((error) => {
 """
 
 
-def emit_javascript(leaving: Leaving, accepted: str) -> str:
+def emit_javascript(source: ExportSource, accepted: str) -> str:
     """Return the program.
 
     Raises:
         SpecError: another engine, a provider that Node's package lacks, or an unsupported input.
     """
-    trial, spec = leaving.trial, ort_spec(leaving.trial)
-    asked = Asked(spec)
+    trial, spec = source.trial, ort_spec(source.trial)
+    asked = SettingTracker(spec)
     options = _options(spec, plan_of(spec), asked)
-    feeds = fills(trial, spec, leaving.info, asked, dtypes=_ARRAYS)
+    feeds = input_fills(trial, spec, source.info, asked, dtypes=_ARRAYS)
     blocks = [_START, _model(spec), f"const options = {json.dumps(options, indent=2)};", *_feeds(feeds, spec)]
     return "\n\n".join([_head(trial, accepted, asked), *(one.strip("\n") for one in blocks), _MAIN])
 
 
-def _head(trial: Trial, accepted: str, asked: Asked) -> str:
+def _head(trial: Trial, accepted: str, asked: SettingTracker) -> str:
     need = "needs `npm install onnxruntime-node`"
     return head(
         trial, accepted, asked, f"For Node; {need}. Random inputs differ from those of the trial.", mark="//"
@@ -128,7 +128,7 @@ def _model(spec: TrialSpec) -> str:
     return line + (_CHECK.format(sha256=quoted(spec.model.sha256)) if spec.model.sha256 else "")
 
 
-def _options(spec: TrialSpec, plan: wire.SessionPlan, asked: Asked) -> dict[str, object]:
+def _options(spec: TrialSpec, plan: wire.SessionPlan, asked: SettingTracker) -> dict[str, object]:
     providers: list[object] = []
     for one in accelerators(plan, _PROVIDERS, "onnxruntime-node"):
         device = take_options(one, asked, "device_id").get("device_id")

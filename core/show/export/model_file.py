@@ -6,35 +6,35 @@ import hashlib
 from pathlib import Path
 from typing import IO
 
-from core.run.export_source import Leaving
+from core.run.export_source import ExportSource
 from core.wire.errors import ModelError, SpecError
 from core.wire.files import open_regular
 
 _CHUNK = 1 << 20
 
 
-def refuse_fp16(leaving: Leaving) -> None:
+def refuse_fp16(source: ExportSource) -> None:
     """Refuse a trial that ran on a temporary FP16 copy, which has no file.
 
     Raises:
         SpecError: it ran on an FP16 copy.
     """
-    if leaving.trial.spec["model"].get("precision") == "fp16":
+    if source.trial.spec["model"].get("precision") == "fp16":
         raise SpecError(
             "The trial ran on a temporary FP16 copy, and this format includes the model file.",
             hint="Create a variant with `transform --fp16`, measure it, and export its trial.",
         )
 
 
-def copy_model(leaving: Leaving, path: Path, to: IO[bytes]) -> None:
+def copy_model(source: ExportSource, path: Path, to: IO[bytes]) -> None:
     """Copy a model file after checking that it is the one that was measured.
 
     Raises:
         SpecError: the trial ran on an FP16 copy.
         ModelError: the file is missing or has changed.
     """
-    refuse_fp16(leaving)
-    copy_file(path, leaving.trial.spec["model"].get("sha256"), to)
+    refuse_fp16(source)
+    copy_file(path, source.trial.spec["model"].get("sha256"), to)
 
 
 def copy_file(path: Path, sha256: str | None, to: IO[bytes]) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.run.export_source import Leaving
+from core.run.export_source import ExportSource
 from core.show.export.header import head
-from core.show.export.input_values import fed_inputs
+from core.show.export.input_values import measured_inputs
 from core.show.export.programs import LEVELS, entries, ort_spec, plan_of
-from core.show.export.unsupported import Asked
+from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 from core.spec.steps import Step
 from core.spec.strict_yaml import dump_yaml
@@ -26,21 +26,21 @@ _NO_PASS = "Olive has no such pass"  # noqa: S105 - a pass of Olive's
 _NO_OPTION = "Olive's pass has no such option"
 
 
-def emit_olive(leaving: Leaving, accepted: str) -> str:
+def emit_olive(source: ExportSource, accepted: str) -> str:
     """Return the workflow as YAML, which `olive run --config` reads.
 
     Raises:
         SpecError: another engine ran the trial, or its inputs are unknown.
     """
-    trial, spec = leaving.trial, ort_spec(leaving.trial)
-    asked, passes, data = Asked(spec), dict[str, Pass](), list[dict[str, Any]]()
-    for number, step in enumerate(leaving.steps, start=1):
+    trial, spec = source.trial, ort_spec(source.trial)
+    asked, passes, data = SettingTracker(spec), dict[str, Pass](), list[dict[str, Any]]()
+    for number, step in enumerate(source.steps, start=1):
         made = _pass(step, asked, number)
         if made is not None:
             passes[f"{number}_{step.kind}"] = made
             if step.kind == "int8_static":
-                data = [_dummy_data(leaving, spec)]
-                asked.lose(
+                data = [_dummy_data(source, spec)]
+                asked.add_unsupported(
                     f"step {number}, calibration data",
                     "those of the step",
                     f"Olive calibrates on ones here; put your data into `{_DATA}`",
@@ -48,7 +48,7 @@ def emit_olive(leaving: Leaving, accepted: str) -> str:
     if spec.model.precision == "fp16":
         passes["fp16"] = {"type": "OnnxFloatToFloat16", "keep_io_types": spec.model.keep_io_types}
         asked.take("precision", "keep_io_types")
-    path = leaving.original or spec.model.path
+    path = source.original or spec.model.path
     settings = _inference_settings(spec, asked)
     document: dict[str, Any] = {
         "input_model": {"type": "ONNXModel", "model_path": path, "inference_settings": settings},
@@ -58,7 +58,7 @@ def emit_olive(leaving: Leaving, accepted: str) -> str:
         "output_dir": f"{Path(path).stem}-olive",
     }
     notes = ["Run: pip install olive-ai, then olive run --config FILE."]
-    if leaving.steps and not leaving.original:
+    if source.steps and not source.original:
         notes.append("The original of this variant is missing, so the workflow starts from the variant.")
     if not passes:
         notes.append("The model is an original without steps, so the workflow has no pass.")
@@ -68,7 +68,7 @@ def emit_olive(leaving: Leaving, accepted: str) -> str:
 # --- the session --------------------------------------------------------------------------------------------
 
 
-def _inference_settings(spec: TrialSpec, asked: Asked) -> dict[str, Any]:
+def _inference_settings(spec: TrialSpec, asked: SettingTracker) -> dict[str, Any]:
     plan = plan_of(spec)
     numbers = {**LEVELS, "ORT_SEQUENTIAL": 0, "ORT_PARALLEL": 1}
     options: dict[str, Any] = {}
@@ -94,15 +94,15 @@ def _inference_settings(spec: TrialSpec, asked: Asked) -> dict[str, Any]:
 # --- the steps ----------------------------------------------------------------------------------------------
 
 
-def _pass(step: Step, asked: Asked, number: int) -> Pass | None:
+def _pass(step: Step, asked: SettingTracker, number: int) -> Pass | None:
     """Return the pass of a step, and the options of the step that it does not support."""
     if step.kind not in _PASSES:
-        asked.lose(f"step {number}, {step.type.title}", dict(step.changed()), _NO_PASS)
+        asked.add_unsupported(f"step {number}, {step.type.title}", dict(step.changed()), _NO_PASS)
         return None
     made, carried = _PASSES[step.kind](step.options)
     for name, value in step.changed().items():
         if name not in carried:
-            asked.lose(f"step {number}, {step.type.title}: {name}", value, _NO_OPTION)
+            asked.add_unsupported(f"step {number}, {step.type.title}: {name}", value, _NO_OPTION)
     return made
 
 
@@ -198,8 +198,8 @@ _PASSES: Mapping[str, Callable[[Mapping[str, Any]], Made]] = {
 }
 
 
-def _dummy_data(leaving: Leaving, spec: TrialSpec) -> dict[str, Any]:
-    inputs: list[wire.InputPlan] = fed_inputs(leaving.trial, spec, leaving.info)
+def _dummy_data(source: ExportSource, spec: TrialSpec) -> dict[str, Any]:
+    inputs: list[wire.InputPlan] = measured_inputs(source.trial, spec, source.info)
     params = {
         "input_names": [one["name"] for one in inputs],
         "input_shapes": [list(one["shape"]) for one in inputs],

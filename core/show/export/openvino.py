@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from core import wire
-from core.run.export_source import Leaving
+from core.run.export_source import ExportSource
 from core.show.export.header import head
 from core.show.export.programs import accelerators, ort_spec, plan_of
-from core.show.export.unsupported import Asked
+from core.show.export.unsupported import SettingTracker
 from core.show.table import Table, md_text, texts
 from core.spec import asked as value_of
-from core.spec.settings import KNOBS
+from core.spec.settings import SETTINGS
 from core.spec.strict_yaml import dump_yaml
 from core.wire.errors import SpecError
 
@@ -34,14 +34,14 @@ _PROPERTIES = {
 _DEVICE_OF_OLD = "device_type"
 
 
-def emit_openvino(leaving: Leaving, accepted: str) -> str:
+def emit_openvino(source: ExportSource, accepted: str) -> str:
     """Return the settings as YAML.
 
     Raises:
         SpecError: the trial does not run on OpenVINO.
     """
-    trial, spec = leaving.trial, ort_spec(leaving.trial)
-    plan, asked = plan_of(spec), Asked(spec)
+    trial, spec = source.trial, ort_spec(source.trial)
+    plan, asked = plan_of(spec), SettingTracker(spec)
     first = plan["providers"][0]
     if first["name"] != NAME:
         raise SpecError(
@@ -64,7 +64,7 @@ def emit_openvino(leaving: Leaving, accepted: str) -> str:
     return f"{head(trial, accepted, asked, *notes)}\n{dump_yaml(document)}"
 
 
-def _properties(options: Mapping[str, str], asked: Asked) -> dict[str, Any]:
+def _properties(options: Mapping[str, str], asked: SettingTracker) -> dict[str, Any]:
     found: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
     for key, text in options.items():
         if key in _PROPERTIES:
@@ -74,7 +74,7 @@ def _properties(options: Mapping[str, str], asked: Asked) -> dict[str, Any]:
         elif key == "precision" and text.upper() == "ACCURACY":
             found["EXECUTION_MODE_HINT"] = "ACCURACY"
         elif key != _DEVICE_OF_OLD:
-            asked.keep(f"{NAME}.{key}", "only ONNX Runtime's provider has it; see `onnxruntime`")
+            asked.mark_unsupported(f"{NAME}.{key}", "only ONNX Runtime's provider has it; see `onnxruntime`")
     return found
 
 
@@ -143,21 +143,21 @@ _FEEDS = (
 )  # inputs and ORTune's own settings
 
 
-def wishes() -> list[str]:
+def session_settings() -> list[str]:
     """Return the names of the settings that control how a model runs."""
-    return [one.name for one in KNOBS if one.target in _PARTS and one.name not in _FEEDS]
+    return [one.name for one in SETTINGS if one.target in _PARTS and one.name not in _FEEDS]
 
 
-def emit_counterparts(leaving: Leaving, accepted: str) -> str:
+def emit_counterparts(source: ExportSource, accepted: str) -> str:
     """Return the table as Markdown.
 
     Raises:
         SpecError: another engine ran the trial.
     """
-    spec = ort_spec(leaving.trial)
-    asked, labels = Asked(spec), {one.name: one.label for one in KNOBS}
+    spec = ort_spec(source.trial)
+    asked, labels = SettingTracker(spec), {one.name: one.label for one in SETTINGS}
     rows = []
-    for name in wishes():
+    for name in session_settings():
         value = value_of(spec, name)
         asked.take(name)
         rows.append([labels[name], "default" if value is None else f"`{value!r}`", *COUNTERPARTS[name]])
@@ -166,14 +166,14 @@ def emit_counterparts(leaving: Leaving, accepted: str) -> str:
     for one in plan_of(spec)["providers"]:
         rows += [_option_row(one, key, text, asked) for key, text in one["options"].items()]
     table = Table(columns=texts("wish", "this trial", "OpenVINO", "TensorRT"), rows=rows)
-    top = head(leaving.trial, accepted, asked, "Documentation only: nothing in this table was measured.")
+    top = head(source.trial, accepted, asked, "Documentation only: nothing in this table was measured.")
     return f"<!--\n{re.sub('-(?=-)', '- ', top)}\n-->\n\n{md_text(table)}\n"
 
 
 _TENSORRT = "TensorrtExecutionProvider"
 
 
-def _option_row(one: wire.ProviderPlan, key: str, text: str, asked: Asked) -> list[str]:
+def _option_row(one: wire.ProviderPlan, key: str, text: str, asked: SettingTracker) -> list[str]:
     asked.take(f"{one['name']}.{key}")
     openvino = _PROPERTIES.get(key, NONE) if one["name"] == NAME else NONE
     tensorrt = f"the builder's setting behind `{key}`" if one["name"] == _TENSORRT else NONE

@@ -11,11 +11,11 @@ import json
 from pathlib import Path
 from typing import BinaryIO
 
-from core.run.export_source import Leaving
+from core.run.export_source import ExportSource
 from core.show.export.header import head
 from core.show.export.model_file import copy_model, refuse_fp16
 from core.show.export.programs import LEVELS, ort_spec, plan_of
-from core.show.export.unsupported import Asked
+from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 from core.wire.errors import SpecError
 
@@ -23,19 +23,19 @@ KEY, NOTE_KEY = "ort_config", "ortune.ort_config"
 _PROVIDER = "providers are an argument of the session constructor"
 
 
-def emit_ort_config(leaving: Leaving, accepted: str) -> str:
+def emit_ort_config(source: ExportSource, accepted: str) -> str:
     """Return the metadata as text: the note as comments, and the configuration.
 
     Raises:
         SpecError: another engine; the trial ran on an FP16 copy, the model has external weights, or it
             already contains a configuration.
     """
-    spec, asked = _spec(leaving), Asked(ort_spec(leaving.trial))
+    spec, asked = _spec(source), SettingTracker(ort_spec(source.trial))
     options = _options(spec, asked)
-    return f"{_note(leaving, accepted, asked)}\n{json.dumps({'session_options': options}, indent=2)}\n"
+    return f"{_note(source, accepted, asked)}\n{json.dumps({'session_options': options}, indent=2)}\n"
 
 
-def pack_ort_config(leaving: Leaving, accepted: str, to: BinaryIO) -> None:
+def pack_ort_config(source: ExportSource, accepted: str, to: BinaryIO) -> None:
     """Write the copy of the model to `to`.
 
     A model file is a protobuf message. Its fields may come in any order, and repeated fields anywhere, so two
@@ -44,23 +44,23 @@ def pack_ort_config(leaving: Leaving, accepted: str, to: BinaryIO) -> None:
     Raises:
         SpecError: as of `emit_ort_config`, or the file is not the one that was measured.
     """
-    spec, asked = _spec(leaving), Asked(ort_spec(leaving.trial))
+    spec, asked = _spec(source), SettingTracker(ort_spec(source.trial))
     text = json.dumps({"session_options": _options(spec, asked)})
-    copy_model(leaving, Path(spec.model.path), to)
-    for key, value in ((KEY, text), (NOTE_KEY, _note(leaving, accepted, asked))):
+    copy_model(source, Path(spec.model.path), to)
+    for key, value in ((KEY, text), (NOTE_KEY, _note(source, accepted, asked))):
         to.write(_metadata(key, value))
 
 
-def _spec(leaving: Leaving) -> TrialSpec:
-    spec = ort_spec(leaving.trial)
-    refuse_fp16(leaving)
-    if leaving.info is not None and leaving.info["external_data"]:
+def _spec(source: ExportSource) -> TrialSpec:
+    spec = ort_spec(source.trial)
+    refuse_fp16(source)
+    if source.info is not None and source.info["external_data"]:
         raise SpecError(
             "The model has external weights, which a copy in another folder would not find.",
             hint="Choose the format triton, which includes those files, or a format that references the "
             "model by path.",
         )
-    if leaving.info is not None and KEY in leaving.info["metadata"]:
+    if source.info is not None and KEY in source.info["metadata"]:
         raise SpecError(
             f"The model has `{KEY}` in its metadata already, and ONNX Runtime reads the first entry.",
             hint="Remove it from the model, or choose another format.",
@@ -68,9 +68,9 @@ def _spec(leaving: Leaving) -> TrialSpec:
     return spec
 
 
-def _options(spec: TrialSpec, asked: Asked) -> dict[str, int]:
+def _options(spec: TrialSpec, asked: SettingTracker) -> dict[str, int]:
     plan = plan_of(spec)
-    asked.keep("providers", _PROVIDER)
+    asked.mark_unsupported("providers", _PROVIDER)
     numbers = {**LEVELS, "ORT_SEQUENTIAL": 0, "ORT_PARALLEL": 1}
     names = ("intra_op_num_threads", "inter_op_num_threads", "execution_mode", "graph_optimization_level")
     options: dict[str, int] = {}
@@ -81,9 +81,9 @@ def _options(spec: TrialSpec, asked: Asked) -> dict[str, int]:
     return options
 
 
-def _note(leaving: Leaving, accepted: str, asked: Asked) -> str:
+def _note(source: ExportSource, accepted: str, asked: SettingTracker) -> str:
     use = "Sessions use these settings if ORT_LOAD_CONFIG_FROM_MODEL=1 is set when they are created."
-    return head(leaving.trial, accepted, asked, use)
+    return head(source.trial, accepted, asked, use)
 
 
 def _metadata(key: str, value: str) -> bytes:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import shlex
 
 from core import wire
-from core.run.export_source import Leaving
+from core.run.export_source import ExportSource
 from core.show.export.header import head
-from core.show.export.input_values import fed_inputs
+from core.show.export.input_values import measured_inputs
 from core.show.export.programs import DISABLED, LEVELS, accelerators, entries, ort_spec, plan_of, take_options
-from core.show.export.unsupported import Asked
+from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 
 _PROVIDERS = {
@@ -37,17 +37,17 @@ _ONE = "onnxruntime_perf_test supports one provider besides the CPU; {left} is o
 _APART = "it contains a space or `|`, which separate the entries of this option"
 
 
-def emit_perf_test(leaving: Leaving, accepted: str) -> str:
+def emit_perf_test(source: ExportSource, accepted: str) -> str:
     """Return the script.
 
     Raises:
         SpecError: another engine, a provider that the tool lacks, or unknown inputs.
     """
-    trial, spec = leaving.trial, ort_spec(leaving.trial)
-    asked, plan = Asked(spec), plan_of(spec)
+    trial, spec = source.trial, ort_spec(source.trial)
+    asked, plan = SettingTracker(spec), plan_of(spec)
     words = ["onnxruntime_perf_test", *_provider(plan, spec, asked), *_attributes(plan, asked)]
     words += _entries(plan, asked)
-    words += _feeds(fed_inputs(trial, spec, leaving.info), spec, asked)
+    words += _feeds(measured_inputs(trial, spec, source.info), spec, asked)
     if spec.protocol.runs:
         words += ["-r", str(spec.protocol.runs)]
         asked.take("runs")
@@ -63,14 +63,14 @@ def emit_perf_test(leaving: Leaving, accepted: str) -> str:
     return "\n".join(["#!/bin/sh", head(trial, accepted, asked, *notes), f"exec {command}", ""])
 
 
-def _provider(plan: wire.SessionPlan, spec: TrialSpec, asked: Asked) -> list[str]:
+def _provider(plan: wire.SessionPlan, spec: TrialSpec, asked: SettingTracker) -> list[str]:
     chain = accelerators(plan, _PROVIDERS, "onnxruntime_perf_test")
     asked.take("providers")
     if not chain:
         return ["-e", "cpu"]
     first, *others = chain
     if others:
-        asked.keep("providers", _ONE.format(left=", ".join(one["name"] for one in others)))
+        asked.mark_unsupported("providers", _ONE.format(left=", ".join(one["name"] for one in others)))
     words, options = ["-e", _PROVIDERS[first["name"]]], _fit(take_options(first, asked), asked, first["name"])
     if options:
         words += ["-i", options]
@@ -80,15 +80,17 @@ def _provider(plan: wire.SessionPlan, spec: TrialSpec, asked: Asked) -> list[str
     return words
 
 
-def _fit(pairs: dict[str, str], asked: Asked, of: str = "") -> str:
+def _fit(pairs: dict[str, str], asked: SettingTracker, of: str = "") -> str:
     """Join `key|value` pairs with spaces; pairs that would be ambiguous stay unexported."""
     fits = {key: text for key, text in pairs.items() if not set(" |\t\n") & set(key + text) and text}
     for key in pairs.keys() - fits.keys():
-        asked.keep("disabled_optimizers" if key == DISABLED else f"{of}.{key}" if of else key, _APART)
+        asked.mark_unsupported(
+            "disabled_optimizers" if key == DISABLED else f"{of}.{key}" if of else key, _APART
+        )
     return " ".join(f"{key}|{text}" for key, text in fits.items())
 
 
-def _attributes(plan: wire.SessionPlan, asked: Asked) -> list[str]:
+def _attributes(plan: wire.SessionPlan, asked: SettingTracker) -> list[str]:
     words: list[str] = []
     for name, value in plan["attributes"].items():
         found = {
@@ -108,7 +110,7 @@ def _attributes(plan: wire.SessionPlan, asked: Asked) -> list[str]:
     return words
 
 
-def _entries(plan: wire.SessionPlan, asked: Asked) -> list[str]:
+def _entries(plan: wire.SessionPlan, asked: SettingTracker) -> list[str]:
     words: list[str] = []
     if options := _fit(entries(plan, asked), asked):
         words += ["-C", options]
@@ -118,9 +120,9 @@ def _entries(plan: wire.SessionPlan, asked: Asked) -> list[str]:
     return words
 
 
-def _feeds(inputs: list[wire.InputPlan], spec: TrialSpec, asked: Asked) -> list[str]:
-    asked.keep("feeds", "it generates its inputs")
-    asked.keep("feed_values", "it generates its inputs")
+def _feeds(inputs: list[wire.InputPlan], spec: TrialSpec, asked: SettingTracker) -> list[str]:
+    asked.mark_unsupported("feeds", "it generates its inputs")
+    asked.mark_unsupported("feed_values", "it generates its inputs")
     words = ["-I"]  # random inputs
     if spec.workload.seed:
         words += ["-S", str(spec.workload.seed)]
@@ -128,6 +130,8 @@ def _feeds(inputs: list[wire.InputPlan], spec: TrialSpec, asked: Asked) -> list[
     shapes = [f"{one['name']}:[{','.join(map(str, one['shape']))}]" for one in inputs if one["shape"]]
     if any(" " in one["name"] for one in inputs):
         for name in ("batch_size", "dims"):
-            asked.keep(name, "an input name contains a space, which separates the shapes of this option")
+            asked.mark_unsupported(
+                name, "an input name contains a space, which separates the shapes of this option"
+            )
         return words
     return [*words, "--data_shape", " ".join(shapes)] if shapes else words

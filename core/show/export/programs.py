@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from core import wire
 from core.evidence.measurement import Trial
 from core.run.plan import session_plan
-from core.show.export.unsupported import Asked
+from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec, spec_from_dict
 from core.wire import engines
 from core.wire.errors import SpecError
@@ -61,7 +61,7 @@ def accelerators(plan: wire.SessionPlan, known: Mapping[str, str], target: str) 
     return before
 
 
-def entries(plan: wire.SessionPlan, asked: Asked) -> dict[str, str]:
+def entries(plan: wire.SessionPlan, asked: SettingTracker) -> dict[str, str]:
     """Return the session config entries, including disabled optimizers, and mark them as exported."""
     found = dict(plan["config_entries"])
     asked.take(*found)
@@ -77,7 +77,7 @@ def plan_of(spec: TrialSpec) -> wire.SessionPlan:
     return session_plan(spec.session)
 
 
-def take_options(provider: wire.ProviderPlan, asked: Asked, *names: str) -> dict[str, str]:
+def take_options(provider: wire.ProviderPlan, asked: SettingTracker, *names: str) -> dict[str, str]:
     """Return the options of a provider (only `names`, if given), and mark them as exported."""
     found = {key: text for key, text in provider["options"].items() if not names or key in names}
     asked.take(*(f"{provider['name']}.{key}" for key in found))

@@ -13,7 +13,7 @@ from core.evidence.input_description import takes_images
 from core.evidence.measurement import Trial
 from core.run.plan import session_plan
 from core.show.export import header
-from core.show.export.input_values import fed_inputs
+from core.show.export.input_values import measured_inputs
 from core.show.export.parts import (
     BFLOAT16,
     BOUND_RUN,
@@ -25,7 +25,7 @@ from core.show.export.parts import (
     PLUGGED,
     VALUES,
 )
-from core.show.export.unsupported import Asked
+from core.show.export.unsupported import SettingTracker
 from core.spec import SessionSpec, TrialSpec, WorkloadSpec, spec_from_dict
 from core.spec.checks import cpu_list
 from core.wire import engines
@@ -60,7 +60,7 @@ def emit_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_br
     spec = spec_from_dict(trial.spec)
     engines.require(spec.engine, "emit", instead=", or write the trial as YAML")
     accepted = header.accepted(trial, accepted_breach)
-    inputs = fed_inputs(trial, spec, info)
+    inputs = measured_inputs(trial, spec, info)
     blocks = [
         _head(trial, spec, accepted),
         _model(spec),
@@ -106,8 +106,8 @@ def _head(trial: Trial, spec: TrialSpec, accepted: str) -> str:
     )
 
 
-def _asked(spec: TrialSpec) -> Asked:
-    asked = Asked(spec)
+def _asked(spec: TrialSpec) -> SettingTracker:
+    asked = SettingTracker(spec)
     asked.take_all_but("protocol")
     asked.take("cpus")
     return asked
@@ -147,13 +147,13 @@ def _library(text: str) -> str:
     return f"library({found.name!r}, {found.sha256!r})"
 
 
-def _plugged(spec: TrialSpec) -> bool:
+def _has_plugin_providers(spec: TrialSpec) -> bool:
     """Whether plug-in libraries provide providers: then the provider chain is part of the options."""
     return bool(spec.session.provider_libraries)
 
 
 def _chain(spec: TrialSpec) -> list[str]:
-    if not _plugged(spec):
+    if not _has_plugin_providers(spec):
         return []
     named = [(library(text).name, _library(text)) for text in spec.session.provider_libraries]
     return [
@@ -212,7 +212,7 @@ def _creation(spec: TrialSpec, plan: wire.SessionPlan) -> str:
         "options",
         *(
             []
-            if _plugged(spec)
+            if _has_plugin_providers(spec)
             else ["providers=listed" if plan["allow_fallback"] else "providers=providers"]
         ),
     ]

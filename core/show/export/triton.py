@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from core import wire
-from core.run.bundle import no_place
-from core.run.export_source import Leaving
+from core.run.bundle import path_problem
+from core.run.export_source import ExportSource
 from core.show.export.header import head
-from core.show.export.input_values import fed_inputs
+from core.show.export.input_values import measured_inputs
 from core.show.export.model_file import copy_file, copy_model, refuse_fp16
 from core.show.export.programs import accelerators, ort_spec, plan_of, take_options
-from core.show.export.unsupported import Asked
+from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 from core.wire.errors import SpecError
 
@@ -75,45 +75,45 @@ _INITIALIZERS = "session.use_device_allocator_for_initializers"
 _SHRINK = "memory.enable_memory_arena_shrinkage"
 
 
-def model_name(leaving: Leaving) -> str:
+def model_name(source: ExportSource) -> str:
     """Return the folder name of the model in the repository."""
-    stem = Path(leaving.trial.model_name or leaving.trial.spec["model"]["path"]).name.removesuffix(".onnx")
+    stem = Path(source.trial.model_name or source.trial.spec["model"]["path"]).name.removesuffix(".onnx")
     return re.sub(r"[^A-Za-z0-9_-]+", "_", stem).strip("_") or "model"
 
 
-def emit_triton(leaving: Leaving, accepted: str) -> str:
+def emit_triton(source: ExportSource, accepted: str) -> str:
     """Return the `config.pbtxt`.
 
     Raises:
         SpecError: another engine, a provider that the back end lacks, an FP16 copy, or inputs and outputs
             that are unknown or are not tensors.
     """
-    trial, spec, info = leaving.trial, ort_spec(leaving.trial), leaving.info
-    refuse_fp16(leaving)
+    trial, spec, info = source.trial, ort_spec(source.trial), source.info
+    refuse_fp16(source)
     if info is None:
         raise SpecError(
             f"The inputs and outputs of the model of trial {trial.id} are unknown.",
             hint="Add the model to the library first, for example with `inspect`.",
         )
-    asked, plan = Asked(spec), plan_of(spec)
-    rows, why_not = _max_batch(leaving, spec, info)
+    asked, plan = SettingTracker(spec), plan_of(spec)
+    rows, why_not = _max_batch(source, spec, info)
     asked.take("batch_size", "use_io_binding", "providers", "streams")  # the back end always binds
     if not rows:
-        asked.keep("batch_size", "Triton does not batch this model, see max_batch_size")
+        asked.mark_unsupported("batch_size", "Triton does not batch this model, see max_batch_size")
     asked.take("dims")
     parameters = _parameters(plan, asked)
     blocks = [
-        f"name: {_text(model_name(leaving))}\nbackend: {_text('onnxruntime')}",
+        f"name: {_text(model_name(source))}\nbackend: {_text('onnxruntime')}",
         f"max_batch_size: {rows}" + (f"  # {why_not}" if why_not else "  # the measured batch"),
         _tensors("input", info["inputs"], batched=bool(rows)),
         _tensors("output", info["outputs"], batched=bool(rows)),
         _instances(plan, spec),
         _optimization(plan, asked, parameters),
         *(_parameter(key, value) for key, value in parameters.items()),
-        _warm_up(leaving, spec, asked, rows),
+        _warm_up(source, spec, asked, rows),
     ]
     notes = [
-        f"Unpack the zip into Triton's model repository; the model is called {model_name(leaving)!r} there.",
+        f"Unpack the zip into Triton's model repository; the model is called {model_name(source)!r} there.",
         "No dynamic_batching: batching of requests was not measured.",
         "Triton always binds inputs and outputs"
         + (", as the trial did." if spec.workload.use_io_binding else "; the trial did not."),
@@ -123,21 +123,21 @@ def emit_triton(leaving: Leaving, accepted: str) -> str:
     return f"{head(trial, accepted, asked, *notes)}\n\n{body}\n"
 
 
-def pack_triton(leaving: Leaving, accepted: str, to: BinaryIO) -> None:
+def pack_triton(source: ExportSource, accepted: str, to: BinaryIO) -> None:
     """Write the repository as a zip to `to`: the configuration, the model, and files with its weights.
 
     Raises:
         SpecError: as of `emit_triton`.
         ModelError: a file is missing, or the model is not the one that was measured.
     """
-    text, folder = emit_triton(leaving, accepted), model_name(leaving)
-    path = Path(leaving.trial.spec["model"]["path"])
+    text, folder = emit_triton(source, accepted), model_name(source)
+    path = Path(source.trial.spec["model"]["path"])
     with zipfile.ZipFile(to, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(f"{folder}/config.pbtxt", text)
         with archive.open(f"{folder}/1/model.onnx", "w", force_zip64=True) as file:
-            copy_model(leaving, path, file)
-        for one in leaving.info["external_data"] if leaving.info else []:
-            if why := no_place(one["location"]):
+            copy_model(source, path, file)
+        for one in source.info["external_data"] if source.info else []:
+            if why := path_problem(one["location"]):
                 raise SpecError(
                     f"The weights `{one['location'][:80]}` cannot be in the repository: the path {why}.",
                     hint="Save the model again with its weights in a file next to it.",
@@ -149,7 +149,7 @@ def pack_triton(leaving: Leaving, accepted: str, to: BinaryIO) -> None:
 # --- inputs and outputs -------------------------------------------------------------------------------------
 
 
-def _max_batch(leaving: Leaving, spec: TrialSpec, info: wire.ModelInfo) -> tuple[int, str]:
+def _max_batch(source: ExportSource, spec: TrialSpec, info: wire.ModelInfo) -> tuple[int, str]:
     """Return the largest batch size, or 0 and why Triton cannot batch the model."""
     dim, tensors = info["batch_dim"], [*info["inputs"], *info["outputs"]]
     if dim is None:
@@ -160,7 +160,7 @@ def _max_batch(leaving: Leaving, spec: TrialSpec, info: wire.ModelInfo) -> tuple
     for one in tensors:
         if not (one["shape"] and isinstance(one["shape"][0], str)):
             return 0, f"the first axis of {one['name']!r} is fixed"
-    fed = leaving.trial.facts.get("batch_size")
+    fed = source.trial.facts.get("batch_size")
     return int(fed or spec.workload.batch_size or 1), ""
 
 
@@ -209,7 +209,7 @@ def _gpu_notes(plan: wire.SessionPlan) -> list[str]:
     return []
 
 
-def _parameters(plan: wire.SessionPlan, asked: Asked) -> dict[str, str]:
+def _parameters(plan: wire.SessionPlan, asked: SettingTracker) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in plan["attributes"].items():
         if name in _PARAMETERS:
@@ -227,14 +227,14 @@ def _parameters(plan: wire.SessionPlan, asked: Asked) -> dict[str, str]:
     return found
 
 
-def _optimization(plan: wire.SessionPlan, asked: Asked, parameters: Mapping[str, str]) -> str:
+def _optimization(plan: wire.SessionPlan, asked: SettingTracker, parameters: Mapping[str, str]) -> str:
     lines = []
     level = plan["attributes"].get("graph_optimization_level")
     if level in _LEVELS:
         lines.append(f"  graph {{ level: {_LEVELS[str(level)]} }}  # {level}")
         asked.take("graph_optimization_level")
     elif level is not None:
-        asked.keep("graph_optimization_level", "Triton has no such level and uses ORT_ENABLE_ALL")
+        asked.mark_unsupported("graph_optimization_level", "Triton has no such level and uses ORT_ENABLE_ALL")
     kinds: dict[str, list[str]] = {"gpu": [], "cpu": []}
     for provider in _chain(plan):
         kind = "gpu" if provider["name"] in _GPU else "cpu"
@@ -248,7 +248,7 @@ def _optimization(plan: wire.SessionPlan, asked: Asked, parameters: Mapping[str,
 
 
 def _accelerator_parameters(
-    provider: wire.ProviderPlan, asked: Asked, parameters: Mapping[str, str]
+    provider: wire.ProviderPlan, asked: SettingTracker, parameters: Mapping[str, str]
 ) -> dict[str, str]:
     name = provider["name"]
     if name in _GPU:
@@ -261,7 +261,7 @@ def _accelerator_parameters(
             if (key, text) == ("device_type", "CPU"):
                 asked.take(f"{name}.{key}")
             else:
-                asked.keep(f"{name}.{key}", "Triton supports OpenVINO on the CPU without options")
+                asked.mark_unsupported(f"{name}.{key}", "Triton supports OpenVINO on the CPU without options")
         return {}
     found = {_TENSORRT[key]: _switch(text) for key, text in take_options(provider, asked, *_TENSORRT).items()}
     precisions = [key for key, text in provider["options"].items() if key in _PRECISIONS and text == "True"]
@@ -270,7 +270,9 @@ def _accelerator_parameters(
     for key in _PRECISIONS:
         asked.take(f"{name}.{key}")
     for key in precisions[:-1]:
-        asked.keep(f"{name}.{key}", f"Triton supports one precision, here {found['precision_mode']}")
+        asked.mark_unsupported(
+            f"{name}.{key}", f"Triton supports one precision, here {found['precision_mode']}"
+        )
     return found
 
 
@@ -282,15 +284,15 @@ def _parameter(key: str, value: str) -> str:
     return f"parameters {{ key: {_text(key)} value {{ string_value: {_text(value)} }} }}"
 
 
-def _warm_up(leaving: Leaving, spec: TrialSpec, asked: Asked, rows: int) -> str:
+def _warm_up(source: ExportSource, spec: TrialSpec, asked: SettingTracker, rows: int) -> str:
     """Return one warm-up request with the measured shapes, because the measurement was warmed up too."""
     lines = [f"  name: {_text('the shapes that were measured')}", f"  batch_size: {rows}"]
     if spec.protocol.warmup_runs:
         lines.append(f"  count: {spec.protocol.warmup_runs}")
         asked.take("warmup_runs")
-    inputs = fed_inputs(leaving.trial, spec, leaving.info)
+    inputs = measured_inputs(source.trial, spec, source.info)
     if any(one["dtype"] == "string" or min(one["shape"], default=1) < 0 for one in inputs):
-        asked.keep("warmup_runs", "the input shapes come from a file")
+        asked.mark_unsupported("warmup_runs", "the input shapes come from a file")
         return ""
     for one in inputs:
         shape = one["shape"][1:] if rows else one["shape"]

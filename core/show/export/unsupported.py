@@ -11,7 +11,7 @@ from typing import Any
 
 from core.spec import TrialSpec, changed
 from core.spec import asked as value_of
-from core.spec.settings import ENTRIES, KNOBS
+from core.spec.settings import ENTRIES, SETTINGS
 
 _NATIVE = "native code is not exported; register the library with this SHA-256 yourself"
 _WHY_NOT: Mapping[str, str] = {
@@ -38,7 +38,7 @@ _NO_SUCH = "the format has no such setting"
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class UnsupportedSetting:
     """A setting that the exported file does not contain."""
 
     name: str
@@ -46,7 +46,7 @@ class Lost:
     why: str
 
 
-class Asked:
+class SettingTracker:
     """The settings of one configuration that differ from the default, and which of them are exported.
 
     Names are those of the settings table; config entries have their keys, provider options
@@ -69,22 +69,22 @@ class Asked:
 
     def take_all_but(self, *targets: str) -> None:
         """Mark all settings as exported except those with these targets and ORTune's own."""
-        stay = {one.name for one in KNOBS if one.target in targets} | _OWN
+        stay = {one.name for one in SETTINGS if one.target in targets} | _OWN
         self.take(*(name for name in list(self._open) if name not in stay))
 
-    def keep(self, name: str, why: str) -> None:
+    def mark_unsupported(self, name: str, why: str) -> None:
         """Record why a setting is not, or only partly, exported; no effect if it is not set."""
         if name in self._values:
             self._open[name] = why
 
-    def lose(self, name: str, value: Any, why: str) -> None:
+    def add_unsupported(self, name: str, value: Any, why: str) -> None:
         """Record an unsupported item that is not in the settings table."""
         self._values[name], self._open[name] = value, why
 
-    def left(self) -> list[Lost]:
+    def unsupported_settings(self) -> list[UnsupportedSetting]:
         """Return the settings that are not exported, in the table's order."""
         return [
-            Lost(name, value, self._open[name] or _why_not(name))
+            UnsupportedSetting(name, value, self._open[name] or _why_not(name))
             for name, value in self._values.items()
             if name in self._open
         ]
@@ -92,7 +92,7 @@ class Asked:
 
 def _settings(spec: TrialSpec) -> Iterator[tuple[str, Any]]:
     differs = set(changed(spec))
-    for one in KNOBS:
+    for one in SETTINGS:
         if one.name in ENTRIES.values():
             entries = value_of(spec, one.name)
             yield from entries.items() if isinstance(entries, dict) else ()
@@ -106,5 +106,5 @@ def _settings(spec: TrialSpec) -> Iterator[tuple[str, Any]]:
 def _why_not(name: str) -> str:
     if name in _WHY_NOT:
         return _WHY_NOT[name]
-    known = next((one for one in KNOBS if one.name == name), None)
+    known = next((one for one in SETTINGS if one.name == name), None)
     return _PROTOCOL if known is not None and known.target == "protocol" else _NO_SUCH

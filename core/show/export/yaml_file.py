@@ -9,8 +9,8 @@ from typing import Any
 from core import __version__
 from core.evidence.measurement import Trial
 from core.evidence.result_types import ModelFacts
-from core.run.export_source import Leaving
-from core.run.named_files import shortened
+from core.run.export_source import ExportSource
+from core.run.named_files import with_relative_paths
 from core.show.export import header
 from core.show.verdict import short_of
 from core.spec import SCHEMA, spec_from_dict, yaml_from_spec
@@ -84,7 +84,7 @@ def emit_yaml(
         trial: to write.
         accepted_breach: why its outputs may exceed the tolerance; it is written into the file.
         model: facts of its model (`variants.model_facts`), if the trial has no result with them.
-        found: how a search found it (`search.found_by`).
+        found: how a search found it (`search.search_provenance`).
 
     Raises:
         SpecError: the outputs exceed the tolerance and no reason is given for accepting that; or this version
@@ -97,29 +97,29 @@ def emit_yaml(
         f"# ORTune {__version__}, trial {trial.id}. Latencies in seconds, memory in bytes.",
         *header.model_lines({"model": model} if model else trial.result),
         *header.fallback_lines(trial),
-        *header.doubt_lines(trial),
-        *header.breach_lines(trial, accepted),
+        *header.caution_lines(trial),
+        *header.tolerance_lines(trial, accepted),
     ]
     fp32 = _precision(trial, model) == "fp32"
     text = yaml_from_spec(spec, measured=measured, environment=_environment(trial.result), fp32=fp32)
     return "\n".join([*lines, text])
 
 
-def emit_short_yaml(leaving: Leaving, accepted_breach: str = "") -> str:
+def emit_short_yaml(source: ExportSource, accepted_breach: str = "") -> str:
     """Return the short form of a trial: its model, settings that differ from the defaults, and its speed.
 
     It contains no absolute path. Reading it back gives the trial's spec, on the model with this hash.
 
     Args:
-        leaving: the trial and the facts of its model.
+        source: the trial and the facts of its model.
         accepted_breach: as of `emit_yaml`.
 
     Raises:
         SpecError: as of `emit_yaml`.
     """
-    trial, accepted = leaving.trial, header.accepted(leaving.trial, accepted_breach)
-    data = shortened(spec_from_dict(trial.spec), leaving.folders).to_dict()
-    if _precision(trial, leaving.facts) == "fp32":
+    trial, accepted = source.trial, header.accepted(source.trial, accepted_breach)
+    data = with_relative_paths(spec_from_dict(trial.spec), source.folders).to_dict()
+    if _precision(trial, source.facts) == "fp32":
         data["model"].setdefault("precision", "fp32")
     document = {"schema": SCHEMA, **{name: part for name, part in data.items() if part}}
     if measured := _in_short(trial):
@@ -127,10 +127,10 @@ def emit_short_yaml(leaving: Leaving, accepted_breach: str = "") -> str:
     p50 = f" {_p50(trial)}" if trial.p50_s is not None else ""
     lines = [
         f"# ORTune {__version__}, trial {trial.id}.{p50}",
-        *header.model_lines({"model": leaving.facts} if leaving.facts else trial.result),
+        *header.model_lines({"model": source.facts} if source.facts else trial.result),
         *header.fallback_lines(trial),
-        *header.doubt_lines(trial),
-        *header.breach_lines(trial, accepted),
+        *header.caution_lines(trial),
+        *header.tolerance_lines(trial, accepted),
     ]
     return "\n".join([*lines, dump_yaml(document)])
 

@@ -14,8 +14,8 @@ from core.evidence.verdict import Color
 from core.show.sheets import Part
 from core.wire.errors import SpecError
 
-MOST_PER_HOUR = 1e6  # a higher price is a typing error
-MOST_CURRENCY = 8  # characters
+MAX_PER_HOUR = 1e6  # a higher price is a typing error
+MAX_CURRENCY_LENGTH = 8  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +31,19 @@ class Price:
         Raises:
             SpecError: the price is not above zero, or the currency is not a short name.
         """
-        if not math.isfinite(self.per_hour) or not 0 < self.per_hour <= MOST_PER_HOUR:
+        if not math.isfinite(self.per_hour) or not 0 < self.per_hour <= MAX_PER_HOUR:
             raise SpecError(
-                f"A price per hour is above 0 and at most {MOST_PER_HOUR:,.0f}, but got {self.per_hour:g}.",
+                f"A price per hour is above 0 and at most {MAX_PER_HOUR:,.0f}, but got {self.per_hour:g}.",
                 hint="Give the price of an hour of this machine, such as 0.34.",
             )
-        if not self.currency.strip() or len(self.currency) > MOST_CURRENCY or not self.currency.isprintable():
+        if (
+            not self.currency.strip()
+            or len(self.currency) > MAX_CURRENCY_LENGTH
+            or not self.currency.isprintable()
+        ):
             raise SpecError(
-                f"A currency is a name of 1 to {MOST_CURRENCY} characters, but got `{self.currency[:20]}`.",
+                f"A currency is a name of 1 to {MAX_CURRENCY_LENGTH} characters, "
+                f"but got `{self.currency[:20]}`.",
                 hint="Use for example EUR.",
             )
 

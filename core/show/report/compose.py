@@ -11,16 +11,16 @@ from core.evidence.measurement import Trial
 from core.evidence.profile_sentence import remarks, sentence
 from core.evidence.quality import quality, quality_of_search
 from core.evidence.roofline import peaks_of
-from core.evidence.verdict import Color, Grade, is_rejected, look
+from core.evidence.verdict import Color, Grade, icon_and_color, is_rejected
 from core.run.axes import point_name
-from core.run.best_point import standing
-from core.run.search import found_by
+from core.run.best_point import rank_points
+from core.run.search import search_provenance
 from core.run.search.stored import answer_of
 from core.show import comparison_text, export, sweep_words, verdict
 from core.show.format import duration, when
 from core.show.glossary import TERMS
 from core.show.report import File, Price, Report, Section, cost
-from core.show.report.subjects import About, Card, Curve, OneTrial, Race, Search, Why
+from core.show.report.subjects import About, Card, ComparisonSubject, Curve, OneTrial, Search, Why
 from core.show.sheets import (
     Fact,
     Line,
@@ -34,13 +34,13 @@ from core.show.sheets import (
     searches,
 )
 from core.show.sheets import trials as sheets
-from core.show.words import STATE_WORDS, changes_in_words, state_words
+from core.show.words import STATE_WORDS, changes_text, state_words
 from core.spec import yaml_from_spec
 from core.spec.effort import DEFAULT_MARGIN
 from core.spec.question import question_from_dict
 from core.store import PRUNED, Store
 from core.wire.errors import TunerError
-from core.wire.output_check import MARK, breach
+from core.wire.output_check import OUTPUTS_DIFFER, breach
 from core.wire.profile import profile_from_dict
 
 TOP = 15  # rows of the node table
@@ -64,7 +64,7 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
     match about:
         case OneTrial():
             found = _trial(about, store, price)
-        case Race():
+        case ComparisonSubject():
             found = _race(about, store, price)
         case Search():
             found = _search(about, store, price)
@@ -90,11 +90,11 @@ def _trial(about: OneTrial, store: Store, price: Price | None) -> dict[str, Any]
         sheet = sheets.profiled(trial, profile_from_dict(trial.result["profile"]), top=TOP, peaks=peaks)
     else:
         sheet = sheets.measured(trial, labels) if result else sheets.failed(trial)
-    said, color, support = _said(trial, race)
+    said, color, support = _verdict_parts(trial, race)
     return {
         "kind": "Profile" if trial.kind == "profile" else "Trial",
         "id": trial.id,
-        "title": _asks(trial),
+        "title": _subject_text(trial),
         "measured_at": trial.finished_at or trial.created_at,
         "verdict": said,
         "color": color,
@@ -103,13 +103,13 @@ def _trial(about: OneTrial, store: Store, price: Price | None) -> dict[str, Any]
         "result": [_section("Result", sheet)],
         "cost": _cost([(_short(trial), result), *_named(about.beside, labels)], price),
         "method": [*_method(race), *_machine([trial])],
-        "caveats": [*_notes(sheet), *_doubts([trial, *about.beside], race)],
+        "caveats": [*_notes(sheet), *_caveats([trial, *about.beside], race)],
         "files": [_file(trial, store)],
         "tool_version": _version(result),
     }
 
 
-def _race(about: Race, store: Store, price: Price | None) -> dict[str, Any]:
+def _race(about: ComparisonSubject, store: Store, price: Price | None) -> dict[str, Any]:
     race, trials = about.race, about.trials
     labels = comparison_text.labels(race)
     sheet = (
@@ -130,13 +130,13 @@ def _race(about: Race, store: Store, price: Price | None) -> dict[str, Any]:
         if rejected
         else "gray"
         if first is None or comparison_text.is_open(race)
-        else look(first)[1],
+        else icon_and_color(first)[1],
         "support": comparison_text.facts(race) if race.result else [],
         "rejected": rejected,
         "result": [_section("Result", sheet, without=said)],
         "cost": _cost(_named(trials, labels), price),
         "method": [*_method(race), *_machine(trials)],
-        "caveats": [*_notes(sheet, without=said), *_doubts(trials, race)],
+        "caveats": [*_notes(sheet, without=said), *_caveats(trials, race)],
         "files": _files(trials, store, labels),
         "tool_version": _version(*(one.facts for one in trials)),
     }
@@ -145,7 +145,7 @@ def _race(about: Race, store: Store, price: Price | None) -> dict[str, Any]:
 def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
     record = about.record
     answer: Any = answer_of(record)
-    sheet = searches.answered(record)
+    sheet = searches.search_sheet(record)
     state = state_words(record)
     said = searches.sentence(answer) if answer else f"No result: {state}."
     trials = list(about.trials.values())
@@ -163,27 +163,27 @@ def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
         "color": searches.COLORS[answer["outcome"]] if answer else "gray",
         "support": [found.label] if answer and (found := quality_of_search(answer)) else [],
         "rejected": said if is_turned_down else "",
-        "result": [_section("Answer", sheet, without=said), *_everything(about)],
+        "result": [_section("Answer", sheet, without=said), *_evaluations_section(about)],
         "cost": _cost(_named(trials, names), price),
         "method": [*_method(race), *_machine(trials)],
-        "caveats": [*_notes(sheet, without=said), *_doubts(trials, race)],
+        "caveats": [*_notes(sheet, without=said), *_caveats(trials, race)],
         "files": _files(trials, store, names),
         "tool_version": _version(*(one.facts for one in trials)),
     }
 
 
-def _everything(about: Search) -> list[Section]:
+def _evaluations_section(about: Search) -> list[Section]:
     """Return the table of all evaluated configurations; the sheet shows only the best."""
-    if len(about.record.tried) <= searches.TRIED_SHOWN:
+    if len(about.record.tried) <= searches.EVALUATIONS_SHOWN:
         return []
     return [Section(title="All evaluated configurations", parts=[searches.tried(about.record, most=TOP * 4)])]
 
 
 def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
     race, points = about.race, about.points
-    busy = {race.id: words} if (words := verdict.busy_words(race.result)) else {}
+    busy = {race.id: words} if (words := verdict.background_load_text(race.result)) else {}
     rejected = _rejected(race.facts)
-    stands = standing(points, line_s=None, margin=float(race.protocol.get("margin") or DEFAULT_MARGIN))
+    stands = rank_points(points, line_s=None, margin=float(race.protocol.get("margin") or DEFAULT_MARGIN))
     said = sweep_words.sentence(points, stands)
     labels = {one.trial: point_name(one.values) for one in points}
     parts: list[Part] = [*sheets.grade(race.facts), comparisons.points(points, stands, busy)]
@@ -199,7 +199,7 @@ def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
         "result": [Section(title="Points", parts=parts)],
         "cost": _cost(_named([one for one in about.trials if one.id in labels], labels), price),
         "method": [*_method(race), *_machine(about.trials)],
-        "caveats": [*comparison_text.cautions(race), *_doubts(about.trials, race)],
+        "caveats": [*comparison_text.cautions(race), *_caveats(about.trials, race)],
         "files": _files([one for one in about.trials if one.id in labels], store, labels),
         "tool_version": _version(*(one.facts for one in about.trials)),
     }
@@ -215,7 +215,7 @@ def _card(about: Card, price: Price | None) -> dict[str, Any]:
         for size, results in row.evidence.races.items()
         if results
     ]
-    busy = [words for _, result in named if (words := verdict.busy_words(result))]
+    busy = [words for _, result in named if (words := verdict.background_load_text(result))]
     return {
         "kind": "Scorecard",
         "id": about.name,
@@ -259,7 +259,7 @@ def _why(about: Why, store: Store, price: Price | None) -> dict[str, Any]:
     return {
         "kind": "Explanation",
         "id": f"{of.baseline.id} {of.candidate.id}",
-        "title": f"Why {_asks(of.candidate)} and {_asks(of.baseline)} differ",
+        "title": f"Why {_subject_text(of.candidate)} and {_subject_text(of.baseline)} differ",
         "measured_at": of.candidate.finished_at or of.candidate.created_at,
         "verdict": said,
         "color": "red" if rejected else found.end.verdict.color,
@@ -269,15 +269,15 @@ def _why(about: Why, store: Store, price: Price | None) -> dict[str, Any]:
             Section(
                 title="Where the difference comes from" if found.end.decided else "Compared results",
                 parts=[
-                    Fact("baseline", _asks(of.baseline)),
-                    Fact("candidate", _asks(of.candidate)),
+                    Fact("baseline", _subject_text(of.baseline)),
+                    Fact("candidate", _subject_text(of.candidate)),
                     *(part for part in sheet.parts if not isinstance(part, Note | Line)),
                 ],
             )
         ],
         "cost": _cost(_named(trials, names), price),
         "method": [*_method(race), *_machine(trials)],
-        "caveats": [*(remarks(found) if found.end.decided else []), *_doubts(trials, race)],
+        "caveats": [*(remarks(found) if found.end.decided else []), *_caveats(trials, race)],
         "files": _files(trials, store, names),
         "tool_version": _version(*(one.facts for one in trials)),
     }
@@ -286,7 +286,7 @@ def _why(about: Why, store: Store, price: Price | None) -> dict[str, Any]:
 # --- parts of several kinds ---------------------------------------------------------------------------------
 
 
-def _said(trial: Trial, race: Comparison | None) -> tuple[str, Color, list[str]]:
+def _verdict_parts(trial: Trial, race: Comparison | None) -> tuple[str, Color, list[str]]:
     """Return the verdict in one sentence, its colour, and its basis."""
     if trial.kind == "profile":
         return "Where a run spends its time. A profile has no verdict.", "gray", []
@@ -319,41 +319,41 @@ def _rejected(result: Mapping[str, Any] | None, race: Comparison | None = None) 
     return f"{reason} {remedy}".strip()
 
 
-def _asks(trial: Trial) -> str:
-    return f"{trial.model_name}: {changes_in_words(trial) or 'ONNX Runtime default'}"
+def _subject_text(trial: Trial) -> str:
+    return f"{trial.model_name}: {changes_text(trial) or 'ONNX Runtime default'}"
 
 
 def _short(trial: Trial) -> str:
-    return f"this trial ({changes_in_words(trial) or 'default'})"
+    return f"this trial ({changes_text(trial) or 'default'})"
 
 
 def _section(title: str, sheet: Sheet, *, without: str = "") -> Section:
     """Return a sheet without its notes, which are listed as caveats, and without the text of the top."""
-    kept = [part for part in sheet.parts if not _is_aside(part) and getattr(part, "text", None) != without]
+    kept = [part for part in sheet.parts if not _is_note(part) and getattr(part, "text", None) != without]
     return Section(title=title, parts=kept)
 
 
-def _is_aside(part: Part) -> bool:
+def _is_note(part: Part) -> bool:
     if isinstance(part, Note):
-        return part.text.startswith("note: ") or part.text.startswith(MARK.upper())
+        return part.text.startswith("note: ") or part.text.startswith(OUTPUTS_DIFFER.upper())
     return isinstance(part, Line) and part.text.startswith("Export: ")
 
 
 def _notes(sheet: Sheet, *, without: str = "") -> list[str]:
-    texts = [part.text for part in sheet.parts if isinstance(part, Note) and _is_aside(part)]
+    texts = [part.text for part in sheet.parts if isinstance(part, Note) and _is_note(part)]
     return [text.removeprefix("note: ") for text in texts if text != without]
 
 
-def _doubts(trials: Iterable[Trial], race: Comparison | None) -> list[str]:
+def _caveats(trials: Iterable[Trial], race: Comparison | None) -> list[str]:
     """Return further caveats: background load, exceeded tolerances, fallbacks, pruned measurements."""
     found = []
     good = quality(race.result) if race is not None else None
     if race is not None and good is not None and good.color != Grade.A.color:
         found.append(" ".join([f"{good.label}.", *verdict.quality_details(race.result)]))
     for trial in trials:
-        name = changes_in_words(trial) or "default"
+        name = changes_text(trial) or "default"
         if why := breach(trial.facts):
-            found.append(f"{MARK}, {name}: {why}")
+            found.append(f"{OUTPUTS_DIFFER}, {name}: {why}")
         if trial.facts.get("fallback"):
             found.append(f"Fallback, {name}: {trial.facts.get('fallback_reason') or ''}")
         if PRUNED in trial.facts:
@@ -402,9 +402,9 @@ def _files(trials: Iterable[Trial], store: Store, labels: Mapping[str, str]) -> 
 
 
 def _file(trial: Trial, store: Store, label: str = "") -> File:
-    name = f"{label or _asks(trial)} (trial {trial.id[:12]})"
+    name = f"{label or _subject_text(trial)} (trial {trial.id[:12]})"
     try:
-        return File(name=name, text=export.emit_yaml(trial, found=found_by(store, trial)))
+        return File(name=name, text=export.emit_yaml(trial, found=search_provenance(store, trial)))
     except TunerError as error:
         return File(name=name, missing=f"{error.message} {error.hint}".strip())
 

@@ -87,14 +87,14 @@ def _parts(parts: Sequence[Part]) -> list[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    columns, rows = told(table)
+    columns, rows = table_texts(table)
     yield _row([md_plain(one) for one in columns])
     yield _row(["---"] * len(columns))
     for row in rows:
         yield _row([md_plain(cell) for cell in row])
 
 
-def told(table: Table) -> tuple[list[str], list[list[str]]]:
+def table_texts(table: Table) -> tuple[list[str], list[list[str]]]:
     """Return heads and cells of a table as text, without empty columns."""
     columns, rows = as_text(table)
     known = [n for n, one in enumerate(columns) if one.tells or any(row[n] not in ("", DASH) for row in rows)]

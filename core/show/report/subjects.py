@@ -35,7 +35,7 @@ class OneTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Race:
+class ComparisonSubject:
     """A comparison and its trials with raw measurements."""
 
     race: Comparison
@@ -77,7 +77,7 @@ class Why:
     found: Difference
 
 
-About = OneTrial | Race | Search | Curve | Card | Why
+About = OneTrial | ComparisonSubject | Search | Curve | Card | Why
 
 
 def find(store: Store, refs: Sequence[str]) -> About:
@@ -168,19 +168,19 @@ _LOOKS: Mapping[str, Callable[[Store, str], list[About]]] = {
 
 def of_trial(store: Store, trial: Trial) -> OneTrial:
     """Return a trial with its comparison, if that is still stored."""
-    race = _race_of(store, trial)
+    race = _comparison_of(store, trial)
     others = [one.trial for one in race.contestants if one.trial != trial.id] if race is not None else []
-    return OneTrial(trial=trial, race=race, beside=_whole(store, others))
+    return OneTrial(trial=trial, race=race, beside=_with_samples(store, others))
 
 
-def _race_of(store: Store, trial: Trial) -> Comparison | None:
+def _comparison_of(store: Store, trial: Trial) -> Comparison | None:
     try:
         return store.comparison(trial.comparison) if trial.comparison else None
     except StoreError:  # deleted in the meantime
         return None
 
 
-def _whole(store: Store, ids: Sequence[str]) -> list[Trial]:
+def _with_samples(store: Store, ids: Sequence[str]) -> list[Trial]:
     """Return trials with their raw measurements, without deleted ones."""
     found = []
     for one in ids:
@@ -191,7 +191,7 @@ def _whole(store: Store, ids: Sequence[str]) -> list[Trial]:
     return found
 
 
-def of_race(store: Store, race: Comparison) -> Race | Curve:
+def of_race(store: Store, race: Comparison) -> ComparisonSubject | Curve:
     """Return a comparison; for the comparison of a sweep, the sweep.
 
     Raises:
@@ -199,11 +199,11 @@ def of_race(store: Store, race: Comparison) -> Race | Curve:
     """
     if race.state in ("WAITING", "RUNNING"):
         raise SpecError(f"The comparison `{race.id[:12]}` has not ended.", hint="Wait until it has.")
-    trials = _whole(store, [one.trial for one in race.contestants])
+    trials = _with_samples(store, [one.trial for one in race.contestants])
     axes = axes_of_study(race.study)
     if axes and (points := _points(store, axes, race, trials)):
         return Curve(axes=axes, points=points, race=race, trials=trials)
-    return Race(race=race, trials=trials)
+    return ComparisonSubject(race=race, trials=trials)
 
 
 def _points(store: Store, axes: Sequence[Axis], race: Comparison, trials: Sequence[Trial]) -> list[Measured]:
@@ -224,7 +224,7 @@ def of_search(store: Store, record: StudyRecord) -> Search:
         raise SpecError(f"The search `{record.id[:12]}` has not ended.", hint="Wait until it has.")
     answer = record.answer or {}
     named = [one["trial"] for one in (answer.get("winner"), answer.get("default")) if one]
-    return Search(record=record, trials={one.id: one for one in _whole(store, named)})
+    return Search(record=record, trials={one.id: one for one in _with_samples(store, named)})
 
 
 def of_study(store: Store, name: str) -> About | None:
@@ -272,7 +272,7 @@ def of_card(store: Store, card: Sequence[Row], name: str) -> Card:
     """Return a scorecard with the newest trials that decide its targets."""
     races = [found[:1] for row in card for found in row.evidence.races.values()]
     ids = dict.fromkeys(str(one["trial"]) for found in races for one in found)
-    return Card(name=name, rows=card, trials=_whole(store, list(ids)))
+    return Card(name=name, rows=card, trials=_with_samples(store, list(ids)))
 
 
 def _why(store: Store, baseline: str, candidate: str) -> Why:

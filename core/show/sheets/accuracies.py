@@ -17,7 +17,7 @@ _ROWS = 20  # classes in the table
 _COLORS: Mapping[Verdict, Color] = {"NOT_WORSE": "green", "WORSE": "red", "UNDECIDED": "gray"}
 
 
-def scored(one: Accuracy, found: Mapping[str, Any]) -> Sheet:
+def accuracy_sheet(one: Accuracy, found: Mapping[str, Any]) -> Sheet:
     """Return the sheet of one model: data, metrics with intervals, classes and notes.
 
     Args:

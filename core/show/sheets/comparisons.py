@@ -8,11 +8,11 @@ from typing import Any
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.quality import BUSY, letter, quality
+from core.evidence.quality import BUSY, quality, trial_grade
 from core.evidence.ranking import Rank
-from core.evidence.verdict import look
+from core.evidence.verdict import icon_and_color
 from core.run.axes import point_name, value_words
-from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, Standing
+from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, SweepRanking
 from core.run.sweep import Measured
 from core.show import cells, setting_chips
 from core.show.comparison_text import (
@@ -28,14 +28,14 @@ from core.show.comparison_text import (
     reference,
 )
 from core.show.sheets import Line, Note, Sheet
-from core.show.sheets.trials import grade, notes, proof
+from core.show.sheets.trials import grade, notes, verdict_basis
 from core.show.table import Abridged, Column, Item, Table, Value, tabulate
-from core.show.verdict import busy_words, short_of
-from core.show.words import changes_in_words, counted, interval, state_words, verdict
+from core.show.verdict import background_load_text, short_of
+from core.show.words import changes_text, counted, interval, state_words, verdict
 from core.spec import spec_from_dict
-from core.store import Deletion, Marks
+from core.store import Deletion, Tags
 from core.wire.errors import TunerError
-from core.wire.output_check import ELSE, MARK, WARNING, breach
+from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, WARNING, breach
 from core.wire.units import provider, size, span
 
 _GRADE_HELP = (
@@ -66,7 +66,7 @@ def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
     own = [f"{named[trial]}: {note}" for trial, one in contrasts.items() for note in one["notes"]]
     several = any(one.best < one.worst for one in ranks(race).values())
     return Sheet(
-        f"{race.model_name} · comparison {race.id} · {proof(result)}",
+        f"{race.model_name} · comparison {race.id} · {verdict_basis(result)}",
         [
             Note(headline(race)),
             *grade(result),
@@ -152,7 +152,7 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
         *_doubts_in_files(by_id.get),
         (Column("remark", on="terminal"), lambda one: _remark(by_id.get(one), found.get(one))),
         drop=("peak memory", "CPU", "samples/s", "batch", "p95", "trial"),
-        colors=[look(found[one])[1] if one in found else None for one in order(race)],
+        colors=[icon_and_color(found[one])[1] if one in found else None for one in order(race)],
     )
 
 
@@ -187,11 +187,11 @@ def outputs_text(race: Comparison, trial_id: str, trial: Trial | None = None) ->
     result = trial.facts if trial is not None else {}
     against = against_reference(race).get(trial_id) or {}
     if against.get("something_else"):
-        return f"{WARNING} {ELSE}"
+        return f"{WARNING} {DIFFERENT_OUTPUTS}"
     if result.get("guard") is not None:
         return cells.outputs_words(result)
     differ = against.get("outputs_differ")
-    return {None: "", True: f"{WARNING} {MARK}", False: "agree"}[differ]
+    return {None: "", True: f"{WARNING} {OUTPUTS_DIFFER}", False: "agree"}[differ]
 
 
 def ran_on(result: Mapping[str, Any]) -> str:
@@ -216,7 +216,7 @@ def _remark(trial: Trial | None, contrast: Mapping[str, Any] | None) -> str:
         return "deleted"
     remarks = _fallback(trial.facts.get("effective_providers") if trial.facts.get("fallback") else None)
     if breach(trial.facts) or (contrast and contrast.get("outputs_differ")):
-        remarks.append(MARK)
+        remarks.append(OUTPUTS_DIFFER)
     if trial.state != "COMPLETE":
         remarks.append(trial.state)
     if trial.error is not None:
@@ -228,7 +228,7 @@ def _fallback(ran: Iterable[str] | None) -> list[str]:
     return [] if ran is None else [f"FALLBACK: ran on {', '.join(map(provider, ran))}"]
 
 
-def past(races: Sequence[Comparison]) -> Table:
+def earlier_comparisons(races: Sequence[Comparison]) -> Table:
     """Return earlier comparisons, one per row."""
     return tabulate(
         races,
@@ -295,7 +295,7 @@ def _doubts_in_files(trial: Callable[[Item], Trial | None]) -> list[tuple[Column
 
 
 def points(
-    found: Sequence[Measured], standing: Standing | None = None, busy: Mapping[str, str] | None = None
+    found: Sequence[Measured], standing: SweepRanking | None = None, busy: Mapping[str, str] | None = None
 ) -> Table:
     """Return one row per point of a sweep, in the order of its values.
 
@@ -316,7 +316,7 @@ def points(
     def latency(name: str) -> Callable[[Measured], Value]:
         return lambda one: (one.latency or {}).get(name)
 
-    def stands(names: Callable[[Standing], frozenset[str]]) -> Callable[[Measured], Value]:
+    def stands(names: Callable[[SweepRanking], frozenset[str]]) -> Callable[[Measured], Value]:
         return lambda one: standing is not None and standing.is_in(one, names(standing))
 
     def place(one: Measured) -> str:
@@ -365,7 +365,7 @@ def points(
         ),
         (
             Column("outputs", on="browser", help=OUTPUTS_HELP),
-            lambda one: f"{WARNING} {MARK}" if one.breach else "",
+            lambda one: f"{WARNING} {OUTPUTS_DIFFER}" if one.breach else "",
         ),
         (Column("state", on="browser"), lambda one: "reused" if one.reused else one.state.lower()),
         (Column("same as", key="same_as", on="browser", help=SAME_HELP), _same_as),
@@ -424,11 +424,11 @@ def _ran_on(one: Measured) -> str:
     return "" if one.latency is None else ran_on(ran)
 
 
-def _remarks_on_a_point(one: Measured, standing: Standing | None) -> str:
+def _remarks_on_a_point(one: Measured, standing: SweepRanking | None) -> str:
     remarks = _fallback(one.providers if one.fallback else None)
     if standing is not None:
         remarks += ["over the limit"] if standing.is_in(one, standing.over) else []
-    remarks += [MARK] if one.breach else []
+    remarks += [OUTPUTS_DIFFER] if one.breach else []
     remarks += ["measured before"] if one.reused else []
     remarks += [f"the same as {_same_as(one)}"] if one.same is not None else []
     if one.cut_short:
@@ -440,10 +440,10 @@ def _remarks_on_a_point(one: Measured, standing: Standing | None) -> str:
 
 # --- history ------------------------------------------------------------------------------------------------
 
-_ID_IN_A_LINE = 8  # characters of an ID in a row; commands accept 6 or more
+_SHORT_ID_LENGTH = 8  # characters of an ID in a row; commands accept 6 or more
 
 
-def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -> Table:
+def history(trials: Sequence[Trial], marks: Mapping[str, Tags] | None = None) -> Table:
     """Return one row per trial: changed settings, verdict, grade, and error.
 
     Args:
@@ -453,13 +453,13 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
     own = marks or {}
     return tabulate(
         trials,
-        (Column("trial", "id", key="trial"), lambda one: Abridged(one.id, one.id[:_ID_IN_A_LINE])),
+        (Column("trial", "id", key="trial"), lambda one: Abridged(one.id, one.id[:_SHORT_ID_LENGTH])),
         (Column("when", "moment", key="when", on="terminal"), lambda one: one.created_at),
         (Column("model", key="model", on="terminal"), lambda one: one.model_name),
         (Column("when", "moment", on="browser", tells=True), lambda one: one.created_at),
         (Column("model", on="browser", tells=True), lambda one: one.model_name),
-        (Column("changed", on="browser", tells=True, help=_CHANGED_HELP), _asked),
-        (Column("★", on="browser", help=_STAR_HELP), lambda one: _signs(marks_of(own, one.id))),
+        (Column("changed", on="browser", tells=True, help=_CHANGED_HELP), _settings_text),
+        (Column("★", on="browser", help=_STAR_HELP), lambda one: _tag_symbols(tags_of(own, one.id))),
         (Column("verdict", on="browser", help=_VERDICT_HELP), lambda one: short_of(one.facts)),
         (Column("p50", "ms", on="browser"), lambda one: one.p50_s),
         (Column("grade", on="browser", help=_GRADE_HELP), lambda one: _quality_words(one.result)),
@@ -467,10 +467,10 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
         (Column("kind", key="kind"), lambda one: one.kind),
         (Column("state", key="state", on="terminal"), lambda one: one.state),
         (Column("state", on="browser"), state_words),
-        (Column("grade", on="terminal"), lambda one: letter(one.result)),
-        (Column("grade", key="grade", on="none"), lambda one: letter(one.result)),
+        (Column("grade", on="terminal"), lambda one: trial_grade(one.result)),
+        (Column("grade", key="grade", on="none"), lambda one: trial_grade(one.result)),
         (Column("changed", on="terminal"), _changed_in_short),
-        (Column("changed", key="changed", on="none"), changes_in_words),
+        (Column("changed", key="changed", on="none"), changes_text),
         (
             Column("outputs", on="browser", help=OUTPUTS_HELP),
             lambda one: cells.outputs_words(one.facts),
@@ -490,10 +490,10 @@ def history(trials: Sequence[Trial], marks: Mapping[str, Marks] | None = None) -
             Column("ran on", key="ran_on", on="none"),
             lambda one: " ".join(one.facts.get("effective_providers") or []),
         ),
-        (Column("labels", on="browser"), lambda one: ", ".join(marks_of(own, one.id).labels)),
-        (Column("note", on="browser"), lambda one: marks_of(own, one.id).note),
-        *_marks_in_files(own),
-        *_doubts_in_files(_itself),
+        (Column("labels", on="browser"), lambda one: ", ".join(tags_of(own, one.id).labels)),
+        (Column("note", on="browser"), lambda one: tags_of(own, one.id).note),
+        *_tag_columns(own),
+        *_doubts_in_files(_same_trial),
         (Column("error", on="browser"), lambda one: one.error["message"] if one.error else ""),
         (Column("remark", on="terminal"), lambda one: _remark_on_a_trial(one, own.get(one.id))),
         drop=("samples/s", "batch", "ran on", "kind", "state"),
@@ -516,27 +516,27 @@ def rescued(files: Sequence[Path]) -> list[Note | Line]:
 
 
 def _changed_in_short(trial: Trial) -> str:
-    return Abridged(changes_in_words(trial) or "nothing", setting_chips.short_changes(trial) or "nothing")
+    return Abridged(changes_text(trial) or "nothing", setting_chips.short_changes(trial) or "nothing")
 
 
 def _facts(trial: Trial) -> Mapping[str, Any]:
     return trial.facts
 
 
-def _itself(trial: Trial) -> Trial:
+def _same_trial(trial: Trial) -> Trial:
     return trial
 
 
-def _asked(trial: Trial) -> str:
+def _settings_text(trial: Trial) -> str:
     return "" if trial.state == "DAMAGED" else setting_chips.words(trial)
 
 
-def marks_of(marks: Mapping[str, Marks], trial_id: str) -> Marks:
+def tags_of(marks: Mapping[str, Tags], trial_id: str) -> Tags:
     """Return the tags of one trial."""
-    return marks.get(trial_id) or Marks()
+    return marks.get(trial_id) or Tags()
 
 
-def marks_in_words(own: Marks | None) -> str:
+def tags_text(own: Tags | None) -> str:
     """Return the tags of a trial as text: "★, archived, labels: edge, ship; note: for the demo"."""
     if own is None:
         return ""
@@ -559,31 +559,31 @@ def deletion_in_words(found: Deletion) -> str:
     return ", ".join(parts)
 
 
-def _signs(own: Marks) -> str:
+def _tag_symbols(own: Tags) -> str:
     return ("★" if own.starred else "") + (" archived" if own.archived else "")
 
 
-def _marks_in_files(own: Mapping[str, Marks]) -> list[tuple[Column, Callable[[Trial], Value]]]:
+def _tag_columns(own: Mapping[str, Tags]) -> list[tuple[Column, Callable[[Trial], Value]]]:
     return [
-        (Column("starred", key="starred", on="none"), lambda one: marks_of(own, one.id).starred),
-        (Column("archived", key="archived", on="none"), lambda one: marks_of(own, one.id).archived),
-        (Column("labels", key="labels", on="none"), lambda one: ",".join(marks_of(own, one.id).labels)),
-        (Column("note", key="note", on="none"), lambda one: marks_of(own, one.id).note),
+        (Column("starred", key="starred", on="none"), lambda one: tags_of(own, one.id).starred),
+        (Column("archived", key="archived", on="none"), lambda one: tags_of(own, one.id).archived),
+        (Column("labels", key="labels", on="none"), lambda one: ",".join(tags_of(own, one.id).labels)),
+        (Column("note", key="note", on="none"), lambda one: tags_of(own, one.id).note),
     ]
 
 
 _STAR_HELP = "Star and archive state. Select the trial to change it."
 
 
-def _remark_on_a_trial(trial: Trial, own: Marks | None) -> str:
+def _remark_on_a_trial(trial: Trial, own: Tags | None) -> str:
     result = trial.facts
     remarks = _fallback(result.get("effective_providers") if result.get("fallback") else None)
-    remarks += [MARK] if breach(result) else []
-    remarks += [BUSY] if busy_words(result) else []
+    remarks += [OUTPUTS_DIFFER] if breach(result) else []
+    remarks += [BUSY] if background_load_text(result) else []
     if trial.state == "DAMAGED":
         remarks.append("damaged on disk: its numbers are not shown")
     elif trial.state != "COMPLETE":
         remarks.append(word if (word := state_words(trial)) == "interrupted" else trial.state)
     why = [trial.error["message"]] if trial.error is not None else []
-    marked = [marks_in_words(own)] if own else []
+    marked = [tags_text(own)] if own else []
     return Abridged("; ".join([*remarks, *why, *marked]), "; ".join([*remarks, *marked]))

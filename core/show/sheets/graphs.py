@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from core.evidence.graph_changes import Change
-from core.evidence.graph_facts import MOST_SHOWN, Row, Times, kind, plain_op, tensor_text
+from core.evidence.graph_facts import MOST_SHOWN, ProfileMatch, Row, kind, plain_op, tensor_text
 from core.show.format import short
 from core.show.sheets import Fact, Line, Part, Sheet
 from core.show.sheets.trials import notes
@@ -36,7 +36,7 @@ def graph(
     *,
     of: int,
     changed: str | None,
-    found: Times | None,
+    found: ProfileMatch | None,
     remarks: Sequence[str],
     most: int,
 ) -> Sheet:
@@ -120,7 +120,7 @@ def _inserted(listed: Sequence[Row]) -> str:
     return ", ".join(f"{number} {op}" for op, number in kinds) or "nothing"
 
 
-def _unmatched(found: Times | None) -> Iterator[Fact]:
+def _unmatched(found: ProfileMatch | None) -> Iterator[Fact]:
     if found is not None and found.unmatched:
         yield Fact(
             "not found",
@@ -129,7 +129,7 @@ def _unmatched(found: Times | None) -> Iterator[Fact]:
         )
 
 
-def unmatched_words(found: Times) -> str:
+def unmatched_words(found: ProfileMatch) -> str:
     """Return the time that matches no node of the graph, as text."""
     told = names([one.name for one in found.unmatched])
     return (
@@ -230,7 +230,7 @@ def node_facts(row: Row, *, optimized: bool, profiled: bool) -> list[Fact]:
     return parts
 
 
-def block_facts(members: Sequence[Row], found: Times | None, *, optimized: bool) -> list[Fact]:
+def block_facts(members: Sequence[Row], found: ProfileMatch | None, *, optimized: bool) -> list[Fact]:
     """Return the facts on a folded block.
 
     Args:

@@ -23,7 +23,7 @@ _PERCENTILES = ("p50", "p90", "p95", "p99")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ImportedLatency:
     """One latency of an imported result: as printed, or from its raw latencies with an interval."""
 
     value_s: float | None
@@ -32,7 +32,7 @@ class Told:
     computed: bool = False  # from raw latencies; else as printed in the file
 
 
-def told(summary: Mapping[str, Any], name: str) -> Told:
+def imported_latency(summary: Mapping[str, Any], name: str) -> ImportedLatency:
     """Return a percentile of an imported result.
 
     Args:
@@ -42,11 +42,13 @@ def told(summary: Mapping[str, Any], name: str) -> Told:
     samples = summary["samples_s"]
     estimate = percentile_estimate(samples, float(f"0.{name[1:]}")) if samples else None
     if estimate is not None:
-        return Told(value_s=estimate.value, low_s=estimate.low, high_s=estimate.high, computed=True)
-    return Told(value_s=summary["percentiles_s"].get(name))
+        return ImportedLatency(
+            value_s=estimate.value, low_s=estimate.low, high_s=estimate.high, computed=True
+        )
+    return ImportedLatency(value_s=summary["percentiles_s"].get(name))
 
 
-def sureness(summary: Mapping[str, Any]) -> str:
+def basis_text(summary: Mapping[str, Any]) -> str:
     """Return how its numbers were obtained."""
     if summary["samples_s"]:
         return (
@@ -66,7 +68,7 @@ def table(
         here: labels and `Latency` of trials.
     """
     rows = [_imported_row(label, found) for label, found in entries]
-    rows += [_row_here(label, latency) for label, latency in here]
+    rows += [_measured_row(label, latency) for label, latency in here]
     return tabulate(
         rows,
         (Column("result", tells=True), lambda one: one.label),
@@ -84,7 +86,7 @@ def table(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
     label: str
-    times: Mapping[str, Told]
+    times: Mapping[str, ImportedLatency]
     mean_s: float | None
     runs: int | None
     rests_on: str
@@ -93,16 +95,16 @@ class _Row:
 def _imported_row(label: str, found: Mapping[str, Any]) -> _Row:
     return _Row(
         label=label,
-        times={name: told(found, name) for name in _PERCENTILES},
+        times={name: imported_latency(found, name) for name in _PERCENTILES},
         mean_s=found["mean_s"],
         runs=found["runs"],
         rests_on="raw latencies of one process" if found["samples_s"] else "summary only",
     )
 
 
-def _row_here(label: str, latency: Mapping[str, Any]) -> _Row:
+def _measured_row(label: str, latency: Mapping[str, Any]) -> _Row:
     times = {
-        name: Told(
+        name: ImportedLatency(
             value_s=latency.get(f"{name}_s"),
             low_s=latency.get(f"{name}_s_low"),
             high_s=latency.get(f"{name}_s_high"),
@@ -113,7 +115,7 @@ def _row_here(label: str, latency: Mapping[str, Any]) -> _Row:
     return _Row(label=label, times=times, mean_s=latency.get("mean_s"), runs=None, rests_on="measured here")
 
 
-def _interval(one: Told) -> str:
+def _interval(one: ImportedLatency) -> str:
     return DASH if one.low_s is None and one.high_s is None else span_ms(one.low_s, one.high_s, "")
 
 
@@ -122,7 +124,7 @@ def summary(label: str, found: Mapping[str, Any], *, at: float) -> Sheet:
     facts = [
         Fact(name, f"{ms(one.value_s)}{_sure(one)}")
         for name in _PERCENTILES
-        if (one := told(found, name)).value_s is not None
+        if (one := imported_latency(found, name)).value_s is not None
     ]
     created = found["session_creation_s"]
     return Sheet(
@@ -135,14 +137,14 @@ def summary(label: str, found: Mapping[str, Any], *, at: float) -> Sheet:
             *([Fact("mean", ms(found["mean_s"]))] if found["mean_s"] is not None else []),
             *([Fact("runs", f"{found['runs']:,}")] if found["runs"] else []),
             *([Fact("session", f"created in {ms(created)}")] if created is not None else []),
-            Fact("precision", sureness(found)),
+            Fact("precision", basis_text(found)),
             *(Note(f"note: {text}") for text in found["notes"]),
             Fact("came", when(at)),
         ],
     )
 
 
-def _sure(one: Told) -> str:
+def _sure(one: ImportedLatency) -> str:
     if one.low_s is None and one.high_s is None:
         return "" if one.computed else ", as stated in the file"
     return f", {format.interval_ms(one.low_s, one.high_s)}"
@@ -156,7 +158,7 @@ def profiled(label: str, profile: Profile, *, top: int, format_: str, at: float)
         label,
         [
             Fact("IMPORTED", UNKNOWN, "orange"),
-            *trials.advised(said),
+            *trials.advice_facts(said),
             Fact("format", format_),
             Fact("profiled", trials.runs_words(profile)),
             Fact("time per run", trials.time_words(profile)),

@@ -13,7 +13,7 @@ from core.show.sheets.trials import notes
 from core.show.table import Column, Table, tabulate
 from core.show.words import counted
 from core.store import ModelRecord
-from core.wire.provenance import in_words, thread_advice
+from core.wire.provenance import facts_in_words, thread_advice
 from core.wire.units import DASH, clipped, size
 
 # --- models -------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def operators(info: wire.ModelInfo) -> Table:
     )
 
 
-def exported(reply: wire.ExportReply) -> Sheet:
+def conversion_sheet(reply: wire.ExportReply) -> Sheet:
     """Return the sheet of a converted model, with its output error versus the source."""
     differences = [
         f"{one['max_abs']:.2g} absolute, {one['max_rel']:.2g} relative"
@@ -153,7 +153,7 @@ def machine_facts(facts: wire.Environment) -> list[Fact]:
         libraries += f", {counted(more, 'NVIDIA package')}"
     variables = ", ".join(f"{name}={value}" for name, value in facts["variables"].items())
     return [
-        *(Fact(name, text) for name, text in in_words(facts)),
+        *(Fact(name, text) for name, text in facts_in_words(facts)),
         Fact("memory", f"{size(facts['memory_bytes'])} usable"),
         *(
             [Fact("GPU", _gpu(one)) for one in facts["gpus"]]
@@ -179,7 +179,7 @@ def _providers(facts: wire.Environment) -> Iterator[Fact]:
             yield Fact("", f"{one['reason']} {one['remedy']}")
 
 
-def quietness(answer: Answer) -> Sheet:
+def noise_check_sheet(answer: Answer) -> Sheet:
     """Return the sheet of the noise check: result, details, and the needs of each effort."""
     sigma = DASH if answer.sigma is None else f"±{100 * answer.sigma:.2g} % per pair of blocks"
     if answer.sigma_between is not None:

@@ -25,7 +25,11 @@ def peaks(measured: Mapping[str, Any]) -> Sheet:
     found = peaks_of(measured)
     return Sheet(
         "Peaks of this machine",
-        [*peak_facts(measured), table(found), *(Note(f"note: {text}", "orange") for text in doubts(found))],
+        [
+            *peak_facts(measured),
+            table(found),
+            *(Note(f"note: {text}", "orange") for text in peak_warnings(found)),
+        ],
     )
 
 
@@ -61,7 +65,7 @@ def _interval(one: Estimate, unit: float = _G) -> str:
     return span(low, high, digits=3)
 
 
-def doubts(found: Sequence[Peak]) -> list[str]:
+def peak_warnings(found: Sequence[Peak]) -> list[str]:
     """Return warnings on the peaks; empty: none."""
     told = []
     if len(found) > 1 and found[-1].operations.value < 1.2 * found[0].operations.value:

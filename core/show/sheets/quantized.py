@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from core.evidence.input_description import fed_words
-from core.evidence.node_savings import Choice, Savings, halving
+from core.evidence.input_description import input_text
+from core.evidence.node_savings import Choice, Savings, halving_choice
 from core.run.node_errors import Located
 from core.show.sheets import Note, Sheet
 from core.show.sheets.trials import notes
-from core.show.sheets.variants import native
+from core.show.sheets.variants import native_libraries_text
 from core.show.table import Column, Table, tabulate, texts
 from core.wire.units import ms_number as ms
 from core.wire.units import significant
@@ -18,7 +18,7 @@ from core.wire.units import significant
 CURVE_ROWS = 12  # of a long curve, evenly spread
 
 
-def bargains(name: str, found: Located, curve: Sequence[Choice], flag: str) -> Sheet:
+def quantization_sheet(name: str, found: Located, curve: Sequence[Choice], flag: str) -> Sheet:
     """Return the sheet: error and time of each operator, and which operators to keep in float.
 
     Args:
@@ -27,7 +27,7 @@ def bargains(name: str, found: Located, curve: Sequence[Choice], flag: str) -> S
         curve: `node_savings.choices` of them.
         flag: command-line option of the step that created the variant.
     """
-    of, best = found.savings, halving(curve)
+    of, best = found.savings, halving_choice(curve)
     step = max(1, -(-len(curve) // CURVE_ROWS))
     shown = sorted({*range(0, len(curve), step), best, len(curve) - 1})
     elsewhere = (
@@ -47,8 +47,8 @@ def bargains(name: str, found: Located, curve: Sequence[Choice], flag: str) -> S
                 ],
             ),
             *_advice(curve, best, flag),
-            *(Note(f"input: {fed_words(one)}") for one in found.fed),
-            *notes([*found.notes, *native(found.libraries)]),
+            *(Note(f"input: {input_text(one)}") for one in found.fed),
+            *notes([*found.notes, *native_libraries_text(found.libraries)]),
         ],
     )
 
@@ -85,7 +85,7 @@ def operators(found: Savings, chosen: Choice | None = None) -> Table:
         (Column("±", "ms", help="Half the 95 % interval."), lambda one: one.half_width_s),
         (
             Column("ms per % error", "number", on="browser", help="Time saved per error added."),
-            lambda one: _worth(one.saved_per_error),
+            lambda one: _saved_text(one.saved_per_error),
         ),
         (
             Column("weights", "bytes", on="browser", unit="KiB", help="In the float model."),
@@ -98,7 +98,7 @@ _ALONE = "Error of the model's outputs if only this operator is quantized."
 _INSIDE = "Error of the operator's output in the full variant, including the error of its inputs."
 
 
-def _worth(saved_per_error: float | None) -> float | None:
+def _saved_text(saved_per_error: float | None) -> float | None:
     if saved_per_error is None or math.isinf(saved_per_error):
         return None
     return saved_per_error * 1e3 / 100

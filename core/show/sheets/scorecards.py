@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from core.evidence.targets import STATE_WORDS, Judged, State, interval, margin, quantity
+from core.evidence.targets import STATE_WORDS, State, TargetResult, interval, margin, quantity
 from core.evidence.verdict import Color
 from core.run.scorecard import Row
 from core.show.sheets import Note, Sheet
@@ -34,7 +34,7 @@ def scorecard(row: Row) -> Sheet:
     )
 
 
-def _cells(one: Judged) -> tuple[str, ...]:
+def _cells(one: TargetResult) -> tuple[str, ...]:
     return (
         f"{_MARKS[one.state]} {STATE_WORDS[one.state]}",
         one.target.what,

@@ -6,7 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core.evidence.evaluations import WIDEST, Told, Tried, all_confirmed, gains_confirmed, told
+from core.evidence.evaluations import (
+    MAX_INTERVAL_FACTOR,
+    Evaluation,
+    ReportedSpeedup,
+    confirmed_configurations,
+    confirmed_gains,
+    reported_speedup,
+)
 from core.evidence.quality import quality_of_search
 from core.evidence.result_types import (
     Confirmed,
@@ -23,7 +30,7 @@ from core.show import setting_chips
 from core.show.format import duration, percent, short, when
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Abridged, Column, Table, tabulate
-from core.show.verdict import busy_words
+from core.show.verdict import background_load_text
 from core.show.words import counted, state_words
 from core.spec import settings
 from core.spec.question import OBJECTIVES, question_from_dict
@@ -45,13 +52,13 @@ COLORS: Mapping[str, Color] = {
     "UNDECIDED": "gray",
     "REJECTED": "red",
 }
-TRIED_SHOWN = 8  # evaluated configurations on a terminal
+EVALUATIONS_SHOWN = 8  # evaluated configurations on a terminal
 EFFECTS_SHOWN = 8
 REASONS_SHOWN = 3  # reasons of failed configurations
 REASON_LIMIT = 160  # characters of a reason
 
 
-def gain_parts(gain: GainNumbers) -> tuple[str, str]:
+def speedup_parts(gain: GainNumbers) -> tuple[str, str]:
     """Return a speed-up and its interval as texts: ("1.42× faster", "95 % [1.38, 1.46]")."""
     ratio, low, high = gain["ratio"], gain["ratio_low"], gain["ratio_high"]
     better, worse = WORDS.get(gain["metric"], ("better", "worse"))
@@ -67,9 +74,9 @@ def gain_parts(gain: GainNumbers) -> tuple[str, str]:
     return f"{_x(ratio, low, high)}× {better}", span
 
 
-def gain_words(gain: GainNumbers) -> str:
+def speedup_text(gain: GainNumbers) -> str:
     """Return a speed-up as text: `1.42× faster, 95 % [1.38, 1.46]`."""
-    return ", ".join(gain_parts(gain))
+    return ", ".join(speedup_parts(gain))
 
 
 def _x(value: float, low: float, high: float) -> str:
@@ -82,7 +89,7 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
     winner: Confirmed | None = answer["winner"]
     match answer["outcome"]:
         case "FOUND" if winner is not None:
-            short, span = gain_parts(winner["gain"])
+            short, span = speedup_parts(winner["gain"])
             rated = quality_of_search(answer)
             grade = f", grade {rated.grade}" if rated is not None else ""
             kept = "; it meets all constraints" if answer["limits"] else ""
@@ -102,9 +109,9 @@ def sentence(answer: SearchResult | Mapping[str, Any]) -> str:
         why, enough = answer.get("why_open"), answer.get("enough_s")
         more = f" {enough:,} s would be enough." if enough else ""
         return f"{why or 'Nothing was confirmed.'}{more}"
-    short, span = gain_parts(winner["gain"])
-    told = span if winner["gain"]["verdict"] == Verdict.UNDECIDED else f"{short}, {span}"
-    return f"Undecided: the best is {told} versus ONNX Runtime's default{_open(winner)}."
+    short, span = speedup_parts(winner["gain"])
+    reported_speedup = span if winner["gain"]["verdict"] == Verdict.UNDECIDED else f"{short}, {span}"
+    return f"Undecided: the best is {reported_speedup} versus ONNX Runtime's default{_open(winner)}."
 
 
 def _nearest(answer: Mapping[str, Any]) -> str:
@@ -112,7 +119,7 @@ def _nearest(answer: Mapping[str, Any]) -> str:
     if not others:
         return ""
     gain = others[0]["gain"]
-    words = gain_parts(gain)[1] if gain["verdict"] == Verdict.UNDECIDED else gain_words(gain)
+    words = speedup_parts(gain)[1] if gain["verdict"] == Verdict.UNDECIDED else speedup_text(gain)
     return f": the best of {answer['tried']} evaluated is {words}"
 
 
@@ -121,7 +128,7 @@ def _open(winner: Confirmed) -> str:
     return f"; not known yet: {', '.join(unknown)}" if unknown else ""
 
 
-def answered(record: StudyRecord) -> Sheet:
+def search_sheet(record: StudyRecord) -> Sheet:
     """Return the sheet of a search with its result, or its progress."""
     question = question_from_dict(record.question)
     headline = f"{record.model_name} · search {record.id} · {question.words}"
@@ -133,14 +140,17 @@ def answered(record: StudyRecord) -> Sheet:
     parts += [Note(line) for line in first_lines(answer)]
     if (winner := answer["winner"]) is not None:
         parts += _card(winner, answer["default"])
-    parts += _tried_facts(record, answer)
+    parts += _evaluation_facts(record, answer)
     if effects_ := answer["effects"]:
         parts += [
             Line("Effects of the settings, over all evaluated configurations:", apart=True),
             effects(effects_[:EFFECTS_SHOWN]),
         ]
         parts += [Note(_pair_words(one)) for one in answer["pairs"][:3]]
-    parts += [Line("Evaluated configurations, best first:", apart=True), tried(record, most=TRIED_SHOWN)]
+    parts += [
+        Line("Evaluated configurations, best first:", apart=True),
+        tried(record, most=EVALUATIONS_SHOWN),
+    ]
     parts += [Note(note, apart=number == 0) for number, note in enumerate(answer["notes"])]
     return Sheet(headline, parts)
 
@@ -170,7 +180,7 @@ def _unfinished(record: StudyRecord) -> list[Part]:
         found.append(Note(record.error["message"], "orange"))
     if record.state not in ("RUNNING", "WAITING"):
         found.append(Note(f"Continue it: `search --resume {record.id}`."))
-    return [*found, tried(record, most=TRIED_SHOWN)] if seen else found
+    return [*found, tried(record, most=EVALUATIONS_SHOWN)] if seen else found
 
 
 def _card(winner: Confirmed, default: Confirmed | None) -> list[Part]:
@@ -200,10 +210,10 @@ def numbers(winner: Confirmed, default: Confirmed | None) -> list[tuple[str, str
 
 def limit_words(one: LimitJudged) -> str:
     """Return a constraint and its result: `p99 latency ≤ 3 ms: Met, kept with a probability of 98 %`."""
-    return f"{one['limit']}: {LIMIT_WORDS[one['state']]}{sure_words(one['probability'])}"
+    return f"{one['limit']}: {LIMIT_WORDS[one['state']]}{probability_text(one['probability'])}"
 
 
-def sure_words(probability: float | None) -> str:
+def probability_text(probability: float | None) -> str:
     """Return the probability that a constraint is met; empty: not measured."""
     if probability is None:
         return ""
@@ -216,7 +226,7 @@ def _limit_color(one: LimitJudged) -> Color:
     return {"MET": "green", "MISSED": "red"}.get(one["state"], "gray")  # type: ignore[return-value]
 
 
-def _tried_facts(record: StudyRecord, answer: Any) -> list[Part]:
+def _evaluation_facts(record: StudyRecord, answer: Any) -> list[Part]:
     space = answer["space"]
     failed = f", {answer['failed']} of them failed or had wrong outputs" if answer["failed"] else ""
     parts: list[Part] = [
@@ -231,7 +241,7 @@ def _tried_facts(record: StudyRecord, answer: Any) -> list[Part]:
         parts.insert(0, Fact("constraints", ", ".join(answer["limits"])))
     if (found := quality_of_search(answer)) is not None:
         parts.append(Fact("grade", found.words, found.color))
-    if busy := busy_words(answer):
+    if busy := background_load_text(answer):
         parts.append(Fact("", f"Measured {busy}."))
     return parts
 
@@ -318,9 +328,12 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
         most: rows; None: all.
     """
     question = question_from_dict(record.question)
-    rows = [(one, told(one, question.objective, gains_confirmed(record.answer))) for one in tried_of(record)]
+    rows = [
+        (one, reported_speedup(one, question.objective, confirmed_gains(record.answer)))
+        for one in tried_of(record)
+    ]
     rows.sort(key=lambda row: (bool(row[0].failed), -(row[1].ratio if row[1] is not None else -math.inf)))
-    confirmed = {changes_words(one["changes"]): one for one in all_confirmed(answer_of(record))}
+    confirmed = {changes_words(one["changes"]): one for one in confirmed_configurations(answer_of(record))}
     return tabulate(
         rows[:most],
         (
@@ -328,7 +341,7 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
             lambda row: _configuration(row[0]),
         ),
         (Column("state", key="state"), lambda row: _state(row[0], confirmed)),
-        (Column("speed-up", right=True), lambda row: _gain(row[1])),
+        (Column("speed-up", right=True), lambda row: _speedup_cell(row[1])),
         (Column("95 %", right=True), lambda row: _interval(row[1])),
         (
             Column("speed-up", "number", key="gain", on="none"),
@@ -354,7 +367,7 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
     )
 
 
-def _configuration(one: Tried) -> str:
+def _configuration(one: Evaluation) -> str:
     full = ", ".join(line for _, line in setting_chips.chips_of(one.changes))
     return Abridged(full or DEFAULT_WORDS, setting_chips.short_words(one.changes) or DEFAULT_WORDS)
 
@@ -363,7 +376,7 @@ def _setting(name: str) -> str:
     return Abridged(name.removeprefix("session."), settings.short(name))
 
 
-def _state(one: Tried, confirmed: Mapping[str, Confirmed]) -> str:
+def _state(one: Evaluation, confirmed: Mapping[str, Confirmed]) -> str:
     if (found := confirmed.get(changes_words(one.changes))) is not None:
         return "confirmed" if not found["error"] else "not confirmed"
     if one.failed:
@@ -372,21 +385,21 @@ def _state(one: Tried, confirmed: Mapping[str, Confirmed]) -> str:
     return "elimination round" if "heat" in stages else "screened"
 
 
-def _number(one: Told | None, name: str) -> Any:
+def _number(one: ReportedSpeedup | None, name: str) -> Any:
     return None if one is None else getattr(one, name)
 
 
-def _gain(one: Told | None) -> str:
+def _speedup_cell(one: ReportedSpeedup | None) -> str:
     """Return the speed-up; without an interval it is marked as an estimate of a few launches."""
     if one is None:
         return "–"
     return f"≈ {one.ratio:.2f}×" if one.low is None else f"{one.ratio:.3f}×"
 
 
-def _interval(one: Told | None) -> str:
+def _interval(one: ReportedSpeedup | None) -> str:
     if one is None or one.low is None or one.high is None:
         return ""
-    return "not known yet" if one.high > WIDEST * one.low else f"[{one.low:.3f}, {one.high:.3f}]"
+    return "not known yet" if one.high > MAX_INTERVAL_FACTOR * one.low else f"[{one.low:.3f}, {one.high:.3f}]"
 
 
 def studies(records: Sequence[StudyRecord]) -> Table:
@@ -417,7 +430,7 @@ def _short_answer(one: StudyRecord) -> str:
     winner = one.answer["winner"]
     match one.answer["outcome"]:
         case "FOUND":
-            return gain_words(winner["gain"])
+            return speedup_text(winner["gain"])
         case "NO_DIFFERENCE":
             return "none beats the default"
         case "NONE_KEEPS_LIMITS":

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from core.evidence.input_description import fed_from_dict, fed_words
-from core.evidence.measurement import Trial, model_words
-from core.evidence.operation_counts import Work, key_of, works
+from core.evidence.input_description import input_from_dict, input_text
+from core.evidence.measurement import Trial, model_text
+from core.evidence.operation_counts import OperationCounts, count_nodes, key_of
 from core.evidence.quality import quality
 from core.evidence.result_types import ComparisonResult, ContrastRecord, TrialResult
-from core.evidence.roofline import Advice, Peak, Point, advice, peak_for, points, rate_words, settings_first
-from core.evidence.verdict import is_rejected, look
+from core.evidence.roofline import Advice, Peak, Point, advice, peak_for, points, rate_text, settings_first
+from core.evidence.verdict import icon_and_color, is_rejected
 from core.show import cells
 from core.show.sheets import Fact, Line, Note, Part, Sheet
 from core.show.table import Column, Table, tabulate, texts
 from core.show.verdict import OLDER, is_older, noise_words, quality_details
-from core.show.words import changes_in_words, changes_of, counted, verdict, when
+from core.show.words import changes_of, changes_text, counted, verdict, when
 from core.spec import changed, spec_from_dict, without_effect
-from core.wire.output_check import MARK, breach, error_in_words
+from core.wire.output_check import OUTPUTS_DIFFER, breach, error_in_words
 from core.wire.profile import NodeTime, Profile, by_operator, by_provider
 from core.wire.units import DASH, provider
 from core.wire.units import ms_number as ms
@@ -43,7 +43,7 @@ def measured(trial: Trial, labels: Mapping[str, str] | None = None) -> Sheet:
         f"{trial.model_name} · {trial.kind} · trial {trial.id}",
         [
             *_fallback(result),
-            *_breach(result),
+            *_tolerance_note(result),
             *_verdicts(trial, labels or {}),
             *_settings(trial, result),
             _numbers(result),
@@ -63,7 +63,7 @@ def failed(trial: Trial) -> Sheet:
             Fact("when", when(trial.created_at)),
             Fact("asked by", trial.owner or DASH),
             Fact("model", str(trial.spec["model"]["path"])),
-            Fact("changed", changes_in_words(trial) or NOTHING_CHANGED),
+            Fact("changed", changes_text(trial) or NOTHING_CHANGED),
             Fact("why", error["message"], "red"),
             *([Fact("hint", error["hint"])] if error["hint"] else []),
         ],
@@ -83,10 +83,10 @@ def _fallback(result: TrialResult) -> Iterator[Fact]:
         yield Fact("", result.get("fallback_reason") or "")
 
 
-def _breach(result: TrialResult) -> Iterator[Note]:
+def _tolerance_note(result: TrialResult) -> Iterator[Note]:
     """Mark a result whose outputs exceed the tolerance."""
     if why := breach(result):
-        yield Note(f"{MARK.upper()}  {why}", "orange")
+        yield Note(f"{OUTPUTS_DIFFER.upper()}  {why}", "orange")
 
 
 def _verdicts(trial: Trial, labels: Mapping[str, str]) -> Iterator[Fact]:
@@ -96,17 +96,19 @@ def _verdicts(trial: Trial, labels: Mapping[str, str]) -> Iterator[Fact]:
     """
     result = trial.facts
     contrasts = result.get("contrasts") or []
-    if not contrasts and trial.comparison and not changes_in_words(trial):
+    if not contrasts and trial.comparison and not changes_text(trial):
         yield Fact("verdict", ITSELF)
     for one in contrasts:
         against = labels.get(one["baseline"], one["baseline"][:12])
-        yield Fact("verdict", f"{verdict(one)}; versus {against}; {proof(one)}", look(one)[1])
+        yield Fact(
+            "verdict", f"{verdict(one)}; versus {against}; {verdict_basis(one)}", icon_and_color(one)[1]
+        )
     noise = (OLDER if is_older(one) else noise_words(one) for one in contrasts)
     yield from [Fact("noise", text) for text in noise if text][:1]
     yield from grade(result)
 
 
-def proof(one: ContrastRecord | ComparisonResult) -> str:
+def verdict_basis(one: ContrastRecord | ComparisonResult) -> str:
     """Return the basis of a verdict: "grade B, 9 launches of 54 rounds, 12 s"."""
     made: Any = one.get("generations")  # a contrast has their number, a comparison a list
     many = len(made) if isinstance(made, list) else made
@@ -135,8 +137,8 @@ def _settings(trial: Trial, result: TrialResult) -> Iterator[Fact]:
         "batch", f"{counted(result.get('batch_size'), 'sample')}; {counted(result.get('runs'), 'run')}"
     )
     for one in result.get("fed") or []:
-        yield Fact("input", fed_words(fed_from_dict(one)))
-    if told := model_words(result):
+        yield Fact("input", input_text(input_from_dict(one)))
+    if told := model_text(result):
         yield Fact("model", told)
     changes = ", ".join(f"{name}={value}" for name, value in changes_of(spec).items())
     yield Fact("changed", changes or NOTHING_CHANGED)
@@ -200,7 +202,7 @@ def profiled(trial: Trial, profile: Profile, *, top: int, peaks: Sequence[Peak] 
     hidden = len(profile.nodes) - top
     parts: Sequence[Part] = [
         *_fallback(result),
-        *advised(said),
+        *advice_facts(said),
         Fact("profiled", f"{runs_words(profile)}, batch {result.get('batch_size')}"),
         Fact("time per run", time_words(profile)),
         Fact("overhead", _overhead(result)),
@@ -215,7 +217,7 @@ def profiled(trial: Trial, profile: Profile, *, top: int, peaks: Sequence[Peak] 
     return Sheet(f"{trial.model_name} · profile · trial {trial.id}", parts)
 
 
-def advised(said: Advice) -> Iterator[Fact]:
+def advice_facts(said: Advice) -> Iterator[Fact]:
     """Return the summary sentence of a profile, and the advice."""
     if said.sentence:
         yield Fact("says", said.sentence, "blue")
@@ -231,7 +233,7 @@ def threads_of(spec: Mapping[str, Any]) -> int:
 def peak_words(peak: Peak | None, peaks: Sequence[Peak], threads: int) -> str:
     """Return the peak of the roofline of a profile, or why there is none."""
     if peak is not None:
-        rates = f"{rate_words(peak.operations.value)}, {rate_words(peak.bytes.value, 'bytes')} copied"
+        rates = f"{rate_text(peak.operations.value)}, {rate_text(peak.bytes.value, 'bytes')} copied"
         return f"{rates}, with {counted(peak.threads, 'thread')}"
     if peaks:
         return f"not measured with {counted(threads, 'thread')}"
@@ -302,7 +304,7 @@ def operators(profile: Profile, name: Callable[[str], str] = str, *, most: int |
 
 def _operations(profile: Profile) -> dict[str, tuple[float | None, int]]:
     """Map operators to operations per run of their counted nodes (None: none counted) and their number."""
-    found = works(profile)
+    found = count_nodes(profile)
     done: dict[str, tuple[float | None, int]] = {}
     for node in profile.nodes:
         operations = found[key_of(node)].operations
@@ -322,7 +324,7 @@ def nodes(
     peak: Peak | None = None,
 ) -> Table:
     """Return times by node, of the `most` slowest (None: all), with operations and bytes."""
-    found = works(profile)
+    found = count_nodes(profile)
     under = {key_of(one.node): one for one in points(profile, peak)}
     return tabulate(
         profile.nodes[:most],
@@ -373,7 +375,7 @@ _REACH = Column(
 )
 
 
-def _millions(work: Work, node: NodeTime) -> float | None:
+def _millions(work: OperationCounts, node: NodeTime) -> float | None:
     return None if work.operations is None else work.operations * node.calls_per_run / 1e6
 
 

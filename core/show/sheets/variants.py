@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from core import wire
-from core.evidence.input_description import fed_from_dict, fed_words
+from core.evidence.input_description import input_from_dict, input_text
 from core.evidence.verdict import Color
-from core.run.variants import Branch, judged, lineage, precision_of_model, steps_of, tree, variant_of
+from core.run.variants import Branch, creation_check, lineage, precision_of_model, steps_of, tree, variant_of
 from core.show import format
 from core.show.sheets import Fact, Note, Sheet
 from core.show.sheets.trials import notes
@@ -18,9 +18,9 @@ from core.show.words import counted, verdict
 from core.spec.datasets import DatasetSpec
 from core.spec.steps import Step, StepType, chain_text, step_type
 from core.store import ModelRecord
-from core.wire.access import native_code
+from core.wire.access import library_note
 from core.wire.errors import SpecError
-from core.wire.output_check import ADVICE, MARK, rows_of
+from core.wire.output_check import ADVICE, OUTPUTS_DIFFER, rows_of
 from core.wire.units import DASH, clipped, significant, size
 
 Verdicts = Mapping[str, Mapping[str, Any]]
@@ -32,7 +32,7 @@ LISTED = 8  # most names of a list; the rest is counted
 # --- transform ----------------------------------------------------------------------------------------------
 
 
-def transformed(
+def transform_sheet(
     records: Sequence[ModelRecord], reused: int, written: Sequence[str] | None, told: Sequence[str]
 ) -> Sheet:
     """Return the sheet of a chain of steps.
@@ -47,7 +47,7 @@ def transformed(
     remarks = dict.fromkeys(one for record in records for one in _remarks(record))
     below = [
         *remarks,
-        *(Note(f"input: {one}") for one in _fed(records)),
+        *(Note(f"input: {one}") for one in _inputs_text(records)),
         *notes(told),
         *([Note(f"{counted(reused, 'step')} of {len(records)} were reused from earlier.")] if reused else []),
         *(Note(one) for one in written or [last.path]),
@@ -63,10 +63,10 @@ def transformed(
     )
 
 
-def _fed(records: Sequence[ModelRecord]) -> list[str]:
+def _inputs_text(records: Sequence[ModelRecord]) -> list[str]:
     """Return the inputs of the output comparison as text, one entry for each distinct kind."""
     found = (one for record in records for one in (variant_of(record) or {}).get("fed", []))
-    return list(dict.fromkeys(fed_words(fed_from_dict(one)) for one in found))
+    return list(dict.fromkeys(input_text(input_from_dict(one)) for one in found))
 
 
 def _row(record: ModelRecord) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ def _row(record: ModelRecord) -> tuple[str, ...]:
         record.name,
         f"{variant['nodes_before']} → {variant['nodes_after']}",
         f"{size(variant['size_before_bytes'])} → {size(variant['size_bytes'])}",
-        ", ".join([percent(error), *([MARK] if breach(record) else [])]),
+        ", ".join([percent(error), *([OUTPUTS_DIFFER] if breach(record) else [])]),
         significant(variant["seconds"], 3),
     )
 
@@ -93,18 +93,18 @@ def _remarks(record: ModelRecord) -> list[Note]:
     step = step_type(variant["steps"][-1]["kind"])
     found = []
     if why := breach(record):
-        found.append(Note(f"{MARK.upper()}  {record.name}: {why.rstrip('.')}. {ADVICE}", "orange"))
+        found.append(Note(f"{OUTPUTS_DIFFER.upper()}  {record.name}: {why.rstrip('.')}. {ADVICE}", "orange"))
     for one in variant["checks"]:
         color: Color | None = "orange" if one["level"] == "warning" else None
         found.append(Note(f"{one['level']}: {one['text']}{_remedy(step, one['remedy'])}", color))
     if variant["hardware_bound"]:
         found.append(Note(f"hardware-bound: {variant['hardware_bound']}"))
-    return [*found, *notes([*variant["notes"], *native(variant.get("libraries", {}))])]
+    return [*found, *notes([*variant["notes"], *native_libraries_text(variant.get("libraries", {}))])]
 
 
-def native(libraries: Mapping[str, str]) -> list[str]:
+def native_libraries_text(libraries: Mapping[str, str]) -> list[str]:
     """Return the native libraries that ran, from their names and hashes."""
-    return [native_code(name, digest.removeprefix("sha256:")) for name, digest in libraries.items()]
+    return [library_note(name, digest.removeprefix("sha256:")) for name, digest in libraries.items()]
 
 
 def _remedy(step: StepType, options: Mapping[str, Any]) -> str:
@@ -146,7 +146,7 @@ def made(record: ModelRecord) -> list[Fact]:
     ]
     if any(step.type.needs_calibration for step in steps_of(record)):
         found.append(Fact("calibrated on", _calibrated_on(calibration) if calibration else "random values"))
-    found += [Fact("input", one) for one in _fed([record])]
+    found += [Fact("input", one) for one in _inputs_text([record])]
     found += [Fact("native code", f"{name}, {digest}") for name, digest in facts.get("libraries", {}).items()]
     if facts["files"]:
         found.append(Fact("further files", ", ".join(facts["files"])))
@@ -162,7 +162,7 @@ def step_line(step: Step) -> str:
 
 def breach(record: ModelRecord) -> str:
     """Return why the output error exceeds the tolerance of the precision; empty: it does not."""
-    verdict = judged(record)
+    verdict = creation_check(record)
     return verdict.why if verdict is not None and verdict.breach else ""
 
 

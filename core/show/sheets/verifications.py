@@ -26,7 +26,7 @@ COLORS: Mapping[str, Color] = {
     **{"HOLDS": "green", "DIFFERS": "orange", "NOT_MEASURED": "gray"},
     **{"OK": "green", "NOTE": "orange", "MET": "green", "MISSED": "red"},
 }
-_SPOKEN: Mapping[str, str] = {
+_STATE_TEXTS: Mapping[str, str] = {
     **{"YES": "yes", "NO": "no", "UNKNOWN": "unknown"},
     **{"HOLDS": "REPRODUCED", "DIFFERS": "DIFFERS", "UNDECIDED": "UNDECIDED", "NOT_MEASURED": "not measured"},
 }
@@ -34,7 +34,7 @@ _MARKS: Mapping[str, str] = {"OK": "✓", "NO": "✗", "NOTE": "!", "UNKNOWN": "
 PARTS = (("runs", "runs"), ("same", "same outputs"), ("fast", "same speed"))  # key, name
 
 
-def verified(document: Document) -> Sheet:
+def verification_sheet(document: Document) -> Sheet:
     """Return the sheet: the three results, their basis, and differences between the machines."""
     return Sheet(
         f"{document['file']} · {WORDS[document['state']]}",
@@ -50,16 +50,18 @@ def verified(document: Document) -> Sheet:
     )
 
 
-def spoken(state: str) -> str:
+def state_text(state: str) -> str:
     """Return a state as displayed text."""
-    return _SPOKEN.get(state, state)
+    return _STATE_TEXTS.get(state, state)
 
 
 def answers(document: Document) -> list[Fact]:
     """Return the three results with their states."""
     return [
         Fact(
-            name, f"{spoken(document[key]['state'])}: {document[key]['why']}", COLORS[document[key]["state"]]
+            name,
+            f"{state_text(document[key]['state'])}: {document[key]['why']}",
+            COLORS[document[key]["state"]],
         )
         for key, name in PARTS
     ]
@@ -162,7 +164,7 @@ def target_words(judged: Mapping[str, Any]) -> str:
 def as_markdown(document: Document) -> str:
     """Return the result as Markdown; texts of untrusted files are escaped."""
     blocks = [f"## {md_plain(str(document['file']))}: {WORDS[document['state']]}"]
-    rows = [(name, spoken(document[key]["state"]), document[key]["why"]) for key, name in PARTS]
+    rows = [(name, state_text(document[key]["state"]), document[key]["why"]) for key, name in PARTS]
     change = document["change"]
     if change is not None:
         rows.append(("since then", change["state"], change["why"]))
@@ -197,7 +199,7 @@ def _cases(document: Document) -> Iterator[str]:
         state, why = document[key]["state"], document[key]["why"]
         slower = key == "fast" and any(_is_slower(one) for one in document["fast"]["gains"])
         outcome = _outcome(state, failed=slower if key == "fast" else state == "NO")
-        yield _case("answers", name, f"{spoken(state)}: {why}", outcome)
+        yield _case("answers", name, f"{state_text(state)}: {why}", outcome)
     if (change := document["change"]) is not None:
         failed = change["state"] == "DIFFERS"
         yield _case("answers", "since then", change["why"], _outcome(change["state"], failed=failed))

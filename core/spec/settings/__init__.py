@@ -24,16 +24,16 @@ from core.spec.settings.config_entries import (
 from core.spec.settings.provider_options import KNOWN_PROVIDERS, PROVIDER_OPTIONS, ProviderOption
 from core.spec.settings.search_values import (
     Place,
-    Worth,
-    batches,
-    both,
-    by_kind,
+    ValueRule,
+    batch_sizes,
+    both_values,
+    fixed_values,
     if_memory,
     inter_threads,
-    loadable,
-    nothing,
-    these,
+    loadable_chains,
+    no_values,
     threads,
+    values_by_kind,
 )
 from core.spec.settings.slider_stops import batch_stops, no_stops, stops_at, thread_stops
 from core.wire import engines
@@ -60,7 +60,7 @@ __all__ = [
     "check_range",
     "check_run_entry",
     "is_whole_number",
-    "knob",
+    "trial_setting",
 ]
 
 Target = Literal[
@@ -74,7 +74,7 @@ Value = bool | int | float | str | tuple[str, ...] | dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knob(Setting):
+class TrialSetting(Setting):
     """One setting of a configuration.
 
     `default` is the value that ONNX Runtime (or ORTune, for workload and protocol) uses while the setting is
@@ -84,8 +84,8 @@ class Knob(Setting):
 
     group: Literal["Graph", "Threads", "Memory", "Providers", "Model", "Workload", "Protocol"]
     target: Target
-    worth: Worth = by_kind  # values that a search tries, see `search_values`
-    stops: Worth = no_stops  # of its slider, see `slider_stops`
+    search_values: ValueRule = values_by_kind  # values that a search tries, see `search_values`
+    slider_stops: ValueRule = no_stops  # of its slider, see `slider_stops`
     few: bool = False  # all choices are shown at once
 
     @property
@@ -178,8 +178,8 @@ def _of_each(value: Callable[[Effort], str]) -> str:
     return ", ".join(f"{value(one)} ({one.name})" for one in EFFORTS.values())
 
 
-KNOBS: tuple[Knob, ...] = (
-    Knob(
+SETTINGS: tuple[TrialSetting, ...] = (
+    TrialSetting(
         name="providers",
         label="Execution providers",
         group="Providers",
@@ -188,9 +188,9 @@ KNOBS: tuple[Knob, ...] = (
         default=("CPUExecutionProvider",),
         help="Execution providers in order of preference: each node runs on the first one that supports it, "
         "and the CPU runs the rest. Empty: ONNX Runtime uses the CPU, also in the GPU build.",
-        worth=loadable,
+        search_values=loadable_chains,
     ),
-    Knob(
+    TrialSetting(
         name="allow_fallback",
         label="Allow fallback",
         group="Providers",
@@ -200,7 +200,7 @@ KNOBS: tuple[Knob, ...] = (
         help="Off: the trial fails when a provider does not load. On: the trial runs on the providers that "
         "do load and is marked `fallback`.",
     ),
-    Knob(
+    TrialSetting(
         name="graph_optimization_level",
         label="Graph optimization level",
         group="Graph",
@@ -213,7 +213,7 @@ KNOBS: tuple[Knob, ...] = (
         "adds the CPU's NCHWc layout, ALL enables everything. ALL is not always the fastest, so "
         "compare.",
     ),
-    Knob(
+    TrialSetting(
         name="disabled_optimizers",
         label="Disabled optimizers",
         group="Graph",
@@ -224,7 +224,7 @@ KNOBS: tuple[Knob, ...] = (
         "Use it to find an optimizer that slows the model down or changes its outputs.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="custom_op_libraries",
         label="Custom operator libraries",
         group="Graph",
@@ -235,9 +235,9 @@ KNOBS: tuple[Knob, ...] = (
         "`ORTUNE_ALLOW_LIBRARIES`. ORTune does not check what they compute; every result stores their "
         "SHA-256.",
         advanced=True,
-        worth=nothing,
+        search_values=no_values,
     ),
-    Knob(
+    TrialSetting(
         name="provider_libraries",
         label="Execution provider libraries",
         group="Providers",
@@ -247,9 +247,9 @@ KNOBS: tuple[Knob, ...] = (
         help="Native libraries with execution provider plug-ins, from the same folder as custom operators. "
         "Add the provider itself to the execution providers.",
         advanced=True,
-        worth=nothing,
+        search_values=no_values,
     ),
-    Knob(
+    TrialSetting(
         name="execution_mode",
         label="Execution mode",
         group="Graph",
@@ -261,7 +261,7 @@ KNOBS: tuple[Knob, ...] = (
         "inter-op thread pool. Keep ORT_SEQUENTIAL on the CPU: ORT_PARALLEL runs no branches in "
         "parallel there unless a node partition file is set.",
     ),
-    Knob(
+    TrialSetting(
         name="execution_order",
         label="Execution order",
         group="Graph",
@@ -272,9 +272,9 @@ KNOBS: tuple[Knob, ...] = (
         help="Order of nodes that do not depend on each other; PRIORITY_BASED first runs those that other "
         "nodes wait for. MEMORY_EFFICIENT exists in training builds of ONNX Runtime only.",
         advanced=True,
-        worth=these("DEFAULT", "PRIORITY_BASED"),
+        search_values=fixed_values("DEFAULT", "PRIORITY_BASED"),
     ),
-    Knob(
+    TrialSetting(
         name="use_deterministic_compute",
         label="Deterministic compute",
         group="Graph",
@@ -285,7 +285,7 @@ KNOBS: tuple[Knob, ...] = (
         "GPU they may be slower; CPU kernels are deterministic anyway.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="free_dimension_overrides",
         label="Free-dimension overrides",
         group="Graph",
@@ -296,7 +296,7 @@ KNOBS: tuple[Knob, ...] = (
         "that more can be folded and fused. The inputs must have these sizes.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="intra_op_num_threads",
         label="Intra-op threads",
         group="Threads",
@@ -307,10 +307,10 @@ KNOBS: tuple[Knob, ...] = (
         high=MAX_THREADS,
         help="Threads inside one operator, including the calling thread. 0: ONNX Runtime starts one pinned "
         "thread per physical core and ignores container limits; 1: no thread pool.",
-        worth=threads,
-        stops=thread_stops,
+        search_values=threads,
+        slider_stops=thread_stops,
     ),
-    Knob(
+    TrialSetting(
         name="inter_op_num_threads",
         label="Inter-op threads",
         group="Threads",
@@ -320,10 +320,10 @@ KNOBS: tuple[Knob, ...] = (
         low=0,
         high=MAX_THREADS,
         help="Threads that run operators in parallel. Only ORT_PARALLEL uses them.",
-        worth=inter_threads,
-        stops=thread_stops,
+        search_values=inter_threads,
+        slider_stops=thread_stops,
     ),
-    Knob(
+    TrialSetting(
         name="session.intra_op.allow_spinning",
         label="Intra-op spinning",
         group="Threads",
@@ -334,7 +334,7 @@ KNOBS: tuple[Knob, ...] = (
         "back-to-back calls. Turn it off to save CPU time or to share the CPUs: threads spin for "
         "tens of milliseconds after each call.",
     ),
-    Knob(
+    TrialSetting(
         name="session.inter_op.allow_spinning",
         label="Inter-op spinning",
         group="Threads",
@@ -345,7 +345,7 @@ KNOBS: tuple[Knob, ...] = (
         "pool.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="session.intra_op.spin_duration_us",
         label="Intra-op spin duration (µs)",
         group="Threads",
@@ -358,10 +358,10 @@ KNOBS: tuple[Knob, ...] = (
         help="How long idle intra-op threads busy-wait before they sleep; 500 to 2000 are usual, 0 means no "
         "waiting. Empty: ONNX Runtime counts loops instead of time, some tens of milliseconds.",
         advanced=True,
-        worth=these(None, 100, 1000),
-        stops=stops_at(*SPIN_US),
+        search_values=fixed_values(None, 100, 1000),
+        slider_stops=stops_at(*SPIN_US),
     ),
-    Knob(
+    TrialSetting(
         name="session.inter_op.spin_duration_us",
         label="Inter-op spin duration (µs)",
         group="Threads",
@@ -374,9 +374,9 @@ KNOBS: tuple[Knob, ...] = (
         help="How long idle inter-op threads busy-wait before they sleep. Only ORT_PARALLEL has this thread "
         "pool.",
         advanced=True,
-        stops=stops_at(*SPIN_US),
+        slider_stops=stops_at(*SPIN_US),
     ),
-    Knob(
+    TrialSetting(
         name="session.force_spinning_stop",
         label="Force spinning stop",
         group="Threads",
@@ -387,7 +387,7 @@ KNOBS: tuple[Knob, ...] = (
         "between calls, but the first operators of the next call start later.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="use_per_session_threads",
         label="Per-session thread pools",
         group="Threads",
@@ -398,9 +398,9 @@ KNOBS: tuple[Knob, ...] = (
         "by `intra_op_num_threads` and `inter_op_num_threads`; every session of that process must then "
         "turn it off.",
         advanced=True,
-        worth=nothing,
+        search_values=no_values,
     ),
-    Knob(
+    TrialSetting(
         name="session.dynamic_block_base",
         label="Dynamic block base",
         group="Threads",
@@ -412,10 +412,10 @@ KNOBS: tuple[Knob, ...] = (
         help="Above 0: ONNX Runtime splits work among threads in shrinking blocks, which can lower the "
         "variance. 4 is the usual value to try; 0 means even blocks.",
         advanced=True,
-        worth=these(0, 4),
-        stops=stops_at(None, 2, 4, 8, 16, 32),
+        search_values=fixed_values(0, 4),
+        slider_stops=stops_at(None, 2, 4, 8, 16, 32),
     ),
-    Knob(
+    TrialSetting(
         name="session.intra_op_thread_affinities",
         label="Intra-op thread affinities",
         group="Threads",
@@ -427,7 +427,7 @@ KNOBS: tuple[Knob, ...] = (
         "threads.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="session.set_denormal_as_zero",
         label="Denormals as zero",
         group="Threads",
@@ -438,7 +438,7 @@ KNOBS: tuple[Knob, ...] = (
         "is slow with very small values.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="enable_cpu_mem_arena",
         label="CPU memory arena",
         group="Memory",
@@ -448,7 +448,7 @@ KNOBS: tuple[Knob, ...] = (
         help="Keeps freed CPU memory for the next inference. Turn it off to hold less memory; allocation is "
         "then slower.",
     ),
-    Knob(
+    TrialSetting(
         name="enable_mem_pattern",
         label="Memory pattern",
         group="Memory",
@@ -458,7 +458,7 @@ KNOBS: tuple[Knob, ...] = (
         help="Allocates all buffers as one block after the first inference with an input shape. It does not "
         "help when every inference has a new shape.",
     ),
-    Knob(
+    TrialSetting(
         name="enable_mem_reuse",
         label="Memory reuse",
         group="Memory",
@@ -467,9 +467,9 @@ KNOBS: tuple[Knob, ...] = (
         default=True,
         help="Lets intermediate results share buffers. Turn it off only to debug.",
         advanced=True,
-        worth=nothing,
+        search_values=no_values,
     ),
-    Knob(
+    TrialSetting(
         name="memory.enable_memory_arena_shrinkage",
         label="Arena shrinkage",
         group="Memory",
@@ -480,9 +480,9 @@ KNOBS: tuple[Knob, ...] = (
         help="Frees unused memory of the arenas of these devices after every inference: less memory held, "
         "but slower. An inference fails if a named device has no arena.",
         advanced=True,
-        worth=if_memory("", "cpu:0"),
+        search_values=if_memory("", "cpu:0"),
     ),
-    Knob(
+    TrialSetting(
         name="disable_synchronize_execution_providers",
         label="Skip provider synchronization",
         group="Providers",
@@ -493,7 +493,7 @@ KNOBS: tuple[Knob, ...] = (
         "for the outputs itself, so the latency still covers the whole inference.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="session_config_entries",
         label="Session config entries",
         group="Graph",
@@ -505,7 +505,7 @@ KNOBS: tuple[Knob, ...] = (
         "is on.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="run_config_entries",
         label="Run config entries",
         group="Graph",
@@ -516,7 +516,7 @@ KNOBS: tuple[Knob, ...] = (
         "`expert`, because ONNX Runtime ignores unknown keys silently.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="expert",
         label="Expert mode",
         group="Graph",
@@ -527,7 +527,7 @@ KNOBS: tuple[Knob, ...] = (
         "report a misspelt key. A file cannot turn it on by itself.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="engine",
         label="Engine",
         group="Model",
@@ -540,7 +540,7 @@ KNOBS: tuple[Knob, ...] = (
         + ".",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="precision",
         label="Model precision",
         group="Model",
@@ -552,7 +552,7 @@ KNOBS: tuple[Knob, ...] = (
         help="fp32: the model as it is; fp16: a copy made by ONNX Runtime's own converter. On an x86 CPU "
         "the copy is computed in FP32 with extra Casts, and the result says so.",
     ),
-    Knob(
+    TrialSetting(
         name="keep_io_types",
         label="Keep input and output types",
         group="Model",
@@ -563,7 +563,7 @@ KNOBS: tuple[Knob, ...] = (
         "program passes FP16.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="batch_size",
         label="Batch size",
         group="Workload",
@@ -573,10 +573,10 @@ KNOBS: tuple[Knob, ...] = (
         low=1,
         high=MAX_BATCH,
         help="Samples per inference. ORTune counts them on the input arrays, not on this setting.",
-        worth=batches,
-        stops=batch_stops,
+        search_values=batch_sizes,
+        slider_stops=batch_stops,
     ),
-    Knob(
+    TrialSetting(
         name="dims",
         label="Free dimensions",
         group="Workload",
@@ -587,7 +587,7 @@ KNOBS: tuple[Knob, ...] = (
         "a decoder's cache before the first token. An unnamed dimension, or one whose placeholder is "
         "used twice, is called `<input>:<axis>`.",
     ),
-    Knob(
+    TrialSetting(
         name="use_io_binding",
         label="I/O binding",
         group="Workload",
@@ -597,9 +597,9 @@ KNOBS: tuple[Knob, ...] = (
         help="On: inputs are bound once and outputs stay on the device, as in an optimized GPU program. "
         "Off: `run` takes and returns numpy arrays, copies included; on the CPU that costs a few "
         "microseconds per call.",
-        worth=both,
+        search_values=both_values,
     ),
-    Knob(
+    TrialSetting(
         name="streams",
         label="Streams",
         group="Workload",
@@ -612,7 +612,7 @@ KNOBS: tuple[Knob, ...] = (
         "loaded server.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="feeds",
         label="Inputs",
         group="Workload",
@@ -622,7 +622,7 @@ KNOBS: tuple[Knob, ...] = (
         help="Input data: `random` (seeded, in a range that suits each input), the path of an `.npz` with "
         "one array per input, an image, or a folder of images.",
     ),
-    Knob(
+    TrialSetting(
         name="feed_values",
         label="Fixed input values",
         group="Workload",
@@ -632,7 +632,7 @@ KNOBS: tuple[Knob, ...] = (
         help="A fixed value for an input, such as `sr=16000`, broadcast to its shape. Or a range of random "
         "values, such as `ids=random:0..30521`, both ends included.",
     ),
-    Knob(
+    TrialSetting(
         name="image_mean",
         label="Image mean",
         group="Workload",
@@ -643,7 +643,7 @@ KNOBS: tuple[Knob, ...] = (
         "for 3 channels, none for 1.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="image_std",
         label="Image standard deviation",
         group="Workload",
@@ -654,7 +654,7 @@ KNOBS: tuple[Knob, ...] = (
         "for 3 channels, none for 1.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="seed",
         label="Seed",
         group="Workload",
@@ -666,7 +666,7 @@ KNOBS: tuple[Knob, ...] = (
         help="Seed of random inputs. The same seed gives the same bytes.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="protocol.effort",
         label="Effort",
         group="Protocol",
@@ -678,7 +678,7 @@ KNOBS: tuple[Knob, ...] = (
         f"{_of_each(lambda one: f'±{100 * one.target:g} %')}. If the time budget ends first, an open verdict "
         "is UNDECIDED.",
     ),
-    Knob(
+    TrialSetting(
         name="budget_s",
         label="Time budget (s)",
         group="Protocol",
@@ -690,7 +690,7 @@ KNOBS: tuple[Knob, ...] = (
         help="Longest time to measure, in seconds; a verdict that is still open then is UNDECIDED. Empty: "
         f"{_of_each(lambda one: f'{one.budget_s} s')}; 60 s for a whole search.",
     ),
-    Knob(
+    TrialSetting(
         name="margin",
         label="Equivalence margin",
         group="Protocol",
@@ -702,7 +702,7 @@ KNOBS: tuple[Knob, ...] = (
         help="Two configurations are EQUIVALENT when the whole 95 % interval of their speed-up lies inside "
         "this margin; 0.02 is 2 %. Raise it if small differences do not matter to you.",
     ),
-    Knob(
+    TrialSetting(
         name="tolerance",
         label="Output tolerance",
         group="Protocol",
@@ -717,7 +717,7 @@ KNOBS: tuple[Knob, ...] = (
         "for INT8, 0.2 for 4 bits.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="warmup_runs",
         label="Warm-up inferences",
         group="Protocol",
@@ -730,7 +730,7 @@ KNOBS: tuple[Knob, ...] = (
         "which is less biased than a fixed number.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="runs",
         label="Timed inferences",
         group="Protocol",
@@ -743,7 +743,7 @@ KNOBS: tuple[Knob, ...] = (
         "goal needs. A p95 needs at least 72, a p99 at least 368.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="timeout_s",
         label="Timeout (s)",
         group="Protocol",
@@ -756,7 +756,7 @@ KNOBS: tuple[Knob, ...] = (
         "slower worker and stores its trial as failed.",
         advanced=True,
     ),
-    Knob(
+    TrialSetting(
         name="cpus",
         label="CPUs",
         group="Protocol",
@@ -769,10 +769,10 @@ KNOBS: tuple[Knob, ...] = (
     ),
 )
 
-_BY_NAME = {knob.name: knob for knob in KNOBS}
+_BY_NAME = {trial_setting.name: trial_setting for trial_setting in SETTINGS}
 
 
-def knob(name: str) -> Knob:
+def trial_setting(name: str) -> TrialSetting:
     """Return the setting called `name`.
 
     Raises:
@@ -817,7 +817,7 @@ def check_config_entry(key: str, value: str, *, expert: bool) -> None:
     elif key in KNOWN_CONFIG_ENTRIES:
         _check_known_entry(key, value, expert=expert)
     elif not expert:
-        known = [*KNOWN_CONFIG_ENTRIES, *(k.name for k in KNOBS if k.target == "config_entry")]
+        known = [*KNOWN_CONFIG_ENTRIES, *(k.name for k in SETTINGS if k.target == "config_entry")]
         raise SpecError(
             f"Unknown session config entry `{key}`; ONNX Runtime would ignore it silently."
             f"{nearest(key, known)}",
@@ -837,7 +837,7 @@ def check_run_entry(key: str, value: str, *, expert: bool) -> None:
     Raises:
         SpecError: unknown key (unless `expert`), or a value that it does not accept.
     """
-    own = {one.name: one for one in KNOBS if one.target == "run_entry"}
+    own = {one.name: one for one in SETTINGS if one.target == "run_entry"}
     setting = own.get(key)
     if setting is None:
         if expert:
@@ -902,7 +902,7 @@ def is_whole_number(text: str) -> bool:
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
-def _check_knob_text(setting: Knob, value: str) -> None:
+def _check_knob_text(setting: TrialSetting, value: str) -> None:
     if setting.kind == "bool" and value not in ("0", "1"):
         raise SpecError(
             f"`{setting.name}` accepts `0` or `1`, but got `{value}`.",
@@ -919,7 +919,7 @@ def _check_knob_text(setting: Knob, value: str) -> None:
 _THREADS_HINT = "Set `{}` to 0 to let ONNX Runtime choose."
 
 
-def check_range(setting: Knob, number: float) -> None:
+def check_range(setting: TrialSetting, number: float) -> None:
     """Refuse a number outside the setting's range.
 
     Raises:

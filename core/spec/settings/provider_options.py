@@ -199,7 +199,7 @@ KNOWN_PROVIDERS = (
 )
 
 # Options that a search varies; the others select a device, limit memory or set caches.
-_WORTH_TRYING: Mapping[str, tuple[str, ...]] = {
+_SEARCHED_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "CUDAExecutionProvider": (
         *("cudnn_conv_algo_search", "cudnn_conv_use_max_workspace", "use_tf32", "prefer_nhwc"),
         *("fuse_conv_bias", "enable_cuda_graph", "arena_extend_strategy"),
@@ -209,7 +209,7 @@ _WORTH_TRYING: Mapping[str, tuple[str, ...]] = {
 NEEDS_BINDING = ("enable_cuda_graph", "trt_cuda_graph_enable")
 
 
-def worth_options(provider: str) -> list[ProviderOption]:
+def searched_options(provider: str) -> list[ProviderOption]:
     """Return the options of a provider that a search varies; none of one whose options are not known."""
-    tried = _WORTH_TRYING.get(provider, ())
+    tried = _SEARCHED_OPTIONS.get(provider, ())
     return [one for one in PROVIDER_OPTIONS.get(provider, ()) if one.name in tried]

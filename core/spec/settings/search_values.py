@@ -1,6 +1,6 @@
 """The values of a setting that a search tries, for a model and a machine. Pure; the search space uses it.
 
-A row of the table without a rule of its own uses `by_kind`, so that a new setting is searched automatically.
+A row of the table without a rule of its own uses `values_by_kind`: a new setting is searched automatically.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ class Place:
     memory: bool = False  # the question includes memory
 
 
-Worth = Callable[[Setting, Place], tuple[Any, ...]]  # includes the default unless it is None
+ValueRule = Callable[[Setting, Place], tuple[Any, ...]]  # includes the default unless it is None
 
 
-def by_kind(setting: Setting, place: Place) -> tuple[Any, ...]:
+def values_by_kind(setting: Setting, place: Place) -> tuple[Any, ...]:
     """Both values of a switch or every choice; empty for kinds without natural values."""
     if getattr(setting, "target", "") not in CHANGES_A_SESSION:
         return ()
-    return both(setting, place) if setting.kind == "bool" else setting.choices
+    return both_values(setting, place) if setting.kind == "bool" else setting.choices
 
 
-def nothing(setting: Setting, place: Place) -> tuple[Any, ...]:
+def no_values(setting: Setting, place: Place) -> tuple[Any, ...]:
     """No values: the setting is not tried, because its purpose is neither speed nor size."""
     return ()
 
 
-def both(setting: Setting, place: Place) -> tuple[Any, ...]:
+def both_values(setting: Setting, place: Place) -> tuple[Any, ...]:
     """Both values of a switch, its default first."""
     return (setting.default, not setting.default)
 
 
-def these(*values: Any) -> Worth:
+def fixed_values(*values: Any) -> ValueRule:
     """The same values for every model and machine."""
     return lambda setting, place: values
 
 
-def if_memory(*values: Any) -> Worth:
+def if_memory(*values: Any) -> ValueRule:
     """Values that save memory and cost time: tried where the question includes memory."""
     return lambda setting, place: values if place.memory else ()
 
@@ -65,12 +65,12 @@ def inter_threads(setting: Setting, place: Place) -> tuple[Any, ...]:
     return (0, *doubling(2, place.threads))
 
 
-def batches(setting: Setting, place: Place) -> tuple[Any, ...]:
+def batch_sizes(setting: Setting, place: Place) -> tuple[Any, ...]:
     """Doubling up to 32, where the batch size may vary."""
     return doubling(1, MOST_BATCH) if place.any_batch else ()
 
 
-def loadable(setting: Setting, place: Place) -> tuple[Any, ...]:
+def loadable_chains(setting: Setting, place: Place) -> tuple[Any, ...]:
     """Every chain of providers that loads here."""
     return place.providers if len(place.providers) > 1 else ()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from core.spec.setting_type import Setting
-from core.spec.settings.search_values import Place, Worth, doubling
+from core.spec.settings.search_values import Place, ValueRule, doubling
 
 EACH_UP_TO = 8  # threads: every number up to here, doubling beyond
 MOST_BATCH = 1024
@@ -23,7 +23,7 @@ def no_stops(setting: Setting, place: Place) -> tuple[Any, ...]:
     return ()
 
 
-def stops_at(*values: Any) -> Worth:
+def stops_at(*values: Any) -> ValueRule:
     """The same stops for every model and machine."""
     return lambda setting, place: values
 

@@ -93,10 +93,10 @@ def step_from_dict(data: Mapping[str, Any]) -> Step:
 
 def chain_text(steps: Sequence[Step]) -> str:
     """Return the chain in words: "simplify → INT8 static"."""
-    return " → ".join(_in_a_sentence(one.type.title) for one in steps)
+    return " → ".join(_mid_sentence(one.type.title) for one in steps)
 
 
-def _in_a_sentence(title: str) -> str:
+def _mid_sentence(title: str) -> str:
     return title if title[:2].isupper() else title[0].lower() + title[1:]
 
 

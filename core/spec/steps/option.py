@@ -33,7 +33,7 @@ class Option(Setting):
         Raises:
             SpecError: the text means no value of this option.
         """
-        return self.checked(_PARSERS.get(self.kind, _as_it_is)(self, text))
+        return self.checked(_PARSERS.get(self.kind, _parse_text)(self, text))
 
 
 # --- values -----------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def _parse_dims(option: Option, text: str) -> dict[str, int]:
     return found
 
 
-def _as_it_is(option: Option, text: str) -> str:
+def _parse_text(option: Option, text: str) -> str:
     return text
 
 

@@ -19,7 +19,7 @@ from core.wire import Progress
 from core.wire.errors import ModelError, SpecError, WorkerError, nearest
 from core.worker.data.datasets import Dataset, open_dataset
 from core.worker.data.datasets.labels import check_range
-from core.worker.measure.inference import translated
+from core.worker.measure.inference import translate_errors
 from core.worker.session import BuiltSession, build_session
 
 Array = npt.NDArray[Any]
@@ -116,11 +116,11 @@ def _run(
     names = _candidates(built.session.get_outputs(), plan["output"])
     kept: Array | None = None
     output, done, told = "", 0, 0.0
-    beside = data.beside(plan["inputs"], plan["batch_axes"], plan["values"], plan["seed"])
-    from_data = [one for one in plan["inputs"] if one["name"] not in beside]
+    generated_inputs = data.generated_inputs(plan["inputs"], plan["batch_axes"], plan["values"], plan["seed"])
+    from_data = [one for one in plan["inputs"] if one["name"] not in generated_inputs]
     for batch in data.batches(from_data, plan["batch_axes"], batch_size):
-        with translated():
-            values = built.session.run(names, {**batch.feeds, **beside}, built.run_options)
+        with translate_errors():
+            values = built.session.run(names, {**batch.feeds, **generated_inputs}, built.run_options)
         if kept is None:
             output, first = _with_classes(dict(zip(names, values, strict=True)), batch_size)
             names = [output]
@@ -142,15 +142,15 @@ def _run(
     return _Scores(scores=kept, output=output)
 
 
-def _candidates(outputs: Sequence[Any], asked: str) -> list[str]:
+def _candidates(outputs: Sequence[Any], requested: str) -> list[str]:
     """Return the names of outputs whose type can hold scores; only the requested output, if one is named."""
     types = {one.name: one.type for one in outputs}
-    if asked and asked not in types:
+    if requested and requested not in types:
         raise SpecError(
-            f"The model has no output `{asked[:80]}`.{nearest(asked, types)}",
+            f"The model has no output `{requested[:80]}`.{nearest(requested, types)}",
             hint=f"Choose among {', '.join(f'`{name}`' for name in types)}.",
         )
-    names = [asked] if asked else list(types)
+    names = [requested] if requested else list(types)
     found = [name for name in names if types[name] in _SCORE_TYPES]
     if not found:
         raise _no_classifier([f"`{name}` {types[name]}" for name in names])

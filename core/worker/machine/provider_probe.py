@@ -91,7 +91,10 @@ def main() -> None:
     from core.worker.session import build_session
 
     lifeline.die_with_parent()
-    plan: wire.SessionPlan = {**wire.nothing_asked(), "providers": [{"name": sys.argv[1], "options": {}}]}
+    plan: wire.SessionPlan = {
+        **wire.default_session_plan(),
+        "providers": [{"name": sys.argv[1], "options": {}}],
+    }
     answer = {"reason": "", "remedy": ""}
     try:
         build_session(IDENTITY_MODEL, plan)

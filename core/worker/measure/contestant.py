@@ -26,8 +26,8 @@ from core.wire.channel import Command, obey
 from core.wire.errors import SpecError, WorkerError
 from core.worker.measure import footprint, outputs, timing, warmup
 from core.worker.measure.counters import Meter
-from core.worker.measure.inference import Contender, count_rows, translated
-from core.worker.measure.memory_layout import AS_IT_COMES, Draw, at_depth, draw
+from core.worker.measure.inference import Contender, count_samples, translate_errors
+from core.worker.measure.memory_layout import DEFAULT_LAYOUT, MemoryLayout, at_depth, draw
 from core.worker.session import CPU, CUDA_PROVIDERS
 from core.worker.session.feeds import Array
 
@@ -59,7 +59,7 @@ class Contestant:
     def _do(self, do: _Do, arguments: Any, _: wire.Progress) -> Mapping[str, Any]:
         return do(self, arguments)
 
-    @translated()
+    @translate_errors()
     def load(self, plan: wire.LoadPlan) -> wire.LoadReply:
         """Build the session of `plan` in the memory layout that the plan draws, and make its first run.
 
@@ -79,13 +79,13 @@ class Contestant:
             limits.cap_memory()  # a runaway allocation becomes an error; GPU drivers need address space
         again, seed = plan.get("again", False), plan.get("layout_seed")
         prepare = _engine(plan, again=again)
-        layout = AS_IT_COMES if seed is None else draw(seed, buffers=engines.can(plan["engine"], "place"))
+        layout = DEFAULT_LAYOUT if seed is None else draw(seed, buffers=engines.can(plan["engine"], "place"))
         exact = footprint.reset_peak()
         baseline = footprint.peak_rss_bytes()
         contender = prepare(plan, layout)
         first_run_ns, described = _first_run(contender)
         peak = footprint.peak_rss_bytes()
-        rows = count_rows(contender, plan["feeds"])
+        rows = count_samples(contender, plan["feeds"])
         gc.collect()
         gc.freeze()
         gc.disable()  # for good: it must never run inside the timed loop
@@ -120,7 +120,7 @@ class Contestant:
             "layout": layout.facts(),
         }
 
-    @translated()
+    @translate_errors()
     def warm(self, *, known_ns: int | None = None, cap_s: float | None = None) -> wire.WarmReply:
         """Run until the latency is steady, or as often as the plan says.
 
@@ -138,14 +138,14 @@ class Contestant:
             )
         else:
             latencies = timing.time_each(call, runs) if runs else []
-        back = known_ns is not None and warmup.is_back(latencies, known_ns)
+        back = known_ns is not None and warmup.matches_known_latency(latencies, known_ns)
         return {
             "latencies_ns": latencies,
             "steady": back or warmup.is_steady(latencies),
             "median_ns": warmup.expected_ns(latencies, loaded.first_run_ns),
         }
 
-    @translated()
+    @translate_errors()
     def block(self, *, block_ns: int, min_runs: int, max_runs: int, refill: bool = True) -> wire.BlockReply:
         """Run one block: back-to-back inferences for `block_ns`, at least `min_runs`, at most `max_runs`.
 
@@ -175,7 +175,7 @@ class Contestant:
             "counters": loaded.meter.stop(),
         }
 
-    @translated()
+    @translate_errors()
     def cost(self, *, seconds: float, window_s: float) -> wire.CostReply:
         """Measure CPU time per run over `window_s`, and idle CPU time in the `seconds` after a run."""
         call = self._need().contender.call
@@ -189,7 +189,7 @@ class Contestant:
             "idle_wall_s": time.perf_counter() - wall,
         }
 
-    @translated()
+    @translate_errors()
     def footprint(self, *, runs: int) -> wire.FootprintReply:
         """Measure peak memory of `runs` runs, for a contestant that has only executed `load`.
 
@@ -207,7 +207,7 @@ class Contestant:
             "notes": _memory_notes(loaded.plan, exact=exact and loaded.exact_memory, gpu_note=gpu_note),
         }
 
-    @translated()
+    @translate_errors()
     def new_shapes(self, *, feeds: list[wire.FeedPlan]) -> wire.NewShapesReply:
         """Run the warm session with new input shapes; time the first and second run of each.
 
@@ -216,14 +216,14 @@ class Contestant:
         """
         return {"shapes": [_new_shape(self._need().contender, plan) for plan in feeds]}
 
-    @translated()
-    def save_outputs(self, *, path: str) -> wire.Nothing:
+    @translate_errors()
+    def save_outputs(self, *, path: str) -> wire.EmptyReply:
         """Write the outputs of one run to `path`, for `compare_outputs` of another contestant."""
         contender = self._need().contender
         outputs.save(path, contender.arrays(contender.call()))
         return {}
 
-    @translated()
+    @translate_errors()
     def compare_outputs(self, *, path: str) -> wire.OutputError:
         """Return the error of the outputs in `path` against one run here, which is the reference."""
         contender = self._need().contender
@@ -248,7 +248,7 @@ class _Loaded:
     exact_memory: bool
     gpu: int | None  # CUDA's number of the GPU in use
     meter: Meter
-    layout: Draw
+    layout: MemoryLayout
 
 
 _Do = Callable[[Contestant, Any], Mapping[str, Any]]
@@ -294,12 +294,14 @@ def _on_cpu_only(plan: wire.ContestantPlan) -> bool:
     )
 
 
-def _engine(plan: wire.ContestantPlan, *, again: bool) -> Callable[[wire.ContestantPlan, Draw], Contender]:
+def _engine(
+    plan: wire.ContestantPlan, *, again: bool
+) -> Callable[[wire.ContestantPlan, MemoryLayout], Contender]:
     """Return the engine's factory; its libraries are loaded now, so that they do not count as the model's."""
     module = importlib.import_module(engines.ENGINES[plan["engine"]].module)  # only of an engine that runs
     if not again and engines.can(plan["engine"], "fork"):  # a forked process inherits few of their pages
         footprint.load_libraries()
-    prepare: Callable[[wire.ContestantPlan, Draw], Contender] = module.contender
+    prepare: Callable[[wire.ContestantPlan, MemoryLayout], Contender] = module.contender
     return prepare
 
 
@@ -311,9 +313,9 @@ def _first_run(contender: Contender) -> tuple[int, list[wire.TensorInfo]]:
 
 
 def _new_shape(contender: Contender, plan: wire.FeedPlan) -> wire.NewShape:
-    refed = contender.refed(plan)
-    rows = count_rows(refed, plan)
-    first, following = timing.time_each(refed.call, 2)
+    with_inputs = contender.with_inputs(plan)
+    rows = count_samples(with_inputs, plan)
+    first, following = timing.time_each(with_inputs.call, 2)
     return {"batch_size": rows, "first_run_ns": first, "next_run_ns": following}
 
 

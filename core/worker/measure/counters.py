@@ -252,7 +252,7 @@ def _cpu_time_between(before: CpuTime | None, after: CpuTime | None) -> CpuTime 
 def _throttled_between(
     before: limits.Throttling | None, after: limits.Throttling | None
 ) -> limits.Throttling | None:
-    return None if before is None or after is None else limits.throttled_between(before, after)
+    return None if before is None or after is None else limits.throttling_increase(before, after)
 
 
 def canary() -> int:
@@ -306,14 +306,14 @@ class _Gpu:
             "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(self._device, nvml.NVML_CLOCK_SM),
             "max_sm_clock_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(self._device, nvml.NVML_CLOCK_SM),
             "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(self._device, nvml.NVML_TEMPERATURE_GPU),
-            "foreign_processes": self._foreign,
+            "foreign_processes": self._count_other_processes,
         }
         for name, ask in questions.items():
             with contextlib.suppress(nvml.NVMLError):
                 found[name] = float(ask())
         return found or None
 
-    def _foreign(self) -> int:
+    def _count_other_processes(self) -> int:
         listed = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._device)
         return foreign_processes(
             [process.pid for process in listed], os.getpid(), os.getppid(), parent_of=_parent_of

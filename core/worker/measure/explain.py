@@ -25,9 +25,9 @@ from core.wire.errors import StoreError, TunerError
 from core.wire.files import written_whole
 from core.worker.measure import timing
 from core.worker.measure.contestant import pin
-from core.worker.measure.inference import Inference, prepare, translated
+from core.worker.measure.inference import Inference, prepare, translate_errors
 from core.worker.session import CPU, build_session
-from core.worker.session.feeds import rows_fed
+from core.worker.session.feeds import sample_count
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -67,8 +67,8 @@ def explain(plan: wire.ExplainPlan, progress: Progress) -> wire.ExplainReply:
         sides = [_Side(side, Path(folder) / str(index)) for index, side in enumerate(plan["sides"])]
         for index, side in enumerate(sides):
             progress("load", index, len(sides))
-            side.try_out()
-        for done, side in enumerate(_in_turns(sides)):
+            side.prepare_passes()
+        for done, side in enumerate(_alternate(sides)):
             progress("profile", done, PASSES * len(sides))
             side.run_pass()
         progress("match", 0, 1)
@@ -85,7 +85,7 @@ def explain(plan: wire.ExplainPlan, progress: Progress) -> wire.ExplainReply:
     return {"output": plan["output"], "passes": PASSES, "notes": list(dict.fromkeys(notes))}
 
 
-def _in_turns(sides: Sequence[_Side]) -> Iterator[_Side]:
+def _alternate(sides: Sequence[_Side]) -> Iterator[_Side]:
     """Yield every side once per round, each round in reverse order, so that drift affects both alike."""
     for number in range(PASSES):
         yield from sides if number % 2 == 0 else reversed(sides)
@@ -110,7 +110,7 @@ class _Side:
         self.folder = folder
         self.plan = plan
         self.notes: list[str] = []
-        self.model = self._named()
+        self.model = self._read_named_model()
         self.allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
         self.optimized: Path | None = folder / "optimized.onnx"
         self.runs = MIN_RUNS
@@ -125,7 +125,7 @@ class _Side:
         self.run_s: list[float] = []
         self.plain_s: list[float] = []
 
-    def _named(self) -> ModelProto:
+    def _read_named_model(self) -> ModelProto:
         """Read the model without its weights; if nodes lack names, run a copy in which all have names.
 
         Names cost nothing at run time, and a node without a name cannot be followed through a fusion.
@@ -151,7 +151,7 @@ class _Side:
 
     # --- running --------------------------------------------------------------------------------------------
 
-    def try_out(self) -> None:
+    def prepare_passes(self) -> None:
         """Run twice to learn the duration and number of events of a run; save the optimized graph."""
         run_ns, events = self._first_runs()
         gc.collect()
@@ -161,13 +161,13 @@ class _Side:
     def _first_runs(self) -> tuple[int, int]:
         """Return the shorter of two runs in nanoseconds, at least 1, and the events of one run."""
         inference = self._saving() or self._inference(self.plan["session"])
-        with translated():
+        with translate_errors():
             latencies = timing.time_each(inference.call, 2)
         with Path(inference.built.session.end_profiling()).open("rb") as file:
             events = sum(1 for _ in file) // 2
         self.effective_when_saved = inference.built.effective
         shapes = {one["name"]: one["shape"] for one in inference.inputs}
-        self.rows = rows_fed(shapes, self.plan["feeds"]["batch_axes"])
+        self.rows = sample_count(shapes, self.plan["feeds"]["batch_axes"])
         self.notes += inference.notes
         return max(1, min(latencies)), events
 
@@ -190,7 +190,7 @@ class _Side:
         built = inference.built
         self.requested, self.effective = built.requested, built.effective
         self.fallback_reason = built.fallback_reason if built.fallback else ""
-        with translated():
+        with translate_errors():
             timing.time_each(inference.call, 1 + WARM_RUNS + self.runs)
             file = Path(built.session.end_profiling())
             return file, timing.time_each(inference.call, 1 + self.runs)[1:]

@@ -125,7 +125,7 @@ def _trace_events(data: bytes) -> bytes:
 
 _NUMBER = r"([0-9][0-9.]*(?:e[-+]?[0-9]+)?)"
 _SECONDS = {"s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
-_TOLD = {  # printed name -> name here; the unit follows the number
+_SUMMARY_NAMES = {  # printed name -> name here; the unit follows the number
     r"(?:Average|Mean)(?: inference)? time cost": "mean",
     r"Session creation time cost": "creation",
     r"Min Latency": "min",
@@ -141,7 +141,7 @@ def _summary(data: bytes) -> wire.Summary:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise SpecError("The file is neither JSON nor text.", hint=_FORMATS) from None
-    told = _told(text)
+    told = _parse_summary(text)
     model, samples, notes = _samples(text)
     if not samples and "mean" not in told and not any(name.startswith("p") for name in told):
         raise SpecError("The file holds no result of onnxruntime_perf_test.", hint=_FORMATS)
@@ -157,10 +157,10 @@ def _summary(data: bytes) -> wire.Summary:
     }
 
 
-def _told(text: str) -> dict[str, float]:
+def _parse_summary(text: str) -> dict[str, float]:
     """Parse the printed summary in seconds, by name: "mean", "p50", "min", "creation"."""
     found: dict[str, float] = {}
-    for pattern, name in _TOLD.items():
+    for pattern, name in _SUMMARY_NAMES.items():
         for match in re.finditer(rf"{pattern}\s*(?::|is)\s*{_NUMBER}\s*(sec|ms|us|s)\b", text, re.I):
             *named, value, unit = match.groups()
             found["".join([name, *named])] = _seconds(value) * _SECONDS[unit.lower()]

@@ -18,9 +18,9 @@ import onnxruntime as ort
 from core import wire
 from core.wire.errors import SpecError, TunerError
 from core.worker.measure import timing
-from core.worker.measure.memory_layout import AS_IT_COMES, Draw
+from core.worker.measure.memory_layout import DEFAULT_LAYOUT, MemoryLayout
 from core.worker.session import CUDA_PROVIDERS, ORT_ERRORS, BuiltSession, build_session
-from core.worker.session.feeds import Array, Feeds, make_feeds, rows_fed
+from core.worker.session.feeds import Array, Feeds, make_feeds, sample_count
 from core.worker.session.feeds.wanted import BFLOAT16
 from core.worker.session.ort_errors import run_error
 
@@ -96,7 +96,7 @@ class Contender(Protocol):
     def arrays(self, result: object) -> dict[str, Array]:
         """Return a call's outputs as numpy arrays, by name; members of sequences and maps one by one."""
 
-    def refed(self, feeds: wire.FeedPlan) -> Contender:
+    def with_inputs(self, feeds: wire.FeedPlan) -> Contender:
         """Return the same session with other inputs."""
 
 
@@ -109,7 +109,7 @@ class Inference:
     inputs: list[wire.TensorInfo]
     binding: Any  # ort.IOBinding, or None for plain `run`
     notes: list[str]
-    layout: Draw = AS_IT_COMES  # placement of the inputs in memory
+    layout: MemoryLayout = DEFAULT_LAYOUT  # placement of the inputs in memory
 
     @property
     def libraries(self) -> dict[str, str]:
@@ -122,10 +122,10 @@ class Inference:
 
     def arrays(self, result: object) -> dict[str, Array]:
         """Return a call's outputs as numpy arrays, by name; members of sequences and maps one by one."""
-        with translated():
+        with translate_errors():
             return dict(array for name, value in self._values(result) for array in _flat(name, value))
 
-    def refed(self, feeds: wire.FeedPlan) -> Inference:
+    def with_inputs(self, feeds: wire.FeedPlan) -> Inference:
         """Return the same session with other inputs.
 
         Raises:
@@ -140,7 +140,7 @@ class Inference:
         return list(zip(names, values, strict=True))
 
 
-def contender(plan: wire.ContestantPlan, layout: Draw = AS_IT_COMES) -> Inference:
+def contender(plan: wire.ContestantPlan, layout: MemoryLayout = DEFAULT_LAYOUT) -> Inference:
     """Build the session of `plan` and place its inputs in memory as `layout` says.
 
     Raises:
@@ -150,7 +150,7 @@ def contender(plan: wire.ContestantPlan, layout: Draw = AS_IT_COMES) -> Inferenc
 
 
 def prepare(
-    built: BuiltSession, plan: wire.ProfilePlan | wire.ContestantPlan, layout: Draw = AS_IT_COMES
+    built: BuiltSession, plan: wire.ProfilePlan | wire.ContestantPlan, layout: MemoryLayout = DEFAULT_LAYOUT
 ) -> Inference:
     """Make the inputs of `plan` and place them in memory as `layout` says.
 
@@ -161,22 +161,24 @@ def prepare(
     return _in_place(built, plan["feeds"], layout, use_io_binding=plan["use_io_binding"])
 
 
-def _in_place(built: BuiltSession, plan: wire.FeedPlan, layout: Draw, *, use_io_binding: bool) -> Inference:
+def _in_place(
+    built: BuiltSession, plan: wire.FeedPlan, layout: MemoryLayout, *, use_io_binding: bool
+) -> Inference:
     feeds = make_feeds(plan, built.session.get_inputs())
     placed = {name: layout.place(one, number) for number, (name, one) in enumerate(feeds.arrays.items())}
     feeds = replace(feeds, arrays=placed)
-    with translated():
+    with translate_errors():
         found = _bound(built, feeds) if use_io_binding else _plain(built, feeds)
     return replace(found, layout=layout)
 
 
-def count_rows(contender: Contender, plan: wire.FeedPlan) -> int:
+def count_samples(contender: Contender, plan: wire.FeedPlan) -> int:
     """Return the number of samples in the inputs, which must equal the requested batch.
 
     Raises:
         SpecError: it does not, or the inputs disagree.
     """
-    rows = rows_fed({one["name"]: one["shape"] for one in contender.inputs}, plan["batch_axes"])
+    rows = sample_count({one["name"]: one["shape"] for one in contender.inputs}, plan["batch_axes"])
     if plan["batch_axes"] and rows != plan["batch_size"]:
         raise SpecError(
             f"The inputs have {rows} samples, but the batch is {plan['batch_size']}.",
@@ -290,7 +292,7 @@ def _from_bfloat16(value: Any) -> Array:
 
 
 @contextlib.contextmanager
-def translated() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Translate an exception of ONNX Runtime's run into a `TunerError`."""
     try:
         yield

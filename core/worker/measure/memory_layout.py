@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draw:
+class MemoryLayout:
     """One layout; it owns the blocks that keep heap and mappings in place."""
 
     heap_bytes: int = 0
@@ -74,15 +74,15 @@ class Draw:
         return ALIGNMENT * random.Random(self.buffer_seed + number).randrange(PAGE // ALIGNMENT)  # noqa: S311
 
 
-AS_IT_COMES = Draw()
+DEFAULT_LAYOUT = MemoryLayout()
 
 
-def draw(seed: int, *, buffers: bool = True) -> Draw:
+def draw(seed: int, *, buffers: bool = True) -> MemoryLayout:
     """Draw a layout and apply it to this process.
 
     Args:
         seed: the same seed draws the same layout, as far as the system allows.
-        buffers: inputs will be placed with `Draw.place`.
+        buffers: inputs will be placed with `MemoryLayout.place`.
     """
     rng = random.Random(seed)  # noqa: S311 - addresses, not secrets
     heap, pages = rng.randrange(MOST_HEAP_BYTES), rng.randrange(MOST_PAGES + 1)
@@ -94,7 +94,7 @@ def draw(seed: int, *, buffers: bool = True) -> Draw:
             break
         kept += [_reserve(size) for size in sorted(holes, reverse=True)]
     kept.append(_reserve((pages + 1) * PAGE))
-    return Draw(
+    return MemoryLayout(
         heap_bytes=heap,
         mapped_pages=pages,
         stack_frames=rng.randrange(MOST_FRAMES + 1),

@@ -69,7 +69,7 @@ def _side(threads: int) -> int:
 
 
 def _product(side: int, threads: int) -> list[int]:
-    plan = wire.nothing_asked()
+    plan = wire.default_session_plan()
     plan["attributes"]["intra_op_num_threads"] = threads
     random = np.random.default_rng(0)
     session = build_session(_model(side, random), plan).session
@@ -121,12 +121,12 @@ def _copy(size: int, threads: int) -> list[int]:
     source, target = np.ones(size // 8), np.zeros(size // 8)  # written, so that their pages exist
     ends = [len(source) * part // threads for part in range(threads + 1)]
     parts = [slice(ends[part], ends[part + 1]) for part in range(threads)]
-    with _crew([partial(np.copyto, target[own], source[own]) for own in parts]) as copy_once:
+    with _parallel_runs([partial(np.copyto, target[own], source[own]) for own in parts]) as copy_once:
         return _repeated(copy_once)
 
 
 @contextlib.contextmanager
-def _crew(tasks: list[Callable[[], Any]]) -> Iterator[Callable[[], None]]:
+def _parallel_runs(tasks: list[Callable[[], Any]]) -> Iterator[Callable[[], None]]:
     """Keep threads that wait between runs; the caller does the first task, numpy releases the lock."""
     gate, end = threading.Barrier(len(tasks)), threading.Barrier(len(tasks))
     over = threading.Event()
@@ -144,15 +144,15 @@ def _crew(tasks: list[Callable[[], Any]]) -> Iterator[Callable[[], None]]:
         tasks[0]()
         end.wait()
 
-    crew = [threading.Thread(target=serve, args=(task,), daemon=True) for task in tasks[1:]]
-    for one in crew:
+    helpers = [threading.Thread(target=serve, args=(task,), daemon=True) for task in tasks[1:]]
+    for one in helpers:
         one.start()
     try:
         yield once
     finally:
         over.set()
         gate.wait()
-        for one in crew:
+        for one in helpers:
             one.join()
 
 

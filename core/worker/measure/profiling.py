@@ -18,7 +18,7 @@ from core import wire
 from core.wire import Progress
 from core.wire.errors import TunerError
 from core.worker.measure import timing
-from core.worker.measure.inference import Inference, count_rows, prepare, translated
+from core.worker.measure.inference import Inference, count_samples, prepare, translate_errors
 from core.worker.session import build_session
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def profile(plan: wire.ProfilePlan, progress: Progress) -> wire.ProfileReply:
     with _scratch_prefix(trace) as prefix:
         inference, assigned, file = _profiled(plan, progress, prefix)
         Path(file).replace(trace)
-        rows, built = count_rows(inference, plan["feeds"]), inference.built
+        rows, built = count_samples(inference, plan["feeds"]), inference.built
         progress("read", 0, 1)
         found = replace(_parsed(trace), constants=_constants(plan, prefix))
     return {
@@ -78,7 +78,7 @@ def _unprofiled(plan: wire.ProfilePlan, progress: Progress) -> list[int]:
     return _runs(inference, min(plan["runs"], UNPROFILED_RUNS), progress, "unprofiled")
 
 
-@translated()
+@translate_errors()
 def _runs(inference: Inference, runs: int, progress: Progress, stage: str) -> list[int]:
     """Make one discarded run, then return the latencies of `runs` runs."""
     (first_ns,) = timing.time_each(inference.call, 1)
@@ -108,7 +108,7 @@ def _profiled(
 def _events_of_one_run(plan: wire.ProfilePlan, prefix: str) -> int:
     """Count the events in a session of its own: no list of nodes tells how often a loop's body runs."""
     built = build_session(plan["model_path"], plan["session"], profile_prefix=f"{prefix}-pilot")
-    with translated():
+    with translate_errors():
         prepare(built, plan).call()
     with Path(built.session.end_profiling()).open("rb") as file:
         return sum(1 for _ in file)

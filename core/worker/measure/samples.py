@@ -16,10 +16,10 @@ from core import wire
 from core.wire.errors import SpecError, WorkerError
 from core.worker.measure import outputs
 from core.worker.measure.contestant import pin
-from core.worker.measure.inference import count_rows, prepare, translated
+from core.worker.measure.inference import count_samples, prepare, translate_errors
 from core.worker.session import build_session
 from core.worker.session.feeds import Array, make_feeds
-from core.worker.session.feeds.archive import opened
+from core.worker.session.feeds.archive import open_archive
 from core.worker.session.feeds.wanted import BFLOAT16, STRING
 
 INPUTS, OUTPUTS = "inputs.npz", "outputs.npz"
@@ -37,12 +37,12 @@ def record(payload: wire.SamplesPlan) -> wire.SamplesReply:
     built = build_session(plan["model_path"], plan["session"])
     feeds = make_feeds(plan["feeds"], built.session.get_inputs())
     contender = prepare(built, plan)
-    with translated():
+    with translate_errors():
         result = contender.call()
     found = contender.arrays(result)
     fed = {name: _kept(array, feeds.dtypes[name]) for name, array in feeds.arrays.items()}
     reply: wire.SamplesReply = {
-        "rows": count_rows(contender, plan["feeds"]),
+        "rows": count_samples(contender, plan["feeds"]),
         "inputs": contender.inputs,
         "outputs": contender.outputs(result),
         "refusal": _refusal(fed, found, payload["most_bytes"]),
@@ -82,11 +82,11 @@ def answers(payload: wire.AnswersPlan) -> wire.AnswersReply:
         except SpecError as error:
             return {**reply, "unusable": error.message}
     contender = prepare(built, plan)
-    with translated():
+    with translate_errors():
         found = contender.arrays(contender.call())
     return {
         **reply,
-        "rows": count_rows(contender, plan["feeds"]),
+        "rows": count_samples(contender, plan["feeds"]),
         "error": None if recorded is None else outputs.compare(recorded, found),
         "notes": contender.notes,
     }
@@ -111,7 +111,7 @@ def save_inputs(path: Path, arrays: Mapping[str, Array]) -> None:
 
 def _recorded(path: Path) -> dict[str, Array]:
     """Read an untrusted file of `outputs.save`: with a size limit, and without pickled objects."""
-    with opened(path, f"There are no recorded outputs `{path.name}`.") as archive:
+    with open_archive(path, f"There are no recorded outputs `{path.name}`.") as archive:
         members = archive.read(archive.names)
         names = members.get("arr_0")
         arrays = [members[name] for name in (f"arr_{number + 1}" for number in range(len(members) - 1))]

@@ -24,7 +24,7 @@ CAP_NS = 10_000_000_000
 ACCELERATOR_CAP_NS = 60_000_000_000  # the first runs choose and compile kernels
 LONG_RUN_NS = 50_000_000  # two such runs show as much as five shorter ones
 LONG_WINDOW_RUNS = 2
-KNOWN_NS = 10_000_000  # first check of a process with earlier warm processes of its configuration
+KNOWN_MIN_NS = 10_000_000  # first check of a process with earlier warm processes of its configuration
 KNOWN_TOLERANCE = 0.05  # two processes may differ permanently by that
 CAP_RUNS = 300
 CAP_RUNS_NS = 500_000_000  # this many short runs end too soon to be informative
@@ -57,15 +57,15 @@ def is_steady(latencies_ns: Sequence[int]) -> bool:
     return still and sum(latencies_ns) >= MIN_NS
 
 
-def is_back(latencies_ns: Sequence[int], known_ns: int) -> bool:
+def matches_known_latency(latencies_ns: Sequence[int], known_ns: int) -> bool:
     """Whether the last, short window of a fresh process matches earlier processes of its configuration.
 
     Args:
         latencies_ns: in run order.
         known_ns: typical latency of those processes when warm.
     """
-    runs = max(1, min(WINDOW_RUNS[1], KNOWN_NS // max(1, known_ns)))
-    if len(latencies_ns) < runs or sum(latencies_ns) < KNOWN_NS:
+    runs = max(1, min(WINDOW_RUNS[1], KNOWN_MIN_NS // max(1, known_ns)))
+    if len(latencies_ns) < runs or sum(latencies_ns) < KNOWN_MIN_NS:
         return False
     return statistics.median(latencies_ns[-runs:]) <= (1 + KNOWN_TOLERANCE) * known_ns
 
@@ -93,8 +93,8 @@ def run_until_steady(
     """
     latencies: list[int] = []
     began = time.perf_counter_ns()
-    ended = is_steady if known_ns is None else partial(_is_back_or_steady, known_ns=known_ns)
-    least_ns = MIN_NS if known_ns is None else KNOWN_NS
+    ended = is_steady if known_ns is None else partial(_is_known_or_steady, known_ns=known_ns)
+    least_ns = MIN_NS if known_ns is None else KNOWN_MIN_NS
     while not ended(latencies):
         elapsed = time.perf_counter_ns() - began
         if is_over(len(latencies), elapsed, cap_ns):
@@ -107,5 +107,5 @@ def run_until_steady(
     return latencies
 
 
-def _is_back_or_steady(latencies_ns: Sequence[int], known_ns: int) -> bool:
-    return is_back(latencies_ns, known_ns) or is_steady(latencies_ns)
+def _is_known_or_steady(latencies_ns: Sequence[int], known_ns: int) -> bool:
+    return matches_known_latency(latencies_ns, known_ns) or is_steady(latencies_ns)

@@ -18,7 +18,7 @@ import onnx
 import onnxruntime as ort
 
 from core.wire.errors import ModelError
-from core.worker.session import ORT_ERRORS, held_operators, own_options
+from core.worker.session import ORT_ERRORS, job_session_options, operator_library_paths
 from core.worker.session.ort_errors import clean, unregistered
 
 ONE_FILE_BYTES = 1_900_000_000  # weights in one file: protobuf's 2 GiB, less room for the graph
@@ -75,7 +75,7 @@ def move_into_place(draft: Path, target: Path, companions: Sequence[str] = ()) -
 # --- check --------------------------------------------------------------------------------------------------
 
 
-def checker_complaint(file: Path) -> str:
+def checker_error(file: Path) -> str:
     """Return the complaint of ONNX's checker about `file`; empty if there is none.
 
     The checker is stricter than ONNX Runtime, which runs inputs of unknown rank, for example.
@@ -102,13 +102,13 @@ def open_checked(
     Raises:
         ModelError: the checker or ONNX Runtime refuses it.
     """
-    complaint = checker_complaint(file) if use_checker else ""
+    complaint = checker_error(file) if use_checker else ""
     if complaint:
         raise ModelError(
             f"ONNX's checker refuses {what}: {complaint}",
             hint="Try another opset, or keep the model as it is.",
         )
-    options = own_options(level)
+    options = job_session_options(level)
     try:
         return ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except ORT_ERRORS as error:
@@ -130,7 +130,7 @@ def crashes_by_default(file: Path) -> bool:
     )
     quiet = subprocess.DEVNULL
     done = subprocess.run(
-        [sys.executable, "-c", code, str(file), *held_operators()],
+        [sys.executable, "-c", code, str(file), *operator_library_paths()],
         stdin=quiet,
         stdout=quiet,
         stderr=quiet,

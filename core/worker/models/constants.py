@@ -32,10 +32,12 @@ MOST = 20_000  # nodes; a page cannot show a larger result
 
 def constants_of(model: ModelProto) -> list[Constants]:
     """List the constants of every named heavy node of `model`, including bodies of If, Loop and Scan."""
-    return [one for _, one in zip(range(MOST), _found(model.graph, (), {}), strict=False)]
+    return [one for _, one in zip(range(MOST), _constants_in(model.graph, (), {}), strict=False)]
 
 
-def _found(graph: GraphProto, path: tuple[str, ...], around: Mapping[str, Tensor]) -> Iterator[Constants]:
+def _constants_in(
+    graph: GraphProto, path: tuple[str, ...], around: Mapping[str, Tensor]
+) -> Iterator[Constants]:
     known = {**around, **{one.name: _tensor(one) for one in graph.initializer}}
     for node in graph.node:
         if node.name and node.op_type in _HEAVY:
@@ -44,7 +46,7 @@ def _found(graph: GraphProto, path: tuple[str, ...], around: Mapping[str, Tensor
                 path=path, name=node.name, op_type=node.op_type, tensors=tensors, window=_window(node)
             )
         for body in bodies_of(node):
-            yield from _found(body, (*path, node.name), known)
+            yield from _constants_in(body, (*path, node.name), known)
 
 
 def _tensor(one: TensorProto) -> Tensor:

@@ -36,7 +36,7 @@ from core.worker.models.graphs import (
     tensor_elements,
     type_text,
 )
-from core.worker.models.origins import Matched, matched_graphs
+from core.worker.models.origins import MatchedNode, matched_graphs
 
 if TYPE_CHECKING:
     from core.worker.session import BuiltSession
@@ -55,11 +55,13 @@ _INFERENCE_ERRORS = (onnx.shape_inference.InferenceError, RuntimeError, ValueErr
 
 _TORCH_SCOPES = "pkg.torch.onnx.name_scopes"  # of a node: its enclosing modules, as text of a Python list
 
-_Did = dict[int, tuple[GraphProto, GraphProto, list[Matched]]]  # by the id of an optimized graph
-_Known = ChainMap[str, wire.GraphTensor]  # by name; a body also sees the names around it
+_OriginsByGraph = dict[
+    int, tuple[GraphProto, GraphProto, list[MatchedNode]]
+]  # by the id of an optimized graph
+_KnownTensors = ChainMap[str, wire.GraphTensor]  # by name; a body also sees the names around it
 
 
-def draw_graphs(plan: wire.GraphPlan, progress: Progress) -> wire.GraphReply:
+def describe_graphs(plan: wire.GraphPlan, progress: Progress) -> wire.GraphReply:
     """Write a model's graph, and the one that ONNX Runtime runs, to `plan["output"]`.
 
     Args:
@@ -176,7 +178,7 @@ def _saved(path: Path, session: wire.SessionPlan, folder: Path) -> tuple[BuiltSe
     return built, onnx.load(str(saved), load_external_data=False)
 
 
-def _matched(model: ModelProto, optimized: ModelProto) -> _Did:
+def _matched(model: ModelProto, optimized: ModelProto) -> _OriginsByGraph:
     """Return the origin of each optimized graph and its nodes; it holds the graph to keep its id valid."""
     return {id(graph): (graph, own, nodes) for _, own, graph, nodes in matched_graphs(model, optimized)}
 
@@ -193,7 +195,7 @@ def _drop_weights(model: ModelProto) -> None:
                     tensor.ClearField(field)
 
 
-def _side(model: ModelProto, matched: _Did, *, notes_of: Path | None = None) -> wire.DrawnSide:
+def _side(model: ModelProto, matched: _OriginsByGraph, *, notes_of: Path | None = None) -> wire.DrawnSide:
     """Describe one graph with its bodies, and shapes as far as they are known.
 
     Args:
@@ -210,17 +212,17 @@ def _side(model: ModelProto, matched: _Did, *, notes_of: Path | None = None) -> 
         what = f"`{notes_of.name}`" if notes_of is not None else "the optimized graph"
         notes.append(f"The shapes inside of {what} could not be inferred: {said}")
     pairs = zip(_levels(model.graph), _levels(inferred.graph), strict=True)
-    around: list[_Known] = []
+    around: list[_KnownTensors] = []
     levels = []
     for (path, role, holder, graph), (*_, typed) in pairs:
         outer = [] if holder is None else around[holder].maps
         around.append(ChainMap(_tensors(typed), *outer))
         _, own, nodes = matched.get(id(graph), (graph, graph, []))
-        levels.append(_level(path, role, graph, around[-1], [_does(one, own) for one in nodes]))
+        levels.append(_level(path, role, graph, around[-1], [_original_names(one, own) for one in nodes]))
     return {"levels": levels, "notes": notes}
 
 
-def _does(one: Matched, own: GraphProto) -> tuple[list[str], bool]:
+def _original_names(one: MatchedNode, own: GraphProto) -> tuple[list[str], bool]:
     return [_clip(own.node[index].name, NAME) for index in one.covered], one.inserted
 
 

@@ -105,7 +105,7 @@ def origins(model: ModelProto, optimized: ModelProto, ran: Sequence[RanNode]) ->
     return list(found.values())
 
 
-class Matched(NamedTuple):
+class MatchedNode(NamedTuple):
     """A node of an optimized graph, and the original nodes whose work it does."""
 
     node: NodeProto
@@ -115,7 +115,7 @@ class Matched(NamedTuple):
 
 def matched_graphs(
     model: ModelProto, optimized: ModelProto
-) -> Iterator[tuple[Path, GraphProto, GraphProto, list[Matched]]]:
+) -> Iterator[tuple[Path, GraphProto, GraphProto, list[MatchedNode]]]:
     """Yield each graph of `model` with its optimized graph, and that graph's nodes in order.
 
     Args:
@@ -129,7 +129,7 @@ def matched_graphs(
         waiting.extend(_shared_bodies(path, original, graph))
 
 
-def _names(matched: Sequence[Matched], ran: Sequence[RanNode]) -> list[str]:
+def _names(matched: Sequence[MatchedNode], ran: Sequence[RanNode]) -> list[str]:
     """Return the profile's name of each node of one graph; empty if unknown.
 
     ONNX Runtime inlines the bodies of functions in the order of their calls, and continues from the last
@@ -254,13 +254,13 @@ class _Match:
         self.known: dict[str, str] = {name: name for name in given} | kept
         self.inserted = [self._join_if_inserted(position) for position in range(len(self.nodes))]
         for position in range(len(self.nodes)):
-            self._know_by_name(position)
+            self._identify_by_name(position)
 
-    def result(self) -> Iterator[Matched]:
+    def result(self) -> Iterator[MatchedNode]:
         """Yield every node of the graph, in order."""
         covered = self._covered()
         for position, node in enumerate(self.nodes):
-            yield Matched(node, covered.get(position, []), self.inserted[position])
+            yield MatchedNode(node, covered.get(position, []), self.inserted[position])
 
     # --- original tensor of a tensor ----------------------------------------------------------------------
 
@@ -308,7 +308,7 @@ class _Match:
     def _tensor(self, name: str) -> str | None:
         return self.known.get(self.tensors.find(name))
 
-    def _know_by_name(self, position: int) -> None:
+    def _identify_by_name(self, position: int) -> None:
         """If a node computes a tensor with a new name, identify the tensor by the node's name."""
         node = self.nodes[position]
         if self.inserted[position] or len(node.output) != 1 or self._tensor(node.output[0]) is not None:
@@ -351,7 +351,7 @@ class _Match:
         }
         taken: set[int] = set()
         covered: dict[int, list[int]] = {}
-        for members in self._neighbours():
+        for members in self._unidentified_groups():
             outputs = {self._tensor(name) for position in members for name in self.nodes[position].output}
             found = self.original.between([one for one in outputs if one is not None], stops)
             alone = [index for index in found if index not in taken]
@@ -359,7 +359,7 @@ class _Match:
             covered.update(dict.fromkeys(members, alone or found))
         return covered
 
-    def _neighbours(self) -> list[list[int]]:
+    def _unidentified_groups(self) -> list[list[int]]:
         """Group the nodes that are joined by unknown tensors, in the order of the graph."""
         groups = _Sets()
         for position, node in enumerate(self.nodes):

@@ -88,7 +88,7 @@ class RangeFinder:
             return _mask_range(value.name)
         if kind not in _INTEGERS:
             return None
-        found = [one for use in self._reached(value.name) if (one := self._bound(use))]
+        found = [one for use in self._uses_of(value.name) if (one := self._bound(use))]
         if found:
             return min(found, key=lambda one: one.high)
         return _mask_range(value.name)
@@ -122,19 +122,19 @@ class RangeFinder:
         if single and tensor.data_type in _INTEGERS and not external:
             self._scalars[name] = int(numpy_helper.to_array(tensor).item())
 
-    def _reached(self, name: str) -> Iterator[_Use]:
+    def _uses_of(self, name: str) -> Iterator[_Use]:
         """Yield the uses of the values of `name`, also behind nodes that only move them or add a constant."""
         pending, seen = [(name, 0)], {(name, 0)}
         while pending:
             current, offset = pending.pop()
             for node, position in self._uses.get(current, ()):
                 yield _Use(node, position, offset)
-                for step in self._passed_on(node, position, offset):
+                for step in self._forwarded_uses(node, position, offset):
                     if step not in seen:
                         seen.add(step)
                         pending.append(step)
 
-    def _passed_on(self, node: NodeProto, position: int, offset: int) -> list[tuple[str, int]]:
+    def _forwarded_uses(self, node: NodeProto, position: int, offset: int) -> list[tuple[str, int]]:
         op = op_name(node)
         if op in ("Concat", "Max", "Min") or position in _MOVES.get(op, ()):
             return [(node.output[0], offset)]
@@ -156,7 +156,7 @@ class RangeFinder:
             return Range(_LOOP_TRIPS, _LOOP_TRIPS + 1, reason)
         if op == "Cast" and _attribute(node, "to", 0) == TensorProto.BOOL:
             return Range(0, 2, "is read as true or false")
-        size = self._looked_up(node, position)
+        size = self._table_size(node, position)
         if size is None:
             return None
         low, high = max(0, -use.offset), size - use.offset
@@ -164,7 +164,7 @@ class RangeFinder:
             return None
         return Range(low, high, f"chooses among the {size} entries of `{node.input[0] or node.name}` ({op})")
 
-    def _looked_up(self, node: NodeProto, position: int) -> int | None:
+    def _table_size(self, node: NodeProto, position: int) -> int | None:
         """Return the number of entries that the values index; None if they are not an index."""
         op = op_name(node)
         if op == "com.microsoft.EmbedLayerNormalization":

@@ -20,7 +20,7 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from core import wire
-from core.wire.access import Library, found_library, native_code
+from core.wire.access import Library, library_note, resolve_library
 from core.wire.errors import ProviderError, SpecError
 from core.worker.session.ort_errors import (
     WITHOUT_IT,
@@ -89,24 +89,31 @@ def build_session(
         SpecError: ONNX Runtime refuses a setting, or a named library is not allowed or cannot be loaded.
         WorkerError: there is not enough memory.
     """
-    plugged, loaded = _register_providers(plan)
+    plugin_devices, loaded = _register_providers(plan)
     requested = [provider["name"] for provider in plan["providers"]]
-    chain, refused = _in_this_build(plan["providers"], plugged, brought=[one.name for one in loaded])
+    chain, refused = _in_this_build(plan["providers"], plugin_devices, brought=[one.name for one in loaded])
     if refused and not plan["allow_fallback"]:
         raise next(iter(refused.values()))
     notes = _preload(chain)
-    operators = [*_held, *(one for one in _found(plan.get("custom_op_libraries", [])) if one not in _held)]
+    operators = [
+        *_operator_libraries,
+        *(
+            one
+            for one in _checked_libraries(plan.get("custom_op_libraries", []))
+            if one not in _operator_libraries
+        ),
+    ]
     options = partial(_options, plan, operators, profile_prefix, record_assignment)
     if plan["attributes"].get("use_per_session_threads") is False:
-        _share_pools(plan)
-    session, creation_s, log = _create_with_fallback(model, options, plan, chain, refused, plugged)
+        _create_global_pools(plan)
+    session, creation_s, log = _create_with_fallback(model, options, plan, chain, refused, plugin_devices)
     effective = session.get_providers()
     _collect_missing(requested, effective, log, refused)
     if refused and not plan["allow_fallback"]:
         raise next(iter(refused.values()))
     notes += _pinning(log, plan)
     loaded += [one for _, one in operators]
-    notes += [native_code(one.name, one.sha256) for one in loaded]
+    notes += [library_note(one.name, one.sha256) for one in loaded]
     return BuiltSession(
         session=session,
         run_options=_run_options(plan),
@@ -121,9 +128,9 @@ def build_session(
 
 
 def _in_this_build(
-    providers: list[wire.ProviderPlan], plugged: _Plugged, *, brought: list[str]
+    providers: list[wire.ProviderPlan], plugin_devices: _PluginDevices, *, brought: list[str]
 ) -> tuple[list[wire.ProviderPlan], dict[str, ProviderError]]:
-    listed = list(dict.fromkeys([*ort.get_available_providers(), *plugged]))
+    listed = list(dict.fromkeys([*ort.get_available_providers(), *plugin_devices]))
     way = "Choose a provider of that list, or install a build that has it."
     if brought:
         libraries = ", ".join(f"`{name}`" for name in brought)
@@ -156,21 +163,21 @@ def _preload(chain: list[wire.ProviderPlan]) -> list[str]:
 
 # --- libraries of native code -------------------------------------------------------------------------------
 
-_Plugged = dict[str, list[Any]]  # execution provider of a library -> its devices here
-_held: list[tuple[str, Library]] = []  # operator libraries for every session of this process
-_registered: dict[str, str] = {}  # provider libraries of this process: name -> text of the plan
+_PluginDevices = dict[str, list[Any]]  # execution provider of a library -> its devices here
+_operator_libraries: list[tuple[str, Library]] = []  # operator libraries for every session of this process
+_provider_libraries: dict[str, str] = {}  # provider libraries of this process: name -> text of the plan
 
 
 def _library(text: str) -> tuple[str, Library]:
-    path, found = found_library(text)  # checks this process's access rights and the content again
+    path, found = resolve_library(text)  # checks this process's access rights and the content again
     return str(path), found
 
 
-def _found(texts: Sequence[str]) -> list[tuple[str, Library]]:
+def _checked_libraries(texts: Sequence[str]) -> list[tuple[str, Library]]:
     return [_library(text) for text in dict.fromkeys(texts)]
 
 
-def hold_operators(texts: Sequence[str]) -> dict[str, str]:
+def set_operator_libraries(texts: Sequence[str]) -> dict[str, str]:
     """Register these operator libraries for every session built here from now on; earlier ones are dropped.
 
     For jobs that open many sessions. Tools that open their own sessions do not use them.
@@ -184,16 +191,16 @@ def hold_operators(texts: Sequence[str]) -> dict[str, str]:
     Raises:
         SpecError: a library is not allowed.
     """
-    _held[:] = _found(texts)
-    return {one.name: f"sha256:{one.sha256}" for _, one in _held}
+    _operator_libraries[:] = _checked_libraries(texts)
+    return {one.name: f"sha256:{one.sha256}" for _, one in _operator_libraries}
 
 
-def held_operators() -> list[str]:
-    """Return the paths of the libraries set by `hold_operators`."""
-    return [path for path, _ in _held]
+def operator_library_paths() -> list[str]:
+    """Return the paths of the libraries set by `set_operator_libraries`."""
+    return [path for path, _ in _operator_libraries]
 
 
-def own_options(level: str) -> ort.SessionOptions:
+def job_session_options(level: str) -> ort.SessionOptions:
     """Return options for a job's own session: the held operators, no log, and this level.
 
     Args:
@@ -203,32 +210,32 @@ def own_options(level: str) -> ort.SessionOptions:
         SpecError: ONNX Runtime cannot load a library.
     """
     options = ort.SessionOptions()
-    _register_operators(options, _held)
+    _register_operators(options, _operator_libraries)
     options.log_severity_level = 4  # errors are raised, so no log is needed
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
     return options
 
 
-def _register_providers(plan: wire.SessionPlan) -> tuple[_Plugged, list[Library]]:
+def _register_providers(plan: wire.SessionPlan) -> tuple[_PluginDevices, list[Library]]:
     """Load libraries of providers, once per process; return the devices of the requested ones."""
     loaded, texts = list[Library](), plan.get("provider_libraries", [])
     for text in texts:
         path, found = _library(text)
         loaded.append(found)
-        if _registered.get(found.name) == str(found):
+        if _provider_libraries.get(found.name) == str(found):
             continue
         try:
             ort.register_execution_provider_library(found.name, path)
         except ORT_ERRORS as error:
             raise _not_loaded(found, "execution providers", error) from error
-        _registered[found.name] = str(found)
-    plugged: _Plugged = {}
+        _provider_libraries[found.name] = str(found)
+    plugin_devices: _PluginDevices = {}
     wanted = {one["name"] for one in plan["providers"]} - {CPU, *CUDA_PROVIDERS}
     if texts:
         for device in ort.get_ep_devices():
             if device.ep_name in wanted:
-                plugged.setdefault(device.ep_name, []).append(device)
-    return plugged, loaded
+                plugin_devices.setdefault(device.ep_name, []).append(device)
+    return plugin_devices, loaded
 
 
 def _register_operators(options: ort.SessionOptions, libraries: list[tuple[str, Library]]) -> None:
@@ -246,12 +253,14 @@ def _not_loaded(found: Library, what: str, error: Exception) -> SpecError:
     )
 
 
-def _plug_in(options: ort.SessionOptions, chain: list[wire.ProviderPlan], plugged: _Plugged) -> None:
+def _add_plugin_devices(
+    options: ort.SessionOptions, chain: list[wire.ProviderPlan], plugin_devices: _PluginDevices
+) -> None:
     """Set the whole chain in the options: with devices in it ONNX Runtime takes no list of providers."""
     for provider in chain:
         name = provider["name"]
-        if name in plugged:
-            options.add_provider_for_devices(plugged[name][:1], provider["options"])
+        if name in plugin_devices:
+            options.add_provider_for_devices(plugin_devices[name][:1], provider["options"])
         elif name != CPU:  # the CPU comes last in every session
             options.add_provider(name, provider["options"])
 
@@ -287,7 +296,7 @@ def _run_options(plan: wire.SessionPlan) -> ort.RunOptions | None:
     return options
 
 
-def _share_pools(plan: wire.SessionPlan) -> None:
+def _create_global_pools(plan: wire.SessionPlan) -> None:
     """Create the global thread pools of the process, once; its sessions share them.
 
     Raises:
@@ -337,7 +346,7 @@ def _create_with_fallback(
     plan: wire.SessionPlan,
     chain: list[wire.ProviderPlan],
     refused: dict[str, ProviderError],
-    plugged: _Plugged,
+    plugin_devices: _PluginDevices,
 ) -> tuple[ort.InferenceSession, float, str]:
     """Create the session; a provider that breaks creation moves from the chain to `refused`."""
     while True:
@@ -345,7 +354,7 @@ def _create_with_fallback(
         made = options()
         try:
             with _native_log(log, wait_s=_PIN_REPORT_S if _AFFINITIES in plan["config_entries"] else 0.0):
-                session, creation_s = _create(model, made, plan, chain, plugged)
+                session, creation_s = _create(model, made, plan, chain, plugin_devices)
         except ORT_ERRORS as error:
             name = blamed_provider(str(error), [p["name"] for p in chain if p["name"] != CPU])
             if name is None:
@@ -364,13 +373,13 @@ def _create(
     options: ort.SessionOptions,
     plan: wire.SessionPlan,
     chain: list[wire.ProviderPlan],
-    plugged: _Plugged,
+    plugin_devices: _PluginDevices,
 ) -> tuple[ort.InferenceSession, float]:
     keywords: dict[str, Any] = {"enable_fallback": 0}  # else a failure is printed and falls back to the CPU
     if plan["disabled_optimizers"]:
         keywords["disabled_optimizers"] = plan["disabled_optimizers"]
-    if plugged:
-        _plug_in(options, chain, plugged)
+    if plugin_devices:
+        _add_plugin_devices(options, chain, plugin_devices)
     else:
         keywords["providers"] = [(one["name"], one["options"]) for one in chain] or [(CPU, {})]
     began = time.perf_counter()

@@ -10,7 +10,7 @@ from core import wire
 from core.worker.session import build_session
 
 
-def loads(path: str, libraries: Sequence[str] = ()) -> wire.LoadsReply:
+def load_model(path: str, libraries: Sequence[str] = ()) -> wire.LoadCheckReply:
     """Load the model at `path` and return the version of ONNX Runtime.
 
     Args:
@@ -22,5 +22,5 @@ def loads(path: str, libraries: Sequence[str] = ()) -> wire.LoadsReply:
         SpecError: a library is not allowed or cannot be loaded.
         WorkerError: there is not enough memory.
     """
-    built = build_session(path, {**wire.nothing_asked(), "custom_op_libraries": list(libraries)})
+    built = build_session(path, {**wire.default_session_plan(), "custom_op_libraries": list(libraries)})
     return {"version": ort.__version__, "creation_s": built.creation_s, "libraries": built.libraries}

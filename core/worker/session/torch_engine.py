@@ -67,17 +67,17 @@ class TorchInference:
         """Describe the outputs of a call from its return value."""
         return [
             {"name": name, "dtype": str(one.dtype).removeprefix("torch."), "shape": list(one.shape)}
-            for name, one in self._named(result).items()
+            for name, one in self._outputs_by_name(result).items()
         ]
 
     def arrays(self, result: object) -> dict[str, Array]:
         """Return a call's outputs as numpy arrays, by the exported file's names; bfloat16 becomes float32."""
         return {
             name: (one.float() if one.dtype == torch.bfloat16 else one).numpy(force=True)
-            for name, one in self._named(result).items()
+            for name, one in self._outputs_by_name(result).items()
         }
 
-    def refed(self, feeds: wire.FeedPlan) -> TorchInference:
+    def with_inputs(self, feeds: wire.FeedPlan) -> TorchInference:
         """Return the same program with other inputs.
 
         Raises:
@@ -85,7 +85,7 @@ class TorchInference:
         """
         return _in_place(self.built, feeds)
 
-    def _named(self, result: object) -> dict[str, torch.Tensor]:
+    def _outputs_by_name(self, result: object) -> dict[str, torch.Tensor]:
         tensors = [one for one in pytree.tree_leaves(result) if isinstance(one, torch.Tensor)]
         names = self.built.outputs
         if len(names) != len(tensors):  # the exporter dropped or added one: only positions are left as names

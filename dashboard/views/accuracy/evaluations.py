@@ -38,7 +38,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluated:
+class ModelEvaluation:
     """A stored evaluation of a requested model on the requested data."""
 
     name: str
@@ -61,13 +61,13 @@ def record_name(record: ModelRecord) -> str:
     return f"{record.name} ({variants.precision_of_model(record)})"
 
 
-def find(asked: Sequence[Request]) -> list[Evaluated]:
+def find(asked: Sequence[Request]) -> list[ModelEvaluation]:
     """Return the newest matching evaluation of each request on this machine, in the order of the requests.
 
     Requests without one are left out. An evaluation does not match once its data have changed.
     """
     return [
-        Evaluated(name=one.name, spec=one.spec, accuracy=found)
+        ModelEvaluation(name=one.name, spec=one.spec, accuracy=found)
         for one in asked
         if (found := _newest(one)) is not None
     ]
@@ -95,7 +95,7 @@ def offered(record: ModelRecord) -> list[Accuracy]:
     return [one for one in _kept(record) if _can_be_shown(one)]
 
 
-def out_of_reach(record: ModelRecord) -> list[TunerError]:
+def access_errors(record: ModelRecord) -> list[TunerError]:
     """Return the errors of evaluations whose data the browser may not access."""
     return [why for one in _kept(record) if (why := _out_of_reach(one)) is not None]
 
@@ -181,7 +181,7 @@ def roc(accuracy_id: str, number: int) -> metrics.Roc | None:
     return accuracy_run.roc(state.store().accuracy(accuracy_id), number)
 
 
-def at_threshold(one: Evaluated, number: int, threshold: float) -> dict[str, Any]:
+def at_threshold(one: ModelEvaluation, number: int, threshold: float) -> dict[str, Any]:
     """Return the metrics of class `number` against the rest when a probability >= `threshold` is positive."""
     probabilities, labels = _scores(one.accuracy.id)
     return metrics.at_threshold(probabilities[:, number], labels == number, threshold).to_dict()

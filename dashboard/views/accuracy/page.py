@@ -21,7 +21,14 @@ from core.store import ModelRecord, Store
 from core.wire.errors import Cancelled, ErrorRecord, TunerError, record_from_error
 from dashboard import fields, format, state, url_state
 from dashboard.views.accuracy import results as accuracy_results
-from dashboard.views.accuracy.evaluations import Evaluated, Request, find, offered, out_of_reach, record_name
+from dashboard.views.accuracy.evaluations import (
+    ModelEvaluation,
+    Request,
+    access_errors,
+    find,
+    offered,
+    record_name,
+)
 from dashboard.widgets import collapsible, controls, dataset, job_box, page_frame, past_results
 
 # session keys
@@ -32,7 +39,7 @@ SETTINGS = "accuracy.settings"
 BATCH = "accuracy.batch"
 PARAM = "accuracy"  # ?accuracy=<id>
 LINKED = "accuracy.linked"  # the ?accuracy= that was applied
-LOOKED = "accuracy.looked"  # content hash of the model whose newest evaluation was opened
+OPENED_FOR = "accuracy.looked"  # content hash of the model whose newest evaluation was opened
 PICKED = "accuracy.earlier"
 FORM = "accuracy.form"  # whether the form is open
 JOB = "accuracy.job"  # id of the job that this session started last
@@ -60,7 +67,7 @@ def page() -> None:
     answer = st.container(key="accuracy.answer")
     requests = _requests(record)
     found = find(requests)
-    _address(record, found)
+    _put_in_url(record, found)
     job = _job()
     with bar.action:
         _button(requests, found, job)
@@ -83,12 +90,12 @@ def _follow_link() -> None:
         return
     st.session_state[LINKED] = linked
     try:
-        _take(state.store().accuracy(linked))
+        _apply_evaluation(state.store().accuracy(linked))
     except TunerError as error:
         state.report(error)
 
 
-def _take(one: Accuracy) -> None:
+def _apply_evaluation(one: Accuracy) -> None:
     """Set the form to the model, data and settings of an evaluation.
 
     Raises:
@@ -105,17 +112,17 @@ def _take(one: Accuracy) -> None:
     dataset.fill(dataset.LABELLED, dataset_from_dict(one.dataset))
     if one.model_sha256 not in st.session_state.get(CHOSEN, [one.model_sha256]):
         st.session_state[CHOSEN] = [*st.session_state[CHOSEN], one.model_sha256]
-    st.session_state[LOOKED] = one.model_sha256
+    st.session_state[OPENED_FOR] = one.model_sha256
 
 
 def _earlier(record: ModelRecord) -> None:
     """List the model's evaluations; open the newest if none was opened yet and no data are chosen."""
     kept = {one.id: one for one in offered(record)}
-    if st.session_state.get(LOOKED) != record.content_sha256:
-        st.session_state[LOOKED] = record.content_sha256
+    if st.session_state.get(OPENED_FOR) != record.content_sha256:
+        st.session_state[OPENED_FOR] = record.content_sha256
         plain = [one for one in kept.values() if spec_from_dict(one.spec).session == SessionSpec()]
         if plain and not st.session_state.get(dataset.key(dataset.LABELLED, "path")):
-            _take(plain[0])
+            _apply_evaluation(plain[0])
     past_results.offer(
         "Evaluations of this model",
         {name: _label(one) for name, one in kept.items()},
@@ -131,7 +138,7 @@ def _open(name: str) -> None:
     st.session_state[LINKED] = name
     url_state.put(PARAM, name)
     try:
-        _take(state.store().accuracy(name))
+        _apply_evaluation(state.store().accuracy(name))
     except TunerError as error:
         state.keep_error(error)
 
@@ -141,7 +148,7 @@ def _label(one: Accuracy) -> str:
     return f"{format.when(one.created_at)} · {data} · {one.reply['rows']:,} samples · {one.id[:8]}"
 
 
-def _address(record: ModelRecord | None, found: Sequence[Evaluated]) -> None:
+def _put_in_url(record: ModelRecord | None, found: Sequence[ModelEvaluation]) -> None:
     """Put the evaluation of the current model, or else the first one shown, into the URL."""
     own = record.content_sha256 if record is not None else ""
     shown = next((one for one in found if one.accuracy.model_sha256 == own), next(iter(found), None))
@@ -247,7 +254,7 @@ def _spec(record: ModelRecord, session: SessionSpec, data: DatasetSpec) -> Trial
 # --- evaluating ---------------------------------------------------------------------------------------------
 
 
-def _button(requests: Sequence[Request], found: Sequence[Evaluated], job: Status | None) -> None:
+def _button(requests: Sequence[Request], found: Sequence[ModelEvaluation], job: Status | None) -> None:
     active = state.is_active(job)
     again = bool(requests) and len(found) == len(requests)
     words = "Choose a model and labelled data first." if not requests else None
@@ -332,7 +339,7 @@ def _ended(job: Status) -> None:
 
 
 def _empty(record: ModelRecord) -> None:
-    hidden = out_of_reach(record)
+    hidden = access_errors(record)
     if hidden:
         told = f"{format.plain(hidden[0].message)} {format.plain(hidden[0].hint)}"
         title = f"{counted(len(hidden), 'evaluation')} of this model cannot be shown again here"

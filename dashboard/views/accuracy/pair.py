@@ -14,7 +14,7 @@ from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.charts import accuracy_charts
 from dashboard.charts.accuracy_charts import DifferenceRow
-from dashboard.views.accuracy.evaluations import Evaluated, compared
+from dashboard.views.accuracy.evaluations import ModelEvaluation, compared
 from dashboard.views.accuracy.threshold import decision
 from dashboard.widgets import plots, tables
 
@@ -27,7 +27,7 @@ ICONS: Mapping[str, str] = {
 METRICS = ("accuracy", "sensitivity", "specificity")
 
 
-def panel(found: Sequence[Evaluated]) -> None:
+def panel(found: Sequence[ModelEvaluation]) -> None:
     """Draw the comparison of all models with the chosen reference."""
     if len(found) < 2:
         with st.container(border=True):
@@ -44,7 +44,7 @@ def panel(found: Sequence[Evaluated]) -> None:
         state.report(error)
         return
     positive, threshold = decision(reference)
-    rows: list[tuple[Evaluated, dict[str, Any], dict[str, Any]]] = []
+    rows: list[tuple[ModelEvaluation, dict[str, Any], dict[str, Any]]] = []
     for one in found:
         if one is reference:
             continue
@@ -61,7 +61,7 @@ def panel(found: Sequence[Evaluated]) -> None:
     _table(rows)
 
 
-def _controls(found: Sequence[Evaluated]) -> tuple[Evaluated, float, str]:
+def _controls(found: Sequence[ModelEvaluation]) -> tuple[ModelEvaluation, float, str]:
     named = {one.accuracy.id: one for one in found}
     if st.session_state.get(REFERENCE) not in named:
         st.session_state[REFERENCE] = found[0].accuracy.id
@@ -101,7 +101,7 @@ def _controls(found: Sequence[Evaluated]) -> tuple[Evaluated, float, str]:
     return reference, st.session_state[ACCEPTED] / 100, st.session_state[METRIC]
 
 
-def _verdicts(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> None:
+def _verdicts(rows: Sequence[tuple[ModelEvaluation, dict[str, Any], dict[str, Any]]]) -> None:
     with st.container(key="accuracy.verdicts"):
         for one, _, judged in rows:
             icon = ICONS.get(judged["verdict"], ICONS["UNDECIDED"])
@@ -109,10 +109,10 @@ def _verdicts(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) 
 
 
 def _chart(
-    reference: Evaluated,
+    reference: ModelEvaluation,
     delta: float,
     metric: str,
-    rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]],
+    rows: Sequence[tuple[ModelEvaluation, dict[str, Any], dict[str, Any]]],
 ) -> None:
     drawn = [
         DifferenceRow(
@@ -138,7 +138,7 @@ def _chart(
         st.caption("95 % intervals of paired differences (Newcombe). Shaded: more than the accepted loss.")
 
 
-def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> None:
+def _table(rows: Sequence[tuple[ModelEvaluation, dict[str, Any], dict[str, Any]]]) -> None:
     table = tabulate(
         rows,
         (Column("model", tells=True), lambda row: row[0].name),
@@ -173,7 +173,7 @@ def _table(rows: Sequence[tuple[Evaluated, dict[str, Any], dict[str, Any]]]) -> 
     )
 
 
-def _agreement(row: tuple[Evaluated, dict[str, Any], dict[str, Any]]) -> Mapping[str, Any]:
+def _agreement(row: tuple[ModelEvaluation, dict[str, Any], dict[str, Any]]) -> Mapping[str, Any]:
     found: Mapping[str, Any] = row[1]["agreement"]
     return found
 

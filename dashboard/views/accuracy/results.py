@@ -14,7 +14,7 @@ from dashboard import format
 from dashboard.charts import accuracy_charts
 from dashboard.views.accuracy import pair as accuracy_pair
 from dashboard.views.accuracy import threshold as accuracy_threshold
-from dashboard.views.accuracy.evaluations import Evaluated
+from dashboard.views.accuracy.evaluations import ModelEvaluation
 from dashboard.widgets import plots, tables
 
 VIEW, INTO = "accuracy.view", "accuracy.into"
@@ -22,7 +22,7 @@ FEW_ROWS = 30  # of a class: below, the interval is wide and a note says so
 VIEWS = CLASSES, THRESHOLD, PAIRED = "Classes", "Threshold", "Not worse?"
 
 
-def result(found: Sequence[Evaluated]) -> None:
+def result(found: Sequence[ModelEvaluation]) -> None:
     """Draw the headline, the metrics of all models, the detail views and the notes."""
     _seen(found)
     st.markdown(f"#### {headline(found)}")
@@ -49,7 +49,7 @@ def result(found: Sequence[Evaluated]) -> None:
     _notes(found)
 
 
-def headline(found: Sequence[Evaluated]) -> str:
+def headline(found: Sequence[ModelEvaluation]) -> str:
     """Draw one sentence: accuracy of the best model, and the number of samples."""
     best = max(found, key=lambda one: one.summary["accuracy"]["value"])
     share = best.summary["accuracy"]
@@ -61,7 +61,7 @@ def headline(found: Sequence[Evaluated]) -> str:
 # --- all models ---------------------------------------------------------------------------------------------
 
 
-def _cards(found: Sequence[Evaluated]) -> None:
+def _cards(found: Sequence[ModelEvaluation]) -> None:
     with st.container(key="accuracy.cards"), st.grid(4, min_column_width=180):
         for one in found:
             share = one.summary["accuracy"]
@@ -77,7 +77,7 @@ def _cards(found: Sequence[Evaluated]) -> None:
                 )
 
 
-def _table(found: Sequence[Evaluated]) -> None:
+def _table(found: Sequence[ModelEvaluation]) -> None:
     area = "Each class versus all others, averaged over the classes with samples."
     tables.draw(
         tabulate(
@@ -108,7 +108,7 @@ def _table(found: Sequence[Evaluated]) -> None:
     )
 
 
-def _share(key: str) -> Callable[[Evaluated], Mapping[str, Any] | None]:
+def _share(key: str) -> Callable[[ModelEvaluation], Mapping[str, Any] | None]:
     return lambda one: one.summary[key]
 
 
@@ -116,7 +116,7 @@ def _area(found: Mapping[str, Any]) -> str | None:
     return None if found["low"] is None else f"{found['low']:.4f} to {found['high']:.4f}"
 
 
-def _seen(found: Sequence[Evaluated]) -> None:
+def _seen(found: Sequence[ModelEvaluation]) -> None:
     for one in found:
         if note := one.summary["calibration_note"]:
             st.warning(
@@ -126,7 +126,7 @@ def _seen(found: Sequence[Evaluated]) -> None:
             )
 
 
-def _notes(found: Sequence[Evaluated]) -> None:
+def _notes(found: Sequence[ModelEvaluation]) -> None:
     lines: dict[str, list[str]] = {}
     for one in found:
         for line in [*one.summary["notes"], *_remarks(one.summary)]:
@@ -160,7 +160,7 @@ def _remarks(numbers: dict[str, Any]) -> list[str]:
 # --- one model, class by class ------------------------------------------------------------------------------
 
 
-def _into(found: Sequence[Evaluated]) -> Evaluated:
+def _into(found: Sequence[ModelEvaluation]) -> ModelEvaluation:
     """Draw the choice of one of `found`, where there are several, and return it."""
     named = {one.accuracy.id: one for one in found}
     if st.session_state.get(INTO) not in named:
@@ -177,7 +177,7 @@ def _into(found: Sequence[Evaluated]) -> Evaluated:
     return named[st.session_state[INTO]]
 
 
-def _classes(one: Evaluated) -> None:
+def _classes(one: ModelEvaluation) -> None:
     numbers = one.summary
     rows = [each["support"] for each in numbers["per_class"]]
     info = accuracy_charts.confusion_info(numbers["confusion"], one.class_names, rows)

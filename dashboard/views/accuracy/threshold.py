@@ -11,14 +11,14 @@ from typing import Any
 import streamlit as st
 
 from core.run.accuracy import decision as stored_decision
-from core.run.named_files import open_folders, shortened
+from core.run.named_files import open_folders, with_relative_paths
 from core.show.sheets import accuracies
 from core.show.table import Column, tabulate
 from core.spec import yaml_from_spec
 from core.wire.errors import SpecError
 from dashboard import format
 from dashboard.charts import PALETTE, accuracy_charts
-from dashboard.views.accuracy.evaluations import Evaluated, at_threshold, curve, roc
+from dashboard.views.accuracy.evaluations import ModelEvaluation, at_threshold, curve, roc
 from dashboard.widgets import dataset, plots, tables
 
 POSITIVE = dataset.key(dataset.LABELLED, "positive_class")
@@ -26,7 +26,7 @@ LEVEL = dataset.key(dataset.LABELLED, "threshold")
 STEP = 0.005
 
 
-def decision(one: Evaluated) -> tuple[int | None, float]:
+def decision(one: ModelEvaluation) -> tuple[int | None, float]:
     """Return the number of the positive class, None where none is chosen, and the threshold."""
     try:
         return stored_decision(one.accuracy, st.session_state.get(POSITIVE), st.session_state.get(LEVEL, 0.5))
@@ -34,19 +34,19 @@ def decision(one: Evaluated) -> tuple[int | None, float]:
         return None, float(st.session_state.get(LEVEL, 0.5))
 
 
-def panel(one: Evaluated, found: Sequence[Evaluated]) -> None:
+def panel(one: ModelEvaluation, found: Sequence[ModelEvaluation]) -> None:
     """Draw the choice of class and threshold for `one`, and all other models at the same threshold."""
     _seed(one)
     st.fragment(_panel)(one, found)  # so that moving the threshold redraws only this panel
 
 
-def _seed(one: Evaluated) -> None:
+def _seed(one: ModelEvaluation) -> None:
     """Fit the widgets to these data: class names become numbers, unknown classes are dropped."""
     number, threshold = decision(one)
     st.session_state[POSITIVE], st.session_state[LEVEL] = number, threshold
 
 
-def _panel(one: Evaluated, found: Sequence[Evaluated]) -> None:
+def _panel(one: ModelEvaluation, found: Sequence[ModelEvaluation]) -> None:
     left, right = st.columns([1, 2], vertical_alignment="bottom")
     with left:
         st.selectbox(
@@ -84,7 +84,7 @@ def _panel(one: Evaluated, found: Sequence[Evaluated]) -> None:
     _yaml(one, number, threshold)
 
 
-def _name(one: Evaluated, number: int | None) -> str:
+def _name(one: ModelEvaluation, number: int | None) -> str:
     if number is None:
         return "choose a class"
     return one.class_names[number] if number < len(one.class_names) else str(number)
@@ -112,7 +112,7 @@ def _numbers(numbers: Mapping[str, Any]) -> None:
             st.caption(f"and {alarms:,} false {'alarm' if alarms == 1 else 'alarms'}")
 
 
-def _curves(one: Evaluated, found: Sequence[Evaluated], number: int, threshold: float) -> None:
+def _curves(one: ModelEvaluation, found: Sequence[ModelEvaluation], number: int, threshold: float) -> None:
     left, right = st.columns(2, gap="small")
     own = curve(one.accuracy.id, number)
     info = accuracy_charts.tradeoff_info(
@@ -138,7 +138,7 @@ def _curves(one: Evaluated, found: Sequence[Evaluated], number: int, threshold: 
             st.caption(f"The first {len(shown)} of {len(found)} models.")
 
 
-def _roc(one: Evaluated, number: int, threshold: float) -> accuracy_charts.Roc | None:
+def _roc(one: ModelEvaluation, number: int, threshold: float) -> accuracy_charts.Roc | None:
     """Return the ROC curve of one model; None where the class has no samples, or all of them."""
     found = roc(one.accuracy.id, number)
     if found is None:
@@ -153,7 +153,7 @@ def _roc(one: Evaluated, number: int, threshold: float) -> accuracy_charts.Roc |
     )
 
 
-def _table(found: Sequence[Evaluated], number: int, threshold: float) -> None:
+def _table(found: Sequence[ModelEvaluation], number: int, threshold: float) -> None:
     at = {one.name: at_threshold(one, number, threshold) for one in found}
     shares = [
         column
@@ -167,11 +167,11 @@ def _table(found: Sequence[Evaluated], number: int, threshold: float) -> None:
     )
 
 
-def _share_of(at: Mapping[str, Any], name: str) -> Callable[[Evaluated], Mapping[str, Any]]:
+def _share_of(at: Mapping[str, Any], name: str) -> Callable[[ModelEvaluation], Mapping[str, Any]]:
     return lambda one: at[one.name][name]
 
 
-def _yaml(one: Evaluated, number: int, threshold: float) -> None:
+def _yaml(one: ModelEvaluation, number: int, threshold: float) -> None:
     """Draw the YAML of the configuration with its data, preprocessing, class and threshold."""
     data = one.spec.dataset
     if data is None:
@@ -182,7 +182,9 @@ def _yaml(one: Evaluated, number: int, threshold: float) -> None:
     }
     note = one.summary["calibration_note"]
     text = yaml_from_spec(
-        shortened(one.spec.model_copy(update={"dataset": data.model_copy(update=chosen)}), open_folders()),
+        with_relative_paths(
+            one.spec.model_copy(update={"dataset": data.model_copy(update=chosen)}), open_folders()
+        ),
         measured={"calibration_note": note} if note else None,
     )
     with st.container(horizontal=True, vertical_alignment="center"):

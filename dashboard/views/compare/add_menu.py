@@ -114,7 +114,7 @@ def _add_variants(record: ModelRecord) -> None:
     chosen = [relatives[one] for one in st.session_state.get(RELATIVES) or [] if one in relatives]
     made = {one.sha256: variants.lineage(one) or "original" for one in chosen}
     try:
-        for asked in variants.race_of_family(chosen, entry_list.base(record)):
+        for asked in variants.family_configurations(chosen, entry_list.base(record)):
             entry_list.add(
                 record, entry_list.entry_of(made[asked.spec.model.sha256 or ""], asked.spec, record)
             )
@@ -145,7 +145,7 @@ def _add_others(record: ModelRecord) -> None:
     known = {one.content_sha256: one for one in state.store().models()}
     try:
         chosen = [known[one] for one in st.session_state.get(OTHERS) or [] if one in known]
-        for asked in variants.race_of_family(chosen, entry_list.base(record)):
+        for asked in variants.family_configurations(chosen, entry_list.base(record)):
             entry_list.add(record, entry_list.entry_of("another model", asked.spec, record))
     except TunerError as error:
         state.keep_error(error)
@@ -211,7 +211,7 @@ def _history(record: ModelRecord) -> None:
 
 def _trial_label(trial: Trial) -> str:
     p50 = trial.p50_s
-    told = f"p50 {format.ms(p50)}{verdict.busy_mark(trial.result)}"
+    told = f"p50 {format.ms(p50)}{verdict.background_load_mark(trial.result)}"
     return f"{setting_chips.words(trial)} · {told} · {format.when(trial.created_at)} · {trial.id[:8]}"
 
 

@@ -15,7 +15,7 @@ from core.evidence.measurement import Trial
 from core.run import variants
 from core.run.plan import feed_plan
 from core.show import setting_chips
-from core.spec import TrialSpec, anchor
+from core.spec import TrialSpec, ort_default
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
 from dashboard import configurations, format, state
@@ -27,12 +27,12 @@ OF_MODEL = "compare.of_model"  # content hash of the list's model
 BASELINE = "compare.baseline"  # id of the entry that is the baseline
 PLACE = "compare.list"  # where errors of adding are shown: under the menu
 DIFFERENT = "compare.different"  # whether unrelated models may be compared
-FED = "compare.fed"  # prefix of the keys of the common inputs
+INPUTS = "compare.fed"  # prefix of the keys of the common inputs
 
 FIELD_PX = 124  # two fields fit in one row
 
 
-def take_trials(trials: Sequence[Trial]) -> None:
+def replace_with_trials(trials: Sequence[Trial]) -> None:
     """Replace the list by these trials; the first one is the baseline.
 
     Raises:
@@ -51,7 +51,7 @@ def take_trials(trials: Sequence[Trial]) -> None:
         add(record, entry)
 
 
-def is_begun() -> bool:
+def has_list() -> bool:
     """Return whether this session has a list."""
     return OF_MODEL in st.session_state
 
@@ -68,7 +68,7 @@ def _first(record: ModelRecord) -> list[Entry]:
         spec = state.current_spec()
     except TunerError:  # shown on Tune; the list starts empty
         return []
-    default = entry_of("preset: ORT default", anchor(spec), record)
+    default = entry_of("preset: ORT default", ort_default(spec), record)
     if same_request(spec, default.spec):
         return [default]
     return [default, entry_of("settings of Tune", spec, record)]
@@ -139,7 +139,7 @@ def base(record: ModelRecord) -> TrialSpec:
         TunerError: the settings of Tune, or the inputs of the list, are invalid.
     """
     spec, own = state.current_spec(), entries(record)
-    return configurations.fed_like(spec, own[baseline_index(own)].spec) if own else spec
+    return configurations.with_inputs_of(spec, own[baseline_index(own)].spec) if own else spec
 
 
 def add(record: ModelRecord, entry: Entry) -> None:
@@ -192,17 +192,17 @@ def inputs(record: ModelRecord) -> None:
     spec, info = listed[baseline_index(listed)].spec, record.info
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare.workload"):
         if info["batch_dim"] is not None:
-            _fed_number(record, "batch_size", "Batch", spec.workload.batch_size or 1, least=1)
+            _input_field(record, "batch_size", "Batch", spec.workload.batch_size or 1, least=1)
         for dim in info["free_dims"]:
             if dim != info["batch_dim"]:
-                _fed_number(record, f"dims.{dim}", dim, spec.workload.dims.get(dim), least=0)
-        _fed_number(record, "seed", "Seed", spec.workload.seed, least=0)
+                _input_field(record, f"dims.{dim}", dim, spec.workload.dims.get(dim), least=0)
+        _input_field(record, "seed", "Seed", spec.workload.seed, least=0)
     source = "random values" if spec.workload.feeds == "random" else spec.workload.feeds
     st.caption(f"Inputs of all: {format.plain(source)}.")
 
 
-def _fed_number(record: ModelRecord, name: str, label: str, value: int | None, *, least: int) -> None:
-    key = f"{FED}.{name}"
+def _input_field(record: ModelRecord, name: str, label: str, value: int | None, *, least: int) -> None:
+    key = f"{INPUTS}.{name}"
     st.session_state[key] = value  # the list holds the value, the widget shows it
     st.number_input(
         format.plain(label),
@@ -210,17 +210,17 @@ def _fed_number(record: ModelRecord, name: str, label: str, value: int | None, *
         step=1,
         key=key,
         width=FIELD_PX,
-        on_change=_refeed,
+        on_change=_change_inputs,
         args=(record, name),
         help="For all configurations. Presets with a batch of their own keep it.",
     )
 
 
-def _refeed(record: ModelRecord, name: str) -> None:
-    own, value = entries(record), st.session_state[f"{FED}.{name}"]
+def _change_inputs(record: ModelRecord, name: str) -> None:
+    own, value = entries(record), st.session_state[f"{INPUTS}.{name}"]
     value = None if name == "batch_size" and value == 1 else value  # the default of the model
     try:
-        changed = configurations.refed(own, baseline_index(own), name, value)
+        changed = configurations.with_changed_input(own, baseline_index(own), name, value)
         for one in changed:
             if not one.model:
                 feed_plan(one.spec.workload, record.info)  # raises for an impossible size

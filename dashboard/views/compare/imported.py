@@ -20,9 +20,9 @@ CHOSEN = "compare.elsewhere.chosen"
 
 def draw(shown: Comparison | None) -> None:
     """Draw the imported results next to those measured here, and the import form."""
-    brought = state.store().shelf.all("summary")
-    label = f"Imported results: {len(brought)}" if brought else "Import a result"
-    with st.expander(label, icon=":material/move_to_inbox:", expanded=bool(brought), key=OPEN):
+    imports = state.store().shelf.all("summary")
+    label = f"Imported results: {len(imports)}" if imports else "Import a result"
+    with st.expander(label, icon=":material/move_to_inbox:", expanded=bool(imports), key=OPEN):
         one = file_import.area(
             "compare",
             "Output or result file of onnxruntime_perf_test",
@@ -31,23 +31,23 @@ def draw(shown: Comparison | None) -> None:
         )
         if one is not None:
             st.rerun()
-        if brought:
-            _table(brought, shown)
-            _remove(brought)
+        if imports:
+            _table(imports, shown)
+            _remove(imports)
 
 
-def _table(brought: list[Imported], shown: Comparison | None) -> None:
+def _table(imports: list[Imported], shown: Comparison | None) -> None:
     st.warning(format.plain(sheets.UNKNOWN), title="Imported", icon=":material/move_to_inbox:")
     entries: list[tuple[str, Mapping[str, Any]]] = []
     notes: list[str] = []
-    for one in brought:
+    for one in imports:
         try:
             found = state.store().shelf.data(one.id)
         except TunerError as error:
             state.report(error)
             continue
         entries.append((f"{one.label} ({one.id[:8]})", found))
-        notes += [f"{one.name}: {sheets.sureness(found)}"]
+        notes += [f"{one.name}: {sheets.basis_text(found)}"]
     tables.draw(
         sheets.table(entries, _here(shown)),
         key="compare.elsewhere.table",
@@ -70,9 +70,9 @@ def _here(shown: Comparison | None) -> list[tuple[str, Mapping[str, Any]]]:
     ]
 
 
-def _remove(brought: list[Imported]) -> None:
+def _remove(imports: list[Imported]) -> None:
     labels = {
-        one.id: f"{one.label} · imported {format.when(one.created_at)} · {one.id[:8]}" for one in brought
+        one.id: f"{one.label} · imported {format.when(one.created_at)} · {one.id[:8]}" for one in imports
     }
 
     def remove() -> None:

@@ -24,7 +24,7 @@ Show = Callable[[str], None]  # opens the comparison of this id
 def of_model(record: ModelRecord, *, with_duels: bool = False) -> list[Comparison]:
     """Return the comparisons that include the model, also as the baseline, newest first."""
     found = state.store().comparisons(raced_sha256=record.content_sha256, limit=LIMIT)
-    return [one for one in found if with_duels or not one.is_duel]
+    return [one for one in found if with_duels or not one.is_single_trial]
 
 
 def pick(record: ModelRecord, shown: Comparison | None, show: Show) -> None:
@@ -69,7 +69,7 @@ def _table(record: ModelRecord, show: Show) -> None:
         return
     key = f"{PAST}.{found[0].id}"  # a new comparison shifts the rows: a new key drops the old selection
     tables.draw(
-        comparisons.past(found),
+        comparisons.earlier_comparisons(found),
         key=key,
         most=ROWS,
         on_select=partial(_reopen, key, [one.id for one in found], show),

@@ -8,7 +8,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.evidence.comparison import Comparison, Configuration, line_up
+from core.evidence.comparison import Comparison, Configuration, with_references
 from core.evidence.measurement import Trial
 from core.run.prediction import Prediction, past, predict
 from core.show.report.subjects import of_race
@@ -49,7 +49,7 @@ def page() -> None:
     shown = _shown()
     _follow_links(shown)
     record = state.current_model()
-    if record is not None and (shown is None or state.left_behind(SHOWN_OF, record)):
+    if record is not None and (shown is None or state.model_changed(SHOWN_OF, record)):
         shown = _newest(record)
     active = shown is not None and shown.state in ACTIVE
     run = partial(_run, record, shown, _why_not(record, active=active))
@@ -62,7 +62,7 @@ def page() -> None:
     trials = state.store().trials_of(shown.id) if shown is not None else []
     with bar.more:
         if shown is not None:
-            _further(shown, trials, active=active)
+            _actions(shown, trials, active=active)
     with bar.action:
         run("compare.run")
     settings, result = page_frame.panes(SETTINGS_PX)
@@ -129,14 +129,16 @@ def _follow_links(shown: Comparison | None) -> None:
         st.session_state[FOLLOWED] = shown.id
         if record := state.store().model(shown.model_sha256) if shown.model_sha256 else None:
             state.choose_model(record)
-            if not entry_list.is_begun():
-                _retake(shown)
+            if not entry_list.has_list():
+                _load_into_list(shown)
     linked = url_state.named(TRIALS_PARAM)
     if not linked or st.session_state.get(APPLIED) == linked:
         return
     st.session_state[APPLIED] = linked
     try:
-        entry_list.take_trials([state.store().trial(one.strip()) for one in linked.split(",") if one.strip()])
+        entry_list.replace_with_trials(
+            [state.store().trial(one.strip()) for one in linked.split(",") if one.strip()]
+        )
     except TunerError as error:
         state.report(error)
 
@@ -191,7 +193,7 @@ def _precision() -> Effort:
     return EFFORTS[st.session_state.get(PRECISION) or QUICK]
 
 
-def _asked(
+def _configurations(
     record: ModelRecord, entries: Sequence[Entry], precision: str | None = None
 ) -> list[Configuration]:
     """Return the configurations to compare: one protocol for all, labels that tell each from the baseline.
@@ -207,7 +209,7 @@ def _asked(
     configurations.check_count(entries)
     margin = st.session_state.get(MARGIN)
     specs = [
-        configurations.for_race(
+        configurations.with_protocol(
             one.spec,
             precision=precision or _precision().name,
             budget_s=st.session_state.get(BUDGET),
@@ -236,12 +238,14 @@ def _predictions(record: ModelRecord, entries: Sequence[Entry]) -> tuple[dict[st
         known = past(
             state.store(), model_sha256=record.content_sha256, fingerprint=state.environment()["fingerprint"]
         )
-        asked = {name: _asked(record, entries, name) for name in EFFORTS}
+        asked = {name: _configurations(record, entries, name) for name in EFFORTS}
     except TunerError as error:
         return {}, format.plain(error.message)
     if known is None:
         return {}, ""
-    return {name: predict([one.spec for one in line_up(race)], known) for name, race in asked.items()}, ""
+    return {
+        name: predict([one.spec for one in with_references(race)], known) for name, race in asked.items()
+    }, ""
 
 
 def _prediction_text(found: Mapping[str, Prediction], count: int) -> str:
@@ -304,7 +308,7 @@ def _start() -> None:
         return
     try:
         job = state.race(
-            _asked(record, entry_list.entries(record)),
+            _configurations(record, entry_list.entries(record)),
             study=f"compare #{secrets.token_hex(4)}",
             model_name=record.name,
             wait_quiet_s=wait_quiet_s(),
@@ -343,7 +347,7 @@ def _empty() -> None:
     )
 
 
-def _further(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> None:
+def _actions(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> None:
     """Draw the actions for the shown comparison."""
     if active:
         if state.status(shown.id) is not None:  # else another process runs it
@@ -363,21 +367,21 @@ def _further(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> Non
             "Load configurations",
             key="compare.again",
             icon=":material/replay:",
-            on_click=_retake,
+            on_click=_load_into_list,
             args=(shown,),
             help="Replaces the list with these configurations.",
         )
         st.button("Close", key="compare.close", icon=":material/close:", on_click=_close)
 
 
-def _retake(shown: Comparison) -> None:
+def _load_into_list(shown: Comparison) -> None:
     """Put the configurations of a comparison into the list, baseline first; omit an added ORT default."""
     asked = [one.trial for one in shown.contestants if one.role != "anchor" or one.trial == shown.baseline]
     asked.sort(key=lambda one: one != shown.baseline)
     if shown.protocol.get("different_models"):
         st.session_state[entry_list.DIFFERENT] = True
     try:
-        entry_list.take_trials([state.store().trial(one) for one in asked[: configurations.MOST]])
+        entry_list.replace_with_trials([state.store().trial(one) for one in asked[: configurations.MOST]])
     except TunerError as error:
         state.keep_error(error)
 

@@ -17,13 +17,13 @@ from core.run import job_types
 from core.run.explanation import (
     TIMEOUT_S,
     Pair,
+    comparison_of_pair,
     explain_plan,
     explained,
     explained_at,
     explanations,
     known,
     pair,
-    race_of,
 )
 from core.run.job import Status
 from core.show import setting_chips, verdict
@@ -31,7 +31,7 @@ from core.show.report.subjects import Why
 from core.store import ModelRecord
 from core.wire import engines
 from core.wire.errors import TunerError
-from core.wire.output_check import MARK, breach
+from core.wire.output_check import OUTPUTS_DIFFER, breach
 from dashboard import format, state, url_state
 from dashboard.views.explain import results as why_results
 from dashboard.widgets import controls, job_box, page_frame, past_results, report, results
@@ -43,7 +43,7 @@ BASELINE_PARAM, CANDIDATE_PARAM = "a", "b"  # ?a=<id>&b=<id>
 BASELINE, CANDIDATE = "why.baseline", "why.candidate"
 LINKED = "why.linked"  # the ?a=&b= that was applied
 JOB = "why.job"  # id of the job that this session started last, and its pair
-LOOKED = "why.looked"  # content hash of the model whose newest explanation was opened
+OPENED_FOR = "why.looked"  # content hash of the model whose newest explanation was opened
 PICKED = "why.earlier"
 LIMIT = 100
 EARLIER = 30
@@ -67,7 +67,7 @@ def page() -> None:
     trials = _trials(record)
     of = _pick(trials, bar.choice, before)
     if of is None:
-        bar.not_yet(EXPLAIN, "Choose two results first.")
+        bar.disabled_action(EXPLAIN, "Choose two results first.")
         return
     found = _explained(of)
     job = _job(of)
@@ -116,9 +116,9 @@ def _earlier(record: ModelRecord) -> dict[str, tuple[Trial, Trial]]:
 
 def _open_newest(record: ModelRecord, before: Mapping[str, tuple[Trial, Trial]]) -> None:
     """Select the newest explained pair where this session has chosen no result of this model."""
-    if st.session_state.get(LOOKED) == record.content_sha256:
+    if st.session_state.get(OPENED_FOR) == record.content_sha256:
         return
-    st.session_state[LOOKED] = record.content_sha256
+    st.session_state[OPENED_FOR] = record.content_sha256
     chosen = [one for key in (BASELINE, CANDIDATE) if (one := st.session_state.get(key))]
     own = {one.id for kind in KINDS for one in _complete(record, kind)} if chosen else set()
     if before and not own & set(chosen):
@@ -286,8 +286,8 @@ def _label(trial: Trial) -> str:
     p50 = format.ms(trial.p50_s)
     asked = format.short(setting_chips.words(trial), 90)
     beside = " · compared with another" if trial.kind == "reference" else ""
-    differ = f" · {MARK}" if breach(trial.result) else ""
-    busy = verdict.busy_mark(trial.result)
+    differ = f" · {OUTPUTS_DIFFER}" if breach(trial.result) else ""
+    busy = verdict.background_load_mark(trial.result)
     which = f"{trial.id[:8]} · {format.short(trial.model_name, 30)}"
     return f"{format.when(trial.created_at)} · {which} · p50 {p50}{busy} · {asked}{beside}{differ}"
 
@@ -331,17 +331,17 @@ def _buttons(of: Pair, job: Status | None, found: Difference | None, bar: page_f
         **state.unless_closed(busy="Wait for the passes, or cancel them." if active else ""),
     )
     with bar.more:
-        _offer_to_decide(of)
+        _comparison_button(of)
         if found is not None:
             report.offer(lambda: Why(pair=of, found=found), key="why")
 
 
-def _offer_to_decide(of: Pair) -> None:
+def _comparison_button(of: Pair) -> None:
     """Draw the button that measures an undecided pair longer, or compares the two for the first time."""
     end = known(state.store(), of)
     if end.decided:
         return
-    if race := verdict.to_continue(state.store(), of):
+    if race := verdict.continuable_comparison(state.store(), of):
         name, key, icon = "Measure longer", "why.longer", ":material/more_time:"
         text = "Adds launches to the comparison of these two; finished rounds count."
     else:
@@ -350,17 +350,17 @@ def _offer_to_decide(of: Pair) -> None:
         if end.raced:
             text = "Too little of their comparison is kept to continue it. This compares them again."
     if st.button(name, key=key, icon=icon, **state.unless_closed(text)):
-        _decide(of, race)
+        _start_comparison(of, race)
 
 
-def _decide(of: Pair, race: str) -> None:
+def _start_comparison(of: Pair, race: str) -> None:
     """Queue the comparison that would decide which one is faster, and show it."""
     try:
         job = (
             job_types.more_generations(state.store(), race, wait_quiet_s=wait_quiet_s())
             if race
             else state.race(
-                race_of(of),
+                comparison_of_pair(of),
                 study=f"why #{secrets.token_hex(4)}",
                 model_name=of.candidate.model_name,
                 different_models=of.different_models,
@@ -424,8 +424,10 @@ def _sides(of: Pair) -> None:
         )
     )
     told = [one.result for one in (of.baseline, of.candidate)]
-    for result in told[:1] if verdict.busy_words(told[0]) == verdict.busy_words(told[1]) else told:
-        results.busy_note(result)
+    for result in (
+        told[:1] if verdict.background_load_text(told[0]) == verdict.background_load_text(told[1]) else told
+    ):
+        results.other_processes_note(result)
 
 
 def _empty() -> None:

@@ -13,7 +13,7 @@ from core.process.runner import Run
 from core.run import job_types
 from core.run.bundle import writing
 from core.run.job import Status
-from core.run.search import found_by
+from core.run.search import search_provenance
 from core.show.export.bundle import bundle_texts
 from core.wire.errors import TunerError
 from core.wire.units import size
@@ -80,7 +80,7 @@ def _start(trial: Trial, accepted: str, stem: str) -> None:
     def work(run: Run) -> Mapping[str, Any]:
         held = writing.contents(store, trial, run=run)
         texts = bundle_texts(
-            held, info=held.record.info, accepted_breach=accepted, found=found_by(store, trial)
+            held, info=held.record.info, accepted_breach=accepted, found=search_provenance(store, trial)
         )
         written = writing.write(target, held, texts)
         facts = {"path": str(target), "size_bytes": written, "name": f"{stem}.zip"}

@@ -10,14 +10,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.measurement import Trial
 from core.run import variants
-from core.run.export_source import Leaving, leaving, unmeasured
-from core.run.named_files import placed
+from core.run.export_source import ExportSource, leaving, source_of_settings
+from core.run.named_files import with_full_paths
 from core.show import export, setting_chips, verdict
 from core.show.words import counted
 from core.spec import TrialSpec, spec_from_yaml
 from core.wire.access import expert_allowed
 from core.wire.errors import SpecError, TunerError
-from core.wire.output_check import MARK, WARNING, breach
+from core.wire.output_check import OUTPUTS_DIFFER, WARNING, breach
 from core.wire.units import size
 from dashboard import format, state, url_state
 from dashboard.views.export import bundling, verifying
@@ -39,7 +39,7 @@ MOST_BYTES = 64 << 20  # of a model; a download passes through the server's memo
 def page() -> None:
     bar = page_frame.bar("Export", "Export a configuration as files or code, or load one from a file.")
     with bar.more:
-        _bring_back()
+        _load_tab()
     state.show_kept_error()
     _loaded()
     if verifying.JOB_PARAM in st.query_params:
@@ -47,7 +47,7 @@ def page() -> None:
     out, verify = st.tabs(["Download", VERIFY], key=TABS, on_change="rerun")
     if out.open:
         with out:
-            _take_away(bar)
+            _export_tab(bar)
     if verify.open:
         with verify:
             verifying.draw(bar.action)
@@ -56,7 +56,7 @@ def page() -> None:
 # --- export -----------------------------------------------------------------------------------------------
 
 
-def _take_away(bar: page_frame.Bar) -> None:
+def _export_tab(bar: page_frame.Bar) -> None:
     trials = {t.id: t for t in state.store().trials(kind="measure", state="COMPLETE", limit=200)}
     _preselect(trials)
     chosen = bar.choice.selectbox(
@@ -68,7 +68,7 @@ def _take_away(bar: page_frame.Bar) -> None:
         help="A trial includes its numbers and its machine; the current settings do not.",
     )
     if chosen == CURRENT or chosen in trials:
-        _address(chosen)
+        _put_in_url(chosen)
     try:
         if chosen == CURRENT or chosen not in trials:
             _current(bar.action)
@@ -103,7 +103,7 @@ def _newest(trials: dict[str, Trial]) -> str:
     return next((one.id for one in trials.values() if one.model_sha256 == own), CURRENT)
 
 
-def _address(chosen: str) -> None:
+def _put_in_url(chosen: str) -> None:
     """Put the exported trial into the URL."""
     if chosen == CURRENT:
         st.session_state[LINKED] = None
@@ -120,7 +120,7 @@ def _label(trial: Trial | None) -> str:
     if trial is None:
         return "The current settings, not measured"
     p50 = trial.p50_s
-    p50_text = f"p50 {format.ms(p50)}{verdict.busy_mark(trial.result)}"
+    p50_text = f"p50 {format.ms(p50)}{verdict.background_load_mark(trial.result)}"
     parts = [
         trial.model_name,
         setting_chips.words(trial),
@@ -129,7 +129,7 @@ def _label(trial: Trial | None) -> str:
         trial.id[:8],
     ]
     if breach(trial.result):
-        parts.append(f"{WARNING} {MARK}")
+        parts.append(f"{WARNING} {OUTPUTS_DIFFER}")
     if doubt := export.caution(trial):
         parts.append(f"{WARNING} {format.short(doubt, 40)}")
     return " · ".join(parts)
@@ -141,7 +141,7 @@ def _current(action: DeltaGenerator) -> None:
     record = state.current_model()
     trial = _unmeasured(spec, record.name if record else "model")
     facts = variants.model_facts(record) if record else None
-    _file(unmeasured(state.store(), trial, record, facts), action)
+    _file(source_of_settings(state.store(), trial, record, facts), action)
 
 
 def _unmeasured(spec: TrialSpec, name: str) -> Trial:
@@ -166,8 +166,8 @@ def _trial(trial: Trial, action: DeltaGenerator) -> None:
         )
     if doubt := export.caution(trial):
         st.warning(format.plain(doubt), icon=":material/warning:", title="Review before deploying")
-    results.busy_note(trial.result)
-    accepted = _accepted(trial)
+    results.other_processes_note(trial.result)
+    accepted = _acceptance_reason(trial)
     if accepted is None:
         return
     form = _file(leaving(state.store(), trial), action, accepted)
@@ -175,7 +175,7 @@ def _trial(trial: Trial, action: DeltaGenerator) -> None:
         bundling.draw(trial, accepted, f"{export.file_stem(trial.model_name)}-{trial.id[:8]}")
 
 
-def _accepted(trial: Trial) -> str | None:
+def _acceptance_reason(trial: Trial) -> str | None:
     """Return the reason for exporting deviating outputs; "": they do not deviate, None: no reason given."""
     why = breach(trial.result)
     if not why:
@@ -195,7 +195,7 @@ def _accepted(trial: Trial) -> str | None:
     return words.strip() or None
 
 
-def _file(known: Leaving, action: DeltaGenerator, accepted: str = "") -> DeltaGenerator:
+def _file(known: ExportSource, action: DeltaGenerator, accepted: str = "") -> DeltaGenerator:
     """Draw the choice of the format and the text of the file; return the place under the choice."""
     left, right = st.columns([1, 2], gap="medium")
     with left:
@@ -243,7 +243,7 @@ def _not_carried(text: str) -> None:
         st.info(lines, icon=":material/info:", title=f"Not exported: {counted(len(lost), 'setting')}")
 
 
-def _download(chosen: export.Emitter, known: Leaving, accepted: str) -> None:
+def _download(chosen: export.Emitter, known: ExportSource, accepted: str) -> None:
     name = chosen.file_name(known)
     bytes_ = known.info["size_bytes"] if chosen.pack is not None and known.info is not None else 0
     if bytes_ > MOST_BYTES:
@@ -267,7 +267,7 @@ def _download(chosen: export.Emitter, known: Leaving, accepted: str) -> None:
 # --- load -------------------------------------------------------------------------------------------------
 
 
-def _bring_back() -> None:
+def _load_tab() -> None:
     with st.popover(
         "Load",
         icon=":material/upload_file:",
@@ -301,7 +301,7 @@ LOADED = "export.loaded"
 def load() -> None:
     """Load the chosen or pasted YAML into the widgets."""
     try:
-        spec = placed(
+        spec = with_full_paths(
             spec_from_yaml(yaml_source.text_of(FILE, PASTED, to="load")[1], expert=expert_allowed())
         )
         state.apply_spec(spec, foreign=True)

@@ -14,7 +14,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.verification import MARGIN
-from core.run.baseline import Kept, read
+from core.run.baseline import RecordedBaseline, read
 from core.run.bundle.opening import check, is_bundle
 from core.run.job import Status
 from core.run.verify import Request, verification
@@ -171,7 +171,7 @@ def _file() -> tuple[Path, str]:
     return _on_disk(uploaded), str(uploaded.name)
 
 
-def _baseline() -> Kept | None:
+def _baseline() -> RecordedBaseline | None:
     uploaded = st.session_state.get(AGAINST)
     return None if uploaded is None else read(_on_disk(uploaded))
 
@@ -229,7 +229,9 @@ def _answer(document: Mapping[str, Any]) -> None:
             color = verifications.COLORS[part["state"]]
             st.caption(name)
             st.badge(
-                verifications.spoken(part["state"]), icon=_ICONS.get(color, ":material/help:"), color=color
+                verifications.state_text(part["state"]),
+                icon=_ICONS.get(color, ":material/help:"),
+                color=color,
             )
             st.markdown(format.plain(part["why"]))
     if document["notes"]:
@@ -267,7 +269,7 @@ def _since(document: Mapping[str, Any], change: Mapping[str, Any]) -> None:
         color = verifications.COLORS[change["state"]]
         st.caption("versus the baseline")
         st.badge(
-            verifications.spoken(change["state"]), icon=_ICONS.get(color, ":material/help:"), color=color
+            verifications.state_text(change["state"]), icon=_ICONS.get(color, ":material/help:"), color=color
         )
         st.markdown(format.plain(change["why"]))
         for one in verifications.change_lines({**document, "recorded_to": None})[1:]:

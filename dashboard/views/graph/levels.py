@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from core.evidence import graph_folding
-from core.evidence.graph_facts import Row, Times, Where, scopes
+from core.evidence.graph_facts import ProfileMatch, Row, Where, scopes
 from core.evidence.graph_folding import Block, Folding
 from core.evidence.node_savings import Unit
 from core.process.runner import run_job
@@ -22,14 +22,14 @@ LEVEL = "graph.level"  # of each side: index of the main graph or of a body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ShownGraph:
     """A graph as the page shows it."""
 
     name: str
     token: str  # identifies the content
     side: Side
     model: Side | None  # the original graph; None where this one is the original
-    times: Times | None
+    times: ProfileMatch | None
     units: Mapping[Where, Unit]
     mode: Mode
 
@@ -43,7 +43,7 @@ class Shown:
 class View:
     """One level of a graph, folded."""
 
-    shown: Shown
+    shown: ShownGraph
     number: int  # index of the level
     level: Level
     rows: Sequence[Row]
@@ -56,14 +56,14 @@ class View:
         return f"{self.shown.token} {self.shown.name} {self.number}"
 
 
-def view(one: Shown, listed: Sequence[Row]) -> View:
+def view(one: ShownGraph, listed: Sequence[Row]) -> View:
     """Draw the choice of the level, where there are several, and return it with its folding."""
     number = _level(one)
     own = [row for row in listed if row.where[0] == number]
     return view_of(one, own, number)
 
 
-def _level(one: Shown) -> int:
+def _level(one: ShownGraph) -> int:
     """Draw the choice between the main graph and bodies, where there are any, and return its index."""
     levels = one.side.levels
     if len(levels) == 1:
@@ -91,7 +91,7 @@ def _level_name(level: Level) -> str:
 
 
 @st.cache_resource(show_spinner=False, max_entries=32)
-def _places(token: str, name: str, number: int, _shown: Shown) -> list[Block]:
+def _places(token: str, name: str, number: int, _shown: ShownGraph) -> list[Block]:
     level = _shown.side.levels[number]
     edges = [(source, target) for source, target, _ in level.edges]
     return graph_folding.places(scopes(_shown.side, number, _shown.model), edges)
@@ -123,14 +123,14 @@ def drawn_words(view: View) -> str:
     return f"{nodes}, drawn as {blocks:,} folded block{'s' * (blocks != 1)} and {single:,} single"
 
 
-def keep_opened(view: View, opened: set[Block]) -> None:
+def store_unfolded(view: View, opened: set[Block]) -> None:
     """Store which blocks the user has unfolded."""
     kept = dict(st.session_state.get(OPENED, {}))
     kept[view.key] = sorted(map(list, opened))
     st.session_state[OPENED] = kept
 
 
-def view_of(one: Shown, own: Sequence[Row], number: int) -> View:
+def view_of(one: ShownGraph, own: Sequence[Row], number: int) -> View:
     """Return a level of a graph with its current folding.
 
     Args:
@@ -140,7 +140,7 @@ def view_of(one: Shown, own: Sequence[Row], number: int) -> View:
     """
     places = _places(one.token, one.name, number, one)
     opened = st.session_state.get(OPENED, {}).get(f"{one.token} {one.name} {number}")
-    blocks = graph_folding.opened_for(places) if opened is None else set(map(tuple, opened))
+    blocks = graph_folding.initially_open(places) if opened is None else set(map(tuple, opened))
     return View(
         shown=one,
         number=number,

@@ -11,7 +11,7 @@ import streamlit as st
 
 from core import wire
 from core.evidence.graph_changes import changes
-from core.evidence.graph_facts import Times, errors, times
+from core.evidence.graph_facts import ProfileMatch, errors, times
 from core.evidence.measurement import Trial
 from core.process.runner import run_job
 from core.run import job_types
@@ -28,7 +28,7 @@ from core.wire.profile import Profile, profile_from_dict
 from dashboard import format, state, url_state
 from dashboard.charts.graph_charts import MODES, Mode
 from dashboard.views.graph import picture
-from dashboard.views.graph.levels import Shown
+from dashboard.views.graph.levels import ShownGraph
 from dashboard.widgets import controls, job_box, page_frame
 
 # session keys
@@ -51,7 +51,7 @@ LIMIT = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ChosenConfiguration:
     """The chosen configuration of the model, and its trial."""
 
     record: ModelRecord
@@ -75,14 +75,14 @@ def page() -> None:
     if record is None:
         return
     with bar.more:
-        asked = _asked(record)
+        chosen = _chosen(record)
     with bar.choice:
-        view, mode = _choices(asked)
+        view, mode = _choices(chosen)
     graphs = _own(record)
     if graphs is None:
         return
-    after = _after(asked, view)
-    _draw(asked, graphs, after, view, mode)
+    after = _optimized_graph(chosen, view)
+    _draw(chosen, graphs, after, view, mode)
 
 
 # --- the configuration --------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def _follow_link() -> None:
         state.report(error)
 
 
-def _asked(record: ModelRecord) -> Asked:
+def _chosen(record: ModelRecord) -> ChosenConfiguration:
     """Draw the choice of the configuration; the default is the newest profile of the model."""
     known = _trials(record)
     if st.session_state.get(SOURCE) not in (*known, CURRENT):
@@ -132,7 +132,7 @@ def _asked(record: ModelRecord) -> Asked:
     except TunerError as error:
         state.report(error)
         spec = None
-    return Asked(record=record, spec=spec, trial=trial)
+    return ChosenConfiguration(record=record, spec=spec, trial=trial)
 
 
 def _trials(record: ModelRecord) -> dict[str, Trial]:
@@ -164,7 +164,7 @@ def _profile(trial_id: str) -> Profile:
     return profile_from_dict(state.store().trial(trial_id).facts["profile"])
 
 
-def _choices(asked: Asked) -> tuple[str, Mode]:
+def _choices(chosen: ChosenConfiguration) -> tuple[str, Mode]:
     """Draw the choice of the graph and of its colours; by default the colours show time where it is known."""
     view = st.segmented_control(
         "Graph",
@@ -177,7 +177,7 @@ def _choices(asked: Asked) -> tuple[str, Mode]:
         persist_state="session",
     )
     if not st.session_state.get(COLORED):
-        st.session_state[COLOR] = "Operator" if asked.profile is None else "Time"
+        st.session_state[COLOR] = "Operator" if chosen.profile is None else "Time"
     color = st.selectbox(
         "Colour",
         list(MODES),
@@ -212,30 +212,30 @@ def _own_cached(content_sha256: str, _record: ModelRecord) -> Graphs:
     return own_graph(state.store(), _record, run_job)
 
 
-def _known_after(asked: Asked) -> Graphs | None:
+def _stored_optimized(chosen: ChosenConfiguration) -> Graphs | None:
     """Return the stored optimized graph; None where no job has made it yet."""
-    if asked.spec is None:
+    if chosen.spec is None:
         return None
     fingerprint = state.environment()["fingerprint"]
-    made_at = optimized_at(state.store(), asked.spec, asked.record, fingerprint=fingerprint)
-    return None if made_at is None else _read_once(_about(asked), made_at, asked, fingerprint)
+    made_at = optimized_at(state.store(), chosen.spec, chosen.record, fingerprint=fingerprint)
+    return None if made_at is None else _read_once(_about(chosen), made_at, chosen, fingerprint)
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)
-def _read_once(about: str, made_at: float, _asked: Asked, _fingerprint: str) -> Graphs | None:
+def _read_once(about: str, made_at: float, _chosen: ChosenConfiguration, _fingerprint: str) -> Graphs | None:
     """Return the optimized graph; cached until its file is written again."""
-    assert _asked.spec is not None, "there was a file"
-    return optimized_graph(state.store(), _asked.spec, _asked.record, fingerprint=_fingerprint)
+    assert _chosen.spec is not None, "there was a file"
+    return optimized_graph(state.store(), _chosen.spec, _chosen.record, fingerprint=_fingerprint)
 
 
-def _after(asked: Asked, view: str) -> Graphs | None:
+def _optimized_graph(chosen: ChosenConfiguration, view: str) -> Graphs | None:
     """Return the optimized graph; draw the way to get it where `view` needs it and it is not stored."""
     try:
-        found = _known_after(asked)
+        found = _stored_optimized(chosen)
     except TunerError as error:
         state.report(error)
         return None
-    job = _job(JOB, asked)
+    job = _job(JOB, chosen)
     if found is None:
         _ended_badly(job)
         if view != OWN and not state.is_active(job):
@@ -244,33 +244,33 @@ def _after(asked: Asked, view: str) -> Graphs | None:
                     ":material/account_tree: **The optimized graph is not known yet** for these "
                     "settings. A worker builds the session and saves its graph."
                 )
-                _optimize_button(asked, type="primary")
+                _optimize_button(chosen, type="primary")
     job_box.draw(job, "graph", what="this graph", help="Ends its worker; nothing is kept.")
     return found
 
 
-def _optimize_button(asked: Asked, **look: Any) -> None:
+def _optimize_button(chosen: ChosenConfiguration, **look: Any) -> None:
     st.button(
         "Optimize",
         key="graph.optimize",
         icon=":material/auto_fix_high:",
         on_click=_optimize,
-        args=(asked,),
+        args=(chosen,),
         **look,
         **state.unless_closed(
-            "Waits for its turn, so that it does not disturb a measurement.", off=asked.spec is None
+            "Waits for its turn, so that it does not disturb a measurement.", off=chosen.spec is None
         ),
     )
 
 
-def _about(asked: Asked) -> str:
+def _about(chosen: ChosenConfiguration) -> str:
     """Return what a job of this page is about; equal for equal model and settings."""
-    return f"{asked.record.content_sha256} {'' if asked.spec is None else asked.spec.key()}"
+    return f"{chosen.record.content_sha256} {'' if chosen.spec is None else chosen.spec.key()}"
 
 
-def _job(key: str, asked: Asked) -> Status | None:
+def _job(key: str, chosen: ChosenConfiguration) -> Status | None:
     what, job = st.session_state.get(key) or ("", "")
-    return state.status(job) if what == _about(asked) else None
+    return state.status(job) if what == _about(chosen) else None
 
 
 def _ended_badly(job: Status | None) -> None:
@@ -280,47 +280,49 @@ def _ended_badly(job: Status | None) -> None:
         state.report_record(job.error)
 
 
-def _optimize(asked: Asked) -> None:
-    assert asked.spec is not None, "the button is disabled"
-    look = partial(draw_optimized, state.store(), asked.spec, environment=state.environment)
+def _optimize(chosen: ChosenConfiguration) -> None:
+    assert chosen.spec is not None, "the button is disabled"
+    look = partial(draw_optimized, state.store(), chosen.spec, environment=state.environment)
     try:
-        job = job_types.task(look, kind=wire.GRAPH, what=f"graph of {asked.record.name}", specs=(asked.spec,))
+        job = job_types.task(
+            look, kind=wire.GRAPH, what=f"graph of {chosen.record.name}", specs=(chosen.spec,)
+        )
         job_id = state.submit(job)
     except TunerError as error:
         state.keep_error(error)
         return
     state.follow(job_id, "graph")
-    st.session_state[JOB] = (_about(asked), job_id)
+    st.session_state[JOB] = (_about(chosen), job_id)
 
 
 # --- drawing ------------------------------------------------------------------------------------------------
 
 
-def _draw(asked: Asked, graphs: Graphs, after: Graphs | None, view: str, mode: Mode) -> None:
+def _draw(chosen: ChosenConfiguration, graphs: Graphs, after: Graphs | None, view: str, mode: Mode) -> None:
     optimized = None if after is None else after.optimized
     own = graphs if after is None else after  # both sides must come from one reading
-    profile = asked.profile
-    _how_to_colour(asked, mode)
-    units = _units(asked.record)
-    sides: dict[str, Shown] = {}
+    profile = chosen.profile
+    _missing_data_hint(chosen, mode)
+    units = _units(chosen.record)
+    sides: dict[str, ShownGraph] = {}
     if view != AFTER:
         found = None if profile is None else times(own.model, profile, optimized)
-        sides[OWN] = _shown(OWN, own, found, asked, mode, units)
+        sides[OWN] = _shown(OWN, own, found, chosen, mode, units)
     if view != OWN and after is not None and optimized is not None:
         found = None if profile is None else times(optimized, profile)
-        sides[AFTER] = _shown(AFTER, after, found, asked, mode, units)
-    picture.draw(sides, _changed(after) if view != OWN else "", lambda: _notes(asked, own, sides, view))
+        sides[AFTER] = _shown(AFTER, after, found, chosen, mode, units)
+    picture.draw(sides, _changed(after) if view != OWN else "", lambda: _notes(chosen, own, sides, view))
 
 
-def _notes(asked: Asked, own: Graphs, sides: Mapping[str, Shown], view: str) -> None:
+def _notes(chosen: ChosenConfiguration, own: Graphs, sides: Mapping[str, ShownGraph], view: str) -> None:
     """Draw notes on what is unknown about the graphs, and how to get it."""
     can_match = view == OWN and own.optimized is None  # else the button is above the graph already
     for one in sides.values():
         if one.times is not None and one.times.unmatched:
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 st.caption(f":material/info: {one.name}: {format.plain(unmatched_words(one.times))}.")
-                if can_match and not state.is_active(_job(JOB, asked)):
-                    _optimize_button(asked, type="tertiary")
+                if can_match and not state.is_active(_job(JOB, chosen)):
+                    _optimize_button(chosen, type="tertiary")
         for note in (*one.side.notes, *(own.notes if one.name == AFTER else ())):
             st.info(format.plain(note), icon=":material/info:")
 
@@ -333,12 +335,17 @@ def _changed(after: Graphs | None) -> str:
 
 
 def _shown(
-    name: str, graphs: Graphs, found: Times | None, asked: Asked, mode: Mode, units: Mapping[str, object]
-) -> Shown:
+    name: str,
+    graphs: Graphs,
+    found: ProfileMatch | None,
+    chosen: ChosenConfiguration,
+    mode: Mode,
+    units: Mapping[str, object],
+) -> ShownGraph:
     side = graphs.model if name == OWN or graphs.optimized is None else graphs.optimized
-    return Shown(
+    return ShownGraph(
         name=name,
-        token=_token(name, graphs, asked),
+        token=_token(name, graphs, chosen),
         side=side,
         model=graphs.model if name == AFTER else None,
         times=found,
@@ -347,10 +354,10 @@ def _shown(
     )
 
 
-def _token(name: str, graphs: Graphs, asked: Asked) -> str:
+def _token(name: str, graphs: Graphs, chosen: ChosenConfiguration) -> str:
     """Return a key of the graph, so that a selection in the original survives optimizing."""
-    content = asked.record.content_sha256
-    copied = asked.spec is not None and asked.spec.model.precision == "fp16"  # runs another file
+    content = chosen.record.content_sha256
+    copied = chosen.spec is not None and chosen.spec.model.precision == "fp16"  # runs another file
     own = name == OWN and (graphs.optimized is None or not copied)
     return content if own else f"{content} {graphs.created_at}"
 
@@ -364,19 +371,19 @@ def _units(record: ModelRecord) -> Mapping[str, object]:
     return {} if found is None else {unit.name: unit for unit in found.savings.units}
 
 
-def _how_to_colour(asked: Asked, mode: Mode) -> None:
+def _missing_data_hint(chosen: ChosenConfiguration, mode: Mode) -> None:
     """Draw how to get the data that the chosen colours need, with a button for it."""
-    if mode in ("Time", "Provider") and asked.profile is None:
-        job = _job(PROFILING, asked)
+    if mode in ("Time", "Provider") and chosen.profile is None:
+        job = _job(PROFILING, chosen)
         _ended_badly(job)
         if job is not None and job.state == "COMPLETE":
             st.session_state.pop(PROFILING)
             st.session_state.pop(SOURCE, None)  # selects the newest profile, which is this one
             st.rerun()
         if not state.is_active(job):
-            _offer_profile(asked, mode)
+            _offer_profile(chosen, mode)
         job_box.draw(job, "graph", what="this profile", help="Nothing is kept.", of="profile")
-    elif mode == "Error" and not _units(asked.record):
+    elif mode == "Error" and not _units(chosen.record):
         with st.container(border=True, horizontal=True, vertical_alignment="center"):
             st.markdown(
                 ":material/science: **No operator errors are known for this model.** Choose a "
@@ -385,7 +392,7 @@ def _how_to_colour(asked: Asked, mode: Mode) -> None:
             st.page_link("views/variants/page.py", label="Open Variants", icon=":material/science:")
 
 
-def _offer_profile(asked: Asked, mode: Mode) -> None:
+def _offer_profile(chosen: ChosenConfiguration, mode: Mode) -> None:
     what = "the time of each node" if mode == "Time" else "where each node runs"
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         st.markdown(f":material/search_insights: **No profile is chosen, so {what} is not known.**")
@@ -395,26 +402,26 @@ def _offer_profile(asked: Asked, mode: Mode) -> None:
             type="primary",
             icon=":material/play_arrow:",
             on_click=_start_profile,
-            args=(asked,),
+            args=(chosen,),
             **state.unless_closed(
                 f"{PROFILED_RUNS} runs with these settings; see Profile for more.",
-                off=asked.spec is None,
+                off=chosen.spec is None,
             ),
         )
 
 
-def _start_profile(asked: Asked) -> None:
-    assert asked.spec is not None, "the button is disabled"
-    protocol = asked.spec.protocol.model_copy(update={"runs": PROFILED_RUNS})
-    spec = asked.spec.model_copy(update={"protocol": protocol})
+def _start_profile(chosen: ChosenConfiguration) -> None:
+    assert chosen.spec is not None, "the button is disabled"
+    protocol = chosen.spec.protocol.model_copy(update={"runs": PROFILED_RUNS})
+    spec = chosen.spec.model_copy(update={"protocol": protocol})
     try:
         state.check_before(spec)
-        trial_id = state.submit(job_types.profile(spec, model_name=asked.record.name))
+        trial_id = state.submit(job_types.profile(spec, model_name=chosen.record.name))
     except TunerError as error:
         state.keep_error(error)
         return
     state.follow(trial_id, "graph")
-    st.session_state[PROFILING] = (_about(asked), trial_id)
+    st.session_state[PROFILING] = (_about(chosen), trial_id)
 
 
 page()

@@ -20,7 +20,7 @@ from dashboard import format
 from dashboard.charts import graph_charts
 from dashboard.charts.graph_charts import Paint, Picture
 from dashboard.views.graph import levels
-from dashboard.views.graph.levels import LEVEL, Shown, View
+from dashboard.views.graph.levels import LEVEL, ShownGraph, View
 from dashboard.widgets import plots, tables
 
 SEARCH = "graph.search"
@@ -33,7 +33,7 @@ MOST_ROWS = 3_000  # of the table
 MOST_HITS = 200  # matching nodes that get a ring
 
 
-def draw(sides: Mapping[str, Shown], changed: str, notes: Callable[[], None]) -> None:
+def draw(sides: Mapping[str, ShownGraph], changed: str, notes: Callable[[], None]) -> None:
     """Draw one or two graphs, the selection in them, and a table of nodes.
 
     Args:
@@ -81,7 +81,7 @@ def _search() -> str:
     )
 
 
-def _pictures(sides: Mapping[str, Shown], listed: Mapping[str, Sequence[Row]]) -> None:
+def _pictures(sides: Mapping[str, ShownGraph], listed: Mapping[str, Sequence[Row]]) -> None:
     """Draw the graphs side by side; a search applies to them although its field is drawn below."""
     words = str(st.session_state.get(SEARCH) or "")
     order = graph_charts.order(
@@ -114,7 +114,7 @@ def _picture(view: View, words: str, order: tuple[str, ...], room_px: int) -> tu
         placed,
         view.rows,
         Paint(mode=shown.mode, times=shown.times, order=order, optimized=shown.optimized),
-        marked=_marked(view),
+        marked=_ringed(view),
         hits=_hits(view, words),
         room_px=room_px,
     )
@@ -157,7 +157,7 @@ def _fold_buttons(view: View) -> None:
         help=f"More than {MOST_DRAWN:,} nodes at once would be slow: open single blocks."
         if too_many
         else "Draws every node.",
-        on_click=levels.keep_opened,
+        on_click=levels.store_unfolded,
         args=(view, everything),
     )
     st.button(
@@ -167,12 +167,12 @@ def _fold_buttons(view: View) -> None:
         icon=":material/unfold_less:",
         disabled=len(view.opened) == 1,
         help="Draws the outermost blocks only.",
-        on_click=levels.keep_opened,
+        on_click=levels.store_unfolded,
         args=(view, {()}),
     )
 
 
-def _marked(view: View) -> list[int]:
+def _ringed(view: View) -> list[int]:
     """Return the nodes with a ring: selected in the table, or matching the other side's selection."""
     chosen = st.session_state.get(CHOSEN)
     if chosen is None:
@@ -239,7 +239,7 @@ def _choose(view: View, nodes: Sequence[int], block: Block | None, *, by: str) -
     }
 
 
-def _chosen(sides: Mapping[str, Shown]) -> Mapping[str, Any] | None:
+def _chosen(sides: Mapping[str, ShownGraph]) -> Mapping[str, Any] | None:
     """Return the selection, if it belongs to a graph that is shown."""
     chosen: Mapping[str, Any] | None = st.session_state.get(CHOSEN)
     if chosen is None or chosen["side"] not in sides or sides[chosen["side"]].token != chosen["token"]:
@@ -248,7 +248,7 @@ def _chosen(sides: Mapping[str, Shown]) -> Mapping[str, Any] | None:
 
 
 def _details(
-    sides: Mapping[str, Shown], listed: Mapping[str, Sequence[Row]], chosen: Mapping[str, Any]
+    sides: Mapping[str, ShownGraph], listed: Mapping[str, Sequence[Row]], chosen: Mapping[str, Any]
 ) -> None:
     one = sides[chosen["side"]]
     own = [row for row in listed[chosen["side"]] if row.where[0] == chosen["level"]]
@@ -263,7 +263,7 @@ def _details(
             _fold_button(view, view.places[chosen["nodes"][0]])
 
 
-def _block(one: Shown, own: Sequence[Row], chosen: Mapping[str, Any]) -> None:
+def _block(one: ShownGraph, own: Sequence[Row], chosen: Mapping[str, Any]) -> None:
     members = [own[node] for node in chosen["nodes"]]
     st.markdown(f"**Block {format.plain('/'.join(chosen['block']) or 'everything')}** · {one.name}")
     tables.facts(sheets.block_facts(members, one.times, optimized=one.optimized))
@@ -280,7 +280,7 @@ def _block(one: Shown, own: Sequence[Row], chosen: Mapping[str, Any]) -> None:
         type="primary",
         disabled=not room,
         help=None if room else _TOO_MANY,
-        on_click=levels.keep_opened,
+        on_click=levels.store_unfolded,
         args=(view, {*view.opened, block}),
     )
 
@@ -292,7 +292,7 @@ def _fold_button(view: View, block: Block) -> None:
             f"Fold {format.label(format.short('/'.join(block), 40))}",
             key="graph.fold",
             icon=":material/unfold_less:",
-            on_click=levels.keep_opened,
+            on_click=levels.store_unfolded,
             args=(view, {one for one in view.opened if one[: len(block)] != block}),
         )
 
@@ -304,7 +304,7 @@ _TOO_MANY = f"More than {MOST_DRAWN:,} nodes would be drawn at once. Fold other 
 
 
 def _table(
-    sides: Mapping[str, Shown],
+    sides: Mapping[str, ShownGraph],
     listed: Mapping[str, Sequence[Row]],
     chosen: Mapping[str, Any] | None,
     words: str,
@@ -330,7 +330,7 @@ def _table(
         key=key,
         most=ROWS,
         alt=f"Nodes of the graph: {one.name}. Tick a node to mark it in the picture.",
-        on_select=lambda: _ticked(key, one, own),
+        on_select=lambda: _select_row(key, one, own),
         mode="single-row",
         ticked=[own.index(ticked)] if ticked is not None else [],
     )
@@ -343,7 +343,7 @@ def _name_of(own: Sequence[Row], chosen: Mapping[str, Any] | None) -> str:
     return hashlib.sha256(repr(told).encode()).hexdigest()[:12]
 
 
-def _table_of(sides: Mapping[str, Shown], chosen: Mapping[str, Any] | None) -> str:
+def _table_of(sides: Mapping[str, ShownGraph], chosen: Mapping[str, Any] | None) -> str:
     """Return the side that the table lists: the side of the selection, unless the user chooses the other."""
     if len(sides) == 1:
         return next(iter(sides))
@@ -359,7 +359,7 @@ def _table_of(sides: Mapping[str, Shown], chosen: Mapping[str, Any] | None) -> s
     )
 
 
-def _caption(one: Shown, own: Sequence[Row], count: int, chosen: Mapping[str, Any] | None) -> None:
+def _caption(one: ShownGraph, own: Sequence[Row], count: int, chosen: Mapping[str, Any] | None) -> None:
     parts = [f"{len(own):,} of {count:,} nodes"]
     if one.times is not None:
         seconds = one.times.together_s([row.where for row in own])
@@ -373,7 +373,7 @@ def _caption(one: Shown, own: Sequence[Row], count: int, chosen: Mapping[str, An
     st.caption("; ".join(parts) + ".")
 
 
-def _ticked(key: str, one: Shown, own: Sequence[Row]) -> None:
+def _select_row(key: str, one: ShownGraph, own: Sequence[Row]) -> None:
     """Select the node of the selected row, and unfold the blocks around it."""
     picked = st.session_state[key]["selection"]["rows"]
     if not picked or picked[0] >= len(own):
@@ -383,7 +383,7 @@ def _ticked(key: str, one: Shown, own: Sequence[Row]) -> None:
     view = levels.view_of(one, own, number)
     if number != st.session_state.get(f"{LEVEL}.{one.name}", 0):
         st.session_state[f"{LEVEL}.{one.name}"] = number
-    around = graph_folding.way_to(view.places, view.opened, node)
+    around = graph_folding.open_around(view.places, view.opened, node)
     if graph_folding.drawn(view.places, around) <= MOST_DRAWN:
-        levels.keep_opened(view, around)
+        levels.store_unfolded(view, around)
     _choose(view, [node], None, by="row")

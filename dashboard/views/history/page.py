@@ -14,7 +14,7 @@ from core.evidence.measurement import Trial
 from core.run.axes import axes_of_study
 from core.show.sheets import comparisons
 from core.show.words import counted
-from core.store import Change, Marks, Query
+from core.store import Change, Query, Tags
 from core.wire.errors import TunerError
 from dashboard import configurations, format, state, url_state
 from dashboard.views.history import filters
@@ -32,7 +32,7 @@ def page() -> None:
     bar = page_frame.bar(
         "History", "All trials of this machine. Tick some to compare, explain, tag or delete them."
     )
-    state.settle()
+    state.clean_up()
     state.show_kept_error()
     _rescued()
     models = state.store().model_names()
@@ -82,9 +82,9 @@ def _page(query: Query) -> tuple[list[Trial], int]:
     if "DAMAGED" in query.states:
         return _damaged(query)
     number = max(1, int(st.session_state.get(PAGE) or 1))
-    shown, total = state.store().listing(query, offset=(number - 1) * PAGE_ROWS, limit=PAGE_ROWS)
+    shown, total = state.store().trial_page(query, offset=(number - 1) * PAGE_ROWS, limit=PAGE_ROWS)
     if not shown and total:  # the filters now leave fewer pages
-        shown, total = state.store().listing(query, limit=PAGE_ROWS)
+        shown, total = state.store().trial_page(query, limit=PAGE_ROWS)
         st.session_state.pop(PAGE, None)
     return shown, total
 
@@ -93,7 +93,7 @@ LOOKED_AT = 5000  # newest trials searched for damaged ones: no index lists them
 
 
 def _damaged(query: Query) -> tuple[list[Trial], int]:
-    found, _ = state.store().listing(
+    found, _ = state.store().trial_page(
         Query(model_name=query.model_name, kind=query.kind, text=query.text, archived=True), limit=LOOKED_AT
     )
     shown = [one for one in found if one.state in query.states][:PAGE_ROWS]
@@ -112,7 +112,7 @@ def _table(trials: list[Trial], total: int, *, brushed: bool) -> list[Trial]:
     )
     _under_table(total, brushed=brushed)
     picked = [trials[i] for i in chosen["selection"]["rows"] if i < len(trials)]
-    _address(picked)
+    _put_in_url(picked)
     return picked or _linked()
 
 
@@ -132,14 +132,14 @@ def _under_table(total: int, *, brushed: bool) -> None:
                 key="history.let_go",
                 icon=":material/deselect:",
                 type="tertiary",
-                on_click=history_plots.let_go,
+                on_click=history_plots.clear_selection,
                 help="Shows all matching trials in the table again.",
             )
         if pages > 1:
             st.pagination(pages, key=PAGE)
 
 
-def _address(picked: list[Trial]) -> None:
+def _put_in_url(picked: list[Trial]) -> None:
     """Put the one selected trial into the URL; remove it when the selection ends."""
     if len(picked) == 1:
         st.session_state[TICKED] = picked[0].id
@@ -168,15 +168,15 @@ def _linked() -> list[Trial]:
 # --- actions ----------------------------------------------------------------------------------------------
 
 
-def _bulk(chosen: list[Trial], marks: Mapping[str, Marks]) -> None:
+def _bulk(chosen: list[Trial], marks: Mapping[str, Tags]) -> None:
     if not chosen:
         return
     ids = [one.id for one in chosen]
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="history.actions"):
         if len(chosen) == 1 and chosen[0].state != "DAMAGED":
             _single(chosen[0])
-        _together(chosen)
-        _mark_buttons(ids, [comparisons.marks_of(marks, one) for one in ids])
+        _comparison_links(chosen)
+        _tag_buttons(ids, [comparisons.tags_of(marks, one) for one in ids])
         if st.button(
             f"Delete {'it' if len(chosen) == 1 else f'{len(chosen)} trials'}",
             key="history.delete",
@@ -186,7 +186,7 @@ def _bulk(chosen: list[Trial], marks: Mapping[str, Marks]) -> None:
             _confirm(ids)
 
 
-def _together(chosen: Sequence[Trial]) -> None:
+def _comparison_links(chosen: Sequence[Trial]) -> None:
     """Draw links to the pages that compare trials."""
     least, most = configurations.LEAST, configurations.MOST
     if len(chosen) > 1:
@@ -233,7 +233,7 @@ def _pair(chosen: Sequence[Trial]) -> tuple[str, str] | None:
 LABELS, NOTE = "history.edit.labels", "history.edit.note"
 
 
-def _mark_buttons(ids: Sequence[str], marks: Sequence[Marks]) -> None:
+def _tag_buttons(ids: Sequence[str], marks: Sequence[Tags]) -> None:
     starred, archived = all(one.starred for one in marks), all(one.archived for one in marks)
     st.button(
         "Unstar" if starred else "Star",
@@ -261,7 +261,7 @@ def _mark_buttons(ids: Sequence[str], marks: Sequence[Marks]) -> None:
 
 
 @st.dialog("Labels and note", icon=":material/label:")
-def _edit(ids: Sequence[str], marks: Sequence[Marks]) -> None:
+def _edit(ids: Sequence[str], marks: Sequence[Tags]) -> None:
     common = sorted(set.intersection(*(set(one.labels) for one in marks)))
     known = state.store().labels()
     chosen = st.multiselect(
@@ -338,7 +338,7 @@ def reopen(trial: Trial) -> None:
     except TunerError as error:
         state.report(error)
         return
-    state.own_trial(trial.id)
+    state.show_own_trial(trial.id)
     st.switch_page("views/tune/page.py", query_params={state.TRIAL_PARAM: trial.id})
 
 
@@ -414,12 +414,12 @@ def _detail(chosen: list[Trial]) -> None:
 
 
 def _measured(trial: Trial) -> None:
-    race = trial_result.duel_of(trial)
+    race = trial_result.comparison_of(trial)
     if race is not None:
         trial_result.card(race)
     trial_result.numbers(trial, race)
     results.notes(trial.facts)
-    results.what_ran(trial.facts)
+    results.run_details(trial.facts)
     trial_result.latencies(trial, race, key="history")
 
 

@@ -60,7 +60,7 @@ def draw(query: Query, models: Sequence[str]) -> list[str] | None:
     return _brushed(chosen)
 
 
-def let_go() -> None:
+def clear_selection() -> None:
     """Clear the selection."""
     st.session_state[BRUSHES] = st.session_state.get(BRUSHES, 0) + 1
 
@@ -86,7 +86,7 @@ def _points(query: Query) -> list[Point]:
     if lacking:
         with st.spinner(f"Reading {len(lacking):,} trials…", show_time=True):
             wanted = Query(kind=query.kind, archived=True, ids=[name for name, _ in lacking])
-            found, _ = state.store().listing(wanted, limit=len(lacking))
+            found, _ = state.store().trial_page(wanted, limit=len(lacking))
             points = {one.id: history_charts.point_of(one) for one in found}
         known |= {seal: points[seal[0]] for seal in lacking if seal[0] in points}
     if len(known) > 2 * MOST:

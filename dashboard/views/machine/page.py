@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core import wire
-from core.evidence.noise_check import answer
+from core.evidence.noise_check import evaluate
 from core.run import job_types
 from core.run.job import Status
 from core.wire.errors import StoreError, TunerError
@@ -35,7 +35,7 @@ def page() -> None:
     _check(bar.action, running)
     with bar.more:
         peaks.button("machine", again=found is not None, primary=False)
-    newest = _quiet(fingerprint, running)
+    newest = _noise_check(fingerprint, running)
     _peaks(found)
     st.markdown("#### System")
     machine_line.facts(environment)
@@ -49,7 +49,7 @@ def _details(
 ) -> None:
     with st.expander("Details", icon=":material/info:", key="machine.details"):
         if newest is not None:
-            machine_line.how_tested(answer(newest), newest)
+            machine_line.noise_check_details(evaluate(newest), newest)
         if found is not None:
             peaks.about(found)
         st.caption(
@@ -84,7 +84,7 @@ def _check(action: DeltaGenerator, running: Status | None) -> None:
         key="machine.test",
         type="primary",
         icon=":material/monitor_heart:",
-        on_click=test,
+        on_click=start_noise_check,
         **state.unless_closed(
             "Compares ONNX Runtime's default with a copy of itself, for a few seconds.",
             busy="A noise check is running." if running is not None else "",
@@ -92,7 +92,7 @@ def _check(action: DeltaGenerator, running: Status | None) -> None:
     )
 
 
-def _quiet(fingerprint: str, running: Status | None) -> Mapping[str, Any] | None:
+def _noise_check(fingerprint: str, running: Status | None) -> Mapping[str, Any] | None:
     """Draw the newest noise check and the history of all; return the newest."""
     if running is not None:
         _live(running.id)
@@ -104,12 +104,12 @@ def _quiet(fingerprint: str, running: Status | None) -> Mapping[str, Any] | None
         state.report(error)
         return None
     newest = next((one for one in tests if one["when"] == "alone"), None)
-    found = answer(newest) if newest is not None else None
+    found = evaluate(newest) if newest is not None else None
     if found is not None and newest is not None:
-        machine_line.answered(found, newest)
+        machine_line.noise_check_result(found, newest)
     elif running is None:
         st.info("No noise check yet. It takes a few seconds.", icon=":material/monitor_heart:")
-    machine_line.quiet_history(tests)
+    machine_line.noise_history(tests)
     if found is not None:
         machine_line.needs(found)
     return newest
@@ -120,7 +120,7 @@ def _running() -> Status | None:
     return next((one for one in state.scheduler().active() if one.kind == KIND), None)
 
 
-def test() -> None:
+def start_noise_check() -> None:
     """Start a noise check."""
     try:
         job = st.session_state[OWN] = state.submit(job_types.self_test())

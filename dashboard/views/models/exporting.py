@@ -18,7 +18,7 @@ from core.show.table import Column, tabulate
 from core.store import ModelRecord, home, library
 from core.wire.catalog import DEFAULT_OPSET, EXPORT_OPSETS, RANDOM_WEIGHTS_NOTE, TORCHVISION_CLASSIFIERS
 from core.wire.errors import ModelError, TunerError, error_from_record
-from core.wire.output_check import MARK, TOLERANCES
+from core.wire.output_check import OUTPUTS_DIFFER, TOLERANCES
 from dashboard import format, state
 from dashboard.folders import allowed_path
 from dashboard.server import upload
@@ -185,13 +185,13 @@ def take_finished(added: Callable[[ModelRecord, bool], None]) -> None:
         if state.exports().pop(job, None) is None:
             continue  # another browser tab took it meanwhile
         if status is not None and status.state == "COMPLETE" and status.result:
-            _take(export, status.result, added)
+            _add_export(export, status.result, added)
         elif status is not None and status.error and status.state == "FAIL":
             state.keep_error(error_from_record(status.error), PLACE)
         _clean(Path(export.output))
 
 
-def _take(
+def _add_export(
     export: state.ExportJob, reply: Mapping[str, Any], added: Callable[[ModelRecord, bool], None]
 ) -> None:
     try:
@@ -280,7 +280,8 @@ def card(reply: Mapping[str, Any]) -> None:
     far = [one for one in reply["differences"] if not one["max_rel"] <= TOLERANCES["fp32"].max_rel]
     if far:
         st.warning(
-            f"The {MARK} from PyTorch's by more than {TOLERANCES['fp32'].max_rel:g} of the largest output.",
+            f"The {OUTPUTS_DIFFER} from PyTorch's by more than {TOLERANCES['fp32'].max_rel:g} "
+            "of the largest output.",
             icon=":material/warning:",
         )
     for note in reply.get("notes", []):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from core.run.plan import cannot_feed
+from core.run.plan import unsupported_input
 from core.show.sheets import models_and_machines
 from core.store import ModelRecord, home, library
 from core.wire.errors import TunerError
@@ -62,7 +62,7 @@ def _ways(records: Sequence[ModelRecord]) -> None:
     with sample:
         _samples(records)
     with uploaded:
-        if not state.said_closed():
+        if not state.show_closed_reason():
             model_upload.area("models", _added)
     with folder:
         _server()
@@ -186,7 +186,7 @@ def _loading(record: ModelRecord) -> None:
     known = st.session_state.get(LOADS) or {}
     libraries = controls.operators()
     about = " ".join([record.content_sha256, *libraries])
-    if why := cannot_feed(record.info):
+    if why := unsupported_input(record.info):
         st.warning(f"ORTune cannot run this model. {format.plain(why)}", icon=":material/block:")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="models.loading"):
         if (words := known.get(about)) is not None:

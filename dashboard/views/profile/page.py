@@ -47,7 +47,7 @@ def page() -> None:
     imported = _imported(brought)
     shown = _shown(profiles) if imported is None else None
     if shown is not None and state.TRIAL_PARAM not in st.query_params:
-        _address(shown.id)
+        _put_in_url(shown.id)
     labels = _labels(profiles, brought)
     _configuration(record, shown, bar)
     with bar.choice:
@@ -71,7 +71,7 @@ def _follow_link() -> None:
     """Apply a profile or a measured trial from `?trial=`, or an imported profile from `?imported=`."""
     if fresh := st.session_state.pop(BROUGHT, None):
         st.session_state[SHOWN] = fresh
-        _address(fresh)
+        _put_in_url(fresh)
         return
     if brought := url_state.named(IMPORTED_PARAM):
         try:
@@ -126,7 +126,7 @@ def _configuration(record: ModelRecord, shown: Trial | None, bar: page_frame.Bar
         _runs()
         asked = st.container()
     try:
-        spec = _asked()
+        spec = _spec()
     except TunerError as error:
         state.report(error)
         spec = None
@@ -138,7 +138,7 @@ def _configuration(record: ModelRecord, shown: Trial | None, bar: page_frame.Bar
         _run_button(record, spec, shown)
 
 
-def _asked() -> TrialSpec:
+def _spec() -> TrialSpec:
     fields.in_range("profiled runs", st.session_state[RUNS] or 0, 1, MAX_RUNS)
     if st.session_state.get(SOURCE) == OF_TRIAL:
         return state.trial_spec(state.store().trial(st.session_state[MEASURED]))
@@ -166,7 +166,7 @@ def _pick_trial(measured: Mapping[str, Trial]) -> None:
 
 def _measured_label(trial: Trial) -> str:
     p50 = format.ms(trial.p50_s)
-    busy = verdict.busy_mark(trial.result)
+    busy = verdict.background_load_mark(trial.result)
     return f"{format.when(trial.created_at)} · {trial.id[:8]} · p50 {p50}{busy} · {_settings(trial)}"
 
 
@@ -221,7 +221,7 @@ def _run_button(record: ModelRecord, spec: TrialSpec | None, shown: Trial | None
 def _start(record: ModelRecord) -> None:
     """Queue a profile with the current widget values, so that a value typed just before the click counts."""
     try:
-        spec = _asked()
+        spec = _spec()
         protocol = spec.protocol.model_copy(update={"runs": st.session_state[RUNS]})
         asked = spec.model_copy(update={"protocol": protocol})
         state.check_before(asked)
@@ -231,10 +231,10 @@ def _start(record: ModelRecord) -> None:
         return
     state.follow(trial_id, "profile", trial=trial_id)
     st.session_state[SHOWN] = trial_id
-    _address(trial_id)
+    _put_in_url(trial_id)
 
 
-def _address(shown: str) -> None:
+def _put_in_url(shown: str) -> None:
     """Put the shown profile into the URL; the prefix `IMPORTED` marks an imported one."""
     is_imported = shown.startswith(IMPORTED)
     name, other = state.TRIAL_PARAM, IMPORTED_PARAM
@@ -315,7 +315,7 @@ def _choose(labels: Mapping[str, str]) -> None:
 
 def _take_up(chosen: str) -> None:
     st.session_state[SHOWN] = chosen
-    _address(chosen)
+    _put_in_url(chosen)
 
 
 def _settings(trial: Trial) -> str:
@@ -347,7 +347,7 @@ def _event(trial_id: str) -> Event:
         return live_events.of_job(status, "this profile")
     if state.store().trial(trial_id).state not in ACTIVE:
         return live_events.ENDED
-    return live_events.elsewhere(
+    return live_events.of_other_process(
         "Being profiled by another process of this machine; shown here when it is done."
     )
 

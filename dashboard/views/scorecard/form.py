@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core.run import variants
-from core.run.named_files import placed
+from core.run.named_files import with_full_paths
 from core.spec import TrialSpec, spec_from_yaml
 from core.spec.datasets import DatasetSpec
 from core.spec.effort import EFFORTS
@@ -126,7 +126,9 @@ def _yaml() -> None:
 def _load_yaml() -> None:
     try:
         load(
-            placed(spec_from_yaml(yaml_source.text_of(FILE, PASTED, to="load")[1], expert=expert_allowed())),
+            with_full_paths(
+                spec_from_yaml(yaml_source.text_of(FILE, PASTED, to="load")[1], expert=expert_allowed())
+            ),
             foreign=True,
         )
     except TunerError as error:
@@ -136,7 +138,7 @@ def _load_yaml() -> None:
 # --- configurations and effort ------------------------------------------------------------------------------
 
 
-def who(record: ModelRecord) -> list[ModelRecord]:
+def models_and_settings(record: ModelRecord) -> list[ModelRecord]:
     """Draw the choice of models and settings; return the models."""
     family = _family(record)
     st.session_state.setdefault(SETTINGS, [DEFAULT])
@@ -185,7 +187,7 @@ def label(name: str) -> str:
     return PRESETS[name][0] if name in PRESETS else {TUNE: "Current settings"}.get(name, name)
 
 
-def how() -> None:
+def effort_and_wait() -> None:
     """Draw effort and waiting for an idle machine."""
     chosen = chosen_effort()
     with collapsible.box(f"Effort: {chosen}", key=HOW, icon="timer") as box:

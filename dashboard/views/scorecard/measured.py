@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from core.evidence import quality
-from core.evidence.targets import STATE_WORDS, Judged, State, cell, interval, margin, quantity
-from core.run.scorecard import Needed, Row
+from core.evidence.targets import STATE_WORDS, State, TargetResult, interval, margin, quantity, target_text
+from core.run.scorecard import MissingMeasurements, Row
 from core.show import verdict
 from dashboard import format
 
@@ -23,7 +23,7 @@ BREACH = ":material/warning: outputs differ"
 BUSY = f":material/groups: {quality.BUSY}"
 
 
-def heads(judged: Sequence[Judged]) -> list[str]:
+def heads(judged: Sequence[TargetResult]) -> list[str]:
     """Return one heading for each target: `p99 latency at batch 1 ≤ 3 ms`."""
     return [f"{one.target.what} {one.target.limit_words}" for one in judged]
 
@@ -45,7 +45,7 @@ def _named(row: Row) -> str:
 def busy_lines(row: Row) -> list[str]:
     """Return a line for each batch size whose newest comparison ran under background load."""
     newest = {size: found[0] for size, found in sorted(row.evidence.races.items()) if found}
-    told = {size: words for size, one in newest.items() if (words := verdict.busy_words(one))}
+    told = {size: words for size, one in newest.items() if (words := verdict.background_load_text(one))}
     return [f"At batch {size:,} measured {words}." for size, words in told.items()]
 
 
@@ -53,9 +53,9 @@ def _word(state: State) -> str:
     return f"{ICONS[state][0]} **{STATE_WORDS[state]}**"
 
 
-def _cell(one: Judged) -> str:
+def _cell(one: TargetResult) -> str:
     word = STATE_WORDS[one.state]
-    return _word(one.state) + format.plain(cell(one).removeprefix(word))
+    return _word(one.state) + format.plain(target_text(one).removeprefix(word))
 
 
 def details(row: Row) -> list[dict[str, str]]:
@@ -99,12 +99,12 @@ def open_targets(card: Sequence[Row]) -> list[str]:
     return [key for row in card for key, one in _keyed(row).items() if one.state == "UNKNOWN"]
 
 
-def _keyed(row: Row) -> dict[str, Judged]:
+def _keyed(row: Row) -> dict[str, TargetResult]:
     heading = zip(heads(row.judged), row.judged, strict=True)
     return {f"{row.subject.label} · {head}": one for head, one in heading}
 
 
-def brought(card: Sequence[Row], before: Sequence[str], seconds: float) -> list[str]:
+def progress_lines(card: Sequence[Row], before: Sequence[str], seconds: float) -> list[str]:
     """Return what measuring decided: a line of Markdown for all cells, then one for each cell of `before`.
 
     Args:
@@ -126,7 +126,7 @@ def brought(card: Sequence[Row], before: Sequence[str], seconds: float) -> list[
     return lines
 
 
-def work_text(work: Needed) -> str:
+def work_text(work: MissingMeasurements) -> str:
     """Return the pending work in words: `2 at batch 1, 1 at batch 16, accuracy of 2`."""
     parts = [f"{len(subjects)} at batch {size:,}" for size, subjects in sorted(work.races.items())]
     if work.accuracies:

@@ -11,10 +11,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.run.job import Status
-from core.run.named_files import open_folders, shortened
-from core.run.scorecard import Needed, Row, Subject, needed, on_model, rows, start
+from core.run.named_files import open_folders, with_relative_paths
+from core.run.scorecard import MissingMeasurements, Row, Subject, needed, on_model, rows, start
 from core.show.report.subjects import of_card
-from core.spec import TrialSpec, anchor, yaml_from_spec
+from core.spec import TrialSpec, ort_default, yaml_from_spec
 from core.spec.datasets import DatasetSpec
 from core.spec.targets import TargetSpec
 from core.store import ModelRecord
@@ -29,7 +29,7 @@ from dashboard.widgets.protocol import wait_quiet_s
 
 # session keys
 LINKED = "scorecard.linked"  # the ?trial= that was applied
-LOOKED = "scorecard.looked"  # content hash of the model whose newest targets were applied
+OPENED_FOR = "scorecard.looked"  # content hash of the model whose newest targets were applied
 PICKED = "scorecard.earlier"
 LIMIT = 200  # newest measurements of a model that are searched for targets
 JOBS = "scorecard.jobs"  # ids of the jobs that this session started last
@@ -54,15 +54,15 @@ def page() -> None:
     data, targets = form.what(record)
     if record is None:
         return
-    chosen = form.who(record)
+    chosen = form.models_and_settings(record)
     with bar.choice:
         _offer(before)
     if not targets:
-        bar.not_yet(MEASURE, "Add a target first.")
+        bar.disabled_action(MEASURE, "Add a target first.")
         with answer:
             _empty()
         return
-    form.how()
+    form.effort_and_wait()
     with answer:
         _answer(_card(record, chosen, data, targets), bar)
 
@@ -88,7 +88,7 @@ def _card(
 def _answer(card: Sequence[Row], bar: page_frame.Bar) -> None:
     """Draw the headline, the table, what is missing, and the export."""
     if not card:
-        bar.not_yet(MEASURE, "Choose a configuration first.")
+        bar.disabled_action(MEASURE, "Choose a configuration first.")
         return
     active = [one for one in _jobs() if state.is_active(one)]
     work = needed(card)
@@ -131,8 +131,8 @@ def _earlier(record: ModelRecord) -> dict[str, TrialSpec]:
             spec = state.trial_spec(trial)
             if all(spec.targets != one.targets for one in found.values()):
                 found[trial.id] = spec
-    if st.session_state.get(LOOKED) != record.content_sha256:
-        st.session_state[LOOKED] = record.content_sha256
+    if st.session_state.get(OPENED_FOR) != record.content_sha256:
+        st.session_state[OPENED_FOR] = record.content_sha256
         if found and not scorecard_targets.ids():
             _take_targets(next(iter(found.values())))
     return found
@@ -208,7 +208,7 @@ def _settings(name: str, base: TrialSpec) -> TrialSpec:
     """Return the settings `name` on the model and workload of `base`; raises their `SpecError`."""
     if name == form.TUNE:
         return base
-    return anchor(base) if name == form.DEFAULT else configurations.from_preset(name, base)
+    return ort_default(base) if name == form.DEFAULT else configurations.from_preset(name, base)
 
 
 def _with_protocol(spec: TrialSpec) -> TrialSpec:
@@ -227,7 +227,9 @@ def _empty() -> None:
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-def _button(card: Sequence[Row], work: Needed, active: Sequence[Status], action: DeltaGenerator) -> None:
+def _button(
+    card: Sequence[Row], work: MissingMeasurements, active: Sequence[Status], action: DeltaGenerator
+) -> None:
     action.button(
         "Measuring" if active else MEASURE,
         key="scorecard.run",
@@ -241,7 +243,7 @@ def _button(card: Sequence[Row], work: Needed, active: Sequence[Status], action:
     )
 
 
-def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
+def _why_disabled(work: MissingMeasurements, active: Sequence[Status]) -> str:
     if active:
         return "Wait for the measurements, or cancel them."
     if work and (reason := state.closed()):
@@ -253,7 +255,7 @@ def _why_disabled(work: Needed, active: Sequence[Status]) -> str:
     )
 
 
-def _start(work: Needed, before: Sequence[str]) -> None:
+def _start(work: MissingMeasurements, before: Sequence[str]) -> None:
     if state.is_busy("scorecard"):  # a double click
         return
     st.session_state[BEFORE] = list(before)
@@ -306,7 +308,7 @@ def _cancel(jobs: Sequence[str]) -> None:
 def _ended(jobs: Sequence[Status], card: Sequence[Row]) -> None:
     """Report what the jobs that this session started last have decided, and their errors."""
     seconds = sum(one.elapsed_s for one in jobs)
-    if jobs and (lines := scorecard.brought(card, st.session_state.get(BEFORE) or [], seconds)):
+    if jobs and (lines := scorecard.progress_lines(card, st.session_state.get(BEFORE) or [], seconds)):
         first, *others = lines
         st.info("\n".join([first, "", *(f"- {line}" for line in others)]), icon=":material/timer:")
     if any(one.state == "CANCELLED" for one in jobs):
@@ -382,7 +384,7 @@ def _card_name(card: Sequence[Row]) -> str:
 
 def yaml_of(row: Row) -> str:
     """Return the configuration with its targets, its data and the current verdicts as a YAML file."""
-    return yaml_from_spec(shortened(row.subject.spec, open_folders()), measured=row.measured)
+    return yaml_from_spec(with_relative_paths(row.subject.spec, open_folders()), measured=row.measured)
 
 
 page()

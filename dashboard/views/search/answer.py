@@ -32,7 +32,7 @@ ICONS: Mapping[str, str] = {  # outcome -> name of a Material Symbol
     "UNDECIDED": "help",
     "REJECTED": "block",
 }
-OPEN = ("UNDECIDED", "REJECTED")  # a longer search may decide these
+UNDECIDED_OUTCOMES = ("UNDECIDED", "REJECTED")  # a longer search may decide these
 LIMIT_ICONS: Mapping[str, str] = {"MET": "check_circle", "MISSED": "cancel", "UNKNOWN": "help"}
 MEANS: Mapping[str, str] = {  # outcome -> advice, where it is needed
     "NO_DIFFERENCE": "Keep the default.",
@@ -60,7 +60,7 @@ def draw(record: StudyRecord, go_on: Callable[[int | None], None], quiet: Callab
         return
     with st.container(key="search.answer", gap=None):
         _sentence(found)
-    details.picture(record, found)
+    details.main_chart(record, found)
     if found.get("busy"):
         quiet()
     _numbers(found)
@@ -75,7 +75,7 @@ def _sentence(answer: SearchResult) -> None:
     """Draw the result in one sentence, its configuration, and remarks that change how to read it."""
     for line in answer.get("remarks", ()):
         st.markdown(f":orange[:material/warning:] {format.plain(_halves(line)[0])}")
-    outcome, shown = answer["outcome"], details.shown_of(answer)
+    outcome, shown = answer["outcome"], details.shown_configuration(answer)
     color, icon = searches.COLORS[outcome], format.icon(ICONS[outcome])
     st.markdown(f"#### :{color}[{icon}] {format.plain(searches.sentence(answer))}")
     if shown is None:
@@ -98,7 +98,7 @@ def _halves(remark: str) -> tuple[str, str]:
 
 def _numbers(answer: SearchResult) -> None:
     """Draw a configuration's costs next to those of the default, its constraints, and failures."""
-    shown = details.shown_of(answer)
+    shown = details.shown_configuration(answer)
     if shown is not None:
         if costs := searches.numbers(shown, answer["default"]):
             strip = pd.DataFrame([{tables.title(Column(name)): text for name, text in costs}])
@@ -108,7 +108,7 @@ def _numbers(answer: SearchResult) -> None:
             for one in shown["limits"]:
                 icon = format.icon(LIMIT_ICONS[one["state"]])
                 words = f"{format.plain(one['limit'])}: **{LIMIT_WORDS[one['state']]}**"
-                st.markdown(f"{icon} {words}{searches.sure_words(one['probability'])}", width="content")
+                st.markdown(f"{icon} {words}{searches.probability_text(one['probability'])}", width="content")
     for line in searches.first_lines(answer):
         st.caption(f":material/info: {format.plain(line)}")
 
@@ -118,7 +118,7 @@ def _advice(answer: SearchResult, go_on: Callable[[int | None], None]) -> None:
     outcome = answer["outcome"]
     if outcome in MEANS:
         st.markdown(f":material/lightbulb: {MEANS[outcome]}")
-    if outcome in OPEN:
+    if outcome in UNDECIDED_OUTCOMES:
         _more_time(go_on)
 
 
@@ -126,8 +126,8 @@ def _details(record: StudyRecord, answer: SearchResult) -> None:
     remarks = [_halves(one)[1] for one in answer.get("remarks", ())]
     for line in (*filter(None, remarks), *quality_details(answer)):
         st.caption(format.plain(line))
-    results.busy_note(answer)
-    details.went(answer)
+    results.other_processes_note(answer)
+    details.course_text(answer)
     owner = f" · {format.plain(record.owner)}" if record.owner else ""
     st.caption(
         f"Search `{record.id[:12]}` · {format.when(record.finished_at or record.created_at)} · "
@@ -147,7 +147,7 @@ def actions(record: StudyRecord, go_on: Callable[[int | None], None], delete: Ca
         delete: called with the id of the search.
     """
     answer = answer_of(record)
-    taken = _taken(answer)
+    taken = _loadable(answer)
     if taken is not None:
         st.button(
             "Load into Tune",
@@ -167,12 +167,12 @@ def actions(record: StudyRecord, go_on: Callable[[int | None], None], delete: Ca
     with st.popover("More", icon=":material/more_horiz:", key="search.more"):
         if answer is not None and answer["winner"] is not None:
             _winner(record, answer["winner"], answer["default"])
-        if answer is not None and answer["outcome"] not in OPEN:
+        if answer is not None and answer["outcome"] not in UNDECIDED_OUTCOMES:
             _more_time(go_on)
         _deletion(record, delete)
 
 
-def _taken(answer: SearchResult | None) -> Confirmed | None:
+def _loadable(answer: SearchResult | None) -> Confirmed | None:
     """Return the configuration to load into Tune: the winner, or the default where there is no difference."""
     if answer is None:
         return None
@@ -201,7 +201,7 @@ def _winner(record: StudyRecord, winner: Confirmed, default: Confirmed | None) -
         "Check targets",
         key="search.judge",
         icon=":material/checklist:",
-        on_click=links.judge,
+        on_click=links.open_scorecard,
         args=(record, trial),
         help="Opens Scorecard with it and with this search's constraints as targets.",
     )

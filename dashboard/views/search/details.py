@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.evidence.evaluations import Tried, ratios_told
+from core.evidence.evaluations import Evaluation, reported_ratio
 from core.evidence.result_types import Confirmed, SearchResult
 from core.run.search.stored import tried_of
 from core.show.sheets import Fact, searches
@@ -33,24 +33,24 @@ PAIRS = 3  # of interacting settings
 ROWS = 6  # visible rows of the table of evaluations; others scroll
 
 
-def _ratio_of(record: StudyRecord) -> Callable[[Tried], float | None]:
-    return ratios_told(question_from_dict(record.question).objective, record.answer)
+def _ratio_of(record: StudyRecord) -> Callable[[Evaluation], float | None]:
+    return reported_ratio(question_from_dict(record.question).objective, record.answer)
 
 
-def picture(record: StudyRecord, answer: SearchResult) -> None:
+def main_chart(record: StudyRecord, answer: SearchResult) -> None:
     """Draw the main chart of the result: the Pareto front, or the speed-ups where there is none."""
-    if front_costs(answer):
+    if pareto_metrics(answer):
         _front(record, answer)
     else:
-        _gains(answer, least=PICTURE_PX)
+        _speedups(answer, least=PICTURE_PX)
 
 
-def front_costs(answer: SearchResult) -> list[str]:
+def pareto_metrics(answer: SearchResult) -> list[str]:
     """Return the metrics for the axes of the Pareto front; empty: there is no front."""
     return search_charts.costs(answer["front"], answer["objective"])
 
 
-def shown_of(answer: SearchResult) -> Confirmed | None:
+def shown_configuration(answer: SearchResult) -> Confirmed | None:
     """Return the configuration whose numbers are shown: the winner, or else the first rejected one."""
     return answer["winner"] or next(iter(answer["others"]), None)
 
@@ -76,25 +76,25 @@ def _tabs(record: StudyRecord, answer: SearchResult | None) -> Mapping[str, tupl
     if answer is None:
         return rest
     course = any(one["ratio"] for one in answer["course"])
-    gains = bool(front_costs(answer)) and shown_of(answer) is not None
+    gains = bool(pareto_metrics(answer)) and shown_configuration(answer) is not None
     return {
         "Effects": (True, partial(_effects, record, answer)),
         "Evaluated": rest["Evaluated"],
         "Progress": (course, partial(_course, answer)),
         "Parallel": rest["Parallel"],
-        "All metrics": (gains, partial(_gains, answer)),
+        "All metrics": (gains, partial(_speedups, answer)),
     }
 
 
 # --- the chart ----------------------------------------------------------------------------------------------
 
 
-def _gains(answer: SearchResult, least: int = 0) -> None:
+def _speedups(answer: SearchResult, least: int = 0) -> None:
     """Draw the speed-up of a configuration in every metric."""
-    shown = shown_of(answer)
+    shown = shown_configuration(answer)
     if shown is not None and shown["gains"]:
         plots.draw(
-            search_charts.intervals(search_charts.gains_info(shown["gains"]), least=least),
+            search_charts.intervals(search_charts.speedups_info(shown["gains"]), least=least),
             "Improvement over ONNX Runtime's default",
             key="search.gains",
             alt="Improvement over ONNX Runtime's default in all metrics, with 95 % intervals",
@@ -102,7 +102,7 @@ def _gains(answer: SearchResult, least: int = 0) -> None:
 
 
 def _front(record: StudyRecord, answer: SearchResult) -> None:
-    known = front_costs(answer)
+    known = pareto_metrics(answer)
     if st.session_state.get(COST) not in known:
         st.session_state[COST] = known[0]
     cost = st.session_state[COST]
@@ -186,7 +186,7 @@ def _course(answer: SearchResult) -> None:
     st.caption("Estimates of all steps. The result comes from the confirmation alone.")
 
 
-def went(answer: SearchResult) -> None:
+def course_text(answer: SearchResult) -> None:
     """Draw space, time, A/A controls and notes, in words."""
     failed = f", {answer['failed']:,} of them failed or were wrong" if answer["failed"] else ""
     tables.facts(

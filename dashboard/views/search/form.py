@@ -36,8 +36,8 @@ LIMITS, SAME = "search.limits", "search.same_latency"
 BUDGET, EFFORT, GIVE_WAY = "search.budget_s", "search.precision", "search.give_way"
 EXTEND = "search.extend"
 VARIANTS = "search.variants"
-OWN = "search.own"  # custom values, as typed
-VARY, FIXED, NEVER = "search.vary", "search.fixed", "search.never"  # FIXED: removed from VARY by the user
+CUSTOM = "search.own"  # custom values, as typed
+VARY, FIXED, EXCLUDED = "search.vary", "search.fixed", "search.never"  # FIXED: removed from VARY by the user
 STRATEGY, WARM, SEED = "search.strategy", "search.warm_start", "search.seed"
 
 NOTHING = ""
@@ -53,9 +53,9 @@ DEFAULTS: dict[str, Any] = {
     EXTEND: False,
     GIVE_WAY: False,
     VARIANTS: "existing",
-    OWN: "",
+    CUSTOM: "",
     FIXED: [],
-    NEVER: [],
+    EXCLUDED: [],
     STRATEGY: "race",
     WARM: True,
     SEED: 0,
@@ -79,9 +79,9 @@ def fill(question: Question, precision: str) -> None:
     st.session_state[EXTEND] = question.extend
     st.session_state[GIVE_WAY] = question.give_way
     st.session_state[VARIANTS] = question.variants
-    st.session_state[OWN] = "\n".join(settings_texts(question.vary))
+    st.session_state[CUSTOM] = "\n".join(settings_texts(question.vary))
     st.session_state[FIXED] = [*question.fix, *(one for one in question.without if "=" not in one)]
-    st.session_state[NEVER] = [one for one in question.without if "=" in one]
+    st.session_state[EXCLUDED] = [one for one in question.without if "=" in one]
     st.session_state[STRATEGY], st.session_state[WARM] = question.strategy, question.warm_start
     st.session_state[SEED] = question.seed
 
@@ -120,9 +120,9 @@ def limits() -> dict[str, Any]:
     return parse_limits(_lines(LIMITS))
 
 
-def own_values() -> dict[str, list[Value | None]]:
+def custom_values() -> dict[str, list[Value | None]]:
     """Return the custom values, empty where nothing is typed; raises as `parse_settings` does."""
-    return parse_settings(_lines(OWN), "")
+    return parse_settings(_lines(CUSTOM), "")
 
 
 def _lines(name: str) -> list[str]:
@@ -130,18 +130,18 @@ def _lines(name: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def is_typed_well() -> bool:
+def is_text_valid() -> bool:
     """Return whether all typed text is valid; the error of an invalid text is shown below its field."""
     try:
         limits()
-        own_values()
+        custom_values()
     except TunerError:
         return False
     return True
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class SearchForm:
     """A validated form: start, question, and the settings that can vary."""
 
     spec: TrialSpec  # starting point of the search
@@ -151,7 +151,7 @@ class Asked:
     models: Models  # variants among the candidates
 
 
-def asked(record: ModelRecord) -> Asked:
+def asked(record: ModelRecord) -> SearchForm:
     """Return the validated form.
 
     Raises:
@@ -166,9 +166,9 @@ def asked(record: ModelRecord) -> Asked:
     axes = axes_of(spec, whole, place, models)
     held = [one for one in st.session_state[FIXED] if one in {axis.name for axis in axes}]
     values = values_beyond_start([one for one in axes if one.name not in held])
-    never = [one for one in st.session_state[NEVER] if one in values]
+    never = [one for one in st.session_state[EXCLUDED] if one in values]
     whole = whole.model_copy(update={"without": (*held, *never)})
-    return Asked(spec=spec, question=whole, place=place, axes=axes, models=models)
+    return SearchForm(spec=spec, question=whole, place=place, axes=axes, models=models)
 
 
 def question() -> Question:
@@ -187,7 +187,7 @@ def question() -> Question:
             "extend": bool(st.session_state[EXTEND]),
             "give_way": bool(st.session_state[GIVE_WAY]),
             "variants": st.session_state[VARIANTS],
-            "vary": own_values(),
+            "vary": custom_values(),
             "warm_start": bool(st.session_state[WARM]),
             "seed": int(st.session_state[SEED] or 0),
         }

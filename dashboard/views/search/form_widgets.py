@@ -9,7 +9,7 @@ import streamlit as st
 from core.run.search.strategies import strategy_named
 from core.show.format import duration
 from core.spec.question import OBJECTIVES, PRESETS, STRATEGIES, question_from_dict
-from core.spec.settings import KNOBS, knob
+from core.spec.settings import SETTINGS, trial_setting
 from core.spec.space import Axis
 from core.store import ModelRecord
 from core.wire.errors import TunerError
@@ -151,7 +151,7 @@ def batch(record: ModelRecord, axes: Sequence[Axis]) -> None:
         axes: the settings that can vary, fixed ones included.
     """
     state.seed(record)
-    setting.one(knob("batch_size"), None, record)
+    setting.one(trial_setting("batch_size"), None, record)
     tried = next((one for one in axes if one.name == "batch_size"), None)
     if tried is not None and tried.name not in st.session_state[form.FIXED]:
         values = ", ".join(format.value(one) for one in tried.values)
@@ -165,7 +165,7 @@ def labelled_data(record: ModelRecord) -> None:
         dataset.form(dataset.LABELLED, outputs=[one["name"] for one in record.info["outputs"]])
 
 
-def what_stays(record: ModelRecord) -> None:
+def starting_point(record: ModelRecord) -> None:
     """Draw the starting point: inputs here, every other setting as on Tune."""
     state.seed(record)
 
@@ -184,10 +184,10 @@ def what_stays(record: ModelRecord) -> None:
     collapsible.group("Starting point", draw, key="search.start", icon="flag", changed=changed)
 
 
-def own_values() -> None:
+def custom_values() -> None:
     """Draw the field for custom settings and values."""
     try:
-        named, error = len(form.own_values()), None
+        named, error = len(form.custom_values()), None
     except TunerError as caught:
         named, error = 0, caught
     title = f"Custom values: {named}" if named else "Custom values"
@@ -199,7 +199,7 @@ def own_values() -> None:
 def _own_values() -> None:
     st.text_area(
         "Settings and their values, one setting per line",
-        key=form.OWN,
+        key=form.CUSTOM,
         height=96,
         placeholder="intra_op_num_threads=1,2,4\nsession.intra_op.allow_spinning=on,off",
         persist_state="session",
@@ -208,7 +208,7 @@ def _own_values() -> None:
     )
 
 
-def what_changes(axes: Sequence[Axis]) -> None:
+def varied_settings(axes: Sequence[Axis]) -> None:
     """Draw which settings vary, which values are excluded, and whether variants are candidates."""
     names = [one.name for one in axes]
     free = [name for name in names if name not in st.session_state[form.FIXED]]
@@ -237,11 +237,11 @@ def _vary(names: Sequence[str]) -> None:
 
 
 def _never(values: Mapping[str, str]) -> None:
-    st.session_state[form.NEVER] = [one for one in st.session_state[form.NEVER] if one in values]
+    st.session_state[form.EXCLUDED] = [one for one in st.session_state[form.EXCLUDED] if one in values]
     st.multiselect(
         "Excluded values",
         list(values),
-        key=form.NEVER,
+        key=form.EXCLUDED,
         format_func=lambda one: values.get(one, one),
         persist_state="session",
         placeholder="none",
@@ -252,7 +252,7 @@ def _never(values: Mapping[str, str]) -> None:
         key="search.all",
         icon=":material/undo:",
         type="tertiary",
-        disabled=not st.session_state[form.FIXED] and not st.session_state[form.NEVER],
+        disabled=not st.session_state[form.FIXED] and not st.session_state[form.EXCLUDED],
         on_click=_all_may_change,
         help="No setting is fixed, and no value excluded.",
     )
@@ -272,7 +272,7 @@ def _variants() -> None:
 
 
 def _axis_name(name: str) -> str:
-    return next((one.label for one in KNOBS if one.name == name), name)
+    return next((one.label for one in SETTINGS if one.name == name), name)
 
 
 def _take_vary(names: Sequence[str]) -> None:
@@ -285,14 +285,14 @@ def _take_vary(names: Sequence[str]) -> None:
 def _take_own() -> None:
     """Unfix every setting with custom values."""
     try:
-        named = form.own_values()
+        named = form.custom_values()
     except TunerError:
         return  # the error is shown below the field
     st.session_state[form.FIXED] = [one for one in st.session_state[form.FIXED] if one not in named]
 
 
 def _all_may_change() -> None:
-    st.session_state[form.FIXED], st.session_state[form.NEVER] = [], []
+    st.session_state[form.FIXED], st.session_state[form.EXCLUDED] = [], []
 
 
 def strategy() -> None:

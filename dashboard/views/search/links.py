@@ -44,12 +44,12 @@ def load(record: StudyRecord, trial: str) -> None:
         return
     query = {}
     if kept.kind == "measure" and kept.state == "COMPLETE":
-        state.own_trial(trial)
+        state.show_own_trial(trial)
         query = {state.TRIAL_PARAM: trial}
     st.session_state[GO] = {"page": "tune", "query": query}
 
 
-def judge(record: StudyRecord, trial: str) -> None:
+def open_scorecard(record: StudyRecord, trial: str) -> None:
     """Load a configuration into the Scorecard, with the constraints of the search as targets."""
     try:
         state.apply_spec(spec_of(record, trial))

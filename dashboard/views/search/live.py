@@ -45,7 +45,7 @@ def _event(study: str) -> Event:
     if record.state not in ACTIVE:
         return live_events.ENDED
     tried = sum(not one["twin"] for one in record.tried)
-    return live_events.elsewhere(
+    return live_events.of_other_process(
         f"Searched by {record.owner or 'another process'}: {tried:,} evaluated so far. "
         "The result appears here."
     )

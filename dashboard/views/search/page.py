@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.process.runner import no_worker
+from core.process.runner import refuse_worker
 from core.run import search
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict
@@ -16,7 +16,7 @@ from core.wire.errors import TunerError
 from dashboard import format, state, url_state
 from dashboard.live_events import ACTIVE
 from dashboard.views.search import answer, form, form_widgets, links, listed, live, preview
-from dashboard.views.search.form import Asked
+from dashboard.views.search.form import SearchForm
 from dashboard.widgets import controls, narrow_settings, page_frame, playback
 from dashboard.widgets.protocol import WAIT, wait_quiet_s
 
@@ -35,7 +35,7 @@ def page() -> None:
     record = _shown()
     _load_linked(record)
     model = state.current_model()
-    if model is not None and (record is None or state.left_behind(SHOWN_OF, model)):
+    if model is not None and (record is None or state.model_changed(SHOWN_OF, model)):
         record = _newest(model)
     running = record is not None and record.state in ACTIVE
     bar = page_frame.bar("Search")
@@ -45,7 +45,7 @@ def page() -> None:
     with settings:
         asked, reason = _ask(model) if model is not None else (None, "Choose a model first.")
     space, why_not = _space(asked)
-    short = preview.refusal(model, asked, space) if model and asked and space else ""
+    short = preview.budget_text(model, asked, space) if model and asked and space else ""
     if running:
         reason = "A search is running; wait for it or cancel it."
     start_button = partial(_run, record, reason or why_not or short)
@@ -55,7 +55,7 @@ def page() -> None:
     with bar.action:
         start_button("search.run")
     with bar.more:
-        _further(record)
+        _actions(record)
     if model is not None and asked is not None:
         with settings:
             preview.draw(model, asked, space, why_not)
@@ -71,7 +71,7 @@ def page() -> None:
 
 def _shown() -> StudyRecord | None:
     """Return the search of the link or of this session; report and drop an id that does not exist."""
-    state.settle()
+    state.clean_up()
     linked = url_state.named(STUDY_PARAM) or st.session_state.get(SHOWN)
     if not linked:
         return None
@@ -130,33 +130,33 @@ def _take_up(record: StudyRecord) -> None:
 # --- the form -----------------------------------------------------------------------------------------------
 
 
-def _ask(model: ModelRecord) -> tuple[Asked | None, str]:
+def _ask(model: ModelRecord) -> tuple[SearchForm | None, str]:
     """Draw the form; return its values, and why no search can start (empty when one can)."""
     form_widgets.goal()
     form_widgets.time_and_effort()
-    asked, error = _asked(model)
+    asked, error = _read_form(model)
     form_widgets.batch(model, asked.axes if asked is not None else ())
     if asked is not None and asked.question.accuracy:
         form_widgets.labelled_data(model)
-    if error is not None and form.is_typed_well():
+    if error is not None and form.is_text_valid():
         state.report(error)
     if asked is not None:
-        form_widgets.what_changes(asked.axes)
-        asked, error = _asked(model)  # an excluded value may be invalid now
-    form_widgets.own_values()
-    form_widgets.what_stays(model)
+        form_widgets.varied_settings(asked.axes)
+        asked, error = _read_form(model)  # an excluded value may be invalid now
+    form_widgets.custom_values()
+    form_widgets.starting_point(model)
     form_widgets.strategy()
     return asked, "" if error is None else f"{error.message} {error.hint}"
 
 
-def _asked(model: ModelRecord) -> tuple[Asked | None, TunerError | None]:
+def _read_form(model: ModelRecord) -> tuple[SearchForm | None, TunerError | None]:
     try:
         return form.asked(model), None
     except TunerError as error:
         return None, error
 
 
-def _space(asked: Asked | None) -> tuple[Space | None, str]:
+def _space(asked: SearchForm | None) -> tuple[Space | None, str]:
     """Return the search space, and why there is none."""
     if asked is None:
         return None, ""
@@ -194,7 +194,7 @@ def start() -> None:
             asked.spec,
             asked.question,
             state.store(),
-            no_worker,
+            refuse_worker,
             state.environment(),
             owner=state.scheduler().owner,
         )
@@ -211,13 +211,13 @@ def _submit(prepared: search.Prepared) -> None:
     st.session_state[SHOWN_OF] = st.session_state.get(state.MODEL)
 
 
-def go_on(study: str, budget_s: int | None = None) -> None:
+def continue_search(study: str, budget_s: int | None = None) -> None:
     """Continue a search that has ended, with more time where `budget_s` is given."""
     try:
-        prepared = search.go_on(
+        prepared = search.continue_search(
             state.store(),
             study,
-            no_worker,
+            refuse_worker,
             state.environment(),
             budget_s=budget_s,
             owner=state.scheduler().owner,
@@ -230,14 +230,14 @@ def go_on(study: str, budget_s: int | None = None) -> None:
 # --- the result ---------------------------------------------------------------------------------------------
 
 
-def _further(record: StudyRecord | None) -> None:
+def _actions(record: StudyRecord | None) -> None:
     """Draw the actions for the shown search."""
     if record is None:
         return
     if record.state in ACTIVE:
         live.cancel(record)
     else:
-        answer.actions(record, partial(go_on, record.id), _delete)
+        answer.actions(record, partial(continue_search, record.id), _delete)
 
 
 def _result(model: ModelRecord | None, record: StudyRecord | None) -> None:
@@ -247,7 +247,7 @@ def _result(model: ModelRecord | None, record: StudyRecord | None) -> None:
     elif record.state in ACTIVE or playback.playing(record.id):
         live.watch(record)
     else:
-        answer.draw(record, partial(go_on, record.id), _offer_quiet)
+        answer.draw(record, partial(continue_search, record.id), _offer_quiet)
 
 
 def _offer_quiet() -> None:

@@ -6,19 +6,19 @@ from functools import partial
 
 import streamlit as st
 
-from core.run.search import Prepared, prediction, too_short
+from core.run.search import Prepared, budget_error, prediction
 from core.run.trial import Resolved
 from core.spec.space import Space, unvaried_words
 from core.store import ModelRecord, StudyRecord
 from dashboard import format, state
-from dashboard.views.search.form import Asked
+from dashboard.views.search.form import SearchForm
 from dashboard.widgets import collapsible
 
 SPACE = "search.space"  # whether the preview is open
 MOST_REASONS = 12
 
 
-def draw(model: ModelRecord, asked: Asked, space: Space | None, why_not: str) -> None:
+def draw(model: ModelRecord, asked: SearchForm, space: Space | None, why_not: str) -> None:
     """Draw the search space, closed at first.
 
     Args:
@@ -34,8 +34,8 @@ def draw(model: ModelRecord, asked: Asked, space: Space | None, why_not: str) ->
     collapsible.group(f"{len(space.choices):,} distinct configurations", inside, key=SPACE, icon="grid_view")
 
 
-def _space(model: ModelRecord, asked: Asked, space: Space) -> None:
-    for line in lines(asked, space, bought(model, asked, space)):
+def _space(model: ModelRecord, asked: SearchForm, space: Space) -> None:
+    for line in lines(asked, space, time_estimate(model, asked, space)):
         st.markdown(format.plain(line))
     st.page_link(
         "views/machine/page.py", label="Noise check of this machine", icon=":material/monitor_heart:"
@@ -45,29 +45,29 @@ def _space(model: ModelRecord, asked: Asked, space: Space) -> None:
         st.table(reasons(space), border="horizontal")
 
 
-def lines(asked: Asked, space: Space, bought: str) -> list[str]:
+def lines(asked: SearchForm, space: Space, time_estimate: str) -> list[str]:
     """Return the search space and what the time budget allows, in words."""
     named = [f"{one.name.removeprefix('session.')} ({len(one.values)})" for one in space.axes]
     count = f"{len(named)} setting{'s' * (len(named) != 1)}"
     return [
         f"{count} with their number of values: {', '.join(named)}.",
-        f"In {format.duration(asked.question.budget_s)}: {bought}.",
+        f"In {format.duration(asked.question.budget_s)}: {time_estimate}.",
         *unvaried_words(space.unvaried),
     ]
 
 
-def bought(model: ModelRecord, asked: Asked, space: Space) -> str:
+def time_estimate(model: ModelRecord, asked: SearchForm, space: Space) -> str:
     """Return what the time budget allows, predicted from earlier comparisons of the model on this machine."""
     return prediction(_prepared(model, asked, space), state.store())
 
 
-def refusal(model: ModelRecord, asked: Asked, space: Space) -> str:
+def budget_text(model: ModelRecord, asked: SearchForm, space: Space) -> str:
     """Return why the budget is too short; empty where it suffices, is unknown, or may be extended."""
-    short = None if asked.question.extend else too_short(_prepared(model, asked, space), state.store())
+    short = None if asked.question.extend else budget_error(_prepared(model, asked, space), state.store())
     return "" if short is None else f"{short.message} {short.hint}"
 
 
-def _prepared(model: ModelRecord, asked: Asked, space: Space) -> Prepared:
+def _prepared(model: ModelRecord, asked: SearchForm, space: Space) -> Prepared:
     record = StudyRecord(
         id="",
         state="WAITING",

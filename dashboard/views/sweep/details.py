@@ -5,24 +5,24 @@ from __future__ import annotations
 import streamlit as st
 
 from core.run.axes import point_name
-from core.run.best_point import Standing
+from core.run.best_point import SweepRanking
 from core.run.sweep import Measured, Point
 from core.show import words
 from core.show.sheets import comparisons
 from core.show.table import csv_text
-from core.wire.output_check import MARK, WARNING
+from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from core.wire.units import DASH, interval, size
 from dashboard import format, state
 from dashboard.charts import sweep_charts
-from dashboard.views.sweep.shown import LINE, POINT, Shown
+from dashboard.views.sweep.shown import LIMIT_MS, POINT, ShownSweep
 from dashboard.widgets import tables
 
 TABLE = "curves.table"
 
 
-def draw(shown: Shown, stands: Standing) -> None:
+def draw(shown: ShownSweep, ranking: SweepRanking) -> None:
     """Draw the table of all points, and the details of one; above the table where the user selected it."""
-    table = comparisons.points(shown.rows, stands, shown.busy)
+    table = comparisons.points(shown.rows, ranking, shown.busy)
     details = st.container(key="curves.details")
     names = " and ".join(one.name for one in shown.axes)
     tables.draw(
@@ -34,10 +34,10 @@ def draw(shown: Shown, stands: Standing) -> None:
     )
     index = _picked(shown)
     if index is None:
-        index, details = _best(shown, stands), st.container()
+        index, details = _best(shown, ranking), st.container()
     if index is not None:
         with details:
-            _details(shown, stands, index)
+            _details(shown, ranking, index)
     with st.container(horizontal=True):
         if index is None:
             st.button(
@@ -63,7 +63,7 @@ def _take_row() -> None:
     st.session_state.pop(POINT, None)
 
 
-def _picked(shown: Shown) -> int | None:
+def _picked(shown: ShownSweep) -> int | None:
     """Return the index of the clicked point, or else of the selected row."""
     names = [point_name(one.values) for one in shown.rows]
     if (clicked := st.session_state.get(POINT)) in names:
@@ -72,23 +72,23 @@ def _picked(shown: Shown) -> int | None:
     return selected[0] if selected and selected[0] < len(names) else None
 
 
-def _best(shown: Shown, stands: Standing) -> int | None:
+def _best(shown: ShownSweep, ranking: SweepRanking) -> int | None:
     """Return the index of the best point within the limit, if any."""
-    best = stands.best if stands.line_s is not None else None
+    best = ranking.best if ranking.line_s is not None else None
     names = [point_name(one.values) for one in shown.rows]
     return None if best is None else names.index(point_name(best.values))
 
 
-def _details(shown: Shown, stands: Standing, index: int) -> None:
+def _details(shown: ShownSweep, ranking: SweepRanking, index: int) -> None:
     """Draw the details of one point, with the button that loads it into Tune."""
     point, row = shown.points[index], shown.rows[index]
     name = point_name(point.values)
     with st.container(border=True):
-        place = stands.place(row)
+        place = ranking.place(row)
         st.markdown(f"**{format.plain(name)}**" + (f" · {place}" if place else ""))
         if row.latency is not None:
-            _numbers(row, stands)
-        for line in _said_of(row, stands):
+            _numbers(row, ranking)
+        for line in _said_of(row, ranking):
             st.caption(format.plain(line))
         with st.container(horizontal=True):
             if st.button(
@@ -99,7 +99,7 @@ def _details(shown: Shown, stands: Standing, index: int) -> None:
                 help="The selected point, or the best within the limit.",
             ):
                 _use(point, row)
-            value = (row.latency or {}).get(stands.percentile)
+            value = (row.latency or {}).get(ranking.percentile)
             st.button(
                 "Set as limit",
                 key="curves.line_here",
@@ -111,9 +111,9 @@ def _details(shown: Shown, stands: Standing, index: int) -> None:
             )
 
 
-def _numbers(row: Measured, stands: Standing) -> None:
+def _numbers(row: Measured, ranking: SweepRanking) -> None:
     latency = row.latency or {}
-    names = list(dict.fromkeys(["p50_s", "p95_s", stands.percentile]))
+    names = list(dict.fromkeys(["p50_s", "p95_s", ranking.percentile]))
     grid = st.grid(len(names) + 2, min_column_width=120)
     for name in [*names, "rate", "memory"]:
         column = grid.container(gap=None)
@@ -132,7 +132,7 @@ def _numbers(row: Measured, stands: Standing) -> None:
         column.caption(bounds or "no interval")
 
 
-def _said_of(row: Measured, stands: Standing) -> list[str]:
+def _said_of(row: Measured, ranking: SweepRanking) -> list[str]:
     found = (
         [f"{row.runs:,} runs of {row.rows} sample{'s' * (row.rows != 1)}"] if row.latency is not None else []
     )
@@ -142,21 +142,21 @@ def _said_of(row: Measured, stands: Standing) -> list[str]:
         found.append(
             f"Median latency per sample versus ONNX Runtime's default: {words.verdict(row.contrast)}"
         )
-    if stands.is_in(row, stands.over):
+    if ranking.is_in(row, ranking.over):
         found.append("Over the latency limit.")
-    if stands.is_in(row, stands.open):
+    if ranking.is_in(row, ranking.open):
         found.append("The 95 % interval contains the limit: undecided.")
     if row.same is not None:
         found.append(f"Measured as {point_name(row.same)}: {row.why}")
     if row.cut_short:
         found.append("The comparison was cancelled: partial results, not ranked.")
     if row.breach:
-        found.append(f"{WARNING} {MARK}")
+        found.append(f"{WARNING} {OUTPUTS_DIFFER}")
     return [*found, *([row.error] if row.error else [])]
 
 
 def _put_line(value_s: float) -> None:
-    st.session_state[LINE] = float(f"{value_s * 1e3 * 1.0005:.4g}")  # rounded up: the point meets it
+    st.session_state[LIMIT_MS] = float(f"{value_s * 1e3 * 1.0005:.4g}")  # rounded up: the point meets it
 
 
 def _use(point: Point, row: Measured) -> None:

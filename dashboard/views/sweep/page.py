@@ -9,10 +9,10 @@ from functools import partial
 
 import streamlit as st
 
-from core.evidence.comparison import Comparison, Configuration, line_up
+from core.evidence.comparison import Comparison, Configuration, with_references
 from core.evidence.measurement import Trial
 from core.run import job_types, prediction, sweep
-from core.run.ask_tell import Heat, Known, Study, once
+from core.run.ask_tell import ComparisonRequest, Known, Study, fixed_strategy
 from core.run.axes import Axis, Models, axes_of_study, study_name
 from core.run.job import Job
 from core.run.sweep import Measured, Point
@@ -23,11 +23,11 @@ from core.spec import TrialSpec
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import fields, format, live_events, state, url_state
-from dashboard.charts.sweep_charts import Ghost
+from dashboard.charts.sweep_charts import EarlierSweep
 from dashboard.live_events import ACTIVE, Event
 from dashboard.views.sweep import results as curve_results
 from dashboard.views.sweep import varied
-from dashboard.views.sweep.shown import Shown
+from dashboard.views.sweep.shown import ShownSweep
 from dashboard.widgets import (
     choice,
     comparison_result,
@@ -43,7 +43,7 @@ from dashboard.widgets.protocol import wait_for_quiet, wait_quiet_s
 AGAIN = "curves.again"
 STUDY = "curves.study"  # study name of the shown sweep
 STUDY_PARAM = "study"  # ?study=<name>
-LOOKED = "curves.looked"  # content hash of the model whose newest sweep was opened
+OPENED_FOR = "curves.looked"  # content hash of the model whose newest sweep was opened
 PICKED = "curves.earlier"
 RACES = 200  # newest comparisons that are searched for sweeps
 SETTINGS_PX = 288
@@ -62,9 +62,9 @@ def page() -> None:
         _earlier(record)
     settings, answer = page_frame.panes(SETTINGS_PX)
     with settings:
-        asked = _asked(record)
+        asked = _form(record)
     if asked is None:
-        bar.not_yet("Measure", "Correct the settings first.")
+        bar.disabled_action("Measure", "Correct the settings first.")
         narrow_settings.foot("curves", lambda key: None)
         return
     base, axes, points, known = asked
@@ -76,16 +76,16 @@ def page() -> None:
     with bar.action:
         run("curves.run")
     with bar.more:
-        _go_on(axes, race, rows)
+        _result_actions(axes, race, rows)
     races = [found.race for found in known.values() if found.race is not None]
-    shown = Shown(
+    shown = ShownSweep(
         axes=axes,
         points=points,
         rows=rows,
         race=race,
-        busy={one.id: verdict.busy_words(one.result) for one in races},
+        busy={one.id: verdict.background_load_text(one.result) for one in races},
         margin=base.protocol.margin,
-        ghosts=partial(_ghosts, record, sweep.models(state.store(), record), axes),
+        ghosts=partial(_earlier_sweeps, record, sweep.models(state.store(), record), axes),
     )
     with answer:
         state.show_kept_error()
@@ -94,10 +94,10 @@ def page() -> None:
     narrow_settings.foot("curves", run)
 
 
-Asked = tuple[TrialSpec, Sequence[Axis], Sequence[Point], Known]
+FormValues = tuple[TrialSpec, Sequence[Axis], Sequence[Point], Known]
 
 
-def _asked(record: ModelRecord) -> Asked | None:
+def _form(record: ModelRecord) -> FormValues | None:
     """Draw the form; return it with earlier results of its points. Report an invalid form and return None."""
     base = _base()
     if base is None:
@@ -154,7 +154,7 @@ def _load(study: str, found: Sequence[Axis], trial: Trial) -> None:
             st.session_state[key] = usual[key]
     varied.take_up(found)
     st.session_state[STUDY] = st.session_state[APPLIED] = study
-    st.session_state[LOOKED] = st.session_state[state.MODEL]
+    st.session_state[OPENED_FOR] = st.session_state[state.MODEL]
 
 
 def _earlier(record: ModelRecord) -> None:
@@ -162,15 +162,17 @@ def _earlier(record: ModelRecord) -> None:
     found = state.store().comparisons(model_sha256=record.content_sha256, limit=RACES)
     sweeps = {one.study: one for one in reversed(found) if axes_of_study(one.study)}
     listed = list(reversed(sweeps))
-    before = st.session_state.get(LOOKED)
+    before = st.session_state.get(OPENED_FOR)
     if before != record.content_sha256:
-        st.session_state[LOOKED] = record.content_sha256
+        st.session_state[OPENED_FOR] = record.content_sha256
         if before is not None and st.session_state.get(STUDY) not in sweeps:  # of the previous model
             st.session_state[STUDY] = None
-        may = controls.untouched() or state.recorded()  # recorded results: settings are not the user's
+        may = (
+            controls.settings_unchosen() or state.recorded()
+        )  # recorded results: settings are not the user's
         if listed and st.session_state.get(STUDY) is None and may:
             _open(listed[0])
-            controls.came_by_themselves()
+            controls.mark_settings_unchosen()
     shown = st.session_state.get(STUDY)
     if shown is None or shown in sweeps:
         url_state.put(STUDY_PARAM, shown)
@@ -216,10 +218,14 @@ def _study(name: str, record: ModelRecord, points: Sequence[Point], earlier: Ear
     def race(asked: Sequence[Configuration]) -> Job:
         what = f"sweep of {len(asked)} points of {record.name}"
         names = {"study": name, "model_name": record.name, "what": what}
-        return state.race(asked, **names, wait_quiet_s=wait_quiet_s(), protocol=job_types.each_alone(asked))
+        return state.race(
+            asked, **names, wait_quiet_s=wait_quiet_s(), protocol=job_types.sweep_protocol(asked)
+        )
 
     return Study(
-        name=name, strategy=once(Heat(asked=sweep.configurations(points), job=race)), earlier=earlier
+        name=name,
+        strategy=fixed_strategy(ComparisonRequest(asked=sweep.configurations(points), job=race)),
+        earlier=earlier,
     )
 
 
@@ -230,9 +236,9 @@ def _shown(record: ModelRecord, named: Models, points: Sequence[Point]) -> Study
     return _study(st.session_state.get(STUDY) or "", record, points, earlier)
 
 
-def _ghosts(record: ModelRecord, named: Models, axes: Sequence[Axis]) -> list[Ghost]:
+def _earlier_sweeps(record: ModelRecord, named: Models, axes: Sequence[Axis]) -> list[EarlierSweep]:
     """Return earlier sweeps of this model over the same settings."""
-    found = sweep.earlier_curves(
+    found = sweep.earlier_sweeps(
         state.store().comparisons(model_sha256=record.content_sha256, limit=RACES),
         state.store().trials_of,
         axes,
@@ -240,7 +246,9 @@ def _ghosts(record: ModelRecord, named: Models, axes: Sequence[Axis]) -> list[Gh
         but=st.session_state.get(STUDY) or "",
         most=GHOSTS_MOST,
     )
-    return [Ghost(name=f"earlier, {format.when(race.created_at)}", points=rows) for race, rows in found]
+    return [
+        EarlierSweep(name=f"earlier, {format.when(race.created_at)}", points=rows) for race, rows in found
+    ]
 
 
 def _race() -> Comparison | None:
@@ -325,7 +333,7 @@ def _prediction(record: ModelRecord, points: Sequence[Point], todo: Sequence[Poi
     )
     if known is None:
         return text + " · time unknown until this model is measured here"
-    specs = [one.spec for one in line_up(sweep.configurations(todo))]
+    specs = [one.spec for one in with_references(sweep.configurations(todo))]
     found = prediction.predict(specs, known, family=1)
     text += f" · about {format.duration(found.seconds)}, {counted(found.rounds, 'round')}"
     return f"{text} · {found.late}" if found.late else text
@@ -372,7 +380,7 @@ def _todo(points: Sequence[Point], rows: Sequence[Measured], *, again: bool) -> 
     ]
 
 
-def _go_on(axes: Sequence[Axis], race: Comparison | None, rows: Sequence[Measured]) -> None:
+def _result_actions(axes: Sequence[Axis], race: Comparison | None, rows: Sequence[Measured]) -> None:
     if race is None or race.state in ACTIVE or any(row.state in ACTIVE for row in rows):
         return
     report.offer(partial(_curve, axes, race, rows), key="curves")
@@ -422,7 +430,7 @@ def _follow_points(
         shown, status = follow(), state.status(race.id)
         if status is None or shown.get("ended"):
             return shown
-        found = sweep.so_far(points, trials(), status.live or {})
+        found = sweep.running_points(points, trials(), status.live or {})
         merged = [old if old.latency else new for old, new in zip(rows, found, strict=True)]  # old: reused
         return live_events.add_points(shown, merged, axes)
 

@@ -9,9 +9,9 @@ from typing import Any
 import streamlit as st
 
 from core.run.axes import Axis
-from core.run.best_point import Standing
+from core.run.best_point import SweepRanking
 from dashboard.charts import heatmap_charts, sweep_charts
-from dashboard.views.sweep.shown import POINT, Shown
+from dashboard.views.sweep.shown import POINT, ShownSweep
 from dashboard.widgets import plots
 
 VIEW = "curves.view"  # + "." + number of varied settings
@@ -21,12 +21,12 @@ PLANE_CHART, TRADEOFF_CHART = "curves.plane", "curves.tradeoff"
 LINES, PLANE, TRADEOFF = "Lines", "Heat map", "Throughput against latency"
 
 
-def draw(shown: Shown, stands: Standing, beside: Callable[[], None]) -> None:
+def draw(shown: ShownSweep, ranking: SweepRanking, beside: Callable[[], None]) -> None:
     """Draw the points in the chosen chart; a click selects a point.
 
     Args:
         shown: the sweep.
-        stands: ranks of its points.
+        ranking: ranks of its points.
         beside: draws next to the choice of the chart.
     """
     views = _views(shown.axes)
@@ -56,11 +56,11 @@ def draw(shown: Shown, stands: Standing, beside: Callable[[], None]) -> None:
             beside()
         with st.container(gap="xsmall"):
             if view == PLANE:
-                _plane(shown, stands)
+                _plane(shown, ranking)
             elif view == TRADEOFF:
-                _tradeoff(shown, stands)
+                _tradeoff(shown, ranking)
             else:
-                _lines(shown, stands)
+                _lines(shown, ranking)
 
 
 def _views(axes: Sequence[Axis]) -> list[str]:
@@ -68,20 +68,20 @@ def _views(axes: Sequence[Axis]) -> list[str]:
     return [LINES, *([PLANE] if plane else []), TRADEOFF]
 
 
-def _lines(shown: Shown, stands: Standing) -> None:
+def _lines(shown: ShownSweep, ranking: SweepRanking) -> None:
     x, series = shown.axes[0].name, shown.axes[1].name if len(shown.axes) > 1 else ""
-    statistics = list(dict.fromkeys(["p50_s", stands.percentile]))[-1 if series else -2 :]
-    best = stands.best if stands.line_s is not None else None
+    statistics = list(dict.fromkeys(["p50_s", ranking.percentile]))[-1 if series else -2 :]
+    best = ranking.best if ranking.line_s is not None else None
     ghosts = shown.ghosts() if st.session_state.get(GHOSTS) else ()
     if st.session_state.get(GHOSTS) and not ghosts:
         st.caption("There is no earlier sweep of this model over the same settings.")
     about: dict[str, Any] = {"x": x, "series": series, "best": best, "ghosts": ghosts}
-    latency = sweep_charts.curve_info(shown.rows, y=statistics, line_s=stands.line_s, **about)
+    latency = sweep_charts.curve_info(shown.rows, y=statistics, line_s=ranking.line_s, **about)
     throughput = sweep_charts.curve_info(shown.rows, y="throughput", **about)
     left, right = (st.container(), st.container()) if series else st.columns(2)  # space for the legend
     count = sum(row.latency is not None for row in shown.rows)
     with left:
-        name = f", {sweep_charts.STATISTICS[stands.percentile]}" if series else ""
+        name = f", {sweep_charts.STATISTICS[ranking.percentile]}" if series else ""
         _chart(
             sweep_charts.curve(latency),
             f"Latency{name}",
@@ -104,8 +104,8 @@ def _lines(shown: Shown, stands: Standing) -> None:
     st.caption(" ".join(parts))
 
 
-def _plane(shown: Shown, stands: Standing) -> None:
-    info = heatmap_charts.plane_info(shown.rows, shown.axes, stands)
+def _plane(shown: ShownSweep, ranking: SweepRanking) -> None:
+    info = heatmap_charts.plane_info(shown.rows, shown.axes, ranking)
     names = " and ".join(one.name for one in shown.axes)
     _chart(
         heatmap_charts.plane(info),
@@ -113,15 +113,15 @@ def _plane(shown: Shown, stands: Standing) -> None:
         PLANE_CHART,
         f"Samples per second over {names}, {len(info.cells)} cells.",
     )
-    line = "" if stands.line_s is None else "Crossed out: over the limit; ?: undecided. "
+    line = "" if ranking.line_s is None else "Crossed out: over the limit; ?: undecided. "
     st.caption(
         f"Samples/s. ★: best. =: equivalent, with 95 %. Hatched: undecided. {line}Click a cell for details."
     )
 
 
-def _tradeoff(shown: Shown, stands: Standing) -> None:
-    info = heatmap_charts.tradeoff_info(shown.rows, shown.axes, stands)
-    name = sweep_charts.STATISTICS[stands.percentile]
+def _tradeoff(shown: ShownSweep, ranking: SweepRanking) -> None:
+    info = heatmap_charts.tradeoff_info(shown.rows, shown.axes, ranking)
+    name = sweep_charts.STATISTICS[ranking.percentile]
     if not info.groups:
         st.info(f"No point has a {name}: choose another percentile above.", icon=":material/info:")
         return

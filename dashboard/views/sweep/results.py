@@ -13,16 +13,16 @@ from core.evidence.comparison import Comparison
 from core.evidence.quality import BUSY, quality
 from core.evidence.verdict import is_rejected
 from core.run.axes import PERCENTILE_NAMES, point_name
-from core.run.best_point import Standing, standing, supported_percentile, surely_under
+from core.run.best_point import SweepRanking, rank_points, supported_percentile, surely_within_limit
 from core.run.sweep import REFUSED, Measured
 from core.show import sweep_words, verdict
-from core.wire.output_check import MARK, WARNING
+from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from core.wire.units import brief
 from dashboard import charts, format, state
 from dashboard.charts import sweep_charts
 from dashboard.live_events import ACTIVE
 from dashboard.views.sweep import details, plots
-from dashboard.views.sweep.shown import LINE, Shown
+from dashboard.views.sweep.shown import LIMIT_MS, ShownSweep
 from dashboard.widgets import collapsible
 from dashboard.widgets import results as common
 
@@ -31,7 +31,7 @@ STATISTIC = "curves.statistic"
 SLIDER_STEPS = 60
 
 
-def results(shown: Shown, limit: DeltaGenerator) -> None:
+def results(shown: ShownSweep, limit: DeltaGenerator) -> None:
     """Draw the results.
 
     Args:
@@ -47,14 +47,14 @@ def results(shown: Shown, limit: DeltaGenerator) -> None:
     with limit:
         percentile = _statistic(complete)
         line_s = _line(complete, percentile)
-    stands = standing(rows, line_s=line_s, percentile=percentile, margin=shown.margin)
+    ranking = rank_points(rows, line_s=line_s, percentile=percentile, margin=shown.margin)
     _rejected(shown.race)
-    _verdict(complete, stands, shown.busy)
+    _verdict(complete, ranking, shown.busy)
     if shown.race is not None:
-        common.busy_note(shown.race.result)
-    plots.draw(shown, stands, partial(_grade, shown.race))
+        common.other_processes_note(shown.race.result)
+    plots.draw(shown, ranking, partial(_grade, shown.race))
     _failures(rows)
-    details.draw(shown, stands)
+    details.draw(shown, ranking)
     inside = partial(_details, complete, shown.race, shown.busy)
     collapsible.group("Confidence details", inside, key="curves.confidence", icon="fact_check")
 
@@ -67,14 +67,14 @@ def _empty() -> None:
         )
 
 
-def _before(shown: Shown) -> None:
+def _before(shown: ShownSweep) -> None:
     """Draw the newest earlier sweep over the same settings, until this one has points."""
     for earlier in shown.ghosts()[:1]:
         rows = earlier.points
-        stands = standing(rows, line_s=None, percentile=supported_percentile(rows), margin=shown.margin)
+        ranking = rank_points(rows, line_s=None, percentile=supported_percentile(rows), margin=shown.margin)
         before = replace(shown, rows=rows, race=None)
-        plots.draw(before, stands, partial(_marked, earlier.name))
-        details.draw(before, stands)
+        plots.draw(before, ranking, partial(_marked, earlier.name))
+        details.draw(before, ranking)
 
 
 def _marked(name: str) -> None:
@@ -169,7 +169,7 @@ def _statistic(complete: Sequence[Measured]) -> str:
 def _line(complete: Sequence[Measured], percentile: str) -> float | None:
     """Draw the number field and the slider of the latency limit, both for one value; return it in seconds."""
     options = _line_options(complete, percentile)
-    current = st.session_state.get(LINE)
+    current = st.session_state.get(LIMIT_MS)
     st.session_state[LINE_NUMBER] = current
     st.session_state[LINE_SLIDER] = current
     if current is not None:
@@ -207,12 +207,12 @@ def _line_options(complete: Sequence[Measured], percentile: str) -> list[float]:
 
 def _line_from(widget: str) -> None:
     value = st.session_state.get(widget)
-    st.session_state[LINE] = float(value) if value else None
+    st.session_state[LIMIT_MS] = float(value) if value else None
 
 
-def _verdict(complete: Sequence[Measured], stands: Standing, busy: Mapping[str, str]) -> None:
+def _verdict(complete: Sequence[Measured], ranking: SweepRanking, busy: Mapping[str, str]) -> None:
     """Draw the best point in one sentence, and what makes it uncertain in another line."""
-    best, line_s, percentile = stands.best, stands.line_s, stands.percentile
+    best, line_s, percentile = ranking.best, ranking.line_s, ranking.percentile
     name = sweep_charts.STATISTICS[percentile]
     if any(row.cut_short for row in complete):
         st.caption(":material/cancel: Cancelled: partial results, not ranked.")
@@ -223,15 +223,15 @@ def _verdict(complete: Sequence[Measured], stands: Standing, busy: Mapping[str, 
         line = f" at or under {brief(line_s * 1e3)} ms" if line_s is not None else ""
         _said(":material/block:", f"No point has a {name}{line}.", [unsupported])
         return
-    sure = line_s is not None and surely_under(best, line_s, percentile)
+    sure = line_s is not None and surely_within_limit(best, line_s, percentile)
     doubt = (
         "" if sure or line_s is None else f"Its {name} may be over the limit: the interval is not below it."
     )
-    decided = (sure or line_s is None) and not stands.inconclusive
+    decided = (sure or line_s is None) and not ranking.inconclusive
     _said(
         ":material/check_circle:" if decided else ":material/help:",
-        f"{sweep_words.head(stands)}: {_in_words(best, percentile, busy)}",
-        [sweep_words.others(stands), doubt, sweep_words.few_processes(complete), unsupported],
+        f"{sweep_words.head(ranking)}: {_in_words(best, percentile, busy)}",
+        [sweep_words.others(ranking), doubt, sweep_words.few_processes(complete), unsupported],
     )
 
 
@@ -255,4 +255,4 @@ def _in_words(row: Measured, percentile: str, busy: Mapping[str, str]) -> str:
     text = f"{point_name(row.values)}: {sweep_words.rate(row)} at {latency}"
     text += f" ({ran})" if row.fallback else ""
     text += f" · {BUSY}" if busy.get(row.race) else ""
-    return format.plain(text + (f" – {WARNING} {MARK}" if row.breach else ""))
+    return format.plain(text + (f" – {WARNING} {OUTPUTS_DIFFER}" if row.breach else ""))

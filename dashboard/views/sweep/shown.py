@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from core.evidence.comparison import Comparison
 from core.run.axes import Axis
 from core.run.sweep import Measured, Point
-from dashboard.charts.sweep_charts import Ghost
+from dashboard.charts.sweep_charts import EarlierSweep
 
-LINE = "curves.line_ms"  # latency limit in ms; the number field and the slider both set it
+LIMIT_MS = "curves.line_ms"  # latency limit in ms; the number field and the slider both set it
 POINT = "curves.point"  # name of the clicked point; not kept over a reload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class ShownSweep:
     """A sweep and its results."""
 
     axes: Sequence[Axis]
@@ -24,4 +24,4 @@ class Shown:
     race: Comparison | None  # of this sweep; None: never measured
     busy: Mapping[str, str]  # id of a comparison -> its background load; empty: none
     margin: float  # equivalence margin, relative
-    ghosts: Callable[[], Sequence[Ghost]]  # earlier sweeps over the same settings
+    ghosts: Callable[[], Sequence[EarlierSweep]]  # earlier sweeps over the same settings

@@ -9,7 +9,7 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.evidence.comparison import ANCHOR_LABEL, Comparison, same_request
+from core.evidence.comparison import DEFAULT_LABEL, Comparison, same_request
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected
 from core.run import job_types
@@ -39,7 +39,7 @@ from dashboard.widgets import (
     tables,
     trial_result,
 )
-from dashboard.widgets.live_text import Field
+from dashboard.widgets.live_text import ComparedConfigurations
 from dashboard.widgets.protocol import wait_quiet_s
 
 PLOT_PX = 440  # of the chart of both latency distributions, as high as the screen allows
@@ -49,11 +49,11 @@ def page() -> None:
     trial = _shown()
     _load_linked(trial)
     record = state.current_model()
-    if record is not None and (trial is None or state.left_behind(state.TRIAL_OF, record)):
+    if record is not None and (trial is None or state.model_changed(state.TRIAL_OF, record)):
         trial = _newest(record)
     if record is not None and trial is not None and trial.state == "COMPLETE":
         with contextlib.suppress(TunerError):  # of another version: the result is shown without settings
-            controls.bring(state.trial_spec(trial))
+            controls.load_result_settings(state.trial_spec(trial))
     if record is not None:
         state.seed(record)
     spec, reason = _ready(record, trial)
@@ -91,7 +91,7 @@ def _newest(record: ModelRecord) -> Trial | None:
     if not found:
         state.show_trial(None)
         return None
-    state.own_trial(found[0].id)
+    state.show_own_trial(found[0].id)
     return state.store().trial(found[0].id)
 
 
@@ -127,7 +127,7 @@ def _run_bar(
             horizontal=True, horizontal_alignment="right", gap="small", width="content", key="bar.said"
         ):
             if spec is not None and not reason:
-                _guessed(record)
+                _size_badges(record)
             if spec is not None and trial is not None and trial.state == "COMPLETE" and _differs(spec, trial):
                 st.badge(
                     "Settings differ from this result",
@@ -163,13 +163,13 @@ def _run_or_cancel(trial: Trial | None, spec: TrialSpec | None, reason: str, *, 
         icon=":material/play_arrow:",
         shortcut="Ctrl+Enter" if key == "run" else None,
         disabled=bool(reason),
-        help=reason or f"Compare these settings with {format.plain(_against(spec))} (Ctrl+Enter).",
+        help=reason or f"Compare these settings with {format.plain(_baseline_label(spec))} (Ctrl+Enter).",
         on_click=run,
     )
 
 
-def _guessed(record: ModelRecord | None) -> None:
-    for source, text in (feeding.told_texts(record) if record is not None else {}).items():
+def _size_badges(record: ModelRecord | None) -> None:
+    for source, text in (feeding.proposed_size_texts(record) if record is not None else {}).items():
         is_guess = source == "guess"
         st.badge(
             format.plain(text),
@@ -179,14 +179,14 @@ def _guessed(record: ModelRecord | None) -> None:
         )
 
 
-def _against(spec: TrialSpec | None) -> str:
+def _baseline_label(spec: TrialSpec | None) -> str:
     """Return the label of the next run's baseline."""
     try:
         pinned = state.pinned(spec) if spec is not None else None
     except TunerError as error:
         state.report(error)
-        return ANCHOR_LABEL
-    return pinned.label if pinned is not None else ANCHOR_LABEL
+        return DEFAULT_LABEL
+    return pinned.label if pinned is not None else DEFAULT_LABEL
 
 
 def _ready(record: ModelRecord | None, trial: Trial | None) -> tuple[TrialSpec | None, str]:
@@ -226,7 +226,7 @@ def run() -> None:
         state.keep_error(error)
     else:
         state.follow(trial_id, "tune", trial=trial_id)
-        state.own_trial(trial_id)
+        state.show_own_trial(trial_id)
 
 
 # --- result -----------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def _result_side(
         results.header(trial)
         results.failed(trial)
         if trial.error and trial.error["type"] == "ProviderError":
-            chain.ways_out("failed")
+            chain.provider_remedies("failed")
             st.caption("Then press **Run** again.")
 
 
@@ -261,7 +261,7 @@ def _earlier(record: ModelRecord, shown: Trial) -> None:
         {one.id: results.trial_label(one) for one in state.measured(record, limit=EARLIER)},
         shown=shown.id,
         key=PICKED,
-        take_up=state.own_trial,
+        take_up=state.show_own_trial,
         help="Newest first. Your settings stay; use History to load those of a result.",
         labelled=False,
     )
@@ -296,7 +296,7 @@ def _empty(record: ModelRecord | None) -> None:
 def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
     """Draw what is fixed while a trial runs, its live view, and the live ratio in the bar."""
     results.header(trial, live=True)
-    field, margin = trial_result.field_of(trial), _margin(trial)
+    field, margin = trial_result.compared_configurations(trial), _margin(trial)
     name, follow, tick_s = (
         trial.id,
         partial(_event, trial.id, field, margin),
@@ -312,7 +312,7 @@ def _watch(trial: Trial, ratio: DeltaGenerator) -> None:
         live_view.watch(name, follow, key="tune.watch.ratio", part="ratio", tick_s=tick_s)
 
 
-def _event(trial_id: str, field: Field, margin: float) -> Event:
+def _event(trial_id: str, field: ComparedConfigurations, margin: float) -> Event:
     """Return the state of a running trial; of another process only its end is known, from the store."""
     status = state.status(trial_id)
     if status is not None and state.is_active(status):
@@ -320,7 +320,7 @@ def _event(trial_id: str, field: Field, margin: float) -> Event:
     trial = state.store().trial(trial_id)
     if not _is_active(trial):
         return live_events.ENDED
-    return live_events.elsewhere(f"Being measured by {trial.owner}; shown here when it is done.")
+    return live_events.of_other_process(f"Being measured by {trial.owner}; shown here when it is done.")
 
 
 def _is_active(trial: Trial) -> bool:
@@ -335,10 +335,12 @@ def _margin(trial: Trial) -> float:
 
 
 def _complete(trial: Trial) -> None:
-    race = trial_result.duel_of(trial)
+    race = trial_result.comparison_of(trial)
     pinned = _pinned(trial)
-    never_raced = pinned is not None and pinned.id != trial.id and not _raced(race, pinned)
-    crowded = never_raced or (race is not None and (len(race.contrasts) > 1 or is_rejected(race.contrast)))
+    offer_comparison = pinned is not None and pinned.id != trial.id and not _includes(race, pinned)
+    crowded = offer_comparison or (
+        race is not None and (len(race.contrasts) > 1 or is_rejected(race.contrast))
+    )
     with st.container(key="verdict", gap="xsmall"):
         trial_result.head(trial, race, partial(_actions, trial, pinned, race))
         if race is not None and race.contrasts and not crowded:
@@ -346,13 +348,13 @@ def _complete(trial: Trial) -> None:
     trial_result.latency_over_time(trial, race, key="tune", height=PLOT_PX)
     trial_result.numbers(trial, race)
     if race is not None:
-        trial_result.beneath(race)
-    if pinned is not None and never_raced:
-        trial_result.never_raced(trial, pinned)
+        trial_result.card_details(race)
+    if pinned is not None and offer_comparison:
+        trial_result.offer_comparison(trial, pinned)
     _further(trial, race, forest=crowded and race is not None and bool(race.contrasts))
 
 
-def _further(trial: Trial, race: trial_result.Duel | None, *, forest: bool) -> None:
+def _further(trial: Trial, race: trial_result.TrialComparison | None, *, forest: bool) -> None:
     """Draw further details in tabs: distribution, cold start, cost, providers used, both configurations.
 
     Args:
@@ -366,10 +368,10 @@ def _further(trial: Trial, race: trial_result.Duel | None, *, forest: bool) -> N
         "Distribution": lambda: trial_result.latency_distribution(trial, race, key="tune"),
         "Cold start": lambda: trial_result.cold_start(trial, race),
         "Cost": lambda: trial_result.cost(trial, race),
-        "Providers used": lambda: results.what_ran(trial.facts),
+        "Providers used": lambda: results.run_details(trial.facts),
     }
     if baseline is not None:
-        shown["Versus baseline"] = lambda: _beside(trial, baseline)
+        shown["Versus baseline"] = lambda: _versus_baseline(trial, baseline)
     if race is not None and forest:
         shown = {"Ratio": partial(trial_result.forest, race), **shown}
     shown["Details"] = lambda: _details(trial, race)
@@ -380,7 +382,7 @@ def _further(trial: Trial, race: trial_result.Duel | None, *, forest: bool) -> N
                 draw()
 
 
-def _details(trial: Trial, race: trial_result.Duel | None) -> None:
+def _details(trial: Trial, race: trial_result.TrialComparison | None) -> None:
     """Draw the trial's name, output check and notes."""
     results.header(trial, judged=race is not None)
     if not breach(trial.facts):  # else it is next to the numbers
@@ -388,11 +390,11 @@ def _details(trial: Trial, race: trial_result.Duel | None) -> None:
     results.notes(trial.facts, said=trial_result.warnings(race))
 
 
-def _go_on(trial: Trial, race: Comparison) -> None:
+def _longer_button(trial: Trial, race: Comparison) -> None:
     def follow(more: Comparison) -> None:
-        goes_on = measure_longer.same_place(trial.id, race, more)
+        goes_on = measure_longer.continued_trial(trial.id, race, more)
         state.follow(goes_on, "tune", trial=goes_on)
-        state.own_trial(goes_on)
+        state.show_own_trial(goes_on)
 
     measure_longer.button("tune", race, state.store().trials_of(race.id), follow)
 
@@ -408,7 +410,7 @@ def _pinned(trial: Trial) -> Trial | None:
         return None
 
 
-def _raced(race: trial_result.Duel | None, pinned: Trial) -> bool:
+def _includes(race: trial_result.TrialComparison | None, pinned: Trial) -> bool:
     """Return whether the pinned trial, or the same configuration measured again, ran in this comparison."""
     if race is None:
         return False
@@ -420,7 +422,7 @@ def _raced(race: trial_result.Duel | None, pinned: Trial) -> bool:
         return any(one.id == pinned.id for one in beside)
 
 
-def _actions(trial: Trial, pinned: Trial | None, race: trial_result.Duel | None) -> None:
+def _actions(trial: Trial, pinned: Trial | None, race: trial_result.TrialComparison | None) -> None:
     link = {state.TRIAL_PARAM: trial.id}
     if race is not None and race.baseline is not None:
         st.page_link(
@@ -431,10 +433,10 @@ def _actions(trial: Trial, pinned: Trial | None, race: trial_result.Duel | None)
             help="Profiles both and compares them operator by operator.",
         )
     st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
-    report.offer(lambda: OneTrial(trial=trial, race=_race(race), beside=_racers(race)), key="tune")
+    report.offer(lambda: OneTrial(trial=trial, race=_race(race), beside=_other_trials(race)), key="tune")
     with st.popover("More", icon=":material/more_horiz:", key="tune.more"):
         if race is not None:
-            _go_on(trial, race.comparison)
+            _longer_button(trial, race.comparison)
         _pin_button(trial, pinned)
         st.page_link(
             "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
@@ -459,11 +461,11 @@ def _pin_button(trial: Trial, pinned: Trial | None) -> None:
     )
 
 
-def _race(race: trial_result.Duel | None) -> Comparison | None:
+def _race(race: trial_result.TrialComparison | None) -> Comparison | None:
     return race.comparison if race is not None else None
 
 
-def _racers(race: trial_result.Duel | None) -> list[Trial]:
+def _other_trials(race: trial_result.TrialComparison | None) -> list[Trial]:
     return [one for one in (race.baseline, *race.others) if one is not None] if race is not None else []
 
 
@@ -471,7 +473,7 @@ def _pin(trial: Trial, trial_id: str | None) -> None:
     state.store().pin_baseline(trial.model_sha256, trial_id)
 
 
-def _beside(trial: Trial, baseline: Trial) -> None:
+def _versus_baseline(trial: Trial, baseline: Trial) -> None:
     st.caption("Settings that differ and all numbers, measured in the same rounds.")
     tables.draw(
         cells.comparison(trial, baseline),

@@ -19,7 +19,7 @@ from dashboard.views.variants import create as variant_maker
 from dashboard.widgets import controls, plots
 from dashboard.widgets.protocol import effort, wait_for_quiet, wait_quiet_s
 
-RACERS, PRECISION = "variants.racers", "variants.precision"
+CHOSEN, PRECISION = "variants.racers", "variants.precision"
 OFFERED = "variants.racers.offered"  # the variants offered last time
 FOREST_PX = 330  # with the table above it, a third of a screen
 MOST = configurations.MOST - 1  # besides the original
@@ -33,14 +33,14 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
         made: its variants.
     """
     names = {one.content_sha256: one.name for one in made}
-    if st.session_state.get(OFFERED) != sorted(names) or RACERS not in st.session_state:
+    if st.session_state.get(OFFERED) != sorted(names) or CHOSEN not in st.session_state:
         st.session_state[OFFERED] = sorted(names)
-        st.session_state[RACERS] = list(names)[-MOST:]  # the newest, if too many
+        st.session_state[CHOSEN] = list(names)[-MOST:]  # the newest, if too many
     with st.popover("Compare variants", icon=":material/flag_check:", key="variants.race"):
         st.multiselect(
             f"Against {root.name}",
             list(names),
-            key=RACERS,
+            key=CHOSEN,
             format_func=lambda sha: names.get(sha, sha[:12]),
             max_selections=MOST,
             help=f"At most {MOST} variants, on ONNX Runtime's default settings. Use Compare for "
@@ -55,7 +55,7 @@ def draw(root: ModelRecord, made: Sequence[ModelRecord]) -> None:
             icon=":material/play_arrow:",
             **state.unless_closed(),
         ):
-            _start(root, [one for one in made if one.content_sha256 in st.session_state[RACERS]], precision)
+            _start(root, [one for one in made if one.content_sha256 in st.session_state[CHOSEN]], precision)
 
 
 def forest(root: ModelRecord, made: Sequence[ModelRecord], verdicts: Mapping[str, Mapping[str, Any]]) -> None:
@@ -85,9 +85,9 @@ def forest(root: ModelRecord, made: Sequence[ModelRecord], verdicts: Mapping[str
     )
 
 
-def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> None:
+def _start(root: ModelRecord, chosen: Sequence[ModelRecord], precision: str) -> None:
     try:
-        if not racers:
+        if not chosen:
             raise SpecError("No variant is chosen.", hint="Choose at least one.")
         base = TrialSpec(
             model=ModelRef(path=state.portable(root.path), sha256=root.sha256),
@@ -96,7 +96,7 @@ def _start(root: ModelRecord, racers: Sequence[ModelRecord], precision: str) -> 
             protocol=ProtocolSpec(effort=precision),  # type: ignore[arg-type] # a key of PRECISIONS
         )
         job = state.race(
-            variants.race_of_family([root, *racers], base),
+            variants.family_configurations([root, *chosen], base),
             study=f"family #{secrets.token_hex(4)}",
             model_name=root.name,
             wait_quiet_s=wait_quiet_s(),

@@ -13,7 +13,7 @@ from core.run import variants
 from core.show.sheets import variants as sheets
 from core.spec import WorkloadSpec
 from core.spec.datasets import DatasetSpec
-from core.spec.settings import knob
+from core.spec.settings import trial_setting
 from core.spec.steps import Step, chain_text, check_chain
 from core.store import ModelRecord
 from core.wire.errors import SpecError, TunerError
@@ -33,7 +33,7 @@ RANDOM, DATA = "Random values", "My data"
 def sizes_form(record: ModelRecord) -> None:
     """Draw batch size and free dimensions, shared with Tune; checks, errors and comparisons use them."""
     state.seed(record)
-    setting.one(knob("batch_size"), None, record)
+    setting.one(trial_setting("batch_size"), None, record)
     feeding.dims(record)
     with st.expander("Inputs", icon=":material/input:", key="variants.feeds"):
         feeding.feeds(record, {})
@@ -53,7 +53,7 @@ def workload(record: ModelRecord) -> WorkloadSpec:
     return fields.workload_from_values(state.values(record), record.info)
 
 
-def _checked_on(record: ModelRecord) -> WorkloadSpec:
+def _check_workload(record: ModelRecord) -> WorkloadSpec:
     """Return the workload of the output check: random inputs at several batch sizes, or a file at one."""
     asked = workload(record)
     return asked if asked.feeds != fields.RANDOM else asked.model_copy(update={"batch_size": None})
@@ -135,7 +135,7 @@ def _calibration_form() -> None:
             )
 
 
-def asked_calibration() -> DatasetSpec | None:
+def chosen_calibration() -> DatasetSpec | None:
     """Return the chosen calibration data; None: random values.
 
     Raises:
@@ -166,7 +166,7 @@ def _make(source: ModelRecord) -> None:
         workload(source)
         steps = step_controls.chain()
         calibrated = any(step.type.needs_calibration for step in steps)
-        calibration = asked_calibration() if calibrated else None
+        calibration = chosen_calibration() if calibrated else None
     except TunerError as error:
         state.keep_error(error, variant_job.MAKE)
         return
@@ -190,7 +190,7 @@ def start(
             "dims": workload(source).dims,
             "calibration": calibration,
             "name": name,
-            "workload": _checked_on(source),
+            "workload": _check_workload(source),
             "libraries": controls.named_operators(),
         }
         variants.check_request(store, source, steps, **request)
@@ -206,7 +206,7 @@ def start(
     variant_job.start(variant_job.MAKE, task, f"{chain_text(steps)} {about(source)}")
 
 
-def start_again(root: ModelRecord, steps: Sequence[Step], facts: sheets.Facts) -> None:
+def start_changed(root: ModelRecord, steps: Sequence[Step], facts: sheets.Facts) -> None:
     """Queue changed steps of a variant, from its original and with its calibration data.
 
     Steps before the changed one are reused. Call in a callback.

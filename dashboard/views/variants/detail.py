@@ -50,7 +50,7 @@ def draw(record: ModelRecord, root: ModelRecord | None) -> None:
     if breach := sheets.breach(record):
         st.warning(
             f"{format.plain(breach)}. {output_check.ADVICE}",
-            title=output_check.MARK,
+            title=output_check.OUTPUTS_DIFFER,
             icon=":material/difference:",
         )
     for check in facts["checks"]:
@@ -178,7 +178,7 @@ def _check(
                 f"Create with {text}",
                 key=f"variants.remedy.{check['name']}",
                 icon=":material/healing:",
-                on_click=variant_maker.start_again,
+                on_click=variant_maker.start_changed,
                 args=(root, better, facts),
                 **state.unless_closed("Creates the same chain with this option changed; this variant stays."),
             )
@@ -277,7 +277,7 @@ def _confirm(record: ModelRecord) -> None:
     if children := _made_from(record):
         names = ", ".join(format.plain(one.name) for one in children)
         st.caption(f"Derived variants, kept: {names}.")
-    uses = library.use_of(state.store(), record.content_sha256)
+    uses = library.unfinished_trials_of(state.store(), record.content_sha256)
     if uses:
         st.warning(f"It is in use: {format.plain('; '.join(uses[:3]))}.", icon=":material/lock:")
     with st.container(horizontal=True):

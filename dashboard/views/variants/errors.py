@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from core.evidence.node_savings import Choice, Savings, choices, halving, without
+from core.evidence.node_savings import Choice, Savings, choices, halving_choice, keep_float
 from core.process.runner import Run
 from core.run import node_errors as node_error_run
 from core.run import variants
@@ -84,7 +84,7 @@ def _start(record: ModelRecord) -> None:
         of = quantized_from(state.store(), record)
         store, sizes = state.store(), variant_maker.workload(of.before)
         libraries = controls.named_operators()
-        node_error_run.check_asked(of, record, sizes, libraries)
+        node_error_run.check_inputs(of, record, sizes, libraries)
         fingerprint = state.environment()["fingerprint"]
     except TunerError as error:
         state.keep_error(error, variant_job.ERRORS)
@@ -139,7 +139,7 @@ def _result(record: ModelRecord, root: ModelRecord | None, located: Located) -> 
         if more > 0:
             st.caption(f"{more} more with smaller errors are in the table.")
     _table(found, chosen)
-    for note in (*located.notes, *sheets.native(located.libraries)):
+    for note in (*located.notes, *sheets.native_libraries_text(located.libraries)):
         st.caption(f":material/info: {format.plain(sentence(note))}")
 
 
@@ -148,7 +148,7 @@ def _seed(of: str, curve: Sequence[Choice]) -> None:
     if st.session_state.get(OF) == of and COUNT in st.session_state:
         return
     st.session_state[OF] = of
-    st.session_state[COUNT] = halving(curve)
+    st.session_state[COUNT] = halving_choice(curve)
     st.session_state[BLOCKED] = list(curve[st.session_state[COUNT]].blocked)
 
 
@@ -203,7 +203,7 @@ def _choice(found: Savings, curve: Sequence[Choice]) -> Choice:
         placeholder="none",
         help="Nodes that the next variant keeps in float. Fused nodes are selected together.",
     )
-    chosen = without(found, st.session_state[BLOCKED])
+    chosen = keep_float(found, st.session_state[BLOCKED])
     if points := variant_charts.curve_info(curve):
         with st.container(border=True):
             plots.draw(
@@ -257,7 +257,7 @@ def _make_next(record: ModelRecord, root: ModelRecord, blocked: Sequence[str], f
     except TunerError as error:
         state.keep_error(error, variant_job.ERRORS)
         return
-    variant_maker.start_again(root, steps, facts)
+    variant_maker.start_changed(root, steps, facts)
 
 
 def _table(found: Savings, chosen: Choice) -> None:

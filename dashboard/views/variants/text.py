@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.evidence.quality import quality
-from core.evidence.verdict import is_rejected, look, measured, parts
+from core.evidence.verdict import icon_and_color, is_rejected, measured, parts
 from core.run import variants
 from core.show import verdict as verdicts
 from core.show.sheets import variants as sheets
@@ -28,7 +28,7 @@ PRECISIONS: Mapping[str, tuple[str, str]] = {
     "int8": ("INT8", "blue"),
     "int4": ("INT4", "blue"),
 }
-NOT_RACED = "not measured yet"
+NOT_COMPARED = "not measured yet"
 
 
 # --- verdict in the tree ------------------------------------------------------------------------------------
@@ -53,15 +53,15 @@ def verdict_of(found: Mapping[str, Any] | None) -> Verdict:
     """
     if found is None:
         return Verdict(
-            words=NOT_RACED, interval="", remark="", icon=":material/hourglass_empty:", color="gray"
+            words=NOT_COMPARED, interval="", remark="", icon=":material/hourglass_empty:", color="gray"
         )
-    icon, color = look(found)
+    icon, color = icon_and_color(found)
     known = None not in (found["ratio_low"], found["ratio_high"])
     rests_on = parts(found)[1] if known else "too few rounds for an interval"
     if known and is_rejected(found):
         rests_on = measured(found)
     good = quality(found, [found])
-    remarks = [verdicts.busy_words(found), "one launch" if verdicts.is_older(found) else ""]
+    remarks = [verdicts.background_load_text(found), "one launch" if verdicts.is_older(found) else ""]
     return Verdict(
         words=verdicts.short(found),
         interval=f"{rests_on}, grade {good.words}" if good is not None else rests_on,

@@ -129,7 +129,10 @@ def _row(line: Line) -> None:
             st.caption(line.agreement)
     if line.breach:
         error.badge(
-            output_check.MARK, icon=":material/difference:", color="red", help=format.plain(line.breach)
+            output_check.OUTPUTS_DIFFER,
+            icon=":material/difference:",
+            color="red",
+            help=format.plain(line.breach),
         )
     with speed:
         _verdict(line.verdict)

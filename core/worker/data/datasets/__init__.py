@@ -20,7 +20,7 @@ from core.wire.errors import SpecError
 from core.worker.data.datasets.files import csv_source, folder_source, image_source
 from core.worker.data.datasets.labels import Labels
 from core.worker.data.datasets.npz import npz_source
-from core.worker.session.feeds import beside_data
+from core.worker.session.feeds import generate_inputs
 
 __all__ = ["Batch", "Dataset", "Description", "batches", "describe_dataset", "open_dataset"]
 
@@ -68,7 +68,7 @@ class Source(Protocol):
     def content(self, rows: Integers) -> Iterator[bytes]:
         """Yield the stored bytes of the rows, for hashing."""
 
-    def holds(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
+    def has_input(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
         """Whether the source has data for this input."""
 
     def row_content(self, rows: Integers) -> Iterator[bytes]:
@@ -104,7 +104,7 @@ class Dataset:
             digest.update(self.labels.astype("<i8").tobytes())
         return digest.hexdigest()
 
-    def beside(
+    def generated_inputs(
         self,
         inputs: Sequence[wire.InputPlan],
         batch_axes: Mapping[str, int],
@@ -118,8 +118,8 @@ class Dataset:
         Raises:
             SpecError: a value does not fit its input.
         """
-        lacking = [one for one in inputs if not self.source.holds(one, batch_axes.get(one["name"]))]
-        found = beside_data(lacking, values, seed)
+        lacking = [one for one in inputs if not self.source.has_input(one, batch_axes.get(one["name"]))]
+        found = generate_inputs(lacking, values, seed)
         return found if len(found) < len(inputs) else {}
 
     def row_hashes(self) -> npt.NDArray[np.uint64]:

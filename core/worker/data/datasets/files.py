@@ -18,7 +18,7 @@ from core.wire.access import check_files
 from core.wire.errors import SpecError
 from core.wire.feeding import IMAGE_SUFFIXES
 from core.wire.files import MOST_LIST_BYTES, open_regular, refuse_irregular
-from core.worker.data.datasets.images import decoded, image_input, prepared
+from core.worker.data.datasets.images import decode_image, image_input, preprocess
 from core.worker.data.datasets.labels import Labels, from_text
 
 Array = npt.NDArray[Any]
@@ -55,7 +55,7 @@ class FileSource:
             except OSError as error:
                 raise _unreadable(self.files[row], error) from None
 
-    def holds(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
+    def has_input(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
         """Whether images fit the input."""
         return image_input(one, batch_axis) is not None
 
@@ -80,8 +80,8 @@ class FileSource:
                 hint="Save the data as an .npz with an array for each input.",
             )
         unique, places = np.unique(rows, return_inverse=True)  # a padded batch repeats rows
-        images = [decoded(self.files[row]) for row in unique]
-        array = prepared(images, target, self.preprocessing)
+        images = [decode_image(self.files[row]) for row in unique]
+        array = preprocess(images, target, self.preprocessing)
         return {target.name: array[places] if len(unique) < len(rows) else array}
 
 

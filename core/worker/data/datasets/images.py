@@ -54,7 +54,7 @@ def image_input(one: wire.InputPlan, batch_axis: int | None) -> ImageInput | Non
     )
 
 
-def prepared(images: Sequence[Pixels], target: ImageInput, preprocessing: wire.Preprocessing) -> Array:
+def preprocess(images: Sequence[Pixels], target: ImageInput, preprocessing: wire.Preprocessing) -> Array:
     """Return images preprocessed for the input.
 
     Raises:
@@ -157,7 +157,7 @@ def _normalised(pixels: Pixels, target: ImageInput, preprocessing: wire.Preproce
     )
 
 
-def decoded(file: Path) -> Pixels:
+def decode_image(file: Path) -> Pixels:
     """Read an image file, with its orientation applied, as [height, width, 1, 3 or 4].
 
     Raises:

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from core import wire
 from core.wire.errors import SpecError, nearest
-from core.worker.data.datasets.images import image_input, prepared
+from core.worker.data.datasets.images import image_input, preprocess
 from core.worker.data.datasets.labels import Labels, from_array
-from core.worker.session.feeds.archive import opened
+from core.worker.session.feeds.archive import open_archive
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -43,7 +43,7 @@ class NpzSource:
             yield f"{name}\0{part.dtype.str}\0{part.shape}\0".encode()
             yield np.ascontiguousarray(part).tobytes()
 
-    def holds(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
+    def has_input(self, one: wire.InputPlan, batch_axis: int | None) -> bool:
         """Whether an array has the input's name."""
         return one["name"] in self.arrays
 
@@ -107,7 +107,7 @@ def _as_input(
     if target is not None and pixels and not (target.dtype == "uint8" and _fits(array, one, axis)):
         channels_last = _channels_last(array)
         if channels_last is not None:
-            return prepared(list(channels_last), target, preprocessing)
+            return preprocess(list(channels_last), target, preprocessing)
     if target is not None and not _fits(array, one, axis):
         array = _laid_out(array, target.channel_axis)
     if not _fits(array, one, axis):
@@ -153,7 +153,7 @@ def _cast(array: Array, one: wire.InputPlan) -> Array:
             f"The input `{one['name']}` is {one['dtype']}, which numpy cannot feed.",
             hint="Use a model with float32 inputs.",
         ) from None
-    if not np.can_cast(array.dtype, dtype, "same_kind") and not _whole_into(array, dtype):
+    if not np.can_cast(array.dtype, dtype, "same_kind") and not _cast_integers(array, dtype):
         raise SpecError(
             f"The array for the input `{one['name']}` is {array.dtype}, but the model wants {one['dtype']}.",
             hint=f"Convert it with `array.astype({one['dtype']!r})`.",
@@ -161,7 +161,7 @@ def _cast(array: Array, one: wire.InputPlan) -> Array:
     return np.asarray(array, dtype, order="C")  # `ascontiguousarray` would make a scalar an array
 
 
-def _whole_into(array: Array, dtype: np.dtype[Any]) -> bool:
+def _cast_integers(array: Array, dtype: np.dtype[Any]) -> bool:
     """Cast whole numbers to another integer type if all values fit, for example token ids saved as uint16."""
     if array.dtype.kind not in "iu" or dtype.kind not in "iu" or not array.size:
         return False
@@ -183,7 +183,7 @@ def npz_source(path: Path, split: str, preprocessing: wire.Preprocessing) -> Npz
     Raises:
         SpecError: the file cannot be read, has no such split, or its arrays have different numbers of rows.
     """
-    with opened(path, f"There are no data at `{path}`.") as archive:
+    with open_archive(path, f"There are no data at `{path}`.") as archive:
         data, labels, found = _layout(archive.names, split)
         beside = [name for name in (labels, _NAMES) if name in archive.names]
         stored = archive.read([*data, *beside])

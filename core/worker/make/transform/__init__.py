@@ -21,18 +21,18 @@ from onnx import TensorProto
 
 from core.wire import ModelInfo, OutputError, Progress, StepCheck, TransformPlan, TransformReply
 from core.wire.errors import ModelError, SpecError, nearest
-from core.wire.output_check import judge, random_operators
-from core.worker.make.transform.agreement import Outputs, all_zero, error_between, fitted, outputs_of
-from core.worker.make.transform.step_result import Applied, Step
+from core.wire.output_check import check_outputs, random_operators
+from core.worker.make.transform.agreement import Outputs, all_zero, error_between, fit_sizes, outputs_of
+from core.worker.make.transform.step_result import Step, StepResult
 from core.worker.models import inspect_model
 from core.worker.models.checking import (
-    checker_complaint,
+    checker_error,
     crashes_by_default,
     draft_folder,
     move_into_place,
     open_checked,
 )
-from core.worker.session import hold_operators
+from core.worker.session import set_operator_libraries
 
 _MODULES = {  # step -> module of this package
     "simplify": "simplify",
@@ -50,7 +50,7 @@ _MODULES = {  # step -> module of this package
 # Steps that must not change the outputs. Their tolerance is that of any configuration (`output_check`):
 # it accepts other summation orders, folded constants and fused kernels, but no wrong rewrite.
 _EXACT = ("simplify", "fix_dims", "fuse", "optimize", "ort_format", "metadata")
-_TOLD = 1e-4  # for reduced precision: larger differences are reported even within the tolerance
+_REPORTED_ABOVE = 1e-4  # for reduced precision: larger differences are reported even within the tolerance
 _INTEGER_SIGNS = ("Integer", "uantizeLinear", "QLinear", "QGemm", "NBits")  # parts of operator names
 _STAGES = 4
 _PREFIX = ".transform-"
@@ -76,8 +76,8 @@ def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
     _check_target(plan["step"], target)
     progress("read", 0, _STAGES, source.name)
     before = inspect_model(str(source))
-    libraries = hold_operators(plan.get("custom_op_libraries", []))
-    number = _taken(source, plan)
+    libraries = set_operator_libraries(plan.get("custom_op_libraries", []))
+    number = _first_usable_feeds(source, plan)
     plan = {**plan, "feeds": [plan["feeds"], *plan.get("other_feeds", [])][number]}
     with draft_folder(target, _PREFIX) as folder:
         draft = folder / target.name
@@ -87,10 +87,10 @@ def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
         )
         progress("check", 2, _STAGES)
         _keep_metadata(draft, before)
-        notes = _proven(source, draft)
+        notes = _check_valid(source, draft)
         info = inspect_model(str(draft))
         progress("compare", 3, _STAGES, f"{len(plan['feeds'])} inputs")
-        agreement = _compared(plan, draft, applied)
+        agreement = _compare_outputs(plan, draft, applied)
         move_into_place(draft, target, [*(one["location"] for one in info["external_data"]), *applied.files])
     progress("write", _STAGES, _STAGES, target.name)
     return {
@@ -116,7 +116,7 @@ def transform(plan: TransformPlan, progress: Progress) -> TransformReply:
     }
 
 
-def _taken(source: Path, plan: TransformPlan) -> int:
+def _first_usable_feeds(source: Path, plan: TransformPlan) -> int:
     """Return the index of the first inputs that the model can run on; 0 if there are none."""
     others = plan.get("other_feeds", [])
     for number, feeds in enumerate([plan["feeds"], *others] if others else []):
@@ -167,14 +167,14 @@ def _keep_metadata(draft: Path, before: ModelInfo) -> None:
     onnx.save_model(model, str(draft))
 
 
-def _proven(source: Path, draft: Path) -> list[str]:
+def _check_valid(source: Path, draft: Path) -> list[str]:
     """Check that the draft loads; run ONNX's checker if it accepted the source.
 
     The draft is loaded without layout optimizations, in which ONNX Runtime 1.31 can crash on float16 (a
     Transpose before a MatMul, as in ViT). A separate test checks whether the defaults crash, for a note.
     """
     is_onnx = draft.suffix.lower() == ".onnx"
-    use_checker = is_onnx and not checker_complaint(source)
+    use_checker = is_onnx and not checker_error(source)
     open_checked(draft, "the transformed model", use_checker=use_checker, level="ORT_ENABLE_EXTENDED")
     return [_CRASH_NOTE] if crashes_by_default(draft) else []
 
@@ -193,7 +193,7 @@ def _own_operators(before: ModelInfo, after: ModelInfo) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Agreement:
+class _OutputComparison:
     """Result of the comparison of outputs."""
 
     error: OutputError  # against the original of the chain
@@ -201,23 +201,23 @@ class _Agreement:
     notes: list[str]
 
 
-def _compared(plan: TransformPlan, draft: Path, applied: Applied) -> _Agreement:
+def _compare_outputs(plan: TransformPlan, draft: Path, applied: StepResult) -> _OutputComparison:
     """Compare the draft with the original; for exact steps also with its own source."""
-    feeds = fitted(plan["feeds"], draft)
+    feeds = fit_sizes(plan["feeds"], draft)
     reference = outputs_of(Path(plan["reference"]), feeds, "the original model")
     got = outputs_of(draft, feeds, "the transformed model")
     error = error_between(reference, got)
-    found = _Agreement(error=error, checks=_different(error), notes=_zeros(reference))
+    found = _OutputComparison(error=error, checks=_incomparable_outputs(error), notes=_zeros(reference))
     if plan["step"] not in _EXACT:
         return found
     source = Path(plan["path"])
     own = error
     if plan["reference"] != plan["path"]:
         own = error_between(outputs_of(source, feeds, "the model before this step"), got)
-    return replace(found, checks=[*found.checks, *_unchanged(plan["step"], source, own)])
+    return replace(found, checks=[*found.checks, *_check_exact_step(plan["step"], source, own)])
 
 
-def _unchanged(step: str, source: Path, own: OutputError) -> list[StepCheck]:
+def _check_exact_step(step: str, source: Path, own: OutputError) -> list[StepCheck]:
     """Check an exact step against the tolerance of the model's precision; report differences from rounding.
 
     Integer kernels replace their float emulation when a graph is optimized, and then round at other places.
@@ -233,7 +233,7 @@ def _unchanged(step: str, source: Path, own: OutputError) -> list[StepCheck]:
     """
     info = inspect_model(str(source))
     precision = _precision(source, info)
-    judged = judge(own, precision, random=random_operators(info))
+    judged = check_outputs(own, precision, random=random_operators(info))
     if judged.breach is None:
         text = f"Whether this step changed what the model computes cannot be told: {judged.why}."
         return [{"name": "not_judged", "level": "warning", "text": text, "remedy": {}}]
@@ -244,7 +244,7 @@ def _unchanged(step: str, source: Path, own: OutputError) -> list[StepCheck]:
             f"The step `{step}` changed what the model computes: {judged.why.rstrip('.')}.",
             hint="Leave this step out of the chain.",
         )
-    if precision == "fp32" or largest is None or largest <= _TOLD:
+    if precision == "fp32" or largest is None or largest <= _REPORTED_ABOVE:
         return []
     text = (
         f"Outputs differ by {largest:.2g} from those before this step, because the model computes in "
@@ -266,7 +266,7 @@ def _precision(source: Path, info: ModelInfo) -> str:
     return "fp16" if TensorProto.FLOAT16 in kinds else "fp32"
 
 
-def _different(error: OutputError) -> list[StepCheck]:
+def _incomparable_outputs(error: OutputError) -> list[StepCheck]:
     """Report outputs that cannot be compared with the original's: infinities or other shapes."""
     if not error["difference"]:
         return []

@@ -15,7 +15,7 @@ import numpy as np
 
 from core import wire
 from core.wire.errors import ModelError
-from core.worker.measure.inference import prepare, translated
+from core.worker.measure.inference import prepare, translate_errors
 from core.worker.measure.outputs import compare
 from core.worker.models import inspect_model
 from core.worker.session import build_session
@@ -24,7 +24,7 @@ from core.worker.session.feeds import Array
 Outputs = list[dict[str, Array]]  # one mapping per set of inputs
 
 _AS_WRITTEN: wire.SessionPlan = {
-    **wire.nothing_asked(),
+    **wire.default_session_plan(),
     "attributes": {"graph_optimization_level": "ORT_DISABLE_ALL", "log_severity_level": 4},
 }
 
@@ -45,7 +45,7 @@ def outputs_of(file: Path, feeds: Sequence[wire.FeedPlan], what: str) -> Outputs
     for plan in feeds:
         inference = prepare(built, cast(wire.ProfilePlan, {"feeds": plan, "use_io_binding": False}))
         try:
-            with translated():
+            with translate_errors():
                 result = inference.call()
         except ModelError as error:
             raise ModelError(f"{what} fails on the test inputs: {error.message}", hint=error.hint) from None
@@ -55,10 +55,10 @@ def outputs_of(file: Path, feeds: Sequence[wire.FeedPlan], what: str) -> Outputs
 
 def error_between(reference: Outputs, outputs: Outputs) -> wire.OutputError:
     """Return the error over all sets of inputs: the maximum of the extremes, the mean of the means."""
-    return merged([compare(one, other) for one, other in zip(reference, outputs, strict=True)])
+    return merge_errors([compare(one, other) for one, other in zip(reference, outputs, strict=True)])
 
 
-def merged(errors: Sequence[wire.OutputError]) -> wire.OutputError:
+def merge_errors(errors: Sequence[wire.OutputError]) -> wire.OutputError:
     """Merge the errors of several sets of inputs; if one cannot be compared, the result cannot either.
 
     Args:
@@ -99,7 +99,7 @@ def all_zero(outputs: Outputs) -> bool:
     )
 
 
-def fitted(feeds: Sequence[wire.FeedPlan], file: Path) -> list[wire.FeedPlan]:
+def fit_sizes(feeds: Sequence[wire.FeedPlan], file: Path) -> list[wire.FeedPlan]:
     """Return the inputs with the sizes that the model in `file` has fixed: a step may have fixed more."""
     info = inspect_model(str(file))
     shapes = {one["name"]: one["shape"] or [] for one in info["inputs"]}

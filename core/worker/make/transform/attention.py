@@ -38,7 +38,7 @@ class _Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Attention:
     """One attention subgraph."""
 
     query: _Side
@@ -93,7 +93,7 @@ class _View:
                 self._readers.setdefault(name, []).append(node)
         self._outputs = {one.name for one in model.graph.output}
 
-    def attention(self, softmax: NodeProto) -> _Found | None:
+    def attention(self, softmax: NodeProto) -> _Attention | None:
         """Return the attention around `softmax`; None if there is none, or shapes are unknown."""
         after = self._only_reader(softmax.output[0])
         if after is None or after.op_type != "MatMul" or after.input[0] != softmax.output[0]:
@@ -115,7 +115,7 @@ class _View:
 
     def _found(
         self, sides: tuple[_Side, _Side, _Side], bias: str, scale: float, output: str
-    ) -> _Found | None:
+    ) -> _Attention | None:
         """Combine the parts of an attention; None if sizes are unknown or do not fit."""
         query, key, value = sides
         heads = {one.heads(self.shape(one.name)) for one in sides}
@@ -123,7 +123,7 @@ class _View:
         (only,) = heads if len(heads) == 1 else (None,)
         if not only or not size or (bias and len(self.shape(bias)) != 4):
             return None
-        return _Found(
+        return _Attention(
             query=query,
             key=key,
             value=value,
@@ -233,7 +233,7 @@ class _View:
         return node.input[0] if before[2] == after[2] * after[3] else None
 
 
-def _replacement(view: _View, one: _Found, index: int) -> list[NodeProto]:
+def _replacement(view: _View, one: _Attention, index: int) -> list[NodeProto]:
     """Return the nodes that replace the last one of an attention."""
     stem = f"{_PREFIX}_{index}"
     nodes: list[NodeProto] = []

@@ -26,7 +26,7 @@ from core.wire.errors import ModelError, SpecError
 from core.worker.data.datasets import Dataset, open_dataset
 from core.worker.make.transform.distance import Array
 from core.worker.models import inspect_model
-from core.worker.session.feeds import make_feeds, rows_fed
+from core.worker.session.feeds import make_feeds, sample_count
 
 Method = Literal["MinMax", "Entropy", "Percentile"]
 
@@ -55,7 +55,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class CalibrationSettings:
     """Method for finding ranges from values."""
 
     method: Method
@@ -65,7 +65,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrated:
+class CalibrationResult:
     """Facts about a calibration, besides the table."""
 
     rows: int
@@ -85,8 +85,8 @@ class _OneBatch:
 
 
 def calibrate(
-    model: Path, table: Path, settings: Settings, rows: Rows, *, large: bool, progress: Progress
-) -> Calibrated:
+    model: Path, table: Path, settings: CalibrationSettings, rows: Rows, *, large: bool, progress: Progress
+) -> CalibrationResult:
     """Find the range of every tensor to be quantized, and write the ranges to `table`.
 
     Args:
@@ -124,7 +124,9 @@ def calibrate(
         )
     _save(calibrator.compute_data(), table)
     hashes = "" if rows.dataset is None else _opened(rows.dataset, rows).row_hashes()
-    return Calibrated(rows=done, checks=_checks(rows, done), hashes="".join(f"{one:016x}" for one in hashes))
+    return CalibrationResult(
+        rows=done, checks=_checks(rows, done), hashes="".join(f"{one:016x}" for one in hashes)
+    )
 
 
 def _batches(
@@ -159,9 +161,9 @@ def _dataset_batches(
     plan = rows.feeds[0]
     inputs = [_resized(one, axes, size) for one in plan["inputs"]]
     data = _opened(dataset, rows)
-    beside = data.beside(inputs, axes, plan["values"], plan["seed"])
-    for batch in data.batches([one for one in inputs if one["name"] not in beside], axes, size):
-        yield {**batch.feeds, **beside}, batch.rows
+    generated_inputs = data.generated_inputs(inputs, axes, plan["values"], plan["seed"])
+    for batch in data.batches([one for one in inputs if one["name"] not in generated_inputs], axes, size):
+        yield {**batch.feeds, **generated_inputs}, batch.rows
 
 
 def _opened(dataset: DatasetPlan, rows: Rows) -> Dataset:
@@ -188,7 +190,7 @@ def _seeded(feeds: Sequence[FeedPlan]) -> Iterator[FeedPlan]:
 
 
 def _count(arrays: Mapping[str, Array], axes: Mapping[str, int]) -> int:
-    return rows_fed({name: array.shape for name, array in arrays.items()}, axes)
+    return sample_count({name: array.shape for name, array in arrays.items()}, axes)
 
 
 def _save(found: TensorsData, table: Path) -> None:

@@ -16,7 +16,7 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 from core.wire import DatasetPlan, FeedPlan, ModelInfo, Progress
 from core.wire.errors import ModelError, SpecError, nearest
 from core.worker.make.transform.model_io import TOOL_ERRORS, write_whole
-from core.worker.make.transform.step_result import Applied
+from core.worker.make.transform.step_result import StepResult
 from core.worker.models import inspect_model, read_model
 from core.worker.models.checking import first_line
 from core.worker.models.dimensions import address
@@ -33,7 +33,7 @@ def apply(
     feeds: Sequence[FeedPlan],
     calibration: DatasetPlan | None,
     progress: Progress,
-) -> Applied:
+) -> StepResult:
     """Write the model with fixed dimensions; see `step_result.Step`.
 
     Options: `dims` {address: size}.
@@ -52,7 +52,7 @@ def apply(
         ) from None
     write_whole(model, draft)
     left = [one for one in info["free_dims"] if one not in dims]
-    return Applied(
+    return StepResult(
         tool="onnx",
         notes=[f"still free: {', '.join(f'`{one}`' for one in left)}"] if left else [],
         facts={"fixed": dims, "free": left},

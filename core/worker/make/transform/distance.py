@@ -18,7 +18,7 @@ import onnxruntime as ort
 from core.wire import FeedPlan
 from core.wire.errors import ModelError
 from core.worker.models.checking import first_line
-from core.worker.session import ORT_ERRORS, own_options
+from core.worker.session import ORT_ERRORS, job_session_options
 from core.worker.session.feeds import make_feeds
 from core.worker.session.ort_errors import unregistered
 
@@ -84,7 +84,7 @@ def open_session(
     Raises:
         ModelError: ONNX Runtime refuses it.
     """
-    options = own_options(level)
+    options = job_session_options(level)
     if save_to is not None:
         options.optimized_model_filepath = str(save_to)
     for key, value in (entries or {}).items():

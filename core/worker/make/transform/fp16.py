@@ -20,11 +20,11 @@ from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_floa
 
 from core.wire import DatasetPlan, FeedPlan, OutputError, Progress, StepCheck
 from core.wire.errors import ModelError, SpecError, nearest
-from core.wire.output_check import judge
+from core.wire.output_check import check_outputs
 from core.worker.make.transform.agreement import error_between, outputs_of
 from core.worker.make.transform.model_io import TOOL_ERRORS, load_whole, write_whole
 from core.worker.make.transform.rounding import rounded
-from core.worker.make.transform.step_result import Applied, option
+from core.worker.make.transform.step_result import StepResult, option
 from core.worker.models.checking import first_line
 from core.worker.models.graphs import bodies_of, graphs_of, nodes_of, tensors_of
 
@@ -40,7 +40,7 @@ def apply(
     feeds: Sequence[FeedPlan],
     calibration: DatasetPlan | None,
     progress: Progress,
-) -> Applied:
+) -> StepResult:
     """Write the float16 copy; see `step_result.Step`.
 
     Options: `keep_io_types` (True: inputs and outputs stay float32, with a Cast at each border; or the names
@@ -58,9 +58,9 @@ def apply(
     error = _emulated_error(source, draft, feeds, rounded(model, blocked, keep))
     half = to_half(model, keep_io_types=keep, block_ops=ops, block_nodes=nodes)
     write_whole(half, draft)
-    return Applied(
+    return StepResult(
         tool=TOOL,
-        notes=about_values(model, half),
+        notes=stored_value_checks(model, half),
         checks=[*checks, *_float16_check(error)],
         facts={"blocked": blocked, "float16_error": error},
     )
@@ -88,7 +88,7 @@ def _float16_check(error: OutputError) -> list[StepCheck]:
         return [{"name": "overflow", "level": "warning", "text": text, "remedy": {}}]
     if not error["max_rel"]:
         return []
-    judged = judge(error, "fp16")
+    judged = check_outputs(error, "fp16")
     text = (
         f"Kernels that compute in float16 would be off by {error['max_rel']:.2g} of the largest magnitude "
         "(emulated). On an x86 CPU ONNX Runtime has none, and computes the copy in float32"
@@ -110,7 +110,7 @@ def _check_known(what: str, named: Sequence[str], there: set[str]) -> None:
             )
 
 
-def about_values(model: ModelProto, half: ModelProto) -> list[str]:
+def stored_value_checks(model: ModelProto, half: ModelProto) -> list[str]:
     """Return notes on the stored values of `half`, the float16 copy of `model`."""
     kinds = {one.data_type for one in tensors_of(model)}
     kinds |= {one.type.tensor_type.elem_type for one in (*model.graph.input, *model.graph.output)}

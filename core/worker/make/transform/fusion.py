@@ -25,7 +25,7 @@ from core.worker.make.transform.agreement import Outputs, error_between, outputs
 from core.worker.make.transform.attention import fuse_attention
 from core.worker.make.transform.model_io import TOOL_ERRORS, write_whole
 from core.worker.make.transform.optimized_graph import save_optimized
-from core.worker.make.transform.step_result import Applied, option
+from core.worker.make.transform.step_result import StepResult, option
 from core.worker.models.checking import first_line
 from core.worker.models.graphs import nodes_of
 
@@ -65,7 +65,7 @@ class _Fused:
     nodes: int
 
     @property
-    def worth(self) -> tuple[int, int, int]:
+    def sort_key(self) -> tuple[int, int, int]:
         """Return the sort key: attention first, then fused operators, then fewer nodes."""
         attention = sum(self.operators.get(one, 0) for one in _ATTENTION)
         return attention, sum(self.operators.values()), -self.nodes
@@ -79,7 +79,7 @@ def apply(
     feeds: Sequence[FeedPlan],
     calibration: DatasetPlan | None,
     progress: Progress,
-) -> Applied:
+) -> StepResult:
     """Write the fused model; see `step_result.Step`.
 
     Options: `model_type` (one of the optimizer's, or "auto"), `num_heads` and `hidden_size` (0: from the
@@ -95,11 +95,11 @@ def apply(
         save_optimized(
             source, basic, level="ORT_ENABLE_BASIC", disabled=("ConstantSharing", "MatMulAddFusion")
         )
-        found, refused = _all_fused(source, basic, types, heads, width, progress)
+        found, refused = _fuse_each_type(source, basic, types, heads, width, progress)
         if not found:
             raise _nothing_fused(source, types, refused)
         chosen, wrong = _first_that_agrees(found, source, draft, [*feeds, *_with_padding(feeds)])
-    return Applied(
+    return StepResult(
         tool=TOOL,
         checks=_attention_check(chosen),
         notes=wrong,
@@ -131,7 +131,7 @@ def _known(model_type: str) -> str:
     return model_type
 
 
-def _all_fused(
+def _fuse_each_type(
     source: Path, basic: Path, types: Sequence[str], heads: int, width: int, progress: Progress
 ) -> tuple[list[_Fused], list[str]]:
     """Return the result of each type, best first, and the errors of types that failed."""
@@ -151,7 +151,7 @@ def _all_fused(
         if new:
             nodes = sum(1 for _ in nodes_of(model))
             found.append(_Fused(model_type=model_type, own=own, model=model, operators=new, nodes=nodes))
-    return sorted(found, key=lambda one: one.worth, reverse=True), refused
+    return sorted(found, key=lambda one: one.sort_key, reverse=True), refused
 
 
 def _operators(model: ModelProto) -> Counter[str]:

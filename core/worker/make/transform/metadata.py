@@ -11,7 +11,7 @@ import onnx.helper
 from core.wire import DatasetPlan, FeedPlan, Progress
 from core.wire.errors import SpecError
 from core.worker.make.transform.model_io import load_whole, write_whole
-from core.worker.make.transform.step_result import Applied
+from core.worker.make.transform.step_result import StepResult
 
 KEYS = ("author", "version", "notes")  # of metadata_props; other keys are kept
 _LARGEST_VERSION = 2**63 - 1
@@ -25,7 +25,7 @@ def apply(
     feeds: Sequence[FeedPlan],
     calibration: DatasetPlan | None,
     progress: Progress,
-) -> Applied:
+) -> StepResult:
     """Write the model with the metadata of `options`; see `step_result.Step`.
 
     Options: `author`, `version`, `notes`, text; an empty one keeps the present value. A version that is a
@@ -44,4 +44,4 @@ def apply(
     if given["notes"]:
         model.doc_string = given["notes"]
     write_whole(model, draft)
-    return Applied(tool="onnx", facts={"metadata": written})
+    return StepResult(tool="onnx", facts={"metadata": written})

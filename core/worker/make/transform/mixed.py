@@ -21,10 +21,10 @@ from onnx import ModelProto, TensorProto, ValueInfoProto
 from core.wire import DatasetPlan, FeedPlan, Progress
 from core.wire.errors import ModelError
 from core.worker.make.transform.agreement import Outputs, error_between, outputs_of
-from core.worker.make.transform.fp16 import TOOL, about_values, blocked_nodes, name_nodes, to_half
+from core.worker.make.transform.fp16 import TOOL, blocked_nodes, name_nodes, stored_value_checks, to_half
 from core.worker.make.transform.model_io import load_whole, write_whole
 from core.worker.make.transform.rounding import rounded
-from core.worker.make.transform.step_result import Applied, option
+from core.worker.make.transform.step_result import StepResult, option
 from core.worker.models.graphs import nodes_of
 from core.worker.session.feeds import Array
 
@@ -42,7 +42,7 @@ def apply(
     feeds: Sequence[FeedPlan],
     calibration: DatasetPlan | None,
     progress: Progress,
-) -> Applied:
+) -> StepResult:
     """Write the mixed model; see `step_result.Step`.
 
     Options: `max_rel` (the largest difference over the largest magnitude of an output, against `source`),
@@ -59,9 +59,9 @@ def apply(
         found = search(_candidates(model), trial.error, trial.parts, tolerance=tolerance, progress=progress)
     half = to_half(model, keep_io_types=keep, block_nodes=found.blocked)
     write_whole(half, draft)
-    return Applied(
+    return StepResult(
         tool=TOOL,
-        notes=[*about_values(model, half), *_about_nodes(found)],
+        notes=[*stored_value_checks(model, half), *_about_nodes(found)],
         facts={
             "blocked": sorted(found.blocked),
             "blocked_by_converter": blocked_nodes(model),
@@ -74,7 +74,7 @@ def apply(
     )
 
 
-def _about_nodes(found: Found) -> list[str]:
+def _about_nodes(found: SearchResult) -> list[str]:
     if len(found.blocked) < found.candidates:
         return []
     return ["no node could be in float16 within the tolerance: the copy computes in float32"]
@@ -94,7 +94,7 @@ def _candidates(model: ModelProto) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """The nodes to leave in float32, and statistics of the search."""
 
     blocked: set[str]
@@ -111,7 +111,7 @@ def search(
     *,
     tolerance: float,
     progress: Progress,
-) -> Found:
+) -> SearchResult:
     """Find a small set of nodes that, left in float32, keeps the error within `tolerance`.
 
     Args:
@@ -140,9 +140,9 @@ def search(
         error = error_with(order)
         if error > tolerance:
             raise _out_of_reach(error, tolerance)
-        count, error = _fewest(order, error_with, tolerance, error)
-        blocked, error = _give_back(order[:count], error_with, tolerance, error)
-    return Found(
+        count, error = _bisect(order, error_with, tolerance, error)
+        blocked, error = _return_to_float16(order[:count], error_with, tolerance, error)
+    return SearchResult(
         blocked=set(blocked),
         error=error,
         error_of_none=error_of_none,
@@ -160,7 +160,7 @@ def _out_of_reach(error: float, tolerance: float) -> ModelError:
     )
 
 
-def _fewest(
+def _bisect(
     order: Sequence[str], error_with: Measure, tolerance: float, error_of_all: float
 ) -> tuple[int, float]:
     """Bisect how many leading nodes of `order` to block; the returned set was run and meets the tolerance."""
@@ -175,7 +175,7 @@ def _fewest(
     return holds, error
 
 
-def _give_back(
+def _return_to_float16(
     blocked: list[str], error_with: Measure, tolerance: float, error: float
 ) -> tuple[list[str], float]:
     """Return parts to float16 while the tolerance is met, large parts first, the least harmful first."""
@@ -223,8 +223,8 @@ class _Trial:
         half = self._rounded(())
         errors: dict[str, float] = {}
         for some in _in_portions(_inner_values(self._model), self._model):
-            exact = self._run(_showing(self._model, some))
-            lossy = self._run(_showing(half, some))
+            exact = self._run(_with_outputs(self._model, some))
+            lossy = self._run(_with_outputs(half, some))
             for name in some:
                 errors[name] = _relative(exact[0].get(name), lossy[0].get(name))
         return {
@@ -297,7 +297,7 @@ def _bytes(dims: Any) -> int:
     return 4 * math.prod((dim.dim_value if dim.HasField("dim_value") else 64) for dim in dims)
 
 
-def _showing(model: ModelProto, names: Sequence[str]) -> ModelProto:
+def _with_outputs(model: ModelProto, names: Sequence[str]) -> ModelProto:
     """Return a copy whose outputs are the values `names`, each in its own type."""
     copy = ModelProto()
     copy.CopyFrom(model)

@@ -37,7 +37,7 @@ from core.worker.make.transform.quantizer import STEPS, Quantizer, name_nodes, p
 from core.worker.make.transform.tools import tool_errors
 from core.worker.models import read_model
 from core.worker.models.graphs import graphs_of, nodes_of
-from core.worker.session import hold_operators
+from core.worker.session import set_operator_libraries
 
 _AT_ONCE = 16  # values of a run that are in memory together
 _ABSORBED = ("Relu", "Clip")  # a quantizer merges these into the rounding of the operator before them
@@ -66,7 +66,7 @@ def node_errors(plan: NodeErrorsPlan, progress: Progress) -> NodeErrorsReply:
         )
     started = time.monotonic()
     source, variant = Path(plan["float_path"]), Path(plan["quantized_path"])
-    libraries = hold_operators(plan.get("custom_op_libraries", []))
+    libraries = set_operator_libraries(plan.get("custom_op_libraries", []))
     with TemporaryDirectory(prefix="ortune-nodes-") as folder:
         quantizer = prepare(
             plan["step"], source, Path(folder), plan["options"], plan["feeds"], plan["calibration"], progress
@@ -81,7 +81,7 @@ def node_errors(plan: NodeErrorsPlan, progress: Progress) -> NodeErrorsReply:
         with tool_errors("compare the values inside the models"):
             accumulated = _accumulated(quantizer.model, variant, nodes, feeds)
         return {
-            "nodes": _described(source, quantizer.model, nodes, alone, accumulated),
+            "nodes": _reply_rows(source, quantizer.model, nodes, alone, accumulated),
             "whole": whole,
             "seconds": time.monotonic() - started,
             "notes": _notes(quantizer, len(nodes) - len(alone)),
@@ -128,7 +128,7 @@ def _alone(
     return found
 
 
-def _described(
+def _reply_rows(
     source: Path,
     model: Path,
     nodes: Sequence[NodeProto],

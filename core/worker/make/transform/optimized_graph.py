@@ -19,10 +19,10 @@ from core.wire import DatasetPlan, FeedPlan, Progress
 from core.wire.errors import ModelError
 from core.worker.machine.environment import cpu_model, instructions, read_text
 from core.worker.make.transform.model_io import TOOL_ERRORS
-from core.worker.make.transform.step_result import Applied, option
+from core.worker.make.transform.step_result import StepResult, option
 from core.worker.models import inspect_model
 from core.worker.models.checking import ONE_FILE_BYTES, first_line
-from core.worker.session import CPU, ORT_ERRORS, own_options
+from core.worker.session import CPU, ORT_ERRORS, job_session_options
 from core.worker.session.ort_errors import unregistered
 
 PORTABLE = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED")
@@ -42,7 +42,7 @@ def apply(
     feeds: Sequence[FeedPlan],
     calibration: DatasetPlan | None,
     progress: Progress,
-) -> Applied:
+) -> StepResult:
     """Save the optimized graph; see `step_result.Step`.
 
     Options: `level`, by ONNX Runtime's name; of `ort_format` also `type_reduction` (the list of operators
@@ -51,7 +51,7 @@ def apply(
     level = option(options, "level", "ORT_ENABLE_EXTENDED")
     if step == "optimize":
         save_optimized(source, draft, level=level)
-        return Applied(tool="onnxruntime", hardware_bound=_bound(level))
+        return StepResult(tool="onnxruntime", hardware_bound=_bound(level))
     return _ort_format(source, draft, level, type_reduction=option(options, "type_reduction", False))
 
 
@@ -71,7 +71,7 @@ def save_optimized(
     Raises:
         ModelError: ONNX Runtime cannot load or save the model.
     """
-    options = own_options(level)  # without logs: the page already warns of levels above EXTENDED
+    options = job_session_options(level)  # without logs: the page already warns of levels above EXTENDED
     options.optimized_model_filepath = str(draft)
     if ort_format:
         options.add_session_config_entry(_FORMAT, "ORT")
@@ -109,7 +109,7 @@ def _bound(level: str) -> str:
 # --- ORT format ---------------------------------------------------------------------------------------------
 
 
-def _ort_format(source: Path, draft: Path, level: str, *, type_reduction: bool) -> Applied:
+def _ort_format(source: Path, draft: Path, level: str, *, type_reduction: bool) -> StepResult:
     size = inspect_model(str(source))["size_bytes"]
     if size > _ORT_LARGEST_BYTES:
         raise ModelError(
@@ -120,7 +120,7 @@ def _ort_format(source: Path, draft: Path, level: str, *, type_reduction: bool) 
     kind = "required_operators_and_types" if type_reduction else "required_operators"
     config = draft.with_name(f"{draft.stem}.{kind}.config")
     _write_operators(draft, config, type_reduction=type_reduction)
-    return Applied(
+    return StepResult(
         tool="onnxruntime",
         notes=[f"`{config.name}` names the operators that a build of ONNX Runtime for this model must have"],
         facts={"mobile": _mobile(source)},

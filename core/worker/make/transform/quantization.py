@@ -15,9 +15,9 @@ from typing import Any
 
 from core.wire import DatasetPlan, FeedPlan, Progress, StepCheck
 from core.worker.make.transform.integer_facts import IntegerFacts, facts_checks, integer_facts
-from core.worker.make.transform.quantizer import QUANTIZED_OPERATORS, Quantizer, nothing, prepare
+from core.worker.make.transform.quantizer import QUANTIZED_OPERATORS, Quantizer, nothing_to_quantize, prepare
 from core.worker.make.transform.saturation import saturation
-from core.worker.make.transform.step_result import Applied, option
+from core.worker.make.transform.step_result import StepResult, option
 from core.worker.models import read_model
 from core.worker.models.graphs import nodes_of
 
@@ -37,7 +37,7 @@ def apply(
     feeds: Sequence[FeedPlan],
     calibration: DatasetPlan | None,
     progress: Progress,
-) -> Applied:
+) -> StepResult:
     """Quantize `source` and write it to `draft`; see `step_result.Step`.
 
     Args:
@@ -59,14 +59,16 @@ def apply(
         progress("quantize", 0, 1, f"{len(quantizer.nodes)} nodes")
         quantizer.write(draft, quantizer.nodes)
         if not is_quantized(draft):
-            raise nothing(quantizer.op_types, option(options, "exclude_nodes", ()), _selected(quantizer))
+            raise nothing_to_quantize(
+                quantizer.op_types, option(options, "exclude_nodes", ()), _selected(quantizer)
+            )
         progress("look", 0, 1)
         found = integer_facts(read_model(quantizer.model), draft, large=quantizer.large)
         checks, facts = _checks(quantizer, found), _facts(quantizer, found)
     if step != "int4" and found.sums_products:
         checks += saturation(source, draft, options, feeds)
     calibrated = "" if quantizer.calibrated is None else quantizer.calibrated.hashes
-    return Applied(tool=_TOOL, checks=checks, notes=_notes(quantizer), facts=facts, calibrated=calibrated)
+    return StepResult(tool=_TOOL, checks=checks, notes=_notes(quantizer), facts=facts, calibrated=calibrated)
 
 
 def is_quantized(file: Path) -> bool:

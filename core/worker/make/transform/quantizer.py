@@ -26,7 +26,13 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from core.wire import DatasetPlan, FeedPlan, Progress
 from core.wire.errors import ModelError, SpecError, nearest
-from core.worker.make.transform.calibration import Calibrated, Method, Rows, Settings, calibrate
+from core.worker.make.transform.calibration import (
+    CalibrationResult,
+    CalibrationSettings,
+    Method,
+    Rows,
+    calibrate,
+)
 from core.worker.make.transform.model_io import load_whole, write_whole
 from core.worker.make.transform.step_result import option
 from core.worker.make.transform.tools import quiet, tool_errors
@@ -83,7 +89,7 @@ class Quantizer:
     large: bool  # the float model does not fit in one file
     inner: frozenset[str] = frozenset()  # nodes in bodies of If, Loop and Scan
     table: Path | None = None  # ranges; static only
-    calibrated: Calibrated | None = None
+    calibrated: CalibrationResult | None = None
     notes: list[str] = field(default_factory=list)
 
     def write(self, draft: Path, nodes: Collection[str]) -> None:
@@ -137,7 +143,7 @@ class Quantizer:
         }
 
     def _blocks(self, draft: Path, nodes: list[str]) -> None:
-        model = _for_blocks(onnx.load(self.model), self.op_types)
+        model = _adapt_for_blocks(onnx.load(self.model), self.op_types)
         wanted = {*nodes, *(f"{name}{_SPLIT_GEMM}" for name in nodes)}
         quantizer = MatMulNBitsQuantizer(
             model,
@@ -199,7 +205,7 @@ def prepare(
             model = _renamed(prepared)
     nodes = _candidates(step, model, op_types, excluded)
     if not nodes:
-        raise nothing(op_types, excluded)
+        raise nothing_to_quantize(op_types, excluded)
     quantizer = Quantizer(
         step=step,
         model=prepared,
@@ -217,7 +223,7 @@ def _calibrated(
     quantizer: Quantizer, feeds: Sequence[FeedPlan], calibration: DatasetPlan | None, progress: Progress
 ) -> Quantizer:
     options = quantizer.options
-    settings = Settings(
+    settings = CalibrationSettings(
         method=_method(options),
         percentile=float(option(options, "percentile", 99.99)),
         symmetric=bool(option(options, "activation_symmetric", False)),
@@ -356,7 +362,7 @@ def _has_integer_form(node: NodeProto, op_types: Sequence[str]) -> bool:
     return node.op_type in op_types and node.domain in own
 
 
-def nothing(
+def nothing_to_quantize(
     op_types: Sequence[str], excluded: Collection[str], left: Mapping[str, int] | None = None
 ) -> ModelError:
     """Return the error for a model in which none of `op_types` can be quantized.
@@ -380,7 +386,7 @@ def nothing(
     )
 
 
-def _for_blocks(model: ModelProto, op_types: Sequence[str]) -> ModelProto:
+def _adapt_for_blocks(model: ModelProto, op_types: Sequence[str]) -> ModelProto:
     """Adapt a model to the MatMul and Gather quantizer: Gemm as MatMul and Add, an opset with 4 bits."""
     if "Gather" in op_types:
         opset = next((one.version for one in model.opset_import if one.domain in ("", "ai.onnx")), 0)

@@ -51,14 +51,14 @@ def saturation(
     Raises:
         ModelError: one of the models cannot be loaded or run.
     """
-    if remedied(options) or platform.machine().lower() not in ("x86_64", "amd64"):
+    if avoids_saturation(options) or platform.machine().lower() not in ("x86_64", "amd64"):
         return []
     if has_vnni(instructions(read_text("/proc/cpuinfo"))):
         return [_finding("info", _ELSEWHERE)]
-    return judged(*errors(source, draft, feeds))
+    return saturation_finding(*errors(source, draft, feeds))
 
 
-def remedied(options: Mapping[str, Any]) -> bool:
+def avoids_saturation(options: Mapping[str, Any]) -> bool:
     """Whether two products of the weights fit into 16 bits, or the weights are unsigned."""
     return bool(option(options, "reduce_range", False)) or option(options, "weight_type", "QInt8") == "QUInt8"
 
@@ -82,7 +82,7 @@ def errors(source: Path, draft: Path, feeds: Sequence[FeedPlan]) -> tuple[float,
     return plain, distance(open_session(draft, AS_RUN, EXACT_SUMS), arrays, expected)
 
 
-def judged(plain: float, exact: float) -> list[StepCheck]:
+def saturation_finding(plain: float, exact: float) -> list[StepCheck]:
     """Return the finding for two relative errors: by default, and with exact sums."""
     if plain < _TIMES * exact or plain - exact < _HARM:
         return []

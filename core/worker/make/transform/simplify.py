@@ -11,7 +11,7 @@ import onnxslim
 from core.wire import DatasetPlan, FeedPlan, Progress
 from core.wire.errors import ModelError
 from core.worker.make.transform.model_io import TOOL_ERRORS, load_whole, write_whole
-from core.worker.make.transform.step_result import Applied
+from core.worker.make.transform.step_result import StepResult
 from core.worker.models.checking import first_line
 
 
@@ -23,7 +23,7 @@ def apply(
     feeds: Sequence[FeedPlan],
     calibration: DatasetPlan | None,
     progress: Progress,
-) -> Applied:
+) -> StepResult:
     """Write the simplified model; see `step_result.Step`. The step has no options."""
     model = load_whole(source)
     try:
@@ -35,4 +35,4 @@ def apply(
         ) from None
     slimmed.ir_version = model.ir_version  # onnxslim writes the newest version, which ORT may not load
     write_whole(slimmed, draft)
-    return Applied(tool="onnxslim")
+    return StepResult(tool="onnxslim")

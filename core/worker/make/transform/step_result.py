@@ -1,4 +1,4 @@
-"""The result of one step of a chain: `Applied`. Worker side, pure.
+"""The result of one step of a chain: `StepResult`. Worker side, pure.
 
 A step is a function `apply(step, source, draft, options, feeds, calibration, progress) -> Applied`. It reads
 the model in `source`, writes the new one to `draft` (a file in an empty folder, external data next to it) and
@@ -17,7 +17,7 @@ from core.wire import DatasetPlan, FeedPlan, Progress, StepCheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class StepResult:
     """Result of a step, for `wire.TransformReply`, whose fields of the same names explain these."""
 
     tool: str  # name of the distribution that did the work ("onnxslim", "onnxruntime"), or of a part of it
@@ -41,7 +41,7 @@ class Step(Protocol):
         feeds: Sequence[FeedPlan],
         calibration: DatasetPlan | None,
         progress: Progress,
-    ) -> Applied:
+    ) -> StepResult:
         """Write the model that `step` makes of `source` to `draft`.
 
         Raises:

@@ -20,9 +20,16 @@ import numpy.typing as npt
 
 from core import wire
 from core.wire.errors import ModelError, SpecError, nearest
-from core.wire.feeding import NO_TEXT_HINT, NOT_FED_HINT, channel_axis, no_text, not_fed, random_range
-from core.worker.session.feeds.archive import opened
-from core.worker.session.feeds.wanted import BFLOAT16, STRING, Wanted
+from core.wire.feeding import (
+    NO_TEXT_HINT,
+    NOT_FED_HINT,
+    channel_axis,
+    missing_text_message,
+    random_range,
+    unsupported_reason,
+)
+from core.worker.session.feeds.archive import open_archive
+from core.worker.session.feeds.wanted import BFLOAT16, STRING, InputSpec
 
 Array = npt.NDArray[Any]
 
@@ -85,7 +92,9 @@ def make_feeds(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> F
     )
 
 
-def beside_data(inputs: Sequence[wire.InputPlan], values: Mapping[str, Any], seed: int) -> dict[str, Array]:
+def generate_inputs(
+    inputs: Sequence[wire.InputPlan], values: Mapping[str, Any], seed: int
+) -> dict[str, Array]:
     """Create the arrays of inputs outside a dataset: those with a fixed value or a range.
 
     Args:
@@ -100,7 +109,7 @@ def beside_data(inputs: Sequence[wire.InputPlan], values: Mapping[str, Any], see
     for one in inputs:
         if one["name"] not in values and not one.get("drawn", False):
             continue
-        wanted = Wanted(
+        wanted = InputSpec(
             name=one["name"],
             dtype=one["dtype"],
             shape=one["shape"],
@@ -114,7 +123,7 @@ def beside_data(inputs: Sequence[wire.InputPlan], values: Mapping[str, Any], see
     return found
 
 
-def rows_fed(shapes: Mapping[str, Sequence[int]], batch_axes: Mapping[str, int]) -> int:
+def sample_count(shapes: Mapping[str, Sequence[int]], batch_axes: Mapping[str, int]) -> int:
     """Count the samples in the inputs; 1 if no input has a batch axis.
 
     Args:
@@ -134,7 +143,7 @@ def rows_fed(shapes: Mapping[str, Sequence[int]], batch_axes: Mapping[str, int])
     return next(iter(counts.values()), 1)
 
 
-def _wanted(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> list[Wanted]:
+def _wanted(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> list[InputSpec]:
     planned = {one["name"]: one for one in plan["inputs"]}
     wanted = []
     for declared in session_inputs:
@@ -145,7 +154,7 @@ def _wanted(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> list
                 hint="Inspect the model again; its file has changed.",
             )
         wanted.append(
-            Wanted(
+            InputSpec(
                 name=one["name"],
                 dtype=_dtype(declared),
                 shape=one["shape"],
@@ -161,12 +170,12 @@ def _wanted(plan: wire.FeedPlan, session_inputs: Sequence[SessionInput]) -> list
 def _dtype(declared: SessionInput) -> str:
     kind, _, rest = declared.type.partition("(")
     dtype = _ORT_TYPES.get(rest.rstrip(")"), declared.type) if kind == "tensor" else declared.type
-    if why := not_fed(declared.name, dtype):
+    if why := unsupported_reason(declared.name, dtype):
         raise ModelError(why, hint=NOT_FED_HINT)
     return dtype
 
 
-def _check_sizes(wanted: Sequence[Wanted], source: str) -> None:
+def _check_sizes(wanted: Sequence[InputSpec], source: str) -> None:
     for one in wanted:
         if -1 in one.shape and (source == "random" or one.drawn):
             raise SpecError(
@@ -175,7 +184,7 @@ def _check_sizes(wanted: Sequence[Wanted], source: str) -> None:
             )
 
 
-def _final(one: Wanted, array: Array) -> Array:
+def _final(one: InputSpec, array: Array) -> Array:
     if one.dtype == BFLOAT16:  # the upper half of a float32, truncated
         bits = (np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16)
         return bits.reshape(array.shape)
@@ -185,10 +194,10 @@ def _final(one: Wanted, array: Array) -> Array:
 # -- random ------------------------------------------------------------------------------------------------
 
 
-def random(one: Wanted, seed: int) -> Array:
+def random(one: InputSpec, seed: int) -> Array:
     """Return the seeded random array for one input, in the range of `random_range`."""
     if one.dtype == STRING:
-        raise SpecError(no_text(one.name), hint=NO_TEXT_HINT.format(name=one.name))
+        raise SpecError(missing_text_message(one.name), hint=NO_TEXT_HINT.format(name=one.name))
     generator = np.random.default_rng([abs(seed), zlib.crc32(one.name.encode())])
     dtype = one.numpy_dtype
     low, high = random_range(one.dtype, one.low, one.high)
@@ -207,7 +216,7 @@ def random(one: Wanted, seed: int) -> Array:
 # -- fixed values ------------------------------------------------------------------------------------------
 
 
-def fixed(one: Wanted, value: Any) -> Array:
+def fixed(one: InputSpec, value: Any) -> Array:
     """Return `value`, a number or nested list, in the type of the input and broadcast to its shape.
 
     Raises:
@@ -228,7 +237,7 @@ def fixed(one: Wanted, value: Any) -> Array:
     return _broadcast(one, _cast_exactly(one, raw, value))
 
 
-def _texts(one: Wanted, value: Any) -> Array:
+def _texts(one: InputSpec, value: Any) -> Array:
     """Convert text to an array; a plain list for a column of texts becomes a column."""
     found = np.asarray(value, dtype=object)
     if found.size == 0 or not all(isinstance(text, str) for text in found.flat):
@@ -241,7 +250,7 @@ def _texts(one: Wanted, value: Any) -> Array:
     return found
 
 
-def _cast_exactly(one: Wanted, raw: Array, value: Any) -> Array:
+def _cast_exactly(one: InputSpec, raw: Array, value: Any) -> Array:
     dtype = one.numpy_dtype
     with np.errstate(all="ignore"):
         cast = raw.astype(dtype)
@@ -256,7 +265,7 @@ def _cast_exactly(one: Wanted, raw: Array, value: Any) -> Array:
     return cast
 
 
-def _broadcast(one: Wanted, array: Array) -> Array:
+def _broadcast(one: InputSpec, array: Array) -> Array:
     if not one.shape and array.ndim:  # unknown rank, or a scalar: ONNX Runtime checks which
         return array
     own = [1] * (len(one.shape) - array.ndim) + list(array.shape)
@@ -281,7 +290,7 @@ def _short(value: Any) -> str:
 # -- .npz --------------------------------------------------------------------------------------------------
 
 
-def from_npz(plan: wire.FeedPlan, wanted: Sequence[Wanted], notes: list[str]) -> dict[str, Array]:
+def from_npz(plan: wire.FeedPlan, wanted: Sequence[InputSpec], notes: list[str]) -> dict[str, Array]:
     """Return the first samples of the arrays in `plan["path"]`.
 
     The file holds one array per input, under the input's name, and nothing else. A model with a single input
@@ -294,13 +303,13 @@ def from_npz(plan: wire.FeedPlan, wanted: Sequence[Wanted], notes: list[str]) ->
         SpecError: unreadable file; missing or extra name; wrong type or shape; too few rows.
     """
     path = plan["path"] or ""
-    with opened(Path(path), f"There is no input file `{path[:200]}`.") as archive:
+    with open_archive(Path(path), f"There is no input file `{path[:200]}`.") as archive:
         stored = archive.read(archive.names)
     chosen = _choose_arrays(stored, wanted)
     return {one.name: _rows(one, chosen[one.name], plan, notes) for one in wanted}
 
 
-def _choose_arrays(stored: Mapping[str, Array], wanted: Sequence[Wanted]) -> dict[str, Array]:
+def _choose_arrays(stored: Mapping[str, Array], wanted: Sequence[InputSpec]) -> dict[str, Array]:
     names = [one.name for one in wanted]
     if len(names) == 1 and names[0] not in stored:
         only = next(iter(stored.values())) if len(stored) == 1 else stored.get(_IMAGE_ARRAY)
@@ -326,7 +335,7 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(name[:80] for name in list(names)[:20]) or "none"
 
 
-def _rows(one: Wanted, array: Array, plan: wire.FeedPlan, notes: list[str]) -> Array:
+def _rows(one: InputSpec, array: Array, plan: wire.FeedPlan, notes: list[str]) -> Array:
     if one.batch_axis is not None and array.ndim > one.batch_axis:
         have, need = array.shape[one.batch_axis], plan["batch_size"]
         if have < need:
@@ -349,7 +358,7 @@ def _fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
     return len(shape) == len(wanted) and all(w in (-1, s) for s, w in zip(shape, wanted, strict=True))
 
 
-def _image_layout(one: Wanted, array: Array, plan: wire.FeedPlan, notes: list[str]) -> Array:
+def _image_layout(one: InputSpec, array: Array, plan: wire.FeedPlan, notes: list[str]) -> Array:
     """Convert uint8 images to a float input: channel axis as in the input, values in [0, 1]."""
     if len(one.shape) != 4 or array.ndim not in (3, 4):
         return array
@@ -363,7 +372,7 @@ def _image_layout(one: Wanted, array: Array, plan: wire.FeedPlan, notes: list[st
     return normalised(array, channel_axis(one.shape) or 3, plan["image_mean"], plan["image_std"])
 
 
-def _cast_array(one: Wanted, array: Array, notes: list[str]) -> Array:
+def _cast_array(one: InputSpec, array: Array, notes: list[str]) -> Array:
     dtype = one.numpy_dtype
     if one.dtype == STRING and array.dtype.kind == "U":
         return array.astype(object)
@@ -379,7 +388,7 @@ def _cast_array(one: Wanted, array: Array, notes: list[str]) -> Array:
     return _cast_exactly(one, array, f"array of {array.dtype}")
 
 
-def _from_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Array]:
+def _from_images(plan: wire.FeedPlan, wanted: Sequence[InputSpec]) -> dict[str, Array]:
     from core.worker.session.feeds.images import load_images  # imports Pillow
 
     return load_images(plan, wanted)

@@ -109,7 +109,7 @@ def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 @contextmanager
-def opened(path: Path, missing: str) -> Iterator[Archive]:
+def open_archive(path: Path, missing: str) -> Iterator[Archive]:
     """Open an `.npz`; errors while it is open are raised as an unreadable file.
 
     Args:

@@ -21,7 +21,7 @@ from core.wire.access import check_files
 from core.wire.errors import SpecError
 from core.wire.feeding import IMAGE_MODES, IMAGE_SUFFIXES, IMAGENET_MEAN, IMAGENET_STD, channel_axis
 from core.wire.files import IrregularFile, open_regular, refuse_irregular
-from core.worker.session.feeds.wanted import Wanted
+from core.worker.session.feeds.wanted import InputSpec
 
 if TYPE_CHECKING:
     from PIL import Image as PIL
@@ -31,7 +31,7 @@ Array = npt.NDArray[Any]
 BILINEAR = 2  # `Image.Resampling.BILINEAR`, which is not imported here
 
 
-def load_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Array]:
+def load_images(plan: wire.FeedPlan, wanted: Sequence[InputSpec]) -> dict[str, Array]:
     """Return {the image input: the first `batch_size` images of `plan["path"]`}, in order of file name.
 
     Raises:
@@ -55,7 +55,7 @@ def load_images(plan: wire.FeedPlan, wanted: Sequence[Wanted]) -> dict[str, Arra
     return {one.name: normalised(pixels, axis, mean, std).astype(one.numpy_dtype)}
 
 
-def image_input(wanted: Sequence[Wanted]) -> tuple[Wanted, int]:
+def image_input(wanted: Sequence[InputSpec]) -> tuple[InputSpec, int]:
     """Return the one input that takes images, and its channel axis: 1 in NCHW, 3 in NHWC.
 
     Raises:
@@ -72,7 +72,7 @@ def image_input(wanted: Sequence[Wanted]) -> tuple[Wanted, int]:
     return found[0]
 
 
-def _channel_axis(one: Wanted) -> int | None:
+def _channel_axis(one: InputSpec) -> int | None:
     fits = -1 not in one.shape and (one.dtype == "uint8" or "float" in one.dtype)
     return channel_axis(one.shape) if fits else None
 

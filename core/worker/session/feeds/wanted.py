@@ -12,7 +12,7 @@ STRING = "string"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class InputSpec:
     """An input that needs an array."""
 
     name: str

@@ -88,29 +88,29 @@ def build(
             notes.append(f"the trained weights could not be had: {_reason(error)}")
     torch.manual_seed(seed)
     module = torchvision.models.get_model(name, weights=None, **_builder_options(name, trained)).eval()
-    _wake_zero_layers(module)
+    _randomize_zero_layers(module)
     if biases:
         draw_biases(module, seed)
-    _settle(module, size)
+    _set_batch_norm_statistics(module, size)
     return Classifier(module=module, image_size=size, weights="random", weights_name="", notes=notes)
 
 
-def _image_size(name: str, trained: Any, asked: int | None) -> int:
+def _image_size(name: str, trained: Any, requested: int | None) -> int:
     own = int(trained.transforms().crop_size[0])
-    if asked is None or asked == own:
+    if requested is None or requested == own:
         return own
     least = int(trained.meta["min_size"][0])
     if name.startswith(_SIZE_BOUND):
         raise SpecError(
-            f"`{name}` takes images of {own} x {own} only, but got {asked}.",
+            f"`{name}` takes images of {own} x {own} only, but got {requested}.",
             hint=f"Leave the image size at {own}.",
         )
-    if asked < least:
+    if requested < least:
         raise SpecError(
-            f"`{name}` takes images of at least {least} x {least}, but got {asked}.",
+            f"`{name}` takes images of at least {least} x {least}, but got {requested}.",
             hint=f"Use an image size of {least} or more.",
         )
-    return asked
+    return requested
 
 
 def _builder_options(name: str, trained: Any) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _builder_options(name: str, trained: Any) -> dict[str, Any]:
     return {"image_size": trained.meta["min_size"][0]} if name.startswith("vit_") else {}
 
 
-def _wake_zero_layers(module: torch.nn.Module) -> None:
+def _randomize_zero_layers(module: torch.nn.Module) -> None:
     """Randomize heads that start at zero (ViT's): with every output 0, a comparison would prove nothing."""
     for weight in module.parameters():
         if weight.ndim >= 2 and not weight.any():
@@ -156,7 +156,7 @@ def _uniform(like: torch.Tensor, bound: float, generator: torch.Generator) -> to
     return bound * (2 * torch.rand(like.shape, generator=generator) - 1)
 
 
-def _settle(module: torch.nn.Module, image_size: int) -> None:
+def _set_batch_norm_statistics(module: torch.nn.Module, image_size: int) -> None:
     """Set the statistics of batch normalization from random images, as training would.
 
     Otherwise the signal of a deep random network decays layer by layer to denormal numbers, which some
