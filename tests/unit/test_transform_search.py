@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from core import wire
 from core.wire.errors import ModelError
-from core.worker.make.transform.agreement import all_zero, merged
+from core.worker.make.transform.agreement import all_zero, merge_errors
 from core.worker.make.transform.mixed import Found, search
 
 NAMES = [f"n{index}" for index in range(12)]
@@ -108,7 +108,7 @@ def error(**values: Any) -> wire.OutputError:
 def test_the_largest_extreme_and_the_mean_of_means_count() -> None:
     one = error(max_abs=1.0, mean_abs=0.2, max_rel=0.1, mean_rel=0.02, cosine=0.9, top1_agreement=1.0)
     other = error(max_abs=0.5, mean_abs=0.4, max_rel=0.3, mean_rel=0.04, cosine=0.99, top1_agreement=0.5)
-    result = merged([one, other])
+    result = merge_errors([one, other])
     assert (result["max_abs"], result["max_rel"], result["cosine"]) == (1.0, 0.3, 0.9)
     assert result["mean_abs"] == pytest.approx(0.3)
     assert result["mean_rel"] == pytest.approx(0.03)
@@ -116,17 +116,17 @@ def test_the_largest_extreme_and_the_mean_of_means_count() -> None:
 
 
 def test_the_share_of_equal_classes_is_that_of_all_rows() -> None:
-    result = merged([error(top1_agreement=1.0, rows=6), error(top1_agreement=0.5, rows=2)])
+    result = merge_errors([error(top1_agreement=1.0, rows=6), error(top1_agreement=0.5, rows=2)])
     assert (result["top1_agreement"], result["rows"]) == (7 / 8, 8)
 
 
 def test_one_pair_that_cannot_be_compared_makes_the_whole_so() -> None:
     bad = error(max_abs=None, max_rel=None, difference="shapes differ")
-    assert merged([error(), bad])["difference"] == "shapes differ"
+    assert merge_errors([error(), bad])["difference"] == "shapes differ"
 
 
 def test_what_no_feed_tells_is_not_told() -> None:
-    result = merged([error(cosine=None, top1_agreement=None)] * 2)
+    result = merge_errors([error(cosine=None, top1_agreement=None)] * 2)
     assert (result["cosine"], result["top1_agreement"]) == (None, None)
 
 
