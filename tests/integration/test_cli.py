@@ -20,7 +20,7 @@ import pytest
 import typer
 import yaml
 
-from core import __version__
+from core import FORMAT_VERSION, __version__
 from core.cli.options import Given, config_from, provider_name, settings_with_option, spec_data, with_settings
 from core.cli.output import EXIT_BAD_INPUT, EXIT_UNDECIDED
 from core.cli.sheets import lines
@@ -343,7 +343,7 @@ def test_bench_prints_one_document_under_the_names_of_the_contract_and_keeps_the
         "session_config_entries": {"session.intra_op.allow_spinning": "0"},
     }
     stored = Store(cli.home / STORE_NAME).trial(document["trial"])
-    assert stored.to_dict() == document
+    assert {"format_version": FORMAT_VERSION, **stored.to_dict()} == document
 
 
 def test_a_short_yaml_names_no_folder_and_finds_its_model(

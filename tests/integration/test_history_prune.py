@@ -151,6 +151,7 @@ def test_oldest_samples_go_by_size(store: Store, capsys: pytest.CaptureFixture[s
     limit = whole["kept_bytes"] - 1
     done = call(capsys, "--prune", "--keep-size", f"{limit}B", "--json").document
     assert set(done) == {
+        "format_version",
         "dry_run",
         "trials",
         "samples_bytes",

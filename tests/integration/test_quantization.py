@@ -337,7 +337,7 @@ def clipping(path: Path) -> Path:
     ],
 )
 def test_the_check_fires_when_exact_sums_would_help_much(plain: float, exact: float, fires: bool) -> None:
-    findings = saturation.judged(plain, exact)
+    findings = saturation.saturation_finding(plain, exact)
     assert bool(findings) is fires
     if fires:
         assert findings[0]["level"] == "warning"
@@ -374,7 +374,7 @@ def test_where_sums_are_exact_the_file_is_only_said_to_be_at_risk_elsewhere(tmp_
     assert check["level"] == "info"
     plain, exact = saturation.errors(source, file, feed_plans(source))
     assert plain < 0.02
-    assert saturation.judged(plain, exact) == []
+    assert saturation.saturation_finding(plain, exact) == []
 
 
 @pytest.mark.parametrize("remedy", [{"reduce_range": True}, {"weight_type": "QUInt8"}], ids=str)
@@ -386,7 +386,7 @@ def test_with_a_remedy_the_check_is_quiet_and_right(
     file, applied = quantize(step, source, tmp_path / "out", **remedy)
     assert [one for one in applied.checks if one["name"] == "saturation"] == []
     plain, exact = saturation.errors(source, file, feed_plans(source))
-    assert saturation.judged(plain, exact) == []  # and it would have been quiet had it measured
+    assert saturation.saturation_finding(plain, exact) == []  # and it would have been quiet had it measured
     assert plain < 0.03
 
 

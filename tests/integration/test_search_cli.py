@@ -186,7 +186,7 @@ def test_searches_are_listed_shown_emitted_exported_and_deleted(
     again = later.run("searches", "export", study, "--optuna", url)
     assert again.code == EXIT_BAD_INPUT
     assert study in again.err  # there is such a study already
-    assert later.run("searches", "delete", study, "--json").document == {"deleted": study}
+    assert later.run("searches", "delete", study, "--json").document["deleted"] == study
     assert later.run("searches", "show", study).code == EXIT_BAD_INPUT
     assert [one.id for one in store_of(later).trials(study=study, kind="screen")] == []
 

@@ -30,7 +30,7 @@ SERVES = """
 import json, sys, threading, time, urllib.request
 from dashboard import __main__ as server
 from core.process import interrupt
-interrupt.end_at_once()
+interrupt.exit_on_signals()
 port, model = int(sys.argv[1]), sys.argv[2]
 
 def ask():

@@ -596,7 +596,7 @@ def test_another_onnxruntime_says_which_settings_it_does_not_know(
         found = service(self, *args)
 
         def run(job: Any, payload: Any, **how: Any) -> Any:
-            if job == wire.OF_TRIAL:
+            if job == wire.SETTINGS:
                 return {"version": "1.5.0", "searched": 1, "unknown": payload["keys"]}
             return found.run(job, payload, **how)
 
@@ -618,7 +618,7 @@ def test_the_installed_onnxruntime_is_asked_what_it_knows() -> None:
         "keys": ["session.intra_op.allow_spinning", "session.no_such_entry"],
         "optimizers": ["ConstantFolding", "NoSuchFusion"],
     }
-    reply = run_job(wire.OF_TRIAL, asked)
+    reply = run_job(wire.SETTINGS, asked)
     assert reply["searched"] > 0
     assert reply["unknown"] == [
         "no_such_attribute",
@@ -642,7 +642,7 @@ def test_every_setting_of_the_table_is_known_here() -> None:
         "optimizers": list(KNOWN_OPTIMIZERS),
     }
     of_other_builds = {"mlas.enable_gemm_fastmath_arm64_bfloat16"}
-    assert set(run_job(wire.OF_TRIAL, asked)["unknown"]) <= of_other_builds
+    assert set(run_job(wire.SETTINGS, asked)["unknown"]) <= of_other_builds
 
 
 # --- for build machines -------------------------------------------------------------------------------------
