@@ -43,7 +43,7 @@ from benchmarks.journal import EXIT_NOT_FULL, Clock, Journal, merged, recorded, 
 from benchmarks.states import STATES, WORDS, States  # noqa: E402
 from core import wire  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
-from core.process.workers import Workers  # noqa: E402
+from core.process.contestant_workers import Workers  # noqa: E402
 from core.run.launches.blocks import Pace, park, run_block, start_loaded  # noqa: E402
 
 MOST_CALLED, LEAST_COVERED = 0.05, 0.93

@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
+from core.evidence.background_load import FOREIGN_CPUS, STEAL_SHARE
 from core.evidence.comparison import Contestant
-from core.evidence.contrast import ASSUMED_PRIOR, Prior, contrast
-from core.evidence.interference import FOREIGN_CPUS, STEAL_SHARE
 from core.evidence.other_processes import SERVER, OtherProcesses
 from core.evidence.ranking import paired_log_ratios
 from core.evidence.record import Entry, RawComparison, Settings
 from core.evidence.result import Evidence, MeasuredConfiguration
+from core.evidence.speedup_interval import ASSUMED_PRIOR, Prior, contrast
+from core.process.job_worker import run_job
 from core.process.machine_queue import MachineQueue
-from core.process.runner import run_job
 from core.run.launches import race
 from core.run.plan import feed_plan, session_plan
 from core.run.prior import SELF_TESTS, spread

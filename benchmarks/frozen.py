@@ -28,9 +28,9 @@ from benchmarks import experiment as lab  # noqa: E402 - the script also runs fr
 from benchmarks import models  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
 from core import wire  # noqa: E402
-from core.evidence.contrast import contrast  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
-from core.process.workers import Worker, Workers  # noqa: E402
+from core.evidence.speedup_interval import contrast  # noqa: E402
+from core.process.contestant_workers import Worker, Workers  # noqa: E402
 from core.run.launches.blocks import SETTLE_S, Pace, pace, run_block, start_loaded  # noqa: E402
 
 Park = Callable[[Worker], object]

@@ -31,7 +31,7 @@ from benchmarks import experiment as lab  # noqa: E402 - the script also runs fr
 from benchmarks.journal import RECORDS, tell  # noqa: E402
 from core import wire  # noqa: E402
 from core.evidence.record import Entry, RawComparison, Settings  # noqa: E402
-from core.process.runner import run_job  # noqa: E402
+from core.process.job_worker import run_job  # noqa: E402
 from core.run.launches import race  # noqa: E402
 from core.run.plan import contestant_plan, feed_plan, session_plan  # noqa: E402
 from core.spec import TrialSpec, spec_from_dict  # noqa: E402

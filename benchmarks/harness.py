@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from core import wire  # noqa: E402
-from core.process.runner import run_job  # noqa: E402 - the script also runs from a checkout that is not installed
+from core.process.job_worker import run_job  # noqa: E402 - the script also runs from a checkout that is not installed
 from tests.builders import feed_plan, one_input  # noqa: E402
 
 TARGET_NS = 500.0

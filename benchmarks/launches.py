@@ -29,10 +29,10 @@ from benchmarks import experiment as lab
 from benchmarks import grids, models
 from benchmarks.journal import tell
 from core import wire
-from core.evidence.contrast import trimmed_estimate
 from core.evidence.record import Entry, Ran, RawComparison, Settings
-from core.process.runner import run_job
-from core.process.workers import Workers
+from core.evidence.speedup_interval import trimmed_estimate
+from core.process.contestant_workers import Workers
+from core.process.job_worker import run_job
 from core.run.launches.blocks import pace, start_loaded
 from core.run.launches.costs import footprint
 from core.spec.effort import Effort

@@ -28,11 +28,11 @@ from benchmarks.printed import Shown, shown
 from benchmarks.search import GOAL_S, machine_of
 from benchmarks.search import Recorded as OfRecord
 from core.evidence import continuation
-from core.evidence.contrast import trimmed_estimate
 from core.evidence.evaluations import contrast_of, launch_spread, reported_speedup
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import EndToEnd, difference
 from core.evidence.record import RawComparison, Settings
+from core.evidence.speedup_interval import trimmed_estimate
 from core.evidence.stopping import InterimResult
 from core.evidence.stopping import contrast_values as interim_told
 from core.evidence.targets import Evidence as Grounds

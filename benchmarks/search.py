@@ -46,7 +46,7 @@ from benchmarks import experiment as lab  # noqa: E402 - the script also runs fr
 from benchmarks.grids import DIMS, GRID, Truth, load, model_path, recorded, start_of  # noqa: E402
 from benchmarks.intervals import bootstrap  # noqa: E402
 from benchmarks.journal import tell  # noqa: E402
-from core.process.runner import run_job  # noqa: E402
+from core.process.job_worker import run_job  # noqa: E402
 from core.run import search as searching  # noqa: E402
 from core.run.launches.blocks import SWITCH_S, pace  # noqa: E402
 from core.run.scheduler import Scheduler  # noqa: E402

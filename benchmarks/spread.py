@@ -44,9 +44,9 @@ from benchmarks.intervals import bootstrap, spread  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
 from benchmarks.states import neighbour  # noqa: E402
 from core import wire  # noqa: E402
-from core.evidence.contrast import contrast  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
-from core.process.workers import Worker, Workers  # noqa: E402
+from core.evidence.speedup_interval import contrast  # noqa: E402
+from core.process.contestant_workers import Worker, Workers  # noqa: E402
 from core.run.launches.blocks import exact_pace, park, run_block, start_loaded  # noqa: E402
 from core.run.launches.processes import SEEDS  # noqa: E402
 

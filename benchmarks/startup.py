@@ -33,7 +33,7 @@ from benchmarks.intervals import bootstrap  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
 from core import wire  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
-from core.process.workers import Workers  # noqa: E402
+from core.process.contestant_workers import Workers  # noqa: E402
 from core.run.launches.blocks import park, start_loaded  # noqa: E402
 from core.worker.measure.warmup import KNOWN_MIN_NS  # noqa: E402
 

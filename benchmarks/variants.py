@@ -23,7 +23,7 @@ sys.path[0] = str(Path(__file__).resolve().parent.parent)
 from benchmarks import experiment as lab  # noqa: E402 - the script also runs from a checkout that is not installed
 from core import wire  # noqa: E402
 from core.evidence.verdict import words  # noqa: E402
-from core.process.runner import run_job  # noqa: E402
+from core.process.job_worker import run_job  # noqa: E402
 from core.run import job_types, variants  # noqa: E402
 from core.run.job import FINISHED  # noqa: E402
 from core.run.scheduler import Scheduler  # noqa: E402

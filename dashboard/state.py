@@ -24,8 +24,8 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from core import wire
 from core.evidence.comparison import Configuration, same_request, with_references
 from core.evidence.measurement import Trial
+from core.process.job_worker import refuse_worker
 from core.process.machine_queue import MachineQueue
-from core.process.runner import refuse_worker
 from core.run import job_types
 from core.run import trial as trial_run
 from core.run.job import Job, Status

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from core import wire
-from core.process import runner
-from core.process.runner import Progress
+from core.process import job_worker
+from core.process.job_worker import Progress
 from core.wire import limits
 from core.worker.__main__ import JOBS
 
@@ -31,7 +31,7 @@ def run(
     on_progress: Callable[[Progress], None] | None = None,
     **how: Any,
 ) -> Any:
-    """Do what `core.process.runner.run_job` has a worker do; what crosses the pipe is JSON here, too.
+    """Do what `core.process.job_worker.run_job` has a worker do; what crosses the pipe is JSON here, too.
 
     Args:
         job: its name.
@@ -97,7 +97,7 @@ class _Here:
 @contextlib.contextmanager
 def jobs() -> Iterator[None]:
     """Within it the jobs `HERE` are done in this process, whoever has them done; all others in workers."""
-    start, end, conversation = runner._start, runner._end, runner._Conversation
+    start, end, conversation = job_worker._start, job_worker._end, job_worker._Conversation
 
     def talk(job: str, payload: Mapping[str, Any], later: _Later, on_progress: Any) -> Any:
         if job in HERE:
@@ -110,7 +110,7 @@ def jobs() -> Iterator[None]:
             end(later.process, answered=answered)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "_start", _Later)
-        patch.setattr(runner, "_end", leave)
-        patch.setattr(runner, "_Conversation", talk)
+        patch.setattr(job_worker, "_start", _Later)
+        patch.setattr(job_worker, "_end", leave)
+        patch.setattr(job_worker, "_Conversation", talk)
         yield

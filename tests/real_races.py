@@ -22,8 +22,8 @@ from core import wire
 from core.evidence.comparison import Contestant
 from core.evidence.record import Entry, Key, RawComparison, Reference, Settings
 from core.evidence.result import Evidence, MeasuredConfiguration
-from core.process.runner import run_job
-from core.process.workers import Worker, Workers
+from core.process.contestant_workers import Worker, Workers
+from core.process.job_worker import run_job
 from core.run.launches import race
 from core.run.launches.processes import LaunchProcesses
 from core.run.plan import feed_plan, reference_plan, session_plan

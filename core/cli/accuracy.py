@@ -23,7 +23,7 @@ from core.cli.output import (
 from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
-from core.process.runner import Run, run_job
+from core.process.job_worker import Run, run_job
 from core.run import job_types
 from core.run.accuracy import DELTA, check_accuracy_before, compare, measure_accuracy, summary
 from core.show.sheets import accuracies

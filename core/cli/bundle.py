@@ -8,7 +8,7 @@ import typer
 
 from core.cli.output import check_output_path, print_json
 from core.evidence.measurement import Trial
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run.bundle import writing
 from core.run.search import search_provenance
 from core.show.export import caution
@@ -18,14 +18,14 @@ from core.wire.errors import SpecError
 from core.wire.units import size
 
 
-def emit_bundle(
+def export_bundle(
     store: Store, trial: Trial, output: Path | None, accepted_breach: str, *, json_: bool
 ) -> None:
     """Write the bundle of a trial to `output`.
 
     Raises:
         SpecError: no file was given, or it cannot be written.
-        TunerError: as of `making.contents`.
+        TunerError: as of `writing.contents`.
     """
     if output is None:
         raise SpecError(

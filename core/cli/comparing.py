@@ -14,7 +14,7 @@ from core.cli.watch import Progress
 from core.evidence.comparison import Comparison, Configuration, several_models, with_references
 from core.evidence.measurement import Trial
 from core.evidence.result_types import ContrastRecord
-from core.process.runner import refuse_worker, run_job
+from core.process.job_worker import refuse_worker, run_job
 from core.run.prediction import Prediction, past, predict
 from core.run.sizes import with_known_sizes
 from core.run.trial import check_comparison, resolve_trial

@@ -17,7 +17,7 @@ from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.graph_changes import Change, changes
 from core.evidence.graph_facts import ProfileMatch, Row, errors, rows, times
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run import job_types
 from core.run.graph import check_drawable, draw_optimized, optimized_graph, own_graph
 from core.run.node_errors import located

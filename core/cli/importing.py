@@ -9,7 +9,7 @@ from typing import Literal
 from core.cli.options import Given
 from core.cli.output import print_json
 from core.cli.sheets import print_sheet
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run.importing import import_evidence
 from core.show.sheets import imported as sheets
 from core.store import Store

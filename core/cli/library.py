@@ -36,7 +36,7 @@ from core.evidence.measurement import Trial
 from core.evidence.noise_check import evaluate
 from core.evidence.roofline import peaks_of
 from core.evidence.verdict import Grade
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run import exporting, job_types
 from core.run.job import Status
 from core.run.job_log import clean_up
@@ -66,7 +66,7 @@ from core.wire.units import size
 
 if TYPE_CHECKING:
     from core.run.export_source import ExportSource
-    from core.show.export import Emitter
+    from core.show.export import ExportFormat
 
 LISTED = 20  # default number of trials of `history`
 
@@ -291,22 +291,22 @@ def export(
     without it, ORTune prints the part with the settings.
     """
     from core.run.export_source import leaving  # late: other commands need no formats
-    from core.show.export import caution, emitter_named, emitters_table, records
+    from core.show.export import caution, format_named, formats_table, records
 
     if list_:
         if json_:
             print_json({"formats": records()})
         else:
-            print_parts([emitters_table()])
+            print_parts([formats_table()])
         return
-    chosen = None if format_ == "bundle" else emitter_named(format_)
+    chosen = None if format_ == "bundle" else format_named(format_)
     _check_export(trial, format_, all_=all_)
     store = Store()
     one = store.trial(trial)
     if chosen is None:
-        from core.cli.bundle import emit_bundle
+        from core.cli.bundle import export_bundle
 
-        emit_bundle(store, one, output, accept_breach, json_=json_)
+        export_bundle(store, one, output, accept_breach, json_=json_)
         return
     known = replace(leaving(store, one), whole=all_)
     text = chosen.text(known, accept_breach)
@@ -336,7 +336,7 @@ def _check_export(trial: str, format_: str, *, all_: bool) -> None:
         raise SpecError("`--all` applies to YAML only.", hint="Remove it, or use `--format yaml`.")
 
 
-def _write(chosen: Emitter, known: ExportSource, accept_breach: str, output: Path) -> None:
+def _write(chosen: ExportFormat, known: ExportSource, accept_breach: str, output: Path) -> None:
     """Write to a temporary file, then replace the target; on failure the previous file stays."""
     check_output_path(output)
     try:

@@ -57,7 +57,7 @@ from core.evidence.measurement import Trial
 from core.evidence.quality import quality
 from core.evidence.roofline import peaks_of
 from core.evidence.verdict import is_rejected
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run import job_types
 from core.run.ask_tell import ComparisonRequest, Known, KnownTrial, Study, fixed_strategy
 from core.run.axes import (

@@ -16,7 +16,7 @@ from core.cli.sheets import print_sheet
 from core.cli.transform import sizes
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.node_savings import Choice, choices, halving_choice
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run import job_types
 from core.run.node_errors import Located, check_inputs, locate_errors, located, quantized_from
 from core.show.sheets.quantized import quantization_sheet

@@ -16,7 +16,7 @@ from core.cli.sheets import print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.targets import State
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run.scorecard import Row, Subject, needed, rows, start
 from core.run.trial import resolve_trial
 from core.show.sheets import scorecards

@@ -39,13 +39,13 @@ from core.cli.output import (
 from core.cli.sheets import print_parts, print_sheet
 from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run import search as searching
 from core.run.job_log import clean_up
 from core.run.search import Prepared
 from core.run.search.answer import space_facts
 from core.run.search.stored import answer_of, trials_of
-from core.show.export import emit_yaml
+from core.show.export import export_yaml
 from core.show.format import duration
 from core.show.sheets import searches
 from core.show.table import csv_text, md_text
@@ -345,7 +345,7 @@ def _report(
         else:
             try:
                 trial = store.trial(winner["trial"])
-                output.write_text(emit_yaml(trial, found=searching.search_provenance(store, trial)))
+                output.write_text(export_yaml(trial, found=searching.search_provenance(store, trial)))
             except OSError as error:
                 raise unwritable(output, error) from None
     if json_:

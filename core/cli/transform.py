@@ -21,7 +21,7 @@ from core.cli.options import Given, operators_of, share, with_input_options, wor
 from core.cli.output import Json, Quiet, Wide, check_output_path, print_json, unwritable
 from core.cli.sheets import print_sheet
 from core.cli.watch import Progress, scheduler, watch
-from core.process.runner import Run, refuse_worker
+from core.process.job_worker import Run, refuse_worker
 from core.run.job_types import task
 from core.run.variants import check_request, creation_check, make_chain, variant_of
 from core.show.sheets.variants import transform_sheet

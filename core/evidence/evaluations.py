@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from core.evidence.contrast import ASSUMED_PRIOR, SPREAD_LAUNCHES, Contrast, Prior, contrast
 from core.evidence.metrics.intervals import Z
 from core.evidence.result_types import Confirmed, GainNumbers
+from core.evidence.speedup_interval import ASSUMED_PRIOR, SPREAD_LAUNCHES, Contrast, Prior, contrast
 from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal, cast
 
-from core.evidence.contrast import trimmed_estimate
 from core.evidence.result_types import Latency, TrialResult
+from core.evidence.speedup_interval import trimmed_estimate
 from core.evidence.statistics import (
     MIN_BLOCKS,
     PERCENTILES,

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from core.evidence.continuation import parts
-from core.evidence.contrast import ASSUMED_PRIOR, predicted_launches, sufficient_analysis
 from core.evidence.quality import Quality, quality
+from core.evidence.speedup_interval import ASSUMED_PRIOR, predicted_launches, sufficient_analysis
 from core.evidence.verdict import Grade
 from core.spec.effort import EFFORTS, Effort
 

@@ -1,4 +1,4 @@
-"""CPU time of other processes between two snapshots.
+"""CPU time of other processes between two snapshots; `background_load` judges it.
 
 `process.cpu_use` reads the system. ORTune's own workers do not count as other processes; the caller names
 them. Busy time of the machine that no process explains is kept as an unnamed rest: programs that started and
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from core.evidence.interference import TICK_S, Z_ONE_SIDED
+from core.evidence.background_load import TICK_S, Z_ONE_SIDED
 from core.evidence.result_types import Presence
 
 SERVER = "ORTune itself"  # this process (server or command line) without its workers

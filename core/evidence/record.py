@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from core import wire
-from core.evidence.contrast import ASSUMED_PRIOR, Prior
 from core.evidence.other_processes import OtherProcesses
 from core.evidence.result_types import Outcome
+from core.evidence.speedup_interval import ASSUMED_PRIOR, Prior
 from core.spec.effort import Effort
 from core.wire.errors import TunerError
 

@@ -1,8 +1,8 @@
 """The result of a comparison, computed from its raw record: ratios, grade, ranks, results per configuration.
 
-`Evidence` evaluates a `RawComparison` with the pure functions of `contrast`, `interference` and `statistics`:
-no clock, no file, no worker. No latency is dropped. If rounds are left out of a contrast, only their counters
-decide, and both versions are reported. Seconds and bytes.
+`Evidence` evaluates a `RawComparison` with the pure functions of `speedup_interval`, `background_load` and
+`statistics`: no clock, no file, no worker. No latency is dropped. If rounds are left out of a contrast, only
+their counters decide, and both versions are reported. Seconds and bytes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from core import __version__, wire
 from core.evidence import result_types
-from core.evidence.comparison import Contestant
-from core.evidence.contrast import Contrast, contrast, excess_between, trimmed_estimate, with_joint_interval
-from core.evidence.input_description import fed
-from core.evidence.interference import (
+from core.evidence.background_load import (
     GradeReport,
     Summary,
     biased,
@@ -30,6 +27,8 @@ from core.evidence.interference import (
     summarize,
     unusual_speed,
 )
+from core.evidence.comparison import Contestant
+from core.evidence.input_description import fed
 from core.evidence.measurement import latency_summary, latency_warnings
 from core.evidence.ranking import Key as PerRoundKey
 from core.evidence.ranking import PerRound, intervals, paired_log_ratios, ranks
@@ -42,6 +41,13 @@ from core.evidence.result_types import (
     SelfTest,
     SelfTestResult,
     TrialResult,
+)
+from core.evidence.speedup_interval import (
+    Contrast,
+    contrast,
+    excess_between,
+    trimmed_estimate,
+    with_joint_interval,
 )
 from core.evidence.verdict import MIN_LAUNCHES, Grade, Verdict
 from core.spec.effort import DEFAULT_MARGIN
@@ -347,7 +353,7 @@ class Evidence:
 
     @cached_property
     def busy(self) -> result_types.Busy | None:
-        """Background load, and an unusual state of the machine; see `interference.busy`."""
+        """Background load, and an unusual state of the machine; see `background_load.busy`."""
         own = [
             t for block in self.record.blocks if block.contestant == self.anchor for t in block.latencies_s
         ]

@@ -12,7 +12,10 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from core.evidence.contrast import (
+from core.evidence.ranking import paired_log_ratios, significantly_faster
+from core.evidence.record import Key, Settings
+from core.evidence.result_types import Outcome
+from core.evidence.speedup_interval import (
     ASSUMED_PRIOR,
     Contrast,
     contrast,
@@ -21,9 +24,6 @@ from core.evidence.contrast import (
     predicted_launches,
     sufficient_analysis,
 )
-from core.evidence.ranking import paired_log_ratios, significantly_faster
-from core.evidence.record import Key, Settings
-from core.evidence.result_types import Outcome
 from core.evidence.verdict import Verdict
 
 P99_ROUNDS = 40  # enough for a p99

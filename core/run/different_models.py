@@ -15,8 +15,8 @@ from pathlib import Path
 from core import wire
 from core.evidence.record import Entry, Ran, RawComparison, Reference
 from core.process import scratch
-from core.process.runner import Progress
-from core.process.workers import Workers
+from core.process.contestant_workers import Workers
+from core.process.job_worker import Progress
 from core.run.launches.blocks import start_loaded
 from core.run.launches.costs import compare_outputs, keep_outputs
 from core.wire.errors import Cancelled, SpecError, TunerError

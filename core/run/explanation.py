@@ -24,14 +24,14 @@ from typing import Any
 from core import wire
 from core.evidence.comparison import Configuration
 from core.evidence.continuation import splits
-from core.evidence.contrast import contrast
 from core.evidence.measurement import Trial
 from core.evidence.profile_difference import Difference, EndToEnd, difference
 from core.evidence.ranking import Key as Round
 from core.evidence.ranking import paired_log_ratios
 from core.evidence.result_types import Role, TrialResult
+from core.evidence.speedup_interval import contrast
 from core.evidence.verdict import Verdict, is_rejected, words
-from core.process.runner import Run, run_job
+from core.process.job_worker import Run, run_job
 from core.run.plan import contestant_plan
 from core.run.trial import prepare_trial, resolve_trial
 from core.spec import spec_from_dict

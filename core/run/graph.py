@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run.plan import check_overrides, session_plan
 from core.run.trial import Resolved, prepare_trial, resolve_trial
 from core.spec import ModelRef, TrialSpec

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from core import wire
 from core.evidence.graph_folding import Edge, levels
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.wire.errors import Cancelled, TunerError
 
 MOST_PASSED = 6_000  # places of long edges, in all

@@ -2,8 +2,8 @@
 
 Idle means that no block would be marked as disturbed: other processes use next to no CPU, or leave the CPUs
 that a comparison can use alone; the hypervisor steals no time; no process waits for a CPU. The limits are
-those of `interference`. Steal shows only while something runs, so an idle guest may miss it; the counters of
-the comparison then show it.
+those of `background_load`. Steal shows only while something runs, so an idle guest may miss it; the counters
+of the comparison then show it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from core.evidence.interference import (
+from core.evidence.background_load import (
     FOREIGN_CPUS,
     IDLE_CPUS,
     PRESSURE_SHARE,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from core import wire
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.store import Store
 from core.store.imported import Imported
 from core.wire.errors import SpecError

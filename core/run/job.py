@@ -15,8 +15,8 @@ from typing import Any
 from core import wire
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial, TrialState
-from core.process.runner import Progress, Run
-from core.process.workers import SharedForkServer
+from core.process.contestant_workers import SharedForkServer
+from core.process.job_worker import Progress, Run
 from core.run.trial import Resolved
 from core.spec import TrialSpec
 from core.store import Store, StudyRecord

@@ -18,7 +18,7 @@ from typing import Any
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.process import machine_queue, scratch
-from core.process.runner import Progress
+from core.process.job_worker import Progress
 from core.run.job import FINISHED, Ending, Outcome, Queued
 from core.run.trial import Resolved
 from core.store import Store

@@ -25,7 +25,7 @@ from core.evidence.comparison import (
 )
 from core.evidence.measurement import Trial, TrialKind
 from core.evidence.record import RawComparison
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run.comparison import perform_comparison, perform_self_test, protocol_of
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.trial import perform_profile, resolve_trial

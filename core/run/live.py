@@ -21,12 +21,12 @@ from functools import partial
 from typing import Any
 
 from core import wire
-from core.evidence.interference import discard_reason
+from core.evidence.background_load import discard_reason
 from core.evidence.record import Entry, Settings
 from core.evidence.stopping import MIN_SHOWN_LAUNCHES, InterimResult, contrast_values
 from core.evidence.verdict import ratio_is_known
-from core.process.runner import Progress
-from core.process.workers import Worker, Workers
+from core.process.contestant_workers import Worker, Workers
+from core.process.job_worker import Progress
 from core.run.comparison import entry_of
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.launches.blocks import Pace, pace, park, run_block, start_loaded

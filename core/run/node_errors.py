@@ -20,7 +20,7 @@ from typing import Any, cast
 from core import wire
 from core.evidence.input_description import InputDescription, fed, input_from_dict
 from core.evidence.node_savings import Savings, savings
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run.plan import check_feeds_file, contestant_plan, feed_plan, pinned_libraries, session_plan
 from core.run.variants import output_check_inputs, steps_of, variant_of
 from core.spec import ModelRef, SessionSpec, TrialSpec, WorkloadSpec

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from core.evidence.comparison import Comparison
 from core.evidence.continuation import parts
-from core.evidence.contrast import ASSUMED_PRIOR, predicted_launches, sufficient_analysis
 from core.evidence.measurement import Trial
+from core.evidence.speedup_interval import ASSUMED_PRIOR, predicted_launches, sufficient_analysis
 from core.evidence.stopping import P99_MAX_S, P99_ROUNDS
 from core.evidence.verdict import MIN_LAUNCHES
 from core.run.launches.blocks import SWITCH_S, exact_pace, pace, split_runs

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from core import wire
-from core.evidence.contrast import ASSUMED_PRIOR, Prior
+from core.evidence.speedup_interval import ASSUMED_PRIOR, Prior
 from core.store import Store
 
 SELF_TESTS = 100  # the newest: libraries and background load change

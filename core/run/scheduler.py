@@ -25,9 +25,9 @@ import psutil
 
 from core import wire
 from core.evidence.measurement import Trial
+from core.process.contestant_workers import SharedForkServer
+from core.process.job_worker import Progress, Run, run_job
 from core.process.machine_queue import MachineQueue
-from core.process.runner import Progress, Run, run_job
-from core.process.workers import SharedForkServer
 from core.run.idle_wait import wait_until_quiet
 from core.run.job import FINISHED, WAITING_IDLE, Ending, Job, Outcome, Queued, Service, Status
 from core.run.job_log import JobLog, clean_up

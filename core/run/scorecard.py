@@ -16,7 +16,7 @@ from typing import Any
 from core.evidence.comparison import Configuration, same_request
 from core.evidence.measurement import Trial
 from core.evidence.targets import Condition, Evidence, State, TargetResult, evaluate_target, overall
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run import job_types
 from core.run.accuracy import Accuracy, known_accuracy, measure_accuracy, score_outputs, summary
 from core.run.ask_tell import ComparisonRequest, Study, fixed_strategy

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run.plan import missing_dims
 from core.run.trial import inspect_model
 from core.run.variants import variant_of

@@ -18,7 +18,7 @@ from core import __version__, wire
 from core.evidence.comparison import Configuration
 from core.evidence.result_types import ProviderPart, TrialResult
 from core.process import scratch
-from core.process.runner import Run, refuse_worker
+from core.process.job_worker import Run, refuse_worker
 from core.run.plan import (
     check_feeds_file,
     check_overrides,

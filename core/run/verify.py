@@ -29,7 +29,7 @@ from core.evidence.verification import (
     speed_part,
     transfer,
 )
-from core.process.runner import Progress
+from core.process.job_worker import Progress
 from core.run import job_types
 from core.run.baseline import RecordedBaseline, compare_with, record_baseline
 from core.run.bundle.opening import OpenedConfiguration, open_configuration

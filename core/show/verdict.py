@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.evidence import continuation
-from core.evidence import contrast as contrasts
+from core.evidence import speedup_interval as contrasts
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY

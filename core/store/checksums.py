@@ -1,4 +1,4 @@
-"""Changes a row and its checksum together; see `rows.py`."""
+"""Writes a row and its checksum together; `rows.py` computes the checksum."""
 
 from __future__ import annotations
 

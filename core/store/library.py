@@ -19,7 +19,7 @@ from typing import Any
 from core import wire
 from core.evidence.measurement import Trial
 from core.process import scratch
-from core.process.runner import Run, run_job
+from core.process.job_worker import Run, run_job
 from core.store import MIN_PREFIX, ModelRecord, Stamps, Store, home
 from core.wire import variables
 from core.wire.catalog import DEFAULT_OPSET, SAMPLE_EXPORTS

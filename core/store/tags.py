@@ -1,4 +1,4 @@
-"""Tags of a trial: star, labels, note, archived.
+"""Tags of a trial (star, labels, note, archived): types, checks and columns; `Store.mark` writes them.
 
 Pure: no SQL.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from core.evidence.interference import CAUSES, FLAGS
+from core.evidence.background_load import CAUSES, FLAGS
 from core.wire.units import brief
 from dashboard.charts import (
     HEIGHT,
@@ -48,7 +48,7 @@ MAX_SIGNS = 60  # of one kind in the strip: more would overlap
 DISTURBED, SIGN = PALETTE[5], "#1E293B"  # the sign is dark with a light rim: visible on every tile
 NO_COUNTERS = "disturbances were not recorded"
 
-# Rows of the strip: flags of `core.evidence.interference`, grouped by their remedy.
+# Rows of the strip: flags of `core.evidence.background_load`, grouped by their remedy.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "CPU used by others": (
         "foreign_load",

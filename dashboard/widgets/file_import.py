@@ -7,7 +7,7 @@ from typing import Literal
 
 import streamlit as st
 
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run.importing import import_evidence
 from core.store.imported import Imported
 from core.wire.errors import TunerError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.process.runner import INHERITED_VARIABLES, NETWORK_VARIABLES
+from core.process.job_worker import INHERITED_VARIABLES, NETWORK_VARIABLES
 from core.store import STORE_NAME
 from core.wire.variables import HOME, TOKEN, VARIABLES
 from docs.generator.markdown import code, codes, page, table

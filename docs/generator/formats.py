@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core.show.export import emitters_table, records
+from core.show.export import formats_table, records
 from core.show.table import md_text
 from docs.generator.markdown import code, fence, page, table
 
-# What tests do with each format: tests/unit/test_export_cli.py, test_emitters.py, test_bundle.py
+# What tests do with each format: tests/unit/test_export_cli.py, test_export_formats.py, test_bundle.py
 TESTED: Mapping[str, str] = {
     "yaml": "read back by ORTune; gives an equal configuration",
     "python": "run with the installed ONNX Runtime",
@@ -36,7 +36,7 @@ def export_formats() -> str:
         "formats. All are written from the same resolved settings. Each file names the settings that it does "
         "not carry, with the reason. A format refuses a result that it would turn into something else.",
         fence("ortune export TRIAL --format yaml -o best.yaml\nortune export --list", "sh"),
-        md_text(emitters_table()),
+        md_text(formats_table()),
         "## Tests",
         "The test suite checks each format with its target tool where that tool is installed.",
         table(["Format", "Tested"], ([code(name), TESTED[name]] for name in names)),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from core import wire
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run import launches
 from core.run.launches import blocks, costs, schedule
 from core.run.scheduler import Scheduler

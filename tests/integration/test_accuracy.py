@@ -10,7 +10,7 @@ import onnxruntime as ort
 import pytest
 from onnx import helper
 
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run import accuracy as accuracy_run
 from core.run.accuracy import compare, known_accuracy, measure_accuracy, summary
 from core.spec import TrialSpec, spec_from_dict

@@ -14,7 +14,7 @@ import pytest
 from core import wire
 from core.evidence.profile_difference import EndToEnd, difference
 from core.evidence.verdict import Verdict
-from core.process.runner import Progress, run_job
+from core.process.job_worker import Progress, run_job
 from core.wire.errors import Cancelled, ModelError, StoreError
 from core.wire.profile_passes import Passes, passes_from_dict
 from tests import in_process, tiny_models

@@ -1,4 +1,4 @@
-"""The command `why`, run for real on two results that are in the store."""
+"""The command `explain`, run for real on two results that are in the store."""
 
 from __future__ import annotations
 

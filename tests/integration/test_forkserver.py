@@ -19,7 +19,7 @@ from typing import IO, Any
 import psutil
 import pytest
 
-from core.process.workers import SharedForkServer, Workers
+from core.process.contestant_workers import SharedForkServer, Workers
 from core.wire.errors import Cancelled
 from tests import tiny_models
 from tests.integration.test_benchmark import session_plan

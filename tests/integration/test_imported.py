@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core import wire
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run.importing import import_evidence
 from core.store import Store
 from core.store import imported as imported_store

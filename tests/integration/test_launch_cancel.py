@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from core.evidence.record import Entry
-from core.process.workers import _WorkerChannel
+from core.process.contestant_workers import _WorkerChannel
 from core.run import launches as races
 from core.run.launches import costs
 from core.run.launches.processes import LaunchProcesses

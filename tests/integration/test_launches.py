@@ -20,8 +20,8 @@ import pytest
 from core import wire
 from core.evidence import stopping
 from core.evidence.record import Key, RawComparison
-from core.process.runner import Progress
-from core.process.workers import Workers
+from core.process.contestant_workers import Workers
+from core.process.job_worker import Progress
 from core.run import launches as races
 from core.run.launches import blocks, processes
 from core.spec.effort import Effort

@@ -15,7 +15,7 @@ import yaml
 
 from core import wire
 from core.cli.output import EXIT_BAD_INPUT
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.spec import spec_from_yaml
 from core.spec.steps import STEPS, step_type
 from core.store import Store

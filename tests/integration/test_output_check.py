@@ -18,7 +18,7 @@ from core.evidence.measurement import Trial, model_text
 from core.run import job_types
 from core.run.scheduler import Scheduler
 from core.run.variants import family_configurations
-from core.show.export import emit_python, emit_yaml
+from core.show.export import export_python, export_yaml
 from core.show.sheets import Sheet, comparisons
 from core.show.sheets.trials import measured
 from core.spec import spec_from_dict, spec_from_yaml
@@ -97,13 +97,13 @@ def test_everybody_of_a_family_is_stored_under_the_model_that_it_ran(
     one = Store().trial(trials[lean.content_sha256].id)
     assert model_text(one.result) == "int8, variant of `root`"
     assert one.to_dict()["model"]["precision"] == "int8"
-    text = emit_yaml(one, accepted_breach="a planted error")
+    text = export_yaml(one, accepted_breach="a planted error")
     assert "precision: fp32" not in text
     assert yaml.safe_load(text)["measured"]["model"]["name"] == "lean"
     assert spec_from_yaml(text) == spec_from_dict(one.spec)
     assert "int8, variant of `root`" in "\n".join(lines(measured(one)))
     kept = Store().trial(trials[root.content_sha256].id)
-    assert "precision: fp32" in emit_yaml(kept)
+    assert "precision: fp32" in export_yaml(kept)
     assert model_text(kept.result) == ""
 
 
@@ -166,15 +166,15 @@ def test_a_planted_wrong_weight_is_caught_wherever_its_numbers_stand(
 
 def _refused_without_a_reason(trial: Trial) -> None:
     for reason in ("", "  \n", "1.0"):
-        for emit in (emit_yaml, emit_python):
+        for emit in (export_yaml, export_python):
             with pytest.raises(SpecError, match="trial") as caught:
                 emit(trial, accepted_breach=reason)
             assert "--accept-breach" in caught.value.hint
-    text = emit_yaml(trial, accepted_breach="we accept\nthis on our data")
+    text = export_yaml(trial, accepted_breach="we accept\nthis on our data")
     assert "# accepted_breach: 'we accept this on our data'" in text.splitlines()
     assert yaml.safe_load(text)["measured"]["accepted_breach"] == "we accept this on our data"
     assert spec_from_yaml(text).to_dict() == trial.spec
-    script = emit_python(trial, accepted_breach="we accept this")
+    script = export_python(trial, accepted_breach="we accept this")
     assert "# accepted_breach: 'we accept this'" in script.splitlines()
     compile(script, "script.py", "exec")
 
@@ -202,7 +202,7 @@ def test_a_variant_that_computes_the_same_and_the_original_itself_agree(
     assert guard(own)["breach"] is False
     assert (guard(own)["error"]["top1_agreement"], guard(own)["error"]["rows"]) == (1.0, 12)
     assert guard(own)["reference"]["sha256"] == conv.content_sha256
-    assert "accepted_breach" not in emit_yaml(own, accepted_breach="for nothing")
+    assert "accepted_breach" not in export_yaml(own, accepted_breach="for nothing")
 
 
 def test_the_users_tolerance_decides(
@@ -213,7 +213,7 @@ def test_the_users_tolerance_decides(
         trial = measure(wrong, protocol={"tolerance": 2.0})
         strict = measure(wrong, protocol={"tolerance": 0.5})
     assert (guard(trial)["breach"], guard(strict)["breach"]) == (False, True)
-    assert spec_from_yaml(emit_yaml(trial)).protocol.tolerance == 2.0
+    assert spec_from_yaml(export_yaml(trial)).protocol.tolerance == 2.0
 
 
 def test_an_fp16_copy_is_judged_as_one_against_float32(
@@ -259,7 +259,7 @@ def test_an_original_that_is_gone_leaves_it_open(
     assert guard(trial)["breach"] is None
     assert guard(trial)["reference"] is None
     assert any("`conv`" in note for note in trial.result["notes"])  # type: ignore[index]
-    assert "accepted_breach" not in emit_yaml(trial)
+    assert "accepted_breach" not in export_yaml(trial)
 
 
 def test_outputs_without_a_number_are_neither_right_nor_wrong(
@@ -270,7 +270,7 @@ def test_outputs_without_a_number_are_neither_right_nor_wrong(
     assert "`y`" in guard(trial)["why"]
     assert "64 values" in guard(trial)["why"]
     assert "inconclusive" in "\n".join(lines(measured(trial)))
-    assert "# The output check was inconclusive" in emit_yaml(trial)
+    assert "# The output check was inconclusive" in export_yaml(trial)
 
 
 def test_a_model_that_draws_random_numbers_says_why_its_outputs_differ(

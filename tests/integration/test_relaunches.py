@@ -14,8 +14,8 @@ import pytest
 
 from core import wire
 from core.evidence.record import Key, RawComparison
-from core.process import workers as workers_module
-from core.process.workers import Worker
+from core.process import contestant_workers as workers_module
+from core.process.contestant_workers import Worker
 from core.run import launches as races
 from core.run.launches import processes
 from core.run.launches.processes import LaunchProcesses

@@ -20,8 +20,8 @@ import psutil
 import pytest
 
 from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration
+from core.process.job_worker import Progress, run_job
 from core.process.machine_queue import MachineQueue
-from core.process.runner import Progress, run_job
 from core.run import comparison as comparison_run
 from core.run import job_log, job_types
 from core.run import scheduler as scheduler_module

@@ -1,4 +1,4 @@
-"""`check`: what is measured, what is printed, and the exit code for every answer."""
+"""The command `scorecard`: what is measured, what is printed, and the exit code for every answer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`search` and `studies`: one search with real workers and one that is killed; all others on a clock of their
-own, where binding doubles the speed of every model.
+"""`search` and `searches`: one search with real workers and one that is killed; all others on a clock of
+their own, where binding doubles the speed of every model.
 """
 
 from __future__ import annotations

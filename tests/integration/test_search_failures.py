@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from core.evidence.evaluations import Evaluation, Stage, evaluation_from_dict
-from core.process import workers
-from core.process.runner import run_job
+from core.process import contestant_workers
+from core.process.job_worker import run_job
 from core.run import launches as racing
 from core.run import search
 from core.run.launches import processes
@@ -34,7 +34,7 @@ from tests.simulated_clock import Model
 
 pytestmark = pytest.mark.usefixtures("jobs_at_once")
 
-fork_server = workers._ForkServer
+fork_server = contestant_workers._ForkServer
 
 BUDGET_S = 300
 FOUR = {"enable_cpu_mem_arena": [True, False], "use_io_binding": [False, True]}
@@ -111,7 +111,12 @@ def test_a_real_crash_is_marked_and_the_search_goes_on_with_one_fork_server(
         return worker, reply
 
     monkeypatch.setattr(processes, "start_loaded", crashing)
-    monkeypatch.setattr(workers, "_ForkServer", lambda *args: servers.append(args) or fork_server(*args))
+
+    def counting(*args: Any) -> Any:
+        servers.append(args)
+        return fork_server(*args)
+
+    monkeypatch.setattr(contestant_workers, "_ForkServer", counting)
     planned(monkeypatch, "screen", "confirm")
     answer, tried = searched(scheduler, square, {"protocol": {"runs": 60}}, vary=FOUR)
     check(answer, tried, "enable_cpu_mem_arena", False, "SIGSEGV")

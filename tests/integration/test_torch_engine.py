@@ -15,13 +15,13 @@ import onnxruntime as ort
 import pytest
 
 from core import wire
-from core.process.workers import Workers
+from core.process.contestant_workers import Workers
 from core.run.plan import contestant_plan, feed_plan, session_plan, shape_feeds, torch_source
 from core.spec import TrialSpec, spec_from_dict
 from core.store import ModelRecord
 from core.wire.catalog import PT2_SHA256_KEY, SEED_KEY, SOURCE_KEY
 from core.wire.errors import ModelError, ProviderError, SpecError
-from core.worker.measure import outputs
+from core.worker.measure import output_comparison
 from core.worker.models import inspect_model
 from core.worker.session.feeds import make_feeds
 from tests.builders import export_plan
@@ -206,7 +206,7 @@ def test_compiled_computes_the_same_and_compiles_in_its_first_run(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     plan = plan_of(from_pt2, "torch-compile", workload={"batch_size": 3})
-    outputs.save(str(tmp_path / "outputs.npz"), by_onnx_runtime(plan))
+    output_comparison.save(str(tmp_path / "outputs.npz"), by_onnx_runtime(plan))
     with Workers(threading.Event()) as workers:
         worker = workers.start("torch-compile", fresh_process=True)
         loaded = worker.ask(wire.LOAD, plan, timeout_s=240)

@@ -17,7 +17,7 @@ from core.spec.steps import Step
 from core.wire.errors import ModelError, SpecError
 from core.wire.output_check import check_outputs
 from core.worker.make.transform import _MODULES, _check_exact_step, dimensions, model_io, transform
-from core.worker.measure import outputs
+from core.worker.measure import output_comparison
 from core.worker.models import inspect_model
 from tests import tiny_models as tiny
 from tests.quantizing import silent
@@ -438,7 +438,7 @@ def test_a_model_that_draws_random_numbers_is_not_refused_and_says_why(tmp_path:
         [tiny.value("x", ["batch", 4])],
         [tiny.value("y", ["batch", 4])],
     )
-    error = outputs.compare({"y": np.zeros(4, np.float32)}, {"y": np.ones(4, np.float32)})
+    error = output_comparison.compare({"y": np.zeros(4, np.float32)}, {"y": np.ones(4, np.float32)})
     (check,) = _check_exact_step("simplify", source, error)
     assert (check["name"], check["level"]) == ("not_judged", "warning")
     assert "draws random numbers (RandomNormalLike)" in check["text"]

@@ -27,7 +27,7 @@ from core.cli import verify as verify_command
 from core.cli.output import EXIT_BAD_INPUT, EXIT_FAILED, EXIT_UNDECIDED
 from core.cli.sheets import lines
 from core.evidence.verification import Speedup, transfer
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run import verify as verifying
 from core.run.bundle import CONFIG, INPUTS, MANIFEST, OUTPUTS, SCRIPT
 from core.run.scheduler import Scheduler
@@ -253,7 +253,7 @@ def test_a_model_of_gigabytes_is_never_held_in_memory(line: CommandLine, trial: 
 import resource
 from dataclasses import replace
 from pathlib import Path
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run.bundle import opening, writing
 from core.show.export.bundle import bundle_texts
 from core.store import Store

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from core import wire
-from core.process.runner import is_inherited, run_job, worker_environment
+from core.process.job_worker import is_inherited, run_job, worker_environment
 from core.run.named_files import check_named_files, named_files
 from core.run.plan import pinned
 from core.spec import session_from_dict

@@ -15,10 +15,10 @@ from core.evidence.comparison import (
     same_request,
     with_references,
 )
-from core.evidence.contrast import Prior
 from core.evidence.record import Block, Discarded
 from core.evidence.result import OUTCOMES, Evidence, self_test_result
 from core.evidence.result_types import Role
+from core.evidence.speedup_interval import Prior
 from core.run.plan import session_plan
 from core.show.words import verdict as verdict_words
 from core.spec import session_from_dict, spec_from_dict

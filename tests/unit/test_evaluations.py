@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.evidence.contrast import ASSUMED_PRIOR
-from core.evidence.contrast import contrast as contrast_between
 from core.evidence.evaluations import (
     FROM_MEDIANS,
     UNKNOWN_SE,
@@ -30,6 +28,8 @@ from core.evidence.evaluations import (
     speedup_text,
     weighted,
 )
+from core.evidence.speedup_interval import ASSUMED_PRIOR
+from core.evidence.speedup_interval import contrast as contrast_between
 
 HEAD = Observation(stage="screen", race="r", trial="t")
 GAINS = st.tuples(st.floats(-2, 2), st.none() | st.floats(1e-4, 1))

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from core import wire
 from core.evidence.measurement import Trial
 from core.run.plan import feed_plan, session_plan
-from core.show.export import emit_python, emit_yaml
+from core.show.export import export_python, export_yaml
 from core.spec import TrialSpec, spec_from_dict, spec_from_yaml
 from core.spec.steps import Step
 from core.wire.errors import SpecError
@@ -107,7 +107,7 @@ def run_and_compare(one: Measured, folder: Path, *, drawn: bool = False, fresh: 
         drawn: the feeds are random: they lie in the range of the worker's, and are not theirs.
         fresh: as for `execute`.
     """
-    script = emit_python(one.trial, one.info)
+    script = export_python(one.trial, one.info)
     done = execute(script + DUMP, folder, fresh=fresh)
     assert done.returncode == 0, done.stderr
     fed: dict[str, Any] = {}
@@ -136,7 +136,7 @@ def drawn_by(one: Measured, folder: Path, *, fresh: bool = False) -> dict[str, A
 
 def test_the_yaml_reads_back_as_the_trials_spec_and_says_what_was_measured_where(tmp_path: Path) -> None:
     one = measured(tiny_models.mlp(tmp_path / "m.onnx"), workload={"batch_size": 3}, protocol={"runs": 7})
-    text = emit_yaml(one.trial)
+    text = export_yaml(one.trial)
     assert spec_from_yaml(text).to_dict() == one.trial.spec
     data = yaml.safe_load(text)
     assert data["model"]["sha256"] == one.info["sha256"]
@@ -156,14 +156,14 @@ def test_a_fallback_is_marked_at_the_top_of_the_yaml(tmp_path: Path) -> None:
     one = measured(tiny_models.mlp(tmp_path / "m.onnx"))
     assert one.trial.result is not None
     fell = replace(one.trial, result={**one.trial.result, "fallback": True})
-    assert "# FALLBACK" in emit_yaml(fell).splitlines()[1]
-    assert "FALLBACK" not in emit_yaml(one.trial)
+    assert "# FALLBACK" in export_yaml(fell).splitlines()[1]
+    assert "FALLBACK" not in export_yaml(one.trial)
 
 
 def test_a_failed_trial_can_be_taken_away_as_yaml_too() -> None:
     error = {"type": "ModelError", "message": "It is broken.", "hint": "Mend it."}
     spec = spec_from_dict({"model": {"path": "m.onnx"}})
-    text = emit_yaml(trial_of(spec, error=error))
+    text = export_yaml(trial_of(spec, error=error))
     assert spec_from_yaml(text) == spec
     assert yaml.safe_load(text)["measured"]["error"] == error
 
@@ -236,7 +236,7 @@ def test_without_the_models_facts_the_feeds_are_still_values_that_any_model_take
     one = measured(
         tiny_models.tokens(tmp_path / "m.onnx"), workload={"batch_size": 2, "dims": dims_of_tokens(tmp_path)}
     )
-    done = execute(emit_python(one.trial), tmp_path)
+    done = execute(export_python(one.trial), tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -335,13 +335,13 @@ def test_bfloat16_travels_as_ort_values(tmp_path: Path, bound: bool) -> None:
         tiny_models.identity(tmp_path / "m.onnx", "bfloat16"),
         workload={"batch_size": 2, "use_io_binding": bound},
     )
-    done = execute(emit_python(one.trial, one.info), tmp_path)
+    done = execute(export_python(one.trial, one.info), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "y [2, 4]"
 
 
 def test_the_script_switches_telemetry_off_before_the_import(tmp_path: Path) -> None:
-    script = emit_python(measured(tiny_models.mlp(tmp_path / "m.onnx")).trial)
+    script = export_python(measured(tiny_models.mlp(tmp_path / "m.onnx")).trial)
     assert script.index("ORT_DISABLE_TELEMETRY") < script.index("import onnxruntime")
 
 
@@ -349,7 +349,7 @@ def test_a_provider_that_does_not_load_stops_the_script(tmp_path: Path) -> None:
     one = measured(tiny_models.mlp(tmp_path / "m.onnx"))
     chain = [{"name": "CUDAExecutionProvider", "options": {"device_id": "0"}}]
     spec = {**one.trial.spec, "session": {"providers": chain}}
-    done = execute(emit_python(replace(one.trial, spec=spec)), tmp_path)
+    done = execute(export_python(replace(one.trial, spec=spec)), tmp_path)
     if cuda_loads():
         assert done.returncode == 0, done.stderr
     else:
@@ -374,7 +374,7 @@ def test_an_allowed_fallback_runs_and_says_so(tmp_path: Path, name: str, bound: 
     one = measured(tiny_models.mlp(tmp_path / "m.onnx"))
     session = {"providers": [{"name": name}, {"name": "CPUExecutionProvider"}], "allow_fallback": True}
     spec = {**one.trial.spec, "session": session, "workload": {"use_io_binding": bound}}
-    done = execute(emit_python(replace(one.trial, spec=spec)), tmp_path)
+    done = execute(export_python(replace(one.trial, spec=spec)), tmp_path)
     assert done.returncode == 0, done.stderr
     assert "FALLBACK:" in done.stderr
     assert name in done.stderr
@@ -384,7 +384,7 @@ def test_an_allowed_fallback_runs_and_says_so(tmp_path: Path, name: str, bound: 
 def test_another_model_at_the_same_path_stops_the_script(tmp_path: Path) -> None:
     one = measured(tiny_models.mlp(tmp_path / "m.onnx"))
     tiny_models.mlp(tmp_path / "m.onnx", hidden=8)
-    done = execute(emit_python(one.trial), tmp_path)
+    done = execute(export_python(one.trial), tmp_path)
     assert done.returncode == 1
     assert "measured" in done.stderr
 
@@ -392,7 +392,7 @@ def test_another_model_at_the_same_path_stops_the_script(tmp_path: Path) -> None
 def test_tensorrt_booleans_are_written_as_its_parser_reads_them() -> None:
     chain = [{"name": "TensorrtExecutionProvider", "options": {"trt_fp16_enable": "1"}}]
     spec = spec_from_dict({"model": {"path": "m.onnx"}, "session": {"providers": chain}})
-    script = emit_python(trial_of(spec, {"inputs": [{"name": "x", "dtype": "float32", "shape": [1]}]}))
+    script = export_python(trial_of(spec, {"inputs": [{"name": "x", "dtype": "float32", "shape": [1]}]}))
     assert "('TensorrtExecutionProvider', {'trt_fp16_enable': 'True'})" in script
     assert "ort.preload_dlls()" in script
 
@@ -433,16 +433,16 @@ def nasty(text: str) -> Trial:
 @pytest.mark.parametrize("text", NASTY)
 def test_nasty_text_stays_text_in_the_script_and_in_the_yaml(text: str) -> None:
     trial = nasty(text)
-    constants = [n.value for n in ast.walk(ast.parse(emit_python(trial))) if isinstance(n, ast.Constant)]
+    constants = [n.value for n in ast.walk(ast.parse(export_python(trial))) if isinstance(n, ast.Constant)]
     for wanted in (text, f"{text}.npz", text + "2"):
         assert wanted in constants
-    assert spec_from_yaml(emit_yaml(trial), expert=True) == spec_from_dict(trial.spec)
+    assert spec_from_yaml(export_yaml(trial), expert=True) == spec_from_dict(trial.spec)
 
 
 def test_nasty_text_is_never_run(tmp_path: Path) -> None:
     """All scripts one after another in one process: each ends because there is no such model."""
     for number, text in enumerate(NASTY):
-        (tmp_path / f"nasty{number}.py").write_text(emit_python(nasty(text)), encoding="utf-8")
+        (tmp_path / f"nasty{number}.py").write_text(export_python(nasty(text)), encoding="utf-8")
     every = """
 import runpy
 for number in range(NUMBER):
@@ -463,7 +463,7 @@ for number in range(NUMBER):
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40))
 def test_any_text_is_a_constant_of_the_script(text: str) -> None:
     spec = spec_from_dict({"model": {"path": f"{text}m"}, "workload": {"feeds": f"{text}.npz"}})
-    script = emit_python(trial_of(spec, {"inputs": [{"name": text, "dtype": "float32", "shape": [1]}]}))
+    script = export_python(trial_of(spec, {"inputs": [{"name": text, "dtype": "float32", "shape": [1]}]}))
     constants = [n.value for n in ast.walk(ast.parse(script)) if isinstance(n, ast.Constant)]
     assert {text, f"{text}m", f"{text}.npz"} <= {c for c in constants if isinstance(c, str)}
 
@@ -475,8 +475,8 @@ def test_a_trial_without_a_result_needs_the_models_facts(tmp_path: Path) -> None
     path = tiny_models.mlp(tmp_path / "m.onnx")
     spec = spec_from_dict({"model": {"path": str(path)}, "workload": {"batch_size": 2}})
     with pytest.raises(SpecError, match="FAIL"):
-        emit_python(trial_of(spec))
-    done = execute(emit_python(trial_of(spec), inspect_model(str(path))), tmp_path)
+        export_python(trial_of(spec))
+    done = execute(export_python(trial_of(spec), inspect_model(str(path))), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("y [2, ")
 
@@ -485,7 +485,7 @@ def test_the_verdict_goes_along_in_the_yaml(tmp_path: Path) -> None:
     one = measured(tiny_models.mlp(tmp_path / "m.onnx"))
     contrast = {"candidate": "0123456789abcdef", "ratio": 1.2, "ratio_low": 1.1, "verdict": "FASTER"}
     result = {**(one.trial.result or {}), "contrasts": [contrast], "grade": "A", "blocks": [{"round": 0}]}
-    facts = yaml.safe_load(emit_yaml(replace(one.trial, result=result)))["measured"]
+    facts = yaml.safe_load(export_yaml(replace(one.trial, result=result)))["measured"]
     assert (facts["contrasts"], facts["grade"]) == ([contrast], "A")
     assert "blocks" not in facts  # raw data stay in the store
 
@@ -494,7 +494,7 @@ def test_the_verdict_goes_along_in_the_yaml(tmp_path: Path) -> None:
 def test_the_script_keeps_to_the_cpus_of_the_trial(tmp_path: Path) -> None:
     cpu = min(os.sched_getaffinity(0))
     one = measured(tiny_models.mlp(tmp_path / "m.onnx"), protocol={"cpus": str(cpu)})
-    done = execute(emit_python(one.trial) + "\nprint(os.sched_getaffinity(0))\n", tmp_path)
+    done = execute(export_python(one.trial) + "\nprint(os.sched_getaffinity(0))\n", tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"{{{cpu}}}" in done.stdout
 
@@ -502,9 +502,9 @@ def test_the_script_keeps_to_the_cpus_of_the_trial(tmp_path: Path) -> None:
 def test_what_ran_in_pytorch_has_no_session_to_write_a_script_of() -> None:
     one = trial_of(spec_from_dict({"model": {"path": "m.onnx"}, "engine": "torch-eager"}), {"inputs": []})
     with pytest.raises(SpecError, match="`torch-eager`") as caught:
-        emit_python(one)
+        export_python(one)
     assert "YAML" in caught.value.hint
-    assert spec_from_yaml(emit_yaml(one)).engine == "torch-eager"
+    assert spec_from_yaml(export_yaml(one)).engine == "torch-eager"
 
 
 # --- outputs that differ ----------------------------------------------------------------------------------
@@ -518,7 +518,7 @@ def breached(**changes: Any) -> Trial:
     return trial_of(spec_from_dict({"model": {"path": "m.onnx"}}), result | changes)
 
 
-@pytest.mark.parametrize("emit", [emit_yaml, emit_python])
+@pytest.mark.parametrize("emit", [export_yaml, export_python])
 @pytest.mark.parametrize("reason", ["", " \t\n", "0.5", "…!"])
 def test_outputs_that_differ_are_not_written_without_words(emit: Any, reason: str) -> None:
     with pytest.raises(SpecError, match=r"0123456789abcdef.* 0\.5") as caught:
@@ -528,7 +528,7 @@ def test_outputs_that_differ_are_not_written_without_words(emit: Any, reason: st
 
 def test_the_words_stand_on_top_of_both_files_and_among_what_was_measured() -> None:
     words = "the clinic's own data"
-    text, script = (emit(breached(), accepted_breach=words) for emit in (emit_yaml, emit_python))
+    text, script = (emit(breached(), accepted_breach=words) for emit in (export_yaml, export_python))
     for one in (text, script):
         head = one.splitlines()[:4]
         assert "# OUTPUTS DIFFER: 'largest error 0.5 of the largest magnitude'" in head
@@ -541,7 +541,7 @@ def test_the_words_stand_on_top_of_both_files_and_among_what_was_measured() -> N
     "guard", [{"breach": False, "why": "fine"}, {"breach": None, "why": "nobody looked"}, None]
 )
 def test_nothing_is_accepted_where_nothing_is_known_to_differ(guard: Any) -> None:
-    text = emit_yaml(breached(guard=guard), accepted_breach="because")
+    text = export_yaml(breached(guard=guard), accepted_breach="because")
     assert "accepted_breach" not in text
     assert "OUTPUTS DIFFER" not in text
 
@@ -549,10 +549,10 @@ def test_nothing_is_accepted_where_nothing_is_known_to_differ(guard: Any) -> Non
 @pytest.mark.parametrize("text", NASTY)
 def test_nasty_words_stay_on_their_line(text: str) -> None:
     words = f"because {text}"
-    script = emit_python(breached(), accepted_breach=words)
-    plain = emit_python(breached(guard=None))
+    script = export_python(breached(), accepted_breach=words)
+    plain = export_python(breached(guard=None))
     assert ast.dump(ast.parse(script)) == ast.dump(ast.parse(plain))
-    assert spec_from_yaml(emit_yaml(breached(), accepted_breach=words)) == spec_from_dict(breached().spec)
+    assert spec_from_yaml(export_yaml(breached(), accepted_breach=words)) == spec_from_dict(breached().spec)
 
 
 @settings(max_examples=25, deadline=None)
@@ -560,8 +560,8 @@ def test_nasty_words_stay_on_their_line(text: str) -> None:
 @example(LINE_ENDS)
 def test_any_words_are_a_comment(words: str) -> None:
     said = f"because {words}"
-    assert spec_from_yaml(emit_yaml(breached(), accepted_breach=said)).model.path == "m.onnx"
-    compile(emit_python(breached(), accepted_breach=said), "script.py", "exec")
+    assert spec_from_yaml(export_yaml(breached(), accepted_breach=said)).model.path == "m.onnx"
+    compile(export_python(breached(), accepted_breach=said), "script.py", "exec")
 
 
 def test_model_without_inputs_gets_a_script_that_runs(tmp_path: Path) -> None:
@@ -571,12 +571,12 @@ def test_model_without_inputs_gets_a_script_that_runs(tmp_path: Path) -> None:
     path = tiny_models.save(tmp_path / "m.onnx", [node], [], [tiny_models.value("y", [2])])
     one = measured(path)
     for info in (one.info, None):
-        done = execute(emit_python(one.trial, info), tmp_path)
+        done = execute(export_python(one.trial, info), tmp_path)
         assert (done.returncode, done.stdout) == (0, "y [2]\n"), done.stderr
 
 
 def test_outputs_that_prove_nothing_are_told_on_top_of_both_files() -> None:
     judged = {"breach": None, "why": "nothing could be compared of `y`"}
     one = breached(guard=judged, output_error={"max_rel": 0.0})
-    for text in (emit_yaml(one), emit_python(one)):
+    for text in (export_yaml(one), export_python(one)):
         assert judged["why"] in text

@@ -28,7 +28,7 @@ import pytest
 import yaml
 
 from core.run.export_source import ExportSource
-from core.show.export import EMITTERS, emitter_named, emitters_table
+from core.show.export import FORMATS, format_named, formats_table
 from core.show.export.header import NOT_EXPORTED
 from core.show.export.openvino import COUNTERPARTS, session_settings
 from core.show.export.ort_config import KEY, NOTE_KEY
@@ -43,7 +43,7 @@ from tests import builders, tiny_models
 from tests.reading import tells
 from tests.unit.test_export_cli import NASTY
 
-NAMES = [one.name for one in EMITTERS]
+NAMES = [one.name for one in FORMATS]
 PROGRAMS = ("python", "javascript", "cpp", "csharp", "perf-test")
 CUDA, TENSORRT, OPENVINO = (f"{name}ExecutionProvider" for name in ("CUDA", "Tensorrt", "OpenVINO"))
 CPU = "CPUExecutionProvider"
@@ -90,7 +90,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(name: str, what: ExportSource, accepted: str = "") -> str:
-    return emitter_named(name).text(what, accepted)
+    return format_named(name).text(what, accepted)
 
 
 def refusal(name: str, what: ExportSource) -> str | None:
@@ -290,12 +290,12 @@ def test_another_engine_is_refused_with_a_way_out(model: Path, emitter: str) -> 
 
 def test_the_table_says_of_every_format_what_it_cannot_express() -> None:
     assert len(set(NAMES)) == len(NAMES)
-    for one in EMITTERS:
+    for one in FORMATS:
         assert one.purpose
         assert one.cannot
         assert one.ending.startswith(".")
     with pytest.raises(SpecError, match="trition") as refused:
-        emitter_named("trition")
+        format_named("trition")
     assert "`triton`" in str(refused.value)
     assert "--list" in refused.value.hint
 
@@ -304,7 +304,7 @@ def test_the_documentation_has_the_table_as_the_code_has_it() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "export-formats.md").read_text(
         encoding="utf-8"
     )
-    assert md_text(emitters_table()) in page
+    assert md_text(formats_table()) in page
 
 
 @pytest.mark.parametrize("emitter", NAMES)
@@ -638,7 +638,7 @@ def test_onnx_runtime_takes_the_settings_from_the_copy(model: Path, tmp_path: Pa
     copies = [tmp_path / f"{level}.onnx" for level in LEVELS]
     for level, path in zip(LEVELS, copies, strict=True):
         session = {**EVERYTHING["session"], "graph_optimization_level": level, "intra_op_num_threads": 3}
-        path.write_bytes(emitter_named("ort-config").content(leaving(model, session=session)))
+        path.write_bytes(format_named("ort-config").content(leaving(model, session=session)))
     assert read_back(copies, tmp_path) == [[3, 2, "ORT_PARALLEL", level] for level in LEVELS]
     assert read_back(copies[:1], tmp_path, "0") == [[0, 0, "ORT_SEQUENTIAL", "ORT_ENABLE_ALL"]]
     copy = onnx.load(copies[-1])
@@ -651,7 +651,7 @@ def test_onnx_runtime_takes_the_settings_from_the_copy(model: Path, tmp_path: Pa
 
 
 def test_the_copy_is_refused_where_it_would_be_another_model(model: Path, tmp_path: Path) -> None:
-    config = emitter_named("ort-config")
+    config = format_named("ort-config")
     with pytest.raises(SpecError, match="FP16"):
         config.text(leaving(model, model={"precision": "fp16"}))
     with pytest.raises(SpecError, match="external weights"):
@@ -772,7 +772,7 @@ def test_a_model_that_triton_cannot_batch_goes_without_and_says_so(
 
 def test_the_zip_is_a_model_repository(tmp_path: Path) -> None:
     path = tiny_models.external_data(tmp_path / "e.onnx")
-    with zipfile.ZipFile(io.BytesIO(emitter_named("triton").content(leaving(path)))) as archive:
+    with zipfile.ZipFile(io.BytesIO(format_named("triton").content(leaving(path)))) as archive:
         assert archive.testzip() is None
         assert archive.namelist() == ["tiny/config.pbtxt", "tiny/1/model.onnx", "tiny/1/weights.bin"]
         assert archive.read("tiny/1/model.onnx") == path.read_bytes()
@@ -788,14 +788,14 @@ def test_weights_that_are_not_those_that_were_measured_go_into_no_repository(tmp
     data = beside.read_bytes()
     beside.write_bytes(bytes(len(data)))
     with pytest.raises(ModelError, match=r"weights\.bin`"):
-        emitter_named("triton").content(what)
+        format_named("triton").content(what)
     beside.unlink()
     with pytest.raises(ModelError, match=r"weights\.bin`"):
-        emitter_named("triton").content(what)
+        format_named("triton").content(what)
     assert what.info is not None
     outside = {"location": "../weights.bin", "size_bytes": 1, "sha256": "0" * 64}
     with pytest.raises(SpecError, match="folder"):
-        emitter_named("triton").content(replace(what, info={**what.info, "external_data": [outside]}))
+        format_named("triton").content(replace(what, info={**what.info, "external_data": [outside]}))
 
 
 def test_triton_refuses_what_it_cannot_serve(model: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from core.evidence.graph_facts import rows, times
 from core.evidence.graph_folding import all_blocks, fold, levels
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run import graph_layout
 from core.run.graph_layout import Layout, edges_within_limit, layout
 from core.wire.errors import WorkerError

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import coverage, launches, scenes
 from benchmarks.printed import KINDS, Shown, share_of, shown, tally
-from core.evidence.contrast import contrast
+from core.evidence.speedup_interval import contrast
 from tests import builders, simulated_clock
 from tests.unit.test_contrast_simulation import invented
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.evidence.comparison import Configuration
-from core.process.runner import Progress
+from core.process.job_worker import Progress
 from core.run import job_types
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.scheduler import Scheduler

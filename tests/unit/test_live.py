@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from core.evidence.contrast import ASSUMED_PRIOR
 from core.evidence.record import Entry
+from core.evidence.speedup_interval import ASSUMED_PRIOR
 from core.run import live
 from core.run.job import Service
 from core.show import interim

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from core.evidence.continuation import parts
-from core.evidence.contrast import ASSUMED_PRIOR, predicted_launches
 from core.evidence.noise_check import evaluate, needed
 from core.evidence.result import self_test_result
+from core.evidence.speedup_interval import ASSUMED_PRIOR, predicted_launches
 from core.spec.effort import EFFORTS
 from tests import raw_comparisons
 

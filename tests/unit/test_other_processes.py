@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from core.evidence.interference import FOREIGN_CPUS, PRESSURE_SHARE, STEAL_SHARE
+from core.evidence.background_load import FOREIGN_CPUS, PRESSURE_SHARE, STEAL_SHARE
 from core.evidence.other_processes import (
     KERNEL,
     OTHERS,

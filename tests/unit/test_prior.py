@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.evidence.contrast import ASSUMED_PRIOR
 from core.evidence.result import Evidence
+from core.evidence.speedup_interval import ASSUMED_PRIOR
 from core.run import prior
 from core.run.prior import MAX_DF, MIN_SIGMA, prior_of, spread
 from core.store import Store

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from core.evidence.contrast import ASSUMED_PRIOR, Prior
 from core.evidence.record import Settings
+from core.evidence.speedup_interval import ASSUMED_PRIOR, Prior
 from core.evidence.stopping import P99_MAX_S, P99_ROUNDS, InterimResult
 from core.run.launches.blocks import exact_pace, pace, split_runs, void_reason
 from core.spec.effort import Effort

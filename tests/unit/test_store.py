@@ -352,7 +352,7 @@ def test_rescued_trial_of_an_earlier_version_is_taken_back(store):
 
 
 def test_self_tests_are_kept_by_machine_newest_first_and_not_for_ever(store, monkeypatch):
-    monkeypatch.setattr("core.store.SELF_TESTS_KEPT", 3)
+    monkeypatch.setattr("core.store.store.SELF_TESTS_KEPT", 3)
     store.put_self_test("f2", {"ratio": 9.0}, at=1.0)
     store.put_self_test("", {"ratio": 7.0})
     for number in range(5):

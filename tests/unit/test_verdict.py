@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from core.evidence.comparison import Comparison, Contestant
-from core.evidence.contrast import contrast as estimate
 from core.evidence.measurement import Trial
 from core.evidence.quality import BUSY
+from core.evidence.speedup_interval import contrast as estimate
 from core.evidence.verdict import (
     NOT_KNOWN,
     Verdict,

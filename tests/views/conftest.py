@@ -19,7 +19,7 @@ from streamlit.testing.v1 import AppTest, app_test, local_script_runner
 from streamlit.util import calc_hash
 
 from core import wire
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run.job import Status
 from core.store import ModelRecord, Store
 from core.store.library import import_file, import_files, inspect_cached, sample_models

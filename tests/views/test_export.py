@@ -132,7 +132,7 @@ def choose(at: AppTest, name: str) -> None:
 def test_every_format_is_shown_with_what_it_cannot_express(open_page: Open, mlp: ModelRecord) -> None:
     trial = put(mlp, enable_mem_reuse=fields.OFF)
     at = open_page("export", model=mlp, trial=trial.id)
-    for one in export.EMITTERS:
+    for one in export.FORMATS:
         choose(at, one.name)
         assert not at.exception
         assert one.cannot in texts(at)

@@ -14,8 +14,8 @@ from streamlit.testing.v1 import AppTest
 
 from core import wire
 from core.evidence.graph_facts import times
-from core.process import runner
-from core.process.runner import run_job
+from core.process import job_worker
+from core.process.job_worker import run_job
 from core.run.graph import draw_optimized, own_graph
 from core.show.sheets.graphs import unmatched_words
 from core.store import ModelRecord
@@ -52,7 +52,7 @@ def run_once(job: str, payload: dict[str, Any], **how: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "run_job", run_once)  # the page's script imports it whenever it runs
+    monkeypatch.setattr(job_worker, "run_job", run_once)  # the page's script imports it whenever it runs
     monkeypatch.setattr(levels, "run_job", run_once)
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from core import wire
 from core.evidence.comparison import same_request
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run import search
 from core.run.prediction import ComparisonHistory, MeasuredRun
 from core.run.search.stored import answer_of
-from core.show.export import emit_yaml
+from core.show.export import export_yaml
 from core.show.setting_chips import chips_of
 from core.show.sheets import searches
 from core.spec import TrialSpec, differing, spec_from_dict, spec_from_yaml, with_changes
@@ -711,7 +711,7 @@ def test_sentence_tune_compare_history_and_yaml_hold_one_configuration(
     chips = [words for words, _ in chips_of(found["winner"]["changes"])]
     assert len(chips) == 2
     assert all(f"-badge[{format.plain(words)}]" in texts(at) for words in chips)
-    yaml = emit_yaml(
+    yaml = export_yaml(
         state.store().trial(trial), found=search.search_provenance(state.store(), state.store().trial(trial))
     )
     assert same(spec_from_yaml(yaml))

@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.evidence.measurement import Trial
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run.baseline import record_baseline
 from core.run.bundle import writing
 from core.show.export.bundle import bundle_texts

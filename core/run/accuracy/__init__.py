@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run.accuracy.numbers import (
     DELTA,
     calibration_note,

@@ -27,7 +27,7 @@ from core import __version__, wire
 from core.evidence.comparison import same_request
 from core.evidence.measurement import Trial
 from core.process import scratch
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run.bundle import (
     FORMAT,
     INPUTS,

@@ -29,9 +29,9 @@ from core.evidence.record import Block, Discarded, Entry, Key, Ran, RawCompariso
 from core.evidence.result_types import Outcome
 from core.evidence.stopping import InterimResult, contrast_values
 from core.process import scratch
+from core.process.contestant_workers import SharedForkServer, Workers
 from core.process.cpu_use import snapshot
-from core.process.runner import Progress
-from core.process.workers import SharedForkServer, Workers
+from core.process.job_worker import Progress
 from core.run.launches.blocks import REPORT_S, SWITCH_S, exact_pace, run_block, split_runs, void_reason
 from core.run.launches.costs import (
     after_s,

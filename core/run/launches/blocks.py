@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass
 
 from core import wire
-from core.evidence.interference import discard_reason
+from core.evidence.background_load import discard_reason
 from core.evidence.record import Block, Entry
-from core.process.workers import Worker, Workers
+from core.process.contestant_workers import Worker, Workers
 
 BLOCK_NS = 20_000_000
 RUNS_PER_BLOCK = 10

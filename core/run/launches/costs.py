@@ -13,8 +13,8 @@ from pathlib import Path
 
 from core import wire
 from core.evidence.record import Entry, Ran, RawComparison, Reference
-from core.process.runner import Progress
-from core.process.workers import Worker, Workers
+from core.process.contestant_workers import Worker, Workers
+from core.process.job_worker import Progress
 from core.run.launches import energy
 from core.run.launches.blocks import LONG_RUN_S, TIMEOUT_FACTOR, Pace, park, start_loaded
 from core.wire.errors import Cancelled, TunerError

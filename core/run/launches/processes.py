@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from core import wire
 from core.evidence.record import Entry, Key, Launch, RawComparison
-from core.process.workers import Worker, Workers
+from core.process.contestant_workers import Worker, Workers
 from core.run.launches.blocks import Pace, pace, park, start_loaded
 from core.wire.errors import Cancelled, TunerError
 from core.wire.limits import available_memory

@@ -20,7 +20,7 @@ from core import wire
 from core.evidence.evaluations import evaluation_from_dict
 from core.evidence.measurement import Trial
 from core.evidence.result_types import SearchCosts
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run.job import Job
 from core.run.prediction import past
 from core.run.search.choices import exclusion_words, models_of, place_of, space_of

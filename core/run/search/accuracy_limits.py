@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run.accuracy import compare, measure_accuracy, summary
 from core.run.scorecard import Subject
 from core.spec import TrialSpec, with_changes

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from core.evidence.contrast import ASSUMED_PRIOR, Prior
 from core.evidence.effects import main_effects, pair_effects
 from core.evidence.evaluations import (
     Evaluation,
@@ -36,6 +35,7 @@ from core.evidence.result_types import (
     PairRecord,
     SearchOutcome,
 )
+from core.evidence.speedup_interval import ASSUMED_PRIOR, Prior
 from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import Evidence, TargetResult, evaluate_target
 from core.evidence.verdict import Verdict, is_rejected

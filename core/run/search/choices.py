@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from core import wire
-from core.process.runner import Progress
+from core.process.job_worker import Progress
 from core.run.job import Service
 from core.run.trial import Resolved
 from core.run.variants import creation_check, family, make_chain, steps_of, variant_of

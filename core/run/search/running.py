@@ -17,7 +17,7 @@ from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration
 from core.evidence.evaluations import Evaluation, LogSpeedup, Observation, launch_spread, look
 from core.evidence.measurement import Trial
 from core.evidence.result_types import Confirmed, CoursePoint, SearchResult
-from core.process.runner import Progress
+from core.process.job_worker import Progress
 from core.run import job_types
 from core.run.comparison import protocol_of
 from core.run.job import Ending, Outcome, Service

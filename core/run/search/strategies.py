@@ -1,7 +1,7 @@
-"""Screening strategies by name: pure functions from the state of a search to the next configurations.
+"""The table of screening strategies by name; `race`, `grid` and `random` are functions of `plan`.
 
-`race`, `grid` and `random` are defined in `plan`. Optuna's sampler gets all evaluations at each call, so it
-keeps no state between calls.
+Each is a pure function from the state of a search to the next configurations. Optuna's sampler gets all
+evaluations at each call, so it keeps no state between calls.
 """
 
 from __future__ import annotations

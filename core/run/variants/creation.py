@@ -19,7 +19,7 @@ from typing import Any
 
 from core import wire
 from core.evidence.input_description import InputDescription, fed
-from core.process.runner import Run, refuse_worker
+from core.process.job_worker import Run, refuse_worker
 from core.run.plan import batch_addresses, check_feeds_file, dims_from_data, feed_plan, pinned_libraries
 from core.run.variants.records import original, precision_of_model, root_of, steps_of, variant_of
 from core.spec import WorkloadSpec

@@ -16,38 +16,38 @@ from typing import BinaryIO
 
 from core.run.export_source import ExportSource
 from core.show.export import header
-from core.show.export.cpp import emit_cpp
-from core.show.export.csharp import emit_csharp
-from core.show.export.dockerfile import emit_dockerfile
+from core.show.export.cpp import export_cpp
+from core.show.export.csharp import export_csharp
+from core.show.export.dockerfile import export_dockerfile
 from core.show.export.header import caution, not_carried
-from core.show.export.javascript import emit_javascript
-from core.show.export.olive import emit_olive
-from core.show.export.openvino import emit_counterparts, emit_openvino
-from core.show.export.ort_config import emit_ort_config, pack_ort_config
-from core.show.export.perf_test import emit_perf_test
-from core.show.export.python import emit_python
-from core.show.export.triton import emit_triton, pack_triton
-from core.show.export.yaml_file import emit_short_yaml, emit_yaml
+from core.show.export.javascript import export_javascript
+from core.show.export.olive import export_olive
+from core.show.export.openvino import export_counterparts, export_openvino
+from core.show.export.ort_config import export_ort_config, pack_ort_config
+from core.show.export.perf_test import export_perf_test
+from core.show.export.python import export_python
+from core.show.export.triton import export_triton, pack_triton
+from core.show.export.yaml_file import export_short_yaml, export_yaml
 from core.show.output_types import FormatRecord
 from core.show.table import Table, texts
 from core.wire.errors import SpecError, nearest
 
 __all__ = [
-    "EMITTERS",
-    "Emitter",
+    "FORMATS",
+    "ExportFormat",
     "caution",
-    "emit_python",
-    "emit_yaml",
-    "emitter_named",
-    "emitters_table",
+    "export_python",
+    "export_yaml",
     "file_stem",
+    "format_named",
+    "formats_table",
     "not_carried",
     "records",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Emitter:
+class ExportFormat:
     """An export format."""
 
     name: str  # value of `--format`
@@ -104,16 +104,16 @@ class Emitter:
 
 def _yaml(source: ExportSource, accepted: str) -> str:
     if not source.whole:
-        return emit_short_yaml(source, accepted)
-    return emit_yaml(source.trial, accepted_breach=accepted, model=source.facts, found=source.found)
+        return export_short_yaml(source, accepted)
+    return export_yaml(source.trial, accepted_breach=accepted, model=source.facts, found=source.found)
 
 
 def _python(source: ExportSource, accepted: str) -> str:
-    return emit_python(source.trial, source.info, accepted_breach=accepted)
+    return export_python(source.trial, source.info, accepted_breach=accepted)
 
 
-EMITTERS: tuple[Emitter, ...] = (
-    Emitter(
+FORMATS: tuple[ExportFormat, ...] = (
+    ExportFormat(
         name="yaml",
         label="YAML",
         ending=".yaml",
@@ -123,7 +123,7 @@ EMITTERS: tuple[Emitter, ...] = (
         cannot="nothing: it is ORTune's own format",
         write=_yaml,
     ),
-    Emitter(
+    ExportFormat(
         name="python",
         label="Python",
         ending=".py",
@@ -132,7 +132,7 @@ EMITTERS: tuple[Emitter, ...] = (
         cannot="measurement settings (effort, budget, runs, tolerance)",
         write=_python,
     ),
-    Emitter(
+    ExportFormat(
         name="javascript",
         label="JavaScript",
         ending=".js",
@@ -140,27 +140,27 @@ EMITTERS: tuple[Emitter, ...] = (
         purpose="a program for Node and the package onnxruntime-node that runs the session once",
         cannot="provider options except the device, free-dimension overrides, I/O binding, run entries, "
         "memory reuse, execution order, global thread pools, FP16 copy, inputs from files",
-        write=emit_javascript,
+        write=export_javascript,
     ),
-    Emitter(
+    ExportFormat(
         name="cpp",
         label="C++",
         ending=".cpp",
         language="cpp",
         purpose="a program for ONNX Runtime's C++ header that runs the session once",
         cannot="memory reuse, execution order, fallback, FP16 copy, inputs from files",
-        write=emit_cpp,
+        write=export_cpp,
     ),
-    Emitter(
+    ExportFormat(
         name="csharp",
         label="C#",
         ending=".cs",
         language="csharp",
         purpose="a program for Microsoft.ML.OnnxRuntime that runs the session once",
         cannot="memory reuse, execution order, deterministic compute, fallback, FP16 copy, inputs from files",
-        write=emit_csharp,
+        write=export_csharp,
     ),
-    Emitter(
+    ExportFormat(
         name="perf-test",
         label="onnxruntime_perf_test",
         ending=".sh",
@@ -168,9 +168,9 @@ EMITTERS: tuple[Emitter, ...] = (
         purpose="the command line of ONNX Runtime's own benchmark",
         cannot="a second accelerator, memory reuse, execution order, global thread pools, I/O binding "
         "on the CPU, most run entries, FP16 copy, input values",
-        write=emit_perf_test,
+        write=export_perf_test,
     ),
-    Emitter(
+    ExportFormat(
         name="ort-config",
         label="Model with ort_config",
         ending=".onnx",
@@ -178,10 +178,10 @@ EMITTERS: tuple[Emitter, ...] = (
         purpose="a copy of the model with settings in its metadata; sessions use them if "
         "ORT_LOAD_CONFIG_FROM_MODEL=1 is set",
         cannot="all but threads, execution mode and graph level; refuses external weights and an FP16 copy",
-        write=emit_ort_config,
+        write=export_ort_config,
         pack=pack_ort_config,
     ),
-    Emitter(
+    ExportFormat(
         name="triton",
         label="Triton",
         ending=".triton.zip",
@@ -190,10 +190,10 @@ EMITTERS: tuple[Emitter, ...] = (
         "shapes",
         cannot="config entries except one, free-dimension overrides, ORT_ENABLE_LAYOUT, memory reuse, "
         "execution order, providers except CPU, CUDA, TensorRT and plain OpenVINO; refuses an FP16 copy",
-        write=emit_triton,
+        write=export_triton,
         pack=pack_triton,
     ),
-    Emitter(
+    ExportFormat(
         name="openvino",
         label="OpenVINO",
         ending=".openvino.yaml",
@@ -201,27 +201,27 @@ EMITTERS: tuple[Emitter, ...] = (
         purpose="device, streams, precision and hint for ONNX Runtime's OpenVINO provider and for "
         "OpenVINO itself",
         cannot="session settings except the provider options; refuses a trial on another provider",
-        write=emit_openvino,
+        write=export_openvino,
     ),
-    Emitter(
+    ExportFormat(
         name="counterparts",
         label="Equivalent settings",
         ending=".counterparts.md",
         language="markdown",
         purpose="a table of this trial's settings and their equivalents in OpenVINO and TensorRT",
         cannot="any configuration: it is documentation",
-        write=emit_counterparts,
+        write=export_counterparts,
     ),
-    Emitter(
+    ExportFormat(
         name="dockerfile",
         label="Dockerfile",
         ending=".Dockerfile",
         language="docker",
         purpose="an image with the trial's bundle that runs `verify` at start",
         cannot="any settings itself: they are in the bundle; ORTune is installed from a folder next to it",
-        write=emit_dockerfile,
+        write=export_dockerfile,
     ),
-    Emitter(
+    ExportFormat(
         name="olive",
         label="Olive",
         ending=".olive.yaml",
@@ -229,19 +229,19 @@ EMITTERS: tuple[Emitter, ...] = (
         purpose="a workflow that creates the model from its original (INT8, INT4, FP16, graph optimizations)",
         cannot="simplify, mixed precision, ORT format and metadata steps, calibration data, memory "
         "settings, inputs",
-        write=emit_olive,
+        write=export_olive,
     ),
 )
 
 
-def emitter_named(name: str) -> Emitter:
+def format_named(name: str) -> ExportFormat:
     """Return a row of the table.
 
     Raises:
         SpecError: the format does not exist.
     """
     names = [one["name"] for one in records()]
-    for one in EMITTERS:
+    for one in FORMATS:
         if one.name == name:
             return one
     raise SpecError(
@@ -260,10 +260,10 @@ def records() -> list[FormatRecord]:
         "cannot": "nothing: it contains the YAML file",
         "takes_model": True,
     }
-    return [*(one.to_dict() for one in EMITTERS), bundle]
+    return [*(one.to_dict() for one in FORMATS), bundle]
 
 
-def emitters_table() -> Table:
+def formats_table() -> Table:
     """Return the table of formats and their unsupported settings."""
     rows = [[one["name"], one["file"], one["purpose"], one["cannot"]] for one in records()]
     return Table(columns=texts("format", "file", "content", "not supported"), rows=rows)

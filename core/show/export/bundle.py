@@ -11,7 +11,7 @@ from core.evidence.measurement import Trial, model_text
 from core.evidence.verdict import words
 from core.run.bundle import CONFIG, INPUTS, NEEDS, OUTPUTS, README, SCRIPT
 from core.run.bundle.writing import Contents
-from core.show.export import caution, emit_python, emit_yaml
+from core.show.export import caution, export_python, export_yaml
 from core.spec import spec_from_dict
 from core.wire.access import LIBRARIES_VARIABLE, library
 from core.wire.output_check import breach, different_outputs_words
@@ -49,15 +49,15 @@ def bundle_texts(
 
     Args:
         held: the other files of the bundle.
-        info: the model as `inspect` found it, see `emit_python`.
-        accepted_breach: see `emit_yaml`.
-        found: see `emit_yaml`.
+        info: the model as `inspect` found it, see `export_python`.
+        accepted_breach: see `export_yaml`.
+        found: see `export_yaml`.
 
     Raises:
-        SpecError: as of `emit_yaml` and `emit_python`.
+        SpecError: as of `export_yaml` and `export_python`.
     """
     return {
-        CONFIG: emit_yaml(held.trial, accepted_breach=accepted_breach, found=found),
+        CONFIG: export_yaml(held.trial, accepted_breach=accepted_breach, found=found),
         SCRIPT: _script(held, info, accepted_breach),
         NEEDS: _requirements(held.trial),
         README: _readme(held),
@@ -68,12 +68,12 @@ def _script(held: Contents, info: wire.ModelInfo | None, accepted_breach: str) -
     """Return the script: runs the bundle's model on the recorded inputs and compares the outputs."""
     trial = held.trial
     if held.sample is None:
-        return _HERE + emit_python(trial, info, accepted_breach=accepted_breach)
+        return _HERE + export_python(trial, info, accepted_breach=accepted_breach)
     spec = spec_from_dict(trial.spec)
     fed = {"feeds": INPUTS, "feed_values": {}, "image_mean": (), "image_std": ()}
     spec = spec.model_copy(update={"workload": spec.workload.model_copy(update=fed)})
-    asked = replace(trial, spec=spec.to_dict(), result=_with_batch_size(trial, held.sample["rows"]))
-    text = emit_python(asked, info, accepted_breach=accepted_breach)
+    tracker = replace(trial, spec=spec.to_dict(), result=_with_batch_size(trial, held.sample["rows"]))
+    text = export_python(tracker, info, accepted_breach=accepted_breach)
     return _HERE + text + _COMPARED
 
 

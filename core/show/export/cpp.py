@@ -9,7 +9,15 @@ from core import wire
 from core.run.export_source import ExportSource
 from core.show.export.header import head
 from core.show.export.input_values import Fill, input_fills, measured_outputs
-from core.show.export.programs import LEVELS, accelerators, entries, ort_spec, plan_of, quoted, take_options
+from core.show.export.programs import (
+    LEVELS,
+    accelerators,
+    entries,
+    exported_options,
+    ort_spec,
+    plan_of,
+    quoted,
+)
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 
@@ -108,25 +116,25 @@ _OWN_OPTIONS = """\
 }}"""
 
 
-def emit_cpp(source: ExportSource, accepted: str) -> str:
+def export_cpp(source: ExportSource, accepted: str) -> str:
     """Return the program.
 
     Raises:
         SpecError: another engine, a provider without a call in this API, or an unsupported input.
     """
     trial, spec = source.trial, ort_spec(source.trial)
-    asked, plan = SettingTracker(spec), plan_of(spec)
+    tracker, plan = SettingTracker(spec), plan_of(spec)
     outputs = measured_outputs(trial, source.info)
-    options = _session(spec, plan, asked)
-    feeds = input_fills(trial, spec, source.info, asked, dtypes=_TYPES)
-    body = [*options, "", *_values(feeds, spec), "", *_run(spec, plan, asked, feeds, outputs)]
+    options = _session(spec, plan, tracker)
+    feeds = input_fills(trial, spec, source.info, tracker, dtypes=_TYPES)
+    body = [*options, "", *_values(feeds, spec), "", *_run(spec, plan, tracker, feeds, outputs)]
     main = "\n".join(["int main() {", *(f"  {line}" if line else "" for line in body), "}", ""])
     notes = [
         "NOT COMPILED HERE. Build: g++ -std=c++17 -I INCLUDE FILE.cpp -L LIB -lonnxruntime; start it with",
         "ORT_DISABLE_TELEMETRY=1 in its environment. Random inputs differ from those of the trial.",
         *([f"MODEL must have this SHA-256: {spec.model.sha256}"] if spec.model.sha256 else []),
     ]
-    blocks = [head(trial, accepted, asked, *notes, mark="//"), _INCLUDES, *_helpers(feeds), main]
+    blocks = [head(trial, accepted, tracker, *notes, mark="//"), _INCLUDES, *_helpers(feeds), main]
     return "\n\n".join(block.strip("\n") for block in blocks) + "\n"
 
 
@@ -138,35 +146,35 @@ def _helpers(feeds: list[Fill]) -> list[str]:
     return found + [text for name, text in (("float16", _HALF), ("bfloat16", _BFLOAT)) if name in dtypes]
 
 
-def _session(spec: TrialSpec, plan: wire.SessionPlan, asked: SettingTracker) -> list[str]:
-    lines = _environment(plan, asked)
+def _session(spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker) -> list[str]:
+    lines = _environment(plan, tracker)
     for name, value in plan["attributes"].items():
         if (line := _attribute(name, value)) is not None:
             lines.append(line)
-            asked.take(name)
+            tracker.mark_exported(name)
     lines += [
         f"options.AddConfigEntry({quoted(key, octal=True)}, {quoted(text, octal=True)});"
-        for key, text in entries(plan, asked).items()
+        for key, text in entries(plan, tracker).items()
     ]
     for name, size in plan["free_dimension_overrides"].items():
         lines.append(
             "Ort::ThrowOnError(Ort::GetApi().AddFreeDimensionOverrideByName("
             f"options, {quoted(name, octal=True)}, {size}));"
         )
-    asked.take("free_dimension_overrides", "providers")
-    asked.mark_unsupported("allow_fallback", "a provider that does not load ends the program")
+    tracker.mark_exported("free_dimension_overrides", "providers")
+    tracker.mark_unsupported("allow_fallback", "a provider that does not load ends the program")
     for one in accelerators(plan, PROVIDERS, "the C++ program"):
-        lines += _provider(one, asked)
+        lines += _provider(one, tracker)
     path = f"const std::filesystem::path model({quoted(spec.model.path, octal=True)});"
     return [*lines, path, "Ort::Session session(env, model.c_str(), options);"]
 
 
-def _environment(plan: wire.SessionPlan, asked: SettingTracker) -> list[str]:
+def _environment(plan: wire.SessionPlan, tracker: SettingTracker) -> list[str]:
     """Return the environment, with global thread pools if the session uses them."""
     attributes = plan["attributes"]
     if attributes.get("use_per_session_threads") is not False:
         return ['Ort::Env env(ORT_LOGGING_LEVEL_WARNING, "ortune");', "Ort::SessionOptions options;"]
-    asked.take("use_per_session_threads")
+    tracker.mark_exported("use_per_session_threads")
     intra, inter = (attributes.get(f"{pool}_op_num_threads", 0) for pool in ("intra", "inter"))
     return [
         "OrtThreadingOptions* pools = nullptr;  // of the whole process",
@@ -196,8 +204,8 @@ def _attribute(name: str, value: bool | int | str) -> str | None:
     }.get(name)
 
 
-def _provider(one: wire.ProviderPlan, asked: SettingTracker) -> list[str]:
-    options = take_options(one, asked)
+def _provider(one: wire.ProviderPlan, tracker: SettingTracker) -> list[str]:
+    options = exported_options(one, tracker)
     if one["name"] in GENERIC:
         pairs = [f"{{{quoted(k, octal=True)}, {quoted(v, octal=True)}}}" for k, v in options.items()]
         made = f"std::unordered_map<std::string, std::string>{{{', '.join(pairs)}}}"
@@ -243,14 +251,14 @@ def _int64(number: int) -> str:
 
 
 def _run(
-    spec: TrialSpec, plan: wire.SessionPlan, asked: SettingTracker, feeds: list[Fill], outputs: list[str]
+    spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker, feeds: list[Fill], outputs: list[str]
 ) -> list[str]:
     names = ", ".join(quoted(name, octal=True) for name in outputs)
     lines = [f"const std::vector<const char*> output_names{{{names}}};", "Ort::RunOptions run_options;"]
     for key, text in plan["run_config_entries"].items():
         lines.append(f"run_options.AddConfigEntry({quoted(key, octal=True)}, {quoted(text, octal=True)});")
-        asked.take(key)
-    asked.take("use_io_binding")
+        tracker.mark_exported(key)
+    tracker.mark_exported("use_io_binding")
     if spec.workload.use_io_binding:
         lines += _bound(plan, feeds)
     else:

@@ -7,7 +7,15 @@ from core.run.export_source import ExportSource
 from core.show.export.cpp import GENERIC, PROVIDERS
 from core.show.export.header import head
 from core.show.export.input_values import Fill, input_fills, measured_outputs
-from core.show.export.programs import LEVELS, accelerators, entries, ort_spec, plan_of, quoted, take_options
+from core.show.export.programs import (
+    LEVELS,
+    accelerators,
+    entries,
+    exported_options,
+    ort_spec,
+    plan_of,
+    quoted,
+)
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 
@@ -68,29 +76,36 @@ static OrtValue Filled<T>(long[] shape, Func<T> next) where T : unmanaged
 }"""
 
 
-def emit_csharp(source: ExportSource, accepted: str) -> str:
+def export_csharp(source: ExportSource, accepted: str) -> str:
     """Return the program.
 
     Raises:
         SpecError: another engine, a provider without a call in this API, or an unsupported input.
     """
     trial, spec = source.trial, ort_spec(source.trial)
-    asked, plan = SettingTracker(spec), plan_of(spec)
+    tracker, plan = SettingTracker(spec), plan_of(spec)
     outputs = measured_outputs(trial, source.info)
-    session = _session(spec, plan, asked)
-    feeds = _feeds(input_fills(trial, spec, source.info, asked, dtypes=_TYPES), spec)
-    run = _run(spec, plan, asked, outputs)
+    session = _session(spec, plan, tracker)
+    feeds = _feeds(input_fills(trial, spec, source.info, tracker, dtypes=_TYPES), spec)
+    run = _run(spec, plan, tracker, outputs)
     gpu = any(one["name"] in wire.CUDA_PROVIDERS for one in plan["providers"])
     notes = [
         "NOT COMPILED HERE. A console program of .NET 8 with the package Microsoft.ML.OnnxRuntime"
         + (".Gpu." if gpu else "."),
         "Random inputs differ from those of the trial.",
     ]
-    blocks = [head(trial, accepted, asked, *notes, mark="//"), _START.strip("\n"), session, feeds, run, _FILL]
+    blocks = [
+        head(trial, accepted, tracker, *notes, mark="//"),
+        _START.strip("\n"),
+        session,
+        feeds,
+        run,
+        _FILL,
+    ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _session(spec: TrialSpec, plan: wire.SessionPlan, asked: SettingTracker) -> str:
+def _session(spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker) -> str:
     lines = [f"const string model = {quoted(spec.model.path)};"]
     if spec.model.sha256:
         lines.append(_CHECK.format(sha256=quoted(spec.model.sha256)))
@@ -99,25 +114,25 @@ def _session(spec: TrialSpec, plan: wire.SessionPlan, asked: SettingTracker) -> 
     if not own_pools:
         sizes = {pool: attributes.get(f"{pool}_op_num_threads", 0) for pool in ("intra", "inter")}
         lines.append(_POOLS.format(**sizes))
-        asked.take("use_per_session_threads")
+        tracker.mark_exported("use_per_session_threads")
     lines.append("using var options = new SessionOptions();")
     lines += [] if own_pools else ["options.DisablePerSessionThreads();"]
     for name, value in attributes.items():
         if (text := _attribute(name, value)) is not None:
             lines.append(f"options.{text};")
-            asked.take(name)
+            tracker.mark_exported(name)
     lines += [
         f"options.AddSessionConfigEntry({quoted(key)}, {quoted(text)});"
-        for key, text in entries(plan, asked).items()
+        for key, text in entries(plan, tracker).items()
     ]
     lines += [
         f"options.AddFreeDimensionOverrideByName({quoted(name)}, {size});"
         for name, size in plan["free_dimension_overrides"].items()
     ]
-    asked.take("free_dimension_overrides", "providers")
-    asked.mark_unsupported("allow_fallback", "a provider that does not load ends the program")
+    tracker.mark_exported("free_dimension_overrides", "providers")
+    tracker.mark_unsupported("allow_fallback", "a provider that does not load ends the program")
     for number, one in enumerate(accelerators(plan, PROVIDERS, "the C# program")):
-        lines += _provider(one, asked, f"provider{number}")
+        lines += _provider(one, tracker, f"provider{number}")
     return "\n".join([*lines, "using var session = new InferenceSession(model, options);"])
 
 
@@ -130,8 +145,8 @@ def _attribute(name: str, value: bool | int | str) -> str | None:
     return f"{known} = {str(value).lower()}" if known else None
 
 
-def _provider(one: wire.ProviderPlan, asked: SettingTracker, name: str) -> list[str]:
-    pairs = [f"[{quoted(key)}] = {quoted(text)}" for key, text in take_options(one, asked).items()]
+def _provider(one: wire.ProviderPlan, tracker: SettingTracker, name: str) -> list[str]:
+    pairs = [f"[{quoted(key)}] = {quoted(text)}" for key, text in exported_options(one, tracker).items()]
     made = f"new Dictionary<string, string> {{ {', '.join(pairs)} }}"
     if one["name"] in GENERIC:
         return [f'options.AppendExecutionProvider("{GENERIC[one["name"]]}", {made});']
@@ -174,13 +189,13 @@ def _number(one: Fill, kind: str) -> str:
     return f"({kind})({text})"
 
 
-def _run(spec: TrialSpec, plan: wire.SessionPlan, asked: SettingTracker, outputs: list[str]) -> str:
+def _run(spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker, outputs: list[str]) -> str:
     names = ", ".join(map(quoted, outputs))
     lines = [f"var outputNames = new string[] {{ {names} }};", "using var runOptions = new RunOptions();"]
     for key, text in plan["run_config_entries"].items():
         lines.append(f"runOptions.AddRunConfigEntry({quoted(key)}, {quoted(text)});")
-        asked.take(key)
-    asked.take("use_io_binding")
+        tracker.mark_exported(key)
+    tracker.mark_exported("use_io_binding")
     if not spec.workload.use_io_binding:
         call = "session.Run(runOptions, inputNames, inputs, outputNames)"
         return "\n".join([*lines, f"using var outputs = {call};", _PRINT])

@@ -31,28 +31,28 @@ CMD ["python", "-m", "core", "verify", "bundle.zip"]
 """
 
 
-def emit_dockerfile(source: ExportSource, accepted: str) -> str:
+def export_dockerfile(source: ExportSource, accepted: str) -> str:
     """Return the Dockerfile.
 
     Raises:
         SpecError: another engine ran the trial.
     """
     spec = ort_spec(source.trial)
-    asked = SettingTracker(spec)
-    asked.take_all_but()  # the bundle contains the YAML file, which supports every setting
-    asked.take("expert", "streams")
+    tracker = SettingTracker(spec)
+    tracker.mark_all_exported_but()  # the bundle contains the YAML file, which supports every setting
+    tracker.mark_exported("expert", "streams")
     notes = [
         "All settings are in the bundle; this file only builds an image with it.",
         *_start(spec),
     ]
-    asked.mark_unsupported(
+    tracker.mark_unsupported(
         "cpus", "the bundle contains it, but a container may have other CPUs; set them with --cpuset-cpus"
     )
     machine: Mapping[str, Any] = source.trial.facts.get("environment") or {}
     python = str(machine.get("python") or "3.11")
     version = ".".join(part for part in python.split(".")[:2] if part.isdecimal()) or "3.11"
     body = _BODY.format(python=version, trial=source.trial.id)
-    return f"{head(source.trial, accepted, asked, *notes)}\n\n{body}"
+    return f"{head(source.trial, accepted, tracker, *notes)}\n\n{body}"
 
 
 def _start(spec: TrialSpec) -> list[str]:

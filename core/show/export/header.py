@@ -92,9 +92,9 @@ def not_carried(text: str) -> list[str]:
     return [line.strip() for line in takewhile(lambda line: line.startswith("   "), lines[start + 1 :])]
 
 
-def unsupported_lines(asked: SettingTracker) -> list[str]:
+def unsupported_lines(tracker: SettingTracker) -> list[str]:
     """Return lines on the unsupported settings, each with its value and the reason."""
-    lost = asked.unsupported_settings()
+    lost = tracker.unsupported_settings()
     if not lost:
         return []
     return [f"# {NOT_EXPORTED}", *(f"#   {_plain(one.name)} = {one.value!r}: {one.why}" for one in lost)]
@@ -105,13 +105,13 @@ def _plain(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
-def head(trial: Trial, accepted: str, asked: SettingTracker, *notes: str, mark: str = "#") -> str:
+def head(trial: Trial, accepted: str, tracker: SettingTracker, *notes: str, mark: str = "#") -> str:
     """Return the comment at the top of a file.
 
     Args:
         trial: of the session.
         accepted: why its outputs may exceed the tolerance.
-        asked: tracks the settings; the body of the file has already been written.
+        tracker: tracks the settings; the body of the file has already been written.
         notes: further lines of this format.
         mark: start of a comment line.
     """
@@ -121,7 +121,7 @@ def head(trial: Trial, accepted: str, asked: SettingTracker, *notes: str, mark: 
         *caution_lines(trial),
         *tolerance_lines(trial, accepted),
         *(f"# {note}" for note in notes),
-        *unsupported_lines(asked),
+        *unsupported_lines(tracker),
     ]
     # in C++ and shell, a backslash at the end would continue the comment in the next line
     return "\n".join(mark + line.removeprefix("#") + ("." if line.endswith("\\") else "") for line in lines)

@@ -94,7 +94,7 @@ def input_fills(
                 f"Input `{one['name']}` is {one['dtype']}, which this format does not support.",
                 hint="Choose the format python, which supports every type.",
             )
-    asked.take("batch_size", "dims", "seed")
+    asked.mark_exported("batch_size", "dims", "seed")
     asked.mark_unsupported("feeds", "random values of the same types and shapes are used instead")
     found = [_fill(one, spec) for one in inputs]
     drawn = {one["name"] for one in inputs if one.get("drawn")}
@@ -103,7 +103,7 @@ def input_fills(
         for one in found
         if one.constant is None and one.name in spec.workload.feed_values.keys() - drawn
     ]
-    asked.take("feed_values")
+    asked.mark_exported("feed_values")
     if lists:
         told = ", ".join(map(repr, lists))
         asked.mark_unsupported(

@@ -9,7 +9,7 @@ from core.evidence.measurement import Trial
 from core.run.export_source import ExportSource
 from core.show.export.header import head
 from core.show.export.input_values import Fill, input_fills
-from core.show.export.programs import accelerators, entries, ort_spec, plan_of, quoted, take_options
+from core.show.export.programs import accelerators, entries, exported_options, ort_spec, plan_of, quoted
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 
@@ -102,24 +102,28 @@ main().catch((error) => {
 """
 
 
-def emit_javascript(source: ExportSource, accepted: str) -> str:
+def export_javascript(source: ExportSource, accepted: str) -> str:
     """Return the program.
 
     Raises:
         SpecError: another engine, a provider that Node's package lacks, or an unsupported input.
     """
     trial, spec = source.trial, ort_spec(source.trial)
-    asked = SettingTracker(spec)
-    options = _options(spec, plan_of(spec), asked)
-    feeds = input_fills(trial, spec, source.info, asked, dtypes=_ARRAYS)
+    tracker = SettingTracker(spec)
+    options = _options(spec, plan_of(spec), tracker)
+    feeds = input_fills(trial, spec, source.info, tracker, dtypes=_ARRAYS)
     blocks = [_START, _model(spec), f"const options = {json.dumps(options, indent=2)};", *_feeds(feeds, spec)]
-    return "\n\n".join([_head(trial, accepted, asked), *(one.strip("\n") for one in blocks), _MAIN])
+    return "\n\n".join([_head(trial, accepted, tracker), *(one.strip("\n") for one in blocks), _MAIN])
 
 
-def _head(trial: Trial, accepted: str, asked: SettingTracker) -> str:
+def _head(trial: Trial, accepted: str, tracker: SettingTracker) -> str:
     need = "needs `npm install onnxruntime-node`"
     return head(
-        trial, accepted, asked, f"For Node; {need}. Random inputs differ from those of the trial.", mark="//"
+        trial,
+        accepted,
+        tracker,
+        f"For Node; {need}. Random inputs differ from those of the trial.",
+        mark="//",
     )
 
 
@@ -128,13 +132,13 @@ def _model(spec: TrialSpec) -> str:
     return line + (_CHECK.format(sha256=quoted(spec.model.sha256)) if spec.model.sha256 else "")
 
 
-def _options(spec: TrialSpec, plan: wire.SessionPlan, asked: SettingTracker) -> dict[str, object]:
+def _options(spec: TrialSpec, plan: wire.SessionPlan, tracker: SettingTracker) -> dict[str, object]:
     providers: list[object] = []
     for one in accelerators(plan, _PROVIDERS, "onnxruntime-node"):
-        device = take_options(one, asked, "device_id").get("device_id")
+        device = exported_options(one, tracker, "device_id").get("device_id")
         name = _PROVIDERS[one["name"]]
         providers.append({"name": name, "deviceId": int(device)} if device else name)
-    asked.take("providers")
+    tracker.mark_exported("providers")
     options: dict[str, object] = {"executionProviders": [*providers, "cpu"]}
     for name, value in plan["attributes"].items():
         if name in _NAMES:
@@ -145,8 +149,8 @@ def _options(spec: TrialSpec, plan: wire.SessionPlan, asked: SettingTracker) -> 
             options["executionMode"] = "parallel" if value == "ORT_PARALLEL" else "sequential"
         else:
             continue
-        asked.take(name)
-    if extra := entries(plan, asked):
+        tracker.mark_exported(name)
+    if extra := entries(plan, tracker):
         options["extra"] = extra
     return options
 

@@ -26,30 +26,30 @@ _NO_PASS = "Olive has no such pass"  # noqa: S105 - a pass of Olive's
 _NO_OPTION = "Olive's pass has no such option"
 
 
-def emit_olive(source: ExportSource, accepted: str) -> str:
+def export_olive(source: ExportSource, accepted: str) -> str:
     """Return the workflow as YAML, which `olive run --config` reads.
 
     Raises:
         SpecError: another engine ran the trial, or its inputs are unknown.
     """
     trial, spec = source.trial, ort_spec(source.trial)
-    asked, passes, data = SettingTracker(spec), dict[str, Pass](), list[dict[str, Any]]()
+    tracker, passes, data = SettingTracker(spec), dict[str, Pass](), list[dict[str, Any]]()
     for number, step in enumerate(source.steps, start=1):
-        made = _pass(step, asked, number)
+        made = _pass(step, tracker, number)
         if made is not None:
             passes[f"{number}_{step.kind}"] = made
             if step.kind == "int8_static":
                 data = [_dummy_data(source, spec)]
-                asked.add_unsupported(
+                tracker.add_unsupported(
                     f"step {number}, calibration data",
                     "those of the step",
                     f"Olive calibrates on ones here; put your data into `{_DATA}`",
                 )
     if spec.model.precision == "fp16":
         passes["fp16"] = {"type": "OnnxFloatToFloat16", "keep_io_types": spec.model.keep_io_types}
-        asked.take("precision", "keep_io_types")
+        tracker.mark_exported("precision", "keep_io_types")
     path = source.original or spec.model.path
-    settings = _inference_settings(spec, asked)
+    settings = _inference_settings(spec, tracker)
     document: dict[str, Any] = {
         "input_model": {"type": "ONNXModel", "model_path": path, "inference_settings": settings},
         **({"data_configs": data} if data else {}),
@@ -62,13 +62,13 @@ def emit_olive(source: ExportSource, accepted: str) -> str:
         notes.append("The original of this variant is missing, so the workflow starts from the variant.")
     if not passes:
         notes.append("The model is an original without steps, so the workflow has no pass.")
-    return f"{head(trial, accepted, asked, *notes)}\n{dump_yaml(document)}"
+    return f"{head(trial, accepted, tracker, *notes)}\n{dump_yaml(document)}"
 
 
 # --- the session --------------------------------------------------------------------------------------------
 
 
-def _inference_settings(spec: TrialSpec, asked: SettingTracker) -> dict[str, Any]:
+def _inference_settings(spec: TrialSpec, tracker: SettingTracker) -> dict[str, Any]:
     plan = plan_of(spec)
     numbers = {**LEVELS, "ORT_SEQUENTIAL": 0, "ORT_PARALLEL": 1}
     options: dict[str, Any] = {}
@@ -80,10 +80,12 @@ def _inference_settings(spec: TrialSpec, asked: SettingTracker) -> dict[str, Any
     ):
         if (value := plan["attributes"].get(name)) is not None:
             options[name] = numbers[value] if isinstance(value, str) else value
-            asked.take(name)
-    if extra := entries(plan, asked):
+            tracker.mark_exported(name)
+    if extra := entries(plan, tracker):
         options["extra_session_config"] = extra
-    asked.take("providers", *(f"{one['name']}.{key}" for one in plan["providers"] for key in one["options"]))
+    tracker.mark_exported(
+        "providers", *(f"{one['name']}.{key}" for one in plan["providers"] for key in one["options"])
+    )
     return {
         "execution_provider": [one["name"] for one in plan["providers"]],
         "provider_options": [dict(one["options"]) for one in plan["providers"]],
@@ -94,15 +96,15 @@ def _inference_settings(spec: TrialSpec, asked: SettingTracker) -> dict[str, Any
 # --- the steps ----------------------------------------------------------------------------------------------
 
 
-def _pass(step: Step, asked: SettingTracker, number: int) -> Pass | None:
+def _pass(step: Step, tracker: SettingTracker, number: int) -> Pass | None:
     """Return the pass of a step, and the options of the step that it does not support."""
     if step.kind not in _PASSES:
-        asked.add_unsupported(f"step {number}, {step.type.title}", dict(step.changed()), _NO_PASS)
+        tracker.add_unsupported(f"step {number}, {step.type.title}", dict(step.changed()), _NO_PASS)
         return None
     made, carried = _PASSES[step.kind](step.options)
     for name, value in step.changed().items():
         if name not in carried:
-            asked.add_unsupported(f"step {number}, {step.type.title}: {name}", value, _NO_OPTION)
+            tracker.add_unsupported(f"step {number}, {step.type.title}: {name}", value, _NO_OPTION)
     return made
 
 

@@ -1,7 +1,7 @@
 """Translates a trial's settings to OpenVINO and TensorRT. Pure functions.
 
-`emit_openvino` writes the settings of a trial that runs on OpenVINO, for ONNX Runtime's provider and for
-OpenVINO's own `compile_model`; `emit_counterparts` writes, for any trial, the counterpart of each setting.
+`export_openvino` writes the settings of a trial that runs on OpenVINO, for ONNX Runtime's provider and for
+OpenVINO's own `compile_model`; `export_counterparts` writes, for any trial, the counterpart of each setting.
 Source: the options of ONNX Runtime's OpenVINO provider, OpenVINO's properties, TensorRT's builder flags.
 """
 
@@ -34,14 +34,14 @@ _PROPERTIES = {
 _DEVICE_OF_OLD = "device_type"
 
 
-def emit_openvino(source: ExportSource, accepted: str) -> str:
+def export_openvino(source: ExportSource, accepted: str) -> str:
     """Return the settings as YAML.
 
     Raises:
         SpecError: the trial does not run on OpenVINO.
     """
     trial, spec = source.trial, ort_spec(source.trial)
-    plan, asked = plan_of(spec), SettingTracker(spec)
+    plan, tracker = plan_of(spec), SettingTracker(spec)
     first = plan["providers"][0]
     if first["name"] != NAME:
         raise SpecError(
@@ -49,22 +49,22 @@ def emit_openvino(source: ExportSource, accepted: str) -> str:
             hint="Choose the format counterparts, which lists the equivalent OpenVINO settings.",
         )
     accelerators(plan, {NAME: "OpenVINO"}, "the file for OpenVINO")
-    asked.take("providers", *(f"{NAME}.{key}" for key in first["options"]))
+    tracker.mark_exported("providers", *(f"{NAME}.{key}" for key in first["options"]))
     device = first["options"].get(_DEVICE_OF_OLD, "CPU")
     document = {
         "device": device,
         "onnxruntime": {"provider": NAME, "provider_options": dict(first["options"])},
-        "openvino": _properties(first["options"], asked),
+        "openvino": _properties(first["options"], tracker),
     }
     notes = [
         "`onnxruntime`: for InferenceSession(providers=[(provider, provider_options)]).",
         "`openvino`: for openvino.Core().compile_model(model, device, config).",
         "PERFORMANCE_HINT is not from the trial: LATENCY matches its one caller at a time.",
     ]
-    return f"{head(trial, accepted, asked, *notes)}\n{dump_yaml(document)}"
+    return f"{head(trial, accepted, tracker, *notes)}\n{dump_yaml(document)}"
 
 
-def _properties(options: Mapping[str, str], asked: SettingTracker) -> dict[str, Any]:
+def _properties(options: Mapping[str, str], tracker: SettingTracker) -> dict[str, Any]:
     found: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
     for key, text in options.items():
         if key in _PROPERTIES:
@@ -74,7 +74,9 @@ def _properties(options: Mapping[str, str], asked: SettingTracker) -> dict[str, 
         elif key == "precision" and text.upper() == "ACCURACY":
             found["EXECUTION_MODE_HINT"] = "ACCURACY"
         elif key != _DEVICE_OF_OLD:
-            asked.mark_unsupported(f"{NAME}.{key}", "only ONNX Runtime's provider has it; see `onnxruntime`")
+            tracker.mark_unsupported(
+                f"{NAME}.{key}", "only ONNX Runtime's provider has it; see `onnxruntime`"
+            )
     return found
 
 
@@ -148,33 +150,33 @@ def session_settings() -> list[str]:
     return [one.name for one in SETTINGS if one.target in _PARTS and one.name not in _FEEDS]
 
 
-def emit_counterparts(source: ExportSource, accepted: str) -> str:
+def export_counterparts(source: ExportSource, accepted: str) -> str:
     """Return the table as Markdown.
 
     Raises:
         SpecError: another engine ran the trial.
     """
     spec = ort_spec(source.trial)
-    asked, labels = SettingTracker(spec), {one.name: one.label for one in SETTINGS}
+    tracker, labels = SettingTracker(spec), {one.name: one.label for one in SETTINGS}
     rows = []
     for name in session_settings():
         value = value_of(spec, name)
-        asked.take(name)
+        tracker.mark_exported(name)
         rows.append([labels[name], "default" if value is None else f"`{value!r}`", *COUNTERPARTS[name]])
     for key in {**spec.session.session_config_entries, **spec.session.run_config_entries}:
-        asked.take(key)
+        tracker.mark_exported(key)
     for one in plan_of(spec)["providers"]:
-        rows += [_option_row(one, key, text, asked) for key, text in one["options"].items()]
+        rows += [_option_row(one, key, text, tracker) for key, text in one["options"].items()]
     table = Table(columns=texts("wish", "this trial", "OpenVINO", "TensorRT"), rows=rows)
-    top = head(source.trial, accepted, asked, "Documentation only: nothing in this table was measured.")
+    top = head(source.trial, accepted, tracker, "Documentation only: nothing in this table was measured.")
     return f"<!--\n{re.sub('-(?=-)', '- ', top)}\n-->\n\n{md_text(table)}\n"
 
 
 _TENSORRT = "TensorrtExecutionProvider"
 
 
-def _option_row(one: wire.ProviderPlan, key: str, text: str, asked: SettingTracker) -> list[str]:
-    asked.take(f"{one['name']}.{key}")
+def _option_row(one: wire.ProviderPlan, key: str, text: str, tracker: SettingTracker) -> list[str]:
+    tracker.mark_exported(f"{one['name']}.{key}")
     openvino = _PROPERTIES.get(key, NONE) if one["name"] == NAME else NONE
     tensorrt = f"the builder's setting behind `{key}`" if one["name"] == _TENSORRT else NONE
     return [f"{one['name']}: {key}", f"`{text!r}`", openvino, tensorrt]

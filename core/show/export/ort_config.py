@@ -23,16 +23,16 @@ KEY, NOTE_KEY = "ort_config", "ortune.ort_config"
 _PROVIDER = "providers are an argument of the session constructor"
 
 
-def emit_ort_config(source: ExportSource, accepted: str) -> str:
+def export_ort_config(source: ExportSource, accepted: str) -> str:
     """Return the metadata as text: the note as comments, and the configuration.
 
     Raises:
         SpecError: another engine; the trial ran on an FP16 copy, the model has external weights, or it
             already contains a configuration.
     """
-    spec, asked = _spec(source), SettingTracker(ort_spec(source.trial))
-    options = _options(spec, asked)
-    return f"{_note(source, accepted, asked)}\n{json.dumps({'session_options': options}, indent=2)}\n"
+    spec, tracker = _spec(source), SettingTracker(ort_spec(source.trial))
+    options = _options(spec, tracker)
+    return f"{_note(source, accepted, tracker)}\n{json.dumps({'session_options': options}, indent=2)}\n"
 
 
 def pack_ort_config(source: ExportSource, accepted: str, to: BinaryIO) -> None:
@@ -42,12 +42,12 @@ def pack_ort_config(source: ExportSource, accepted: str, to: BinaryIO) -> None:
     metadata entries are appended to the bytes. The file is never parsed as a model here.
 
     Raises:
-        SpecError: as of `emit_ort_config`, or the file is not the one that was measured.
+        SpecError: as of `export_ort_config`, or the file is not the one that was measured.
     """
-    spec, asked = _spec(source), SettingTracker(ort_spec(source.trial))
-    text = json.dumps({"session_options": _options(spec, asked)})
+    spec, tracker = _spec(source), SettingTracker(ort_spec(source.trial))
+    text = json.dumps({"session_options": _options(spec, tracker)})
     copy_model(source, Path(spec.model.path), to)
-    for key, value in ((KEY, text), (NOTE_KEY, _note(source, accepted, asked))):
+    for key, value in ((KEY, text), (NOTE_KEY, _note(source, accepted, tracker))):
         to.write(_metadata(key, value))
 
 
@@ -68,22 +68,22 @@ def _spec(source: ExportSource) -> TrialSpec:
     return spec
 
 
-def _options(spec: TrialSpec, asked: SettingTracker) -> dict[str, int]:
+def _options(spec: TrialSpec, tracker: SettingTracker) -> dict[str, int]:
     plan = plan_of(spec)
-    asked.mark_unsupported("providers", _PROVIDER)
+    tracker.mark_unsupported("providers", _PROVIDER)
     numbers = {**LEVELS, "ORT_SEQUENTIAL": 0, "ORT_PARALLEL": 1}
     names = ("intra_op_num_threads", "inter_op_num_threads", "execution_mode", "graph_optimization_level")
     options: dict[str, int] = {}
     for name in names:
         if (value := plan["attributes"].get(name)) is not None:
             options[name] = numbers[value] if isinstance(value, str) else int(value)
-            asked.take(name)
+            tracker.mark_exported(name)
     return options
 
 
-def _note(source: ExportSource, accepted: str, asked: SettingTracker) -> str:
+def _note(source: ExportSource, accepted: str, tracker: SettingTracker) -> str:
     use = "Sessions use these settings if ORT_LOAD_CONFIG_FROM_MODEL=1 is set when they are created."
-    return head(source.trial, accepted, asked, use)
+    return head(source.trial, accepted, tracker, use)
 
 
 def _metadata(key: str, value: str) -> bytes:

@@ -11,7 +11,15 @@ from core import wire
 from core.run.export_source import ExportSource
 from core.show.export.header import head
 from core.show.export.input_values import measured_inputs
-from core.show.export.programs import DISABLED, LEVELS, accelerators, entries, ort_spec, plan_of, take_options
+from core.show.export.programs import (
+    DISABLED,
+    LEVELS,
+    accelerators,
+    entries,
+    exported_options,
+    ort_spec,
+    plan_of,
+)
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 
@@ -37,60 +45,63 @@ _ONE = "onnxruntime_perf_test supports one provider besides the CPU; {left} is o
 _APART = "it contains a space or `|`, which separate the entries of this option"
 
 
-def emit_perf_test(source: ExportSource, accepted: str) -> str:
+def export_perf_test(source: ExportSource, accepted: str) -> str:
     """Return the script.
 
     Raises:
         SpecError: another engine, a provider that the tool lacks, or unknown inputs.
     """
     trial, spec = source.trial, ort_spec(source.trial)
-    asked, plan = SettingTracker(spec), plan_of(spec)
-    words = ["onnxruntime_perf_test", *_provider(plan, spec, asked), *_attributes(plan, asked)]
-    words += _entries(plan, asked)
-    words += _feeds(measured_inputs(trial, spec, source.info), spec, asked)
+    tracker, plan = SettingTracker(spec), plan_of(spec)
+    words = ["onnxruntime_perf_test", *_provider(plan, spec, tracker), *_attributes(plan, tracker)]
+    words += _entries(plan, tracker)
+    words += _feeds(measured_inputs(trial, spec, source.info), spec, tracker)
     if spec.protocol.runs:
         words += ["-r", str(spec.protocol.runs)]
-        asked.take("runs")
+        tracker.mark_exported("runs")
     words.append(spec.model.path)
     if spec.protocol.cpus:
         words = ["taskset", "-c", spec.protocol.cpus, *words]
-        asked.take("cpus")
+        tracker.mark_exported("cpus")
     command = " ".join(map(shlex.quote, words))
     notes = [
         "Built with ONNX Runtime's tests. Uses random inputs and measures one configuration, "
         "without a comparison."
     ]
-    return "\n".join(["#!/bin/sh", head(trial, accepted, asked, *notes), f"exec {command}", ""])
+    return "\n".join(["#!/bin/sh", head(trial, accepted, tracker, *notes), f"exec {command}", ""])
 
 
-def _provider(plan: wire.SessionPlan, spec: TrialSpec, asked: SettingTracker) -> list[str]:
+def _provider(plan: wire.SessionPlan, spec: TrialSpec, tracker: SettingTracker) -> list[str]:
     chain = accelerators(plan, _PROVIDERS, "onnxruntime_perf_test")
-    asked.take("providers")
+    tracker.mark_exported("providers")
     if not chain:
         return ["-e", "cpu"]
     first, *others = chain
     if others:
-        asked.mark_unsupported("providers", _ONE.format(left=", ".join(one["name"] for one in others)))
-    words, options = ["-e", _PROVIDERS[first["name"]]], _fit(take_options(first, asked), asked, first["name"])
+        tracker.mark_unsupported("providers", _ONE.format(left=", ".join(one["name"] for one in others)))
+    words, options = (
+        ["-e", _PROVIDERS[first["name"]]],
+        _fit(exported_options(first, tracker), tracker, first["name"]),
+    )
     if options:
         words += ["-i", options]
     if spec.workload.use_io_binding and first["name"] in wire.CUDA_PROVIDERS:
         words.append("-g")
-        asked.take("use_io_binding")
+        tracker.mark_exported("use_io_binding")
     return words
 
 
-def _fit(pairs: dict[str, str], asked: SettingTracker, of: str = "") -> str:
+def _fit(pairs: dict[str, str], tracker: SettingTracker, of: str = "") -> str:
     """Join `key|value` pairs with spaces; pairs that would be ambiguous stay unexported."""
     fits = {key: text for key, text in pairs.items() if not set(" |\t\n") & set(key + text) and text}
     for key in pairs.keys() - fits.keys():
-        asked.mark_unsupported(
+        tracker.mark_unsupported(
             "disabled_optimizers" if key == DISABLED else f"{of}.{key}" if of else key, _APART
         )
     return " ".join(f"{key}|{text}" for key, text in fits.items())
 
 
-def _attributes(plan: wire.SessionPlan, asked: SettingTracker) -> list[str]:
+def _attributes(plan: wire.SessionPlan, tracker: SettingTracker) -> list[str]:
     words: list[str] = []
     for name, value in plan["attributes"].items():
         found = {
@@ -103,34 +114,34 @@ def _attributes(plan: wire.SessionPlan, asked: SettingTracker) -> list[str]:
         }.get(name)
         if found is not None:
             words += found
-            asked.take(name)
+            tracker.mark_exported(name)
     for name, size in plan["free_dimension_overrides"].items():
         words += ["-f", f"{name}:{size}"]
-    asked.take("free_dimension_overrides")
+    tracker.mark_exported("free_dimension_overrides")
     return words
 
 
-def _entries(plan: wire.SessionPlan, asked: SettingTracker) -> list[str]:
+def _entries(plan: wire.SessionPlan, tracker: SettingTracker) -> list[str]:
     words: list[str] = []
-    if options := _fit(entries(plan, asked), asked):
+    if options := _fit(entries(plan, tracker), tracker):
         words += ["-C", options]
     if shrink := plan["run_config_entries"].get(_SHRINK):
         words += ["--shrink_arena_between_runs", shrink]
-        asked.take(_SHRINK)
+        tracker.mark_exported(_SHRINK)
     return words
 
 
-def _feeds(inputs: list[wire.InputPlan], spec: TrialSpec, asked: SettingTracker) -> list[str]:
-    asked.mark_unsupported("feeds", "it generates its inputs")
-    asked.mark_unsupported("feed_values", "it generates its inputs")
+def _feeds(inputs: list[wire.InputPlan], spec: TrialSpec, tracker: SettingTracker) -> list[str]:
+    tracker.mark_unsupported("feeds", "it generates its inputs")
+    tracker.mark_unsupported("feed_values", "it generates its inputs")
     words = ["-I"]  # random inputs
     if spec.workload.seed:
         words += ["-S", str(spec.workload.seed)]
-    asked.take("seed", "batch_size", "dims")
+    tracker.mark_exported("seed", "batch_size", "dims")
     shapes = [f"{one['name']}:[{','.join(map(str, one['shape']))}]" for one in inputs if one["shape"]]
     if any(" " in one["name"] for one in inputs):
         for name in ("batch_size", "dims"):
-            asked.mark_unsupported(
+            tracker.mark_unsupported(
                 name, "an input name contains a space, which separates the shapes of this option"
             )
         return words

@@ -61,14 +61,14 @@ def accelerators(plan: wire.SessionPlan, known: Mapping[str, str], target: str) 
     return before
 
 
-def entries(plan: wire.SessionPlan, asked: SettingTracker) -> dict[str, str]:
+def entries(plan: wire.SessionPlan, tracker: SettingTracker) -> dict[str, str]:
     """Return the session config entries, including disabled optimizers, and mark them as exported."""
     found = dict(plan["config_entries"])
-    asked.take(*found)
+    tracker.mark_exported(*found)
     if plan["disabled_optimizers"]:
         own = found.get(DISABLED, "")
         found[DISABLED] = ";".join([*([own] if own else []), *plan["disabled_optimizers"]])
-        asked.take("disabled_optimizers")
+        tracker.mark_exported("disabled_optimizers")
     return found
 
 
@@ -77,10 +77,10 @@ def plan_of(spec: TrialSpec) -> wire.SessionPlan:
     return session_plan(spec.session)
 
 
-def take_options(provider: wire.ProviderPlan, asked: SettingTracker, *names: str) -> dict[str, str]:
+def exported_options(provider: wire.ProviderPlan, tracker: SettingTracker, *names: str) -> dict[str, str]:
     """Return the options of a provider (only `names`, if given), and mark them as exported."""
     found = {key: text for key, text in provider["options"].items() if not names or key in names}
-    asked.take(*(f"{provider['name']}.{key}" for key in found))
+    tracker.mark_exported(*(f"{provider['name']}.{key}" for key in found))
     return found
 
 

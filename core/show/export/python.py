@@ -44,14 +44,14 @@ from core.wire.feeding import (
 _CONVERTER = "DEFAULT_OP_BLOCK_LIST, convert_float_to_float16"
 
 
-def emit_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_breach: str = "") -> str:
+def export_python(trial: Trial, info: wire.ModelInfo | None = None, *, accepted_breach: str = "") -> str:
     """Return a script that builds the trial's session and runs it once on inputs of the same shapes.
 
     Args:
         trial: to reproduce.
         info: the model facts of `inspect`; with them, random inputs keep the trial's ranges, otherwise they
             use values that suit any model.
-        accepted_breach: as of `emit_yaml`.
+        accepted_breach: as of `export_yaml`.
 
     Raises:
         SpecError: the outputs exceed the tolerance and no reason is given for accepting that; the inputs are
@@ -107,10 +107,10 @@ def _head(trial: Trial, spec: TrialSpec, accepted: str) -> str:
 
 
 def _asked(spec: TrialSpec) -> SettingTracker:
-    asked = SettingTracker(spec)
-    asked.take_all_but("protocol")
-    asked.take("cpus")
-    return asked
+    tracker = SettingTracker(spec)
+    tracker.mark_all_exported_but("protocol")
+    tracker.mark_exported("cpus")
+    return tracker
 
 
 def _affinity(cpus: str) -> list[str]:

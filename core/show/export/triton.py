@@ -18,7 +18,7 @@ from core.run.export_source import ExportSource
 from core.show.export.header import head
 from core.show.export.input_values import measured_inputs
 from core.show.export.model_file import copy_file, copy_model, refuse_fp16
-from core.show.export.programs import accelerators, ort_spec, plan_of, take_options
+from core.show.export.programs import accelerators, exported_options, ort_spec, plan_of
 from core.show.export.unsupported import SettingTracker
 from core.spec import TrialSpec
 from core.wire.errors import SpecError
@@ -81,7 +81,7 @@ def model_name(source: ExportSource) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "_", stem).strip("_") or "model"
 
 
-def emit_triton(source: ExportSource, accepted: str) -> str:
+def export_triton(source: ExportSource, accepted: str) -> str:
     """Return the `config.pbtxt`.
 
     Raises:
@@ -95,22 +95,22 @@ def emit_triton(source: ExportSource, accepted: str) -> str:
             f"The inputs and outputs of the model of trial {trial.id} are unknown.",
             hint="Add the model to the library first, for example with `inspect`.",
         )
-    asked, plan = SettingTracker(spec), plan_of(spec)
+    tracker, plan = SettingTracker(spec), plan_of(spec)
     rows, why_not = _max_batch(source, spec, info)
-    asked.take("batch_size", "use_io_binding", "providers", "streams")  # the back end always binds
+    tracker.mark_exported("batch_size", "use_io_binding", "providers", "streams")  # the back end always binds
     if not rows:
-        asked.mark_unsupported("batch_size", "Triton does not batch this model, see max_batch_size")
-    asked.take("dims")
-    parameters = _parameters(plan, asked)
+        tracker.mark_unsupported("batch_size", "Triton does not batch this model, see max_batch_size")
+    tracker.mark_exported("dims")
+    parameters = _parameters(plan, tracker)
     blocks = [
         f"name: {_text(model_name(source))}\nbackend: {_text('onnxruntime')}",
         f"max_batch_size: {rows}" + (f"  # {why_not}" if why_not else "  # the measured batch"),
         _tensors("input", info["inputs"], batched=bool(rows)),
         _tensors("output", info["outputs"], batched=bool(rows)),
         _instances(plan, spec),
-        _optimization(plan, asked, parameters),
+        _optimization(plan, tracker, parameters),
         *(_parameter(key, value) for key, value in parameters.items()),
-        _warm_up(source, spec, asked, rows),
+        _warm_up(source, spec, tracker, rows),
     ]
     notes = [
         f"Unpack the zip into Triton's model repository; the model is called {model_name(source)!r} there.",
@@ -120,17 +120,17 @@ def emit_triton(source: ExportSource, accepted: str) -> str:
         *_gpu_notes(plan),
     ]
     body = "\n".join(one for one in blocks if one)
-    return f"{head(trial, accepted, asked, *notes)}\n\n{body}\n"
+    return f"{head(trial, accepted, tracker, *notes)}\n\n{body}\n"
 
 
 def pack_triton(source: ExportSource, accepted: str, to: BinaryIO) -> None:
     """Write the repository as a zip to `to`: the configuration, the model, and files with its weights.
 
     Raises:
-        SpecError: as of `emit_triton`.
+        SpecError: as of `export_triton`.
         ModelError: a file is missing, or the model is not the one that was measured.
     """
-    text, folder = emit_triton(source, accepted), model_name(source)
+    text, folder = export_triton(source, accepted), model_name(source)
     path = Path(source.trial.spec["model"]["path"])
     with zipfile.ZipFile(to, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(f"{folder}/config.pbtxt", text)
@@ -209,36 +209,38 @@ def _gpu_notes(plan: wire.SessionPlan) -> list[str]:
     return []
 
 
-def _parameters(plan: wire.SessionPlan, asked: SettingTracker) -> dict[str, str]:
+def _parameters(plan: wire.SessionPlan, tracker: SettingTracker) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in plan["attributes"].items():
         if name in _PARAMETERS:
             found[_PARAMETERS[name]] = str(int(value == "ORT_PARALLEL" if isinstance(value, str) else value))
-            asked.take(name)
+            tracker.mark_exported(name)
     for entries, key in ((plan["config_entries"], _INITIALIZERS), (plan["run_config_entries"], _SHRINK)):
         if key in entries:
             found[key] = entries[key]
-            asked.take(key)
+            tracker.mark_exported(key)
     for provider in _chain(plan):
         if provider["name"] == "CUDAExecutionProvider":
-            for key, text in take_options(provider, asked, *_CUDA_PARAMETERS).items():
+            for key, text in exported_options(provider, tracker, *_CUDA_PARAMETERS).items():
                 words = _CUDA_PARAMETERS[key]
                 found[key] = str(words.index(text)) if text in words else text
     return found
 
 
-def _optimization(plan: wire.SessionPlan, asked: SettingTracker, parameters: Mapping[str, str]) -> str:
+def _optimization(plan: wire.SessionPlan, tracker: SettingTracker, parameters: Mapping[str, str]) -> str:
     lines = []
     level = plan["attributes"].get("graph_optimization_level")
     if level in _LEVELS:
         lines.append(f"  graph {{ level: {_LEVELS[str(level)]} }}  # {level}")
-        asked.take("graph_optimization_level")
+        tracker.mark_exported("graph_optimization_level")
     elif level is not None:
-        asked.mark_unsupported("graph_optimization_level", "Triton has no such level and uses ORT_ENABLE_ALL")
+        tracker.mark_unsupported(
+            "graph_optimization_level", "Triton has no such level and uses ORT_ENABLE_ALL"
+        )
     kinds: dict[str, list[str]] = {"gpu": [], "cpu": []}
     for provider in _chain(plan):
         kind = "gpu" if provider["name"] in _GPU else "cpu"
-        pairs = _accelerator_parameters(provider, asked, parameters)
+        pairs = _accelerator_parameters(provider, tracker, parameters)
         told = "".join(f" parameters {{ key: {_text(k)} value: {_text(v)} }}" for k, v in pairs.items())
         name = _text(_PROVIDERS[provider["name"]])
         kinds[kind].append(f"    {kind}_execution_accelerator {{ name: {name}{told} }}")
@@ -248,29 +250,33 @@ def _optimization(plan: wire.SessionPlan, asked: SettingTracker, parameters: Map
 
 
 def _accelerator_parameters(
-    provider: wire.ProviderPlan, asked: SettingTracker, parameters: Mapping[str, str]
+    provider: wire.ProviderPlan, tracker: SettingTracker, parameters: Mapping[str, str]
 ) -> dict[str, str]:
     name = provider["name"]
     if name in _GPU:
-        take_options(provider, asked, "device_id")  # the instance group sets the device
+        exported_options(provider, tracker, "device_id")  # the instance group sets the device
     if name == "CUDAExecutionProvider":
-        options = take_options(provider, asked)
+        options = exported_options(provider, tracker)
         return {key: text for key, text in options.items() if key not in {*parameters, "device_id"}}
     if name != "TensorrtExecutionProvider":
         for key, text in provider["options"].items():
             if (key, text) == ("device_type", "CPU"):
-                asked.take(f"{name}.{key}")
+                tracker.mark_exported(f"{name}.{key}")
             else:
-                asked.mark_unsupported(f"{name}.{key}", "Triton supports OpenVINO on the CPU without options")
+                tracker.mark_unsupported(
+                    f"{name}.{key}", "Triton supports OpenVINO on the CPU without options"
+                )
         return {}
-    found = {_TENSORRT[key]: _switch(text) for key, text in take_options(provider, asked, *_TENSORRT).items()}
+    found = {
+        _TENSORRT[key]: _switch(text) for key, text in exported_options(provider, tracker, *_TENSORRT).items()
+    }
     precisions = [key for key, text in provider["options"].items() if key in _PRECISIONS and text == "True"]
     if precisions:
         found["precision_mode"] = _PRECISIONS[precisions[-1]]
     for key in _PRECISIONS:
-        asked.take(f"{name}.{key}")
+        tracker.mark_exported(f"{name}.{key}")
     for key in precisions[:-1]:
-        asked.mark_unsupported(
+        tracker.mark_unsupported(
             f"{name}.{key}", f"Triton supports one precision, here {found['precision_mode']}"
         )
     return found
@@ -284,15 +290,15 @@ def _parameter(key: str, value: str) -> str:
     return f"parameters {{ key: {_text(key)} value {{ string_value: {_text(value)} }} }}"
 
 
-def _warm_up(source: ExportSource, spec: TrialSpec, asked: SettingTracker, rows: int) -> str:
+def _warm_up(source: ExportSource, spec: TrialSpec, tracker: SettingTracker, rows: int) -> str:
     """Return one warm-up request with the measured shapes, because the measurement was warmed up too."""
     lines = [f"  name: {_text('the shapes that were measured')}", f"  batch_size: {rows}"]
     if spec.protocol.warmup_runs:
         lines.append(f"  count: {spec.protocol.warmup_runs}")
-        asked.take("warmup_runs")
+        tracker.mark_exported("warmup_runs")
     inputs = measured_inputs(source.trial, spec, source.info)
     if any(one["dtype"] == "string" or min(one["shape"], default=1) < 0 for one in inputs):
-        asked.mark_unsupported("warmup_runs", "the input shapes come from a file")
+        tracker.mark_unsupported("warmup_runs", "the input shapes come from a file")
         return ""
     for one in inputs:
         shape = one["shape"][1:] if rows else one["shape"]

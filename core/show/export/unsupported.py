@@ -62,15 +62,15 @@ class SettingTracker:
         """Whether the configuration sets this setting."""
         return name in self._values
 
-    def take(self, *names: str) -> None:
+    def mark_exported(self, *names: str) -> None:
         """Mark settings as exported."""
         for name in names:
             self._open.pop(name, None)
 
-    def take_all_but(self, *targets: str) -> None:
+    def mark_all_exported_but(self, *targets: str) -> None:
         """Mark all settings as exported except those with these targets and ORTune's own."""
         stay = {one.name for one in SETTINGS if one.target in targets} | _OWN
-        self.take(*(name for name in list(self._open) if name not in stay))
+        self.mark_exported(*(name for name in list(self._open) if name not in stay))
 
     def mark_unsupported(self, name: str, why: str) -> None:
         """Record why a setting is not, or only partly, exported; no effect if it is not set."""

@@ -68,7 +68,7 @@ _MACHINE = (
 )
 
 
-def emit_yaml(
+def export_yaml(
     trial: Trial,
     *,
     accepted_breach: str = "",
@@ -105,17 +105,17 @@ def emit_yaml(
     return "\n".join([*lines, text])
 
 
-def emit_short_yaml(source: ExportSource, accepted_breach: str = "") -> str:
+def export_short_yaml(source: ExportSource, accepted_breach: str = "") -> str:
     """Return the short form of a trial: its model, settings that differ from the defaults, and its speed.
 
     It contains no absolute path. Reading it back gives the trial's spec, on the model with this hash.
 
     Args:
         source: the trial and the facts of its model.
-        accepted_breach: as of `emit_yaml`.
+        accepted_breach: as of `export_yaml`.
 
     Raises:
-        SpecError: as of `emit_yaml`.
+        SpecError: as of `export_yaml`.
     """
     trial, accepted = source.trial, header.accepted(source.trial, accepted_breach)
     data = with_relative_paths(spec_from_dict(trial.spec), source.folders).to_dict()

@@ -404,7 +404,7 @@ def _files(trials: Iterable[Trial], store: Store, labels: Mapping[str, str]) -> 
 def _file(trial: Trial, store: Store, label: str = "") -> File:
     name = f"{label or _subject_text(trial)} (trial {trial.id[:12]})"
     try:
-        return File(name=name, text=export.emit_yaml(trial, found=search_provenance(store, trial)))
+        return File(name=name, text=export.export_yaml(trial, found=search_provenance(store, trial)))
     except TunerError as error:
         return File(name=name, missing=f"{error.message} {error.hint}".strip())
 

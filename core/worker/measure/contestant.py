@@ -24,7 +24,7 @@ from core import wire
 from core.wire import engines, limits
 from core.wire.channel import Command, obey
 from core.wire.errors import SpecError, WorkerError
-from core.worker.measure import footprint, outputs, timing, warmup
+from core.worker.measure import footprint, output_comparison, timing, warmup
 from core.worker.measure.counters import Meter
 from core.worker.measure.inference import Contender, count_samples, translate_errors
 from core.worker.measure.memory_layout import DEFAULT_LAYOUT, MemoryLayout, at_depth, draw
@@ -220,7 +220,7 @@ class Contestant:
     def save_outputs(self, *, path: str) -> wire.EmptyReply:
         """Write the outputs of one run to `path`, for `compare_outputs` of another contestant."""
         contender = self._need().contender
-        outputs.save(path, contender.arrays(contender.call()))
+        output_comparison.save(path, contender.arrays(contender.call()))
         return {}
 
     @translate_errors()
@@ -229,7 +229,7 @@ class Contestant:
         contender = self._need().contender
         if self._reference is None:
             self._reference = contender.arrays(contender.call())
-        return outputs.compare(self._reference, outputs.load(path))
+        return output_comparison.compare(self._reference, output_comparison.load(path))
 
     def _need(self) -> _Loaded:
         if self._loaded is None:

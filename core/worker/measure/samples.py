@@ -14,7 +14,7 @@ import numpy as np
 
 from core import wire
 from core.wire.errors import SpecError, WorkerError
-from core.worker.measure import outputs
+from core.worker.measure import output_comparison
 from core.worker.measure.contestant import pin
 from core.worker.measure.inference import count_samples, prepare, translate_errors
 from core.worker.session import build_session
@@ -50,7 +50,7 @@ def record(payload: wire.SamplesPlan) -> wire.SamplesReply:
     if not reply["refusal"]:
         folder = Path(payload["folder"])
         save_inputs(folder / INPUTS, fed)
-        outputs.save(str(folder / OUTPUTS), found)
+        output_comparison.save(str(folder / OUTPUTS), found)
     return reply
 
 
@@ -87,7 +87,7 @@ def answers(payload: wire.AnswersPlan) -> wire.AnswersReply:
     return {
         **reply,
         "rows": count_samples(contender, plan["feeds"]),
-        "error": None if recorded is None else outputs.compare(recorded, found),
+        "error": None if recorded is None else output_comparison.compare(recorded, found),
         "notes": contender.notes,
     }
 
@@ -110,7 +110,7 @@ def save_inputs(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def _recorded(path: Path) -> dict[str, Array]:
-    """Read an untrusted file of `outputs.save`: with a size limit, and without pickled objects."""
+    """Read an untrusted file of `output_comparison.save`: with a size limit, and without pickled objects."""
     with open_archive(path, f"There are no recorded outputs `{path.name}`.") as archive:
         members = archive.read(archive.names)
         names = members.get("arr_0")

@@ -183,7 +183,7 @@ def set_operator_libraries(texts: Sequence[str]) -> dict[str, str]:
     For jobs that open many sessions. Tools that open their own sessions do not use them.
 
     Args:
-        texts: in the form of `access.found_library`.
+        texts: in the form of `access.resolve_library`.
 
     Returns:
         The hash of each, by its name.

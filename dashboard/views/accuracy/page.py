@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from core import wire
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run import job_types, variants
 from core.run.accuracy import BATCH_ROWS, Accuracy, measure_accuracy, score_outputs
 from core.run.job import Status

@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from core.evidence.measurement import Trial
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run import job_types
 from core.run.bundle import writing
 from core.run.job import Status
@@ -29,7 +29,7 @@ def draw(trial: Trial, accepted: str, stem: str) -> None:
 
     Args:
         trial: to bundle.
-        accepted: reason why deviating outputs are acceptable; see `emit_yaml`.
+        accepted: reason why deviating outputs are acceptable; see `export_yaml`.
         stem: beginning of the file name.
     """
     with st.container(border=True, key="export.bundle"):

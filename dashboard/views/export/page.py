@@ -223,8 +223,8 @@ def _file(known: ExportSource, action: DeltaGenerator, accepted: str = "") -> De
     return left
 
 
-def _format() -> export.Emitter:
-    names = {one.name: one for one in export.EMITTERS}
+def _format() -> export.ExportFormat:
+    names = {one.name: one for one in export.FORMATS}
     chosen = st.selectbox(
         "Format",
         list(names),
@@ -243,7 +243,7 @@ def _not_carried(text: str) -> None:
         st.info(lines, icon=":material/info:", title=f"Not exported: {counted(len(lost), 'setting')}")
 
 
-def _download(chosen: export.Emitter, known: ExportSource, accepted: str) -> None:
+def _download(chosen: export.ExportFormat, known: ExportSource, accepted: str) -> None:
     name = chosen.file_name(known)
     bytes_ = known.info["size_bytes"] if chosen.pack is not None and known.info is not None else 0
     if bytes_ > MOST_BYTES:

@@ -11,7 +11,7 @@ from core.evidence import graph_folding
 from core.evidence.graph_facts import ProfileMatch, Row, Where, scopes
 from core.evidence.graph_folding import Block, Folding
 from core.evidence.node_savings import Unit
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run.graph_layout import Layout, layout
 from core.wire.graph import Level, Side
 from dashboard import format

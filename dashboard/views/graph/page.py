@@ -13,7 +13,7 @@ from core import wire
 from core.evidence.graph_changes import changes
 from core.evidence.graph_facts import ProfileMatch, errors, times
 from core.evidence.measurement import Trial
-from core.process.runner import run_job
+from core.process.job_worker import run_job
 from core.run import job_types
 from core.run.graph import check_drawable, draw_optimized, optimized_at, optimized_graph, own_graph
 from core.run.job import Status

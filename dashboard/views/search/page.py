@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from core.process.runner import refuse_worker
+from core.process.job_worker import refuse_worker
 from core.run import search
 from core.spec import spec_from_dict
 from core.spec.question import question_from_dict

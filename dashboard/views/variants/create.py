@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run import variants
 from core.show.sheets import variants as sheets
 from core.spec import WorkloadSpec

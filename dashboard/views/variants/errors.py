@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from core.evidence.node_savings import Choice, Savings, choices, halving_choice, keep_float
-from core.process.runner import Run
+from core.process.job_worker import Run
 from core.run import node_errors as node_error_run
 from core.run import variants
 from core.run.node_errors import Located, located_at, quantized_from

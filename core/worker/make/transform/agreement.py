@@ -16,7 +16,7 @@ import numpy as np
 from core import wire
 from core.wire.errors import ModelError
 from core.worker.measure.inference import prepare, translate_errors
-from core.worker.measure.outputs import compare
+from core.worker.measure.output_comparison import compare
 from core.worker.models import inspect_model
 from core.worker.session import build_session
 from core.worker.session.feeds import Array

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from core import wire
-from core.process import runner
-from core.process.runner import Progress, run_job
+from core.process import job_worker
+from core.process.job_worker import Progress, run_job
 from core.wire.errors import Cancelled, ModelError, WorkerError
 from tests.builders import export_plan
 
@@ -177,7 +177,7 @@ def test_real_segfault_leaves_out_the_stack_of_pythons_own_report(worker):
 
 
 def test_hang_is_ended_by_the_time_limit_with_all_its_children(worker, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "TERM_GRACE_S", 0.3)
+    monkeypatch.setattr(job_worker, "TERM_GRACE_S", 0.3)
     command = worker(f"""
         import subprocess
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -251,7 +251,7 @@ def test_large_request_arrives_whole(worker):
 
 
 def test_worker_that_will_not_leave_after_its_answer_is_ended(worker, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "EXIT_GRACE_S", 0.3)
+    monkeypatch.setattr(job_worker, "EXIT_GRACE_S", 0.3)
     command = worker(f"""
         open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
         say(ok={{"ok": 1}})
@@ -317,7 +317,7 @@ def test_files_in_the_users_folder_do_not_replace_modules(tmp_path):
     (tmp_path / "core").mkdir()
     (tmp_path / "core" / "__init__.py").write_text("raise SystemExit('hijacked')")
     code = (
-        "from core import wire\nfrom core.process.runner import run_job\n"
+        "from core import wire\nfrom core.process.job_worker import run_job\n"
         "from core.wire.errors import ModelError\n"
         "try:\n    run_job(wire.INSPECT, {'path': 'missing.onnx'})\nexcept ModelError:\n    print('fine')\n"
     )
@@ -338,9 +338,9 @@ def test_killed_parent_takes_its_worker_along(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(
         "import json, subprocess, sys, threading, time, psutil\n"
-        "from core import wire\nfrom core.process import runner\n"
+        "from core import wire\nfrom core.process import job_worker\n"
         "plan = json.loads(sys.argv[1])\n"
-        "threading.Thread(target=runner.run_job, args=(wire.EXPORT, plan), daemon=True).start()\n"
+        "threading.Thread(target=job_worker.run_job, args=(wire.EXPORT, plan), daemon=True).start()\n"
         "while not psutil.Process().children():\n    time.sleep(0.01)\n"
         "print(psutil.Process().children()[0].pid, flush=True)\n"
         "time.sleep(600)\n"

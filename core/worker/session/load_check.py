@@ -15,7 +15,7 @@ def load_model(path: str, libraries: Sequence[str] = ()) -> wire.LoadCheckReply:
 
     Args:
         path: of the model.
-        libraries: operator libraries, in the form of `access.found_library`.
+        libraries: operator libraries, in the form of `access.resolve_library`.
 
     Raises:
         ModelError: ONNX Runtime refuses the model.

@@ -13,8 +13,8 @@ import pytest
 
 from core import wire
 from core.evidence.record import Entry
-from core.process import workers as module
-from core.process.workers import Worker, Workers, _ForkServer, _WorkerChannel
+from core.process import contestant_workers as module
+from core.process.contestant_workers import Worker, Workers, _ForkServer, _WorkerChannel
 from core.run.launches import costs
 from core.run.launches.blocks import Pace
 from core.wire.channel import BrokenChannel

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol, cast
 
-from core.evidence.contrast import Contrast
 from core.evidence.result_types import Busy, Interference, Presence
+from core.evidence.speedup_interval import Contrast
 from core.evidence.statistics import t_quantile
 from core.evidence.verdict import Grade, Verdict
 from core.wire import Counters

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.evidence.contrast import Contrast, contrast
-from core.evidence.interference import (
+from core.evidence.background_load import (
     CAUSES,
     FLAGS,
     GradeReport,
@@ -28,6 +27,7 @@ from core.evidence.interference import (
     windows,
 )
 from core.evidence.other_processes import OtherProcesses, Program
+from core.evidence.speedup_interval import Contrast, contrast
 from core.evidence.verdict import Grade
 from core.wire import Counters
 from tests import raw_comparisons

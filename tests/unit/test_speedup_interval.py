@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.evidence.contrast import (
+from core.evidence.speedup_interval import (
     ASSUMED_PRIOR,
     Prior,
     _autocorrelation_factor,

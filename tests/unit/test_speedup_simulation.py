@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 from core.evidence import continuation
-from core.evidence.contrast import (
+from core.evidence.background_load import invalid_reason
+from core.evidence.ranking import ranks
+from core.evidence.record import Settings
+from core.evidence.speedup_interval import (
     ASSUMED_PRIOR,
     Prior,
     contrast,
@@ -24,9 +27,6 @@ from core.evidence.contrast import (
     predicted_launches,
     trimmed_estimate,
 )
-from core.evidence.interference import invalid_reason
-from core.evidence.ranking import ranks
-from core.evidence.record import Settings
 from core.evidence.stopping import InterimResult
 from core.run.prior import spread
 from core.spec.effort import EFFORTS

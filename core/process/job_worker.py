@@ -1,4 +1,6 @@
-"""Start a worker process, stream its progress, time it out, cancel it, decode its reply.
+"""Run one job in a worker process: start, progress, time limit, cancel, reply.
+
+`contestant_workers` starts the processes that are timed.
 
 `run_job` is the only way ORTune opens a model: in a fresh process group that has ended, with all its
 children, when the function returns. Output outside the protocol is never a reply; the end of standard error

@@ -26,7 +26,7 @@ from typing import IO, Any
 import psutil
 
 from core import wire
-from core.process.runner import (
+from core.process.job_worker import (
     checked_reply,
     crash_error,
     last_words,

@@ -1,0 +1,963 @@
+"""Stores trials, comparisons, A/A tests, accuracies, searches and models. Only this package uses SQL.
+
+Raw measurements have a table of their own, so that lists of trials are fast. They are packed (`samples.py`)
+to save space; `pruning.py` deletes old ones. `database.py` handles the file: format, migrations,
+transactions, damage. `rows.py` defines the rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from core import wire
+from core.evidence.comparison import Comparison
+from core.evidence.measurement import Trial
+from core.evidence.verdict import is_rejected
+from core.spec.effort import STAGES
+from core.store import accuracies, database, pruning, queries, rows, searches, tags
+from core.store.accuracies import Accuracy
+from core.store.checksums import put_samples, seal, update
+from core.store.copies import CheckResult
+from core.store.database import Database, access_error
+from core.store.imported import Shelf
+from core.store.pruning import PruneResult
+from core.store.queries import Query
+from core.store.rows import Damage, Table
+from core.store.searches import StudyRecord
+from core.store.tags import Change, Tags
+from core.wire import variables
+from core.wire.errors import INTERRUPTED, MissingError, StoreError
+from core.wire.files import expand_home
+
+STORE_NAME = "ortune.db"
+MIN_PREFIX = 6
+SELF_TESTS_KEPT = 1000  # per machine: years of use, and few enough to read at once
+
+_NOUNS: Mapping[Table, str] = {
+    "trials": "trial",
+    "comparisons": "comparison",
+    "accuracies": "accuracy",
+    "studies": "study",
+    "marks": "mark",
+}
+Stamps = dict[str, list[int]]  # file -> size in bytes, modification time in ns, inode
+
+
+def restore(source: Path, path: Path | None = None) -> Path | None:
+    """Replace the store with a backup, and return the copy of the replaced store; None: there was none.
+
+    Args:
+        source: a file that `Store.backup` wrote, of this or an earlier version.
+        path: of the store; None: `home() / "ortune.db"`.
+
+    Raises:
+        StoreError: `source` is no valid store, or `path` cannot be written.
+    """
+    target = (path or home() / STORE_NAME).absolute()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise access_error(target.parent, error) from error
+    return database.restore(source, target)
+
+
+def lost_by_restore(source: Path, path: Path | None = None) -> int:
+    """Return how many trials and searches of the store a backup lacks; arguments as of `restore`.
+
+    Raises:
+        StoreError: `source` is no valid store.
+    """
+    return database.lost_by_restore(source, (path or home() / STORE_NAME).absolute())
+
+
+def home() -> Path:
+    """Return ORTune's data folder: $ORTUNE_HOME, else `ortune` in the XDG data folder."""
+    if named := os.environ.get(variables.HOME):
+        return expand_home(named).absolute()
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "ortune"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRecord:
+    """One model of the library. `details` holds facts of its creation, for example export differences."""
+
+    content_sha256: str  # of the .onnx file and its external data: the identity
+    sha256: str  # of the .onnx file alone
+    name: str
+    path: str
+    source: str  # "sample", "upload", "export", "file" or "folder"
+    info: wire.ModelInfo
+    note: str = ""
+    created_at: float = 0.0  # seconds since the epoch
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain JSON data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """Rows that a deletion of trials removes, or would remove."""
+
+    trials: tuple[str, ...]  # ids of the requested trials that exist
+    references: int  # baselines and ORT defaults of their comparisons, deleted with them
+    comparisons: int  # comparisons without remaining candidates
+    samples_bytes: int  # of raw measurements
+    starred: int
+    unfinished: tuple[str, ...]  # ids of waiting or running trials
+
+
+class Store:
+    """The database at one path; its folder also holds artifacts, uploaded models and caches."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Open or create the store.
+
+        Args:
+            path: of the SQLite file; None: `home() / "ortune.db"`.
+
+        Raises:
+            StoreError: written by a newer version or another program (the file is not changed), damaged
+                (it is renamed), or the folder cannot be used.
+        """
+        self.path = (path or home() / STORE_NAME).absolute()
+        self.folder = self.path.parent
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise access_error(self.folder, error) from error
+        self._database = Database(self.path)
+        self.shelf = Shelf(self.folder / "imported")
+
+    # --- trials -----------------------------------------------------------------------------------------
+
+    def create_trial(self, trial: Trial, *, process: str = "") -> None:
+        """Store a new trial; `process` identifies its owner process, for `interrupt_orphans`."""
+        samples = rows.packed_samples(trial.result)
+        with self._database.writing() as db:
+            _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
+            seal(db, "trials", trial.id)
+            put_samples(db, trial.id, samples)
+
+    def update_trial(self, trial_id: str, **changes: Any) -> bool:
+        """Change fields of a stored trial; return False if there is no such trial (any more)."""
+        samples = rows.packed_samples(
+            changes.get("result")
+        )  # before the transaction, which blocks other writers
+        with self._database.writing() as db:
+            found = update(db, "trials", trial_id, rows.trial_columns(changes))
+            if found and "result" in changes:
+                put_samples(db, trial_id, samples)
+        return found
+
+    def trial(self, trial_id: str) -> Trial:
+        """Return a trial with its raw measurements; if `prune` deleted them, its result has the key `PRUNED`.
+
+        Args:
+            trial_id: the id, or the first 6 or more characters of it.
+
+        Raises:
+            StoreError: no trial, or more than one, has that id; or it or its raw measurements are damaged.
+        """
+        with self._database.reading() as db:
+            row = _by_id(db, "trials", trial_id)
+            samples = db.execute("SELECT * FROM samples WHERE trial = ?", (row["id"],)).fetchone()
+        try:
+            found = rows.trial(row, {})
+        except Damage as damage:
+            raise self._damaged("trials", row, damage) from None
+        try:
+            raw = rows.raw_of(samples) if samples else {}
+        except ValueError as error:
+            raise StoreError(
+                f"The raw measurements of trial `{row['id']}` in `{self.path}` cannot be read: {error}.",
+                hint=rows.REMEDY,
+            ) from error
+        if found.result is None:
+            return found
+        whole: Any = {**found.result, **raw}
+        return replace(found, result=whole)
+
+    def _damaged(self, table: Table, row: rows.Row, damage: Damage) -> StoreError:
+        return StoreError(
+            f"The {_NOUNS[table]} `{rows.legible(row['id'])}` in `{self.path}` is damaged: {damage}.",
+            hint=rows.REMEDY,
+        )
+
+    def trials(
+        self,
+        *,
+        model_sha256: str | None = None,
+        study: str | None = None,
+        kind: str | None = None,
+        state: str | None = None,
+        limit: int = 500,
+        damaged: bool = False,
+    ) -> list[Trial]:
+        """Return trials, newest first, without raw measurements and profile (see `trial`).
+
+        The kind "reference" (a baseline or ORT default of a comparison) is listed only with `kind`. The kind
+        "screen" (screened by a search) is listed only with `kind` or `study`. Damaged rows are left out; with
+        `damaged` they have the state DAMAGED and no numbers.
+        """
+        wanted = {"model_sha256": model_sha256, "study": study, "kind": kind, "state": state}
+        hidden = "('reference')" if study else "('reference', 'screen')"
+        where = f"kind NOT IN {hidden}" if kind is None else "1"
+        with self._database.reading() as db:
+            found = [_trial_or_damaged(row) for row in _select(db, "trials", wanted, limit, where)]
+        return [one for one in found if damaged or one.state != "DAMAGED"]
+
+    def delete_trials(self, trial_ids: Sequence[str]) -> None:
+        """Delete trials with their raw measurements and files; unknown ids are ignored.
+
+        A comparison and its references are deleted with its last candidate. Until then it is not changed, so
+        its verdicts on deleted candidates remain readable.
+        """
+        with self._database.writing() as db:
+            gone = [*trial_ids, *_references_without_candidates(db, trial_ids)]
+            db.executemany("DELETE FROM trials WHERE id = ?", [(one,) for one in gone])
+            db.execute(
+                "DELETE FROM comparisons WHERE id NOT IN (SELECT comparison FROM trials)"
+                " AND EXISTS (SELECT 1 FROM json_each(iif(json_valid(contestants), contestants, '[]')) AS one"
+                " WHERE json_extract(one.value, '$.trial') IN (SELECT value FROM json_each(?)))",
+                (rows.text(gone),),
+            )
+            db.executemany(
+                "DELETE FROM settings WHERE name LIKE 'baseline:%' AND value = ?", [(one,) for one in gone]
+            )
+        for one in gone:
+            shutil.rmtree(self._artifacts(one), ignore_errors=True)
+
+    def deletion(self, trial_ids: Sequence[str]) -> Deletion:
+        """Return what a deletion of these trials would remove; unknown ids are ignored."""
+        with self._database.reading() as db:
+            return _deletion(db, trial_ids)
+
+    def delete_finished(self, trial_ids: Sequence[str]) -> Deletion:
+        """Delete trials as `delete_trials` does, unless one is waiting or running; return what was removed.
+
+        Raises:
+            StoreError: one is waiting or running; nothing is deleted.
+        """
+        found = self.deletion(trial_ids)
+        if found.unfinished:
+            raise StoreError(
+                f"Trial `{found.unfinished[0]}` has not ended yet: nothing was deleted.",
+                hint="Wait until it has ended, or cancel it.",
+            )
+        self.delete_trials(found.trials)
+        return found
+
+    # --- lists and tags ---------------------------------------------------------------------------------
+
+    def trial_page(self, query: Query, *, offset: int = 0, limit: int = 100) -> tuple[list[Trial], int]:
+        """Return one page of trials and their total number; no raw measurements, damaged ones are DAMAGED."""
+        with self._database.reading() as db:
+            found, total = queries.page(db, query, offset=offset, limit=limit)
+        return [_trial_or_damaged(row) for row in found], total
+
+    def seals(self, query: Query) -> list[tuple[str, str]]:
+        """Return id and checksum of every matching trial; the checksum changes whenever its row does."""
+        with self._database.reading() as db:
+            return queries.seals(db, query)
+
+    def model_names(self) -> list[str]:
+        """Return the names of all measured models in alphabetical order."""
+        with self._database.reading() as db:
+            found = db.execute("SELECT DISTINCT model_name FROM trials ORDER BY 1").fetchall()
+        return [row["model_name"] for row in found if rows.is_text(row["model_name"])]
+
+    def trial_id(self, ref: str) -> str:
+        """Return the id of a trial from its first 6 or more characters; see `trial`."""
+        with self._database.reading() as db:
+            found: str = _by_id(db, "trials", ref)["id"]
+        return found
+
+    def marks(self, trial_ids: Sequence[str]) -> dict[str, Tags]:
+        """Return the tags of trials, without trials that have none, and without damaged tags."""
+        query = "SELECT * FROM marks WHERE id IN (SELECT value FROM json_each(?))"
+        with self._database.reading() as db:
+            found = db.execute(query, (rows.text(list(trial_ids)),)).fetchall()
+        undamaged = rows.undamaged(found, lambda row: (str(row["id"]), tags.marks(row)))
+        return {name: own for name, own in undamaged if own != Tags()}
+
+    def labels(self) -> list[str]:
+        """Return the labels of all trials in alphabetical order."""
+        query = (
+            "SELECT DISTINCT one.value AS label"
+            " FROM marks, json_each(iif(json_valid(labels), labels, '[]')) AS one ORDER BY 1"
+        )
+        with self._database.reading() as db:
+            return [str(row["label"]) for row in db.execute(query) if rows.is_text(row["label"])]
+
+    def mark(self, trial_ids: Sequence[str], change: Change) -> dict[str, Tags]:
+        """Change the tags of trials in one transaction, and return the new tags.
+
+        Args:
+            trial_ids: ids, or the first 6 or more characters of them.
+            change: the change of each.
+
+        Raises:
+            StoreError: no trial, or more than one, has such an id.
+            SpecError: a trial would have too many labels.
+        """
+        now: dict[str, Tags] = {}
+        with self._database.writing() as db:
+            for ref in trial_ids:
+                name: str = _by_id(db, "trials", ref)["id"]
+                row = db.execute("SELECT * FROM marks WHERE id = ?", (name,)).fetchone()
+                before = next(iter(rows.undamaged([row] if row else [], tags.marks)), Tags())
+                now[name] = change.of(before)
+                _insert(db, "marks", tags.columns(name, now[name], time.time()), "INSERT OR REPLACE")
+                seal(db, "marks", name)
+        return now
+
+    def prune(
+        self,
+        *,
+        before: float | None = None,
+        keep_bytes: int | None = None,
+        model_sha256: str | None = None,
+        model_name: str | None = None,
+        dry_run: bool = False,
+    ) -> PruneResult:
+        """Delete raw measurements of the oldest comparisons and shrink the file; see `pruning.prune`.
+
+        Args:
+            before: seconds since the epoch; comparisons that ended earlier lose their raw measurements.
+                None: no limit by age.
+            keep_bytes: largest size of all raw measurements, 0 or more; the oldest are deleted beyond it.
+                None: no limit by size.
+            model_sha256: content of a model; only its trials count. None: all.
+            model_name: only trials under this name count. None: all.
+            dry_run: change nothing, and return what would happen.
+
+        Raises:
+            StoreError: the file cannot be written, or cannot be shrunk because another process uses it.
+        """
+        return pruning.prune(
+            self._database,
+            before=before,
+            keep_bytes=keep_bytes,
+            model_sha256=model_sha256,
+            model_name=model_name,
+            dry_run=dry_run,
+        )
+
+    def find_complete(self, key: str, fingerprint: str, *, model_sha256: str | None = None) -> Trial | None:
+        """Return the newest complete trial of the same request on the same machine, no raw measurements.
+
+        Trials measured on a busy machine, or rejected by their A/A test (grade F), are not returned.
+
+        Args:
+            key: `TrialSpec.key()` of a spec whose model has its SHA-256.
+            fingerprint: of the machine and its libraries.
+            model_sha256: content of the model; required if weights may be in a second file.
+        """
+        query = (
+            "SELECT * FROM trials WHERE key = ? AND fingerprint = ? AND kind = 'measure'"
+            " AND state = 'COMPLETE' AND model_sha256 = coalesce(?, model_sha256)"
+            " ORDER BY finished_at DESC, rowid DESC"
+        )
+        with self._database.reading() as db:
+            for row in db.execute(query, (key, fingerprint, model_sha256)):
+                found = _trial_or_damaged(row)
+                result = found.facts
+                if found.state == "COMPLETE" and not is_rejected(result) and result.get("busy") is None:
+                    return found
+        return None
+
+    # --- comparisons ------------------------------------------------------------------------------------
+
+    def create_comparison(
+        self, comparison: Comparison, trials: Sequence[Trial] = (), *, process: str = ""
+    ) -> None:
+        """Store a new comparison with its trials in one transaction; `process` as for `create_trial`."""
+        with self._database.writing() as db:
+            _insert(db, "comparisons", {**rows.columns(rows.fields_of(comparison)), "process": process})
+            seal(db, "comparisons", comparison.id)
+            for trial in trials:
+                _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
+                seal(db, "trials", trial.id)
+                put_samples(db, trial.id, rows.packed_samples(trial.result))
+
+    def update_comparison(self, comparison_id: str, **changes: Any) -> bool:
+        """Change fields of a stored comparison; return False if there is no such comparison (any more)."""
+        with self._database.writing() as db:
+            return update(db, "comparisons", comparison_id, rows.columns(changes))
+
+    def comparison(self, comparison_id: str) -> Comparison:
+        """Return a comparison; its trials hold the raw measurements.
+
+        Args:
+            comparison_id: the id, or the first 6 or more characters of it.
+
+        Raises:
+            StoreError: no comparison, or more than one, has that id; or it is damaged.
+        """
+        with self._database.reading() as db:
+            row = _by_id(db, "comparisons", comparison_id)
+        try:
+            return rows.comparison(row)
+        except Damage as damage:
+            raise self._damaged("comparisons", row, damage) from None
+
+    def comparisons(
+        self,
+        *,
+        model_sha256: str | None = None,
+        raced_sha256: str | None = None,
+        study: str | None = None,
+        state: str | None = None,
+        limit: int = 200,
+    ) -> list[Comparison]:
+        """Return comparisons, newest first, without damaged ones.
+
+        Stages of a search are listed only with `study`, because their numbers are no results.
+
+        Args:
+            model_sha256: the model of the comparison: its baseline's, else its first candidate's.
+            raced_sha256: a model of any configuration of the comparison.
+            study: study of the candidates.
+            state: see `Comparison`.
+            limit: largest number of comparisons.
+        """
+        wanted = {"model_sha256": model_sha256, "study": study, "state": state}
+        took_part = (
+            "(model_sha256 = :sha256 OR id IN (SELECT comparison FROM trials WHERE model_sha256 = :sha256))"
+        )
+        where, bound = ("1", {}) if raced_sha256 is None else (took_part, {"sha256": raced_sha256})
+        where += "" if study else f" AND {_NO_STAGE}"
+        with self._database.reading() as db:
+            return rows.undamaged(_select(db, "comparisons", wanted, limit, where, **bound), rows.comparison)
+
+    def trials_of(self, comparison_id: str) -> list[Trial]:
+        """Return the trials of a comparison in the order of its configurations, without raw measurements.
+
+        References are included; damaged and deleted trials are missing.
+        """
+        with self._database.reading() as db:
+            found = db.execute(
+                "SELECT * FROM trials WHERE comparison = ? ORDER BY created_at, rowid", (comparison_id,)
+            ).fetchall()
+        return rows.undamaged(found, lambda row: rows.trial(row, {}))
+
+    # --- A/A tests --------------------------------------------------------------------------------------
+
+    def put_self_test(self, fingerprint: str, data: Mapping[str, Any], *, at: float | None = None) -> None:
+        """Store the result of an A/A test, the ORT default compared with itself on this machine.
+
+        Args:
+            fingerprint: of the machine; if empty, nothing is stored, because it could not be found again.
+            data: plain JSON data.
+            at: seconds since the epoch; None: now.
+        """
+        if not fingerprint:
+            return
+        at = time.time() if at is None else at
+        with self._database.writing() as db:
+            _insert(db, "self_tests", {"fingerprint": fingerprint, "at": at, "data": rows.text(data)})
+            db.execute(
+                "DELETE FROM self_tests WHERE fingerprint = ?1 AND rowid NOT IN (SELECT rowid FROM self_tests"
+                " WHERE fingerprint = ?1 ORDER BY at DESC, rowid DESC LIMIT ?2)",
+                (fingerprint, SELF_TESTS_KEPT),
+            )
+
+    def self_tests(self, fingerprint: str, *, limit: int = 200) -> list[dict[str, Any]]:
+        """Return the A/A tests of a machine, newest first; each with `at`, seconds since the epoch."""
+        query = "SELECT at, data FROM self_tests WHERE fingerprint = ? ORDER BY at DESC, rowid DESC LIMIT ?"
+        with self._database.reading() as db:
+            found = db.execute(query, (fingerprint, limit)).fetchall()
+        return rows.undamaged(found, lambda row: {**json.loads(row["data"]), "at": row["at"]})
+
+    # --- accuracies -------------------------------------------------------------------------------------
+
+    def put_accuracy(self, one: Accuracy) -> None:
+        """Store an accuracy, or replace the one with its id."""
+        with self._database.writing() as db:
+            _insert(db, "accuracies", accuracies.columns(one), "INSERT OR REPLACE")
+            seal(db, "accuracies", one.id)
+
+    def accuracy(self, accuracy_id: str) -> Accuracy:
+        """Return an accuracy by its id or its first 6 or more characters; see `trial`."""
+        with self._database.reading() as db:
+            row = _by_id(db, "accuracies", accuracy_id)
+        try:
+            return accuracies.accuracy(row)
+        except Damage as damage:
+            raise self._damaged("accuracies", row, damage) from None
+
+    def accuracies(self, *, model_sha256: str | None = None, limit: int = 500) -> list[Accuracy]:
+        """Return accuracies, newest first, without damaged ones; `model_sha256` is a model's content."""
+        with self._database.reading() as db:
+            found = _select(db, "accuracies", {"model_sha256": model_sha256}, limit)
+        return rows.undamaged(found, accuracies.accuracy)
+
+    def find_accuracy(self, key: str, fingerprint: str | None = None) -> Accuracy | None:
+        """Return the newest accuracy with that key, on that machine; None: on any."""
+        if fingerprint == "":
+            return None  # the machine is not known
+        with self._database.reading() as db:
+            found = _select(db, "accuracies", {"key": key, "fingerprint": fingerprint}, 2)
+        return next(iter(rows.undamaged(found, accuracies.accuracy)), None)
+
+    def scores_path(self, accuracy_id: str) -> Path:
+        """Return the path of the scores of an accuracy; its folder is created.
+
+        Raises:
+            StoreError: the folder cannot be created.
+        """
+        folder = self.folder / "accuracies"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise access_error(folder, error) from error
+        return folder / f"{Path(accuracy_id).name}.npz"
+
+    # --- studies ----------------------------------------------------------------------------------------
+
+    def put_study(self, one: StudyRecord, *, process: str = "") -> None:
+        """Store a search, or replace the one with its id; `process` as for `create_trial`."""
+        values = {name: getattr(one, name) for name in searches.FIELDS}
+        columns = {**searches.columns(values), "process": process}
+        with self._database.writing() as db:
+            _insert(db, "studies", columns, "INSERT OR REPLACE")
+            seal(db, "studies", one.id)
+
+    def update_study(self, study_id: str, **changes: Any) -> bool:
+        """Change fields of a search; return False if there is no such search (any more)."""
+        with self._database.writing() as db:
+            return update(db, "studies", study_id, searches.columns(changes))
+
+    def study(self, study_id: str) -> StudyRecord:
+        """Return a search by its id or its first 6 or more characters; see `trial`."""
+        with self._database.reading() as db:
+            row = _by_id(db, "studies", study_id)
+        try:
+            return searches.study(row)
+        except Damage as damage:
+            raise self._damaged("studies", row, damage) from None
+
+    def studies(
+        self, *, model_sha256: str | None = None, state: str | None = None, limit: int = 100
+    ) -> list[StudyRecord]:
+        """Return searches, newest first, without damaged ones; `model_sha256` is a model's content."""
+        wanted = {"model_sha256": model_sha256, "state": state}
+        with self._database.reading() as db:
+            return rows.undamaged(_select(db, "studies", wanted, limit), searches.study)
+
+    def delete_study(self, study_id: str) -> None:
+        """Delete a search with its screened trials; its confirmation runs are kept as independent results."""
+        with self._database.writing() as db:
+            found = db.execute("SELECT id FROM trials WHERE study = ? AND kind = 'screen'", (study_id,))
+            gone = [row["id"] for row in found]
+            db.execute("DELETE FROM studies WHERE id = ?", (study_id,))
+        self.delete_trials(gone)
+
+    # --- copies -----------------------------------------------------------------------------------------
+
+    def backup(self, target: Path) -> CheckResult:
+        """Copy the database to `target`, which must not exist, and return its check.
+
+        Other processes may read and write meanwhile. Models, variants, traces and scores are files outside
+        of the database and are not copied.
+
+        Raises:
+            StoreError: the file exists already or cannot be written; or the store is damaged.
+        """
+        self._database.copy_to(target)
+        return self.check()
+
+    def check(self) -> CheckResult:
+        """Read all rows and count valid and damaged ones."""
+        with self._database.reading() as db:
+            return CheckResult(
+                trials=_damage(db, "trials", lambda row: rows.trial(row, {})),
+                comparisons=_damage(db, "comparisons", rows.comparison),
+                accuracies=_damage(db, "accuracies", accuracies.accuracy),
+                samples=_counted(db.execute("SELECT * FROM samples"), rows.raw_of),
+                studies=_damage(db, "studies", searches.study),
+                marks=_damage(db, "marks", tags.marks),
+            )
+
+    # --- interrupted jobs and rescued results -----------------------------------------------------------
+
+    def interrupt_orphans(self, is_alive: Callable[[str, float], bool]) -> int:
+        """Set unfinished trials, comparisons and searches of ended processes to failed.
+
+        Args:
+            is_alive: gets a row's `process` and creation time; returns whether that process still runs.
+
+        Returns:
+            Number of such trials.
+        """
+        with self._database.writing() as db:
+            interrupted = _interrupt(db, "trials", "trial", is_alive)
+            _interrupt(db, "comparisons", "comparison", is_alive)
+            _interrupt(db, "studies", "search", is_alive, hint="Continue it with `search --resume`.")
+        return interrupted
+
+    def rescue(self, one: Trial | Comparison) -> Path:
+        """Write a trial or comparison that the database cannot store as a JSON file, and return its path.
+
+        Raises:
+            StoreError: neither the store's folder nor the folder for temporary files can be written.
+        """
+        data = rows.fields_of(one)
+        failures: list[str] = []
+        for folder in (self.folder, *_temporary()):
+            path = folder / f"rescued-{one.id}.json"
+            draft = path.with_suffix(".part")
+            try:
+                draft.unlink(missing_ok=True)
+                with draft.open("x") as file:  # another user could place a link in the system's folder
+                    file.write(rows.text(data))
+                draft.replace(path)
+            except OSError as error:
+                draft.unlink(missing_ok=True)
+                failures.append(f"{folder}: {error.strerror or error}")
+            else:
+                return path
+        raise StoreError(
+            f"The result could not be kept anywhere ({'; '.join(failures)}).",
+            hint="Free disk space and measure again.",
+        )
+
+    def rescued(self) -> list[Path]:
+        """Return the files that `rescue` wrote and `import_rescued` has not imported yet."""
+        beside = list(self.folder.glob("rescued-*.json"))
+        elsewhere = [
+            path
+            for folder in _temporary()
+            for path in folder.glob("rescued-*.json")
+            if path not in beside and _is_own_file(path) and self._knows(path.stem.removeprefix("rescued-"))
+        ]
+        return [*beside, *elsewhere]
+
+    def _knows(self, row_id: str) -> bool:
+        query = "SELECT 1 FROM trials WHERE id = ?1 UNION SELECT 1 FROM comparisons WHERE id = ?1"
+        with self._database.reading() as db:
+            return db.execute(query, (row_id,)).fetchone() is not None
+
+    def import_rescued(self) -> int:
+        """Import the results that `rescue` wrote into the database, and return their number."""
+        adopted = 0
+        for path in self.rescued():
+            try:
+                known = self._adopt(json.loads(path.read_text()))
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # unreadable: the file is kept for the user
+            if known:
+                path.unlink(missing_ok=True)
+                adopted += 1
+        return adopted
+
+    def _adopt(self, data: Mapping[str, Any]) -> bool:
+        if "contestants" in data:
+            comparison = {name: data[name] for name in rows.COMPARISON_FIELDS}
+            return self.update_comparison(data["id"], **comparison)
+        later = {"comparison": ""}  # fields that files of earlier versions lack
+        trial = {name: ({**later, **data})[name] for name in rows.TRIAL_FIELDS}
+        return self.update_trial(data["id"], **trial)
+
+    # --- models -----------------------------------------------------------------------------------------
+
+    def put_model(self, record: ModelRecord) -> None:
+        """Store a model, or replace the record of the same content."""
+        data = record.to_dict()
+        columns = {**data, "info": rows.text(data["info"]), "details": rows.text(data["details"])}
+        with self._database.writing() as db:
+            # the model has overwritten any earlier one at this path
+            db.execute("DELETE FROM models WHERE path = ?", (record.path,))
+            _insert(db, "models", columns, "INSERT OR REPLACE")
+
+    # Damaged rows of models are skipped: their files are inspected again.
+
+    def model(self, ref: str) -> ModelRecord | None:
+        """Return the model that `ref` names: its name, path, content hash or file hash (6 or more digits).
+
+        Raises:
+            StoreError: more than one model has that name or those digits.
+        """
+        with self._database.reading() as db:
+            found = db.execute(
+                "SELECT * FROM models WHERE name = ?1 OR path = ?1 OR content_sha256 = ?1 OR sha256 = ?1",
+                (ref,),
+            ).fetchall()
+            if not found and len(ref) >= MIN_PREFIX:
+                found = db.execute(
+                    "SELECT * FROM models WHERE substr(content_sha256, 1, ?2) = ?1"
+                    " OR substr(sha256, 1, ?2) = ?1",
+                    (ref.lower(), len(ref)),
+                ).fetchall()
+        models = rows.undamaged(found, _model)
+        if len(models) > 1:
+            raise StoreError(
+                f"`{ref}` names {len(models)} models: {', '.join(one.name for one in models)}.",
+                hint="Give more digits of the hash: "
+                + ", ".join(f"`{one.content_sha256[:12]}`" for one in models)
+                + ".",
+            )
+        return models[0] if models else None
+
+    def models(self) -> list[ModelRecord]:
+        """Return all models of the library, sorted by name."""
+        with self._database.reading() as db:
+            return rows.undamaged(db.execute("SELECT * FROM models ORDER BY name, created_at"), _model)
+
+    def remove_model(self, content_sha256: str) -> None:
+        """Delete the record of a model; `library.remove_model` deletes its files."""
+        with self._database.writing() as db:
+            db.execute("DELETE FROM models WHERE content_sha256 = ?", (content_sha256,))
+
+    def cached_info(self, path: str) -> tuple[Stamps, wire.ModelInfo] | None:
+        """Return the result of the last inspection of `path`, and the stamps of the files it read."""
+        with self._database.reading() as db:
+            row = db.execute("SELECT stamps, info FROM inspections WHERE path = ?", (path,)).fetchone()
+        found = rows.undamaged([row] if row else [], _inspection)
+        return found[0] if found else None
+
+    def put_info(self, path: str, stamps: Stamps, info: wire.ModelInfo) -> None:
+        """Store the result of an inspection of `path`."""
+        columns = {"path": path, "stamps": rows.text(stamps), "info": rows.text(info)}
+        with self._database.writing() as db:
+            _insert(db, "inspections", columns, "INSERT OR REPLACE")
+
+    def put_peaks(self, fingerprint: str, data: Mapping[str, Any]) -> None:
+        """Store the newest peaks of a machine.
+
+        Args:
+            fingerprint: of the machine; if empty, nothing is stored, because it could not be found again.
+            data: plain JSON data, with `at`, seconds since the epoch.
+        """
+        if fingerprint:
+            with self._database.writing() as db:
+                row = {"name": f"peaks:{fingerprint}", "value": rows.text(data)}
+                _insert(db, "settings", row, "INSERT OR REPLACE")
+
+    def peaks(self, fingerprint: str) -> dict[str, Any] | None:
+        """Return the newest peaks of a machine; None: never measured, or damaged."""
+        with self._database.reading() as db:
+            row = db.execute(
+                "SELECT value FROM settings WHERE name = ?", (f"peaks:{fingerprint}",)
+            ).fetchone()
+        try:
+            found: dict[str, Any] | None = json.loads(row["value"]) if row else None
+        except ValueError:
+            return None
+        return found
+
+    # --- settings and files -----------------------------------------------------------------------------
+
+    def pin_baseline(self, model_sha256: str, trial_id: str | None) -> None:
+        """Pin a trial as the baseline of its model; None unpins it."""
+        name = f"baseline:{model_sha256}"
+        with self._database.writing() as db:
+            if trial_id is None:
+                db.execute("DELETE FROM settings WHERE name = ?", (name,))
+            else:
+                _insert(db, "settings", {"name": name, "value": trial_id}, "INSERT OR REPLACE")
+
+    def baseline(self, model_sha256: str) -> str | None:
+        """Return the id of the model's pinned trial."""
+        with self._database.reading() as db:
+            row = db.execute(
+                "SELECT value FROM settings WHERE name = ?", (f"baseline:{model_sha256}",)
+            ).fetchone()
+        return row["value"] if row else None
+
+    def artifact_path(self, trial_id: str, kind: str) -> Path:
+        """Return the path of a file of a trial, for example `trace.json`; its folder is created.
+
+        Raises:
+            StoreError: the folder cannot be created.
+        """
+        assert Path(trial_id).name == trial_id, trial_id
+        assert Path(kind).name == kind, kind
+        folder = self._artifacts(trial_id)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise access_error(folder, error) from error
+        return folder / kind
+
+    def artifacts(self, trial_id: str, pattern: str) -> list[Path]:
+        """Return the files of a trial whose names match `pattern`."""
+        return list(self._artifacts(trial_id).glob(pattern))
+
+    def _artifacts(self, trial_id: str) -> Path:
+        return self.folder / "artifacts" / Path(trial_id).name
+
+
+# --- statements ---------------------------------------------------------------------------------------------
+
+
+_NO_STAGE = (
+    "coalesce(iif(json_valid(protocol), json_extract(protocol, '$.precision'), ''), '')"
+    f" NOT IN ({', '.join(repr(name) for name in STAGES)})"
+)
+
+
+def _insert(db: sqlite3.Connection, table: str, columns: Mapping[str, Any], verb: str = "INSERT") -> None:
+    places = ", ".join(f":{name}" for name in columns)
+    db.execute(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({places})", dict(columns))
+
+
+def _temporary() -> list[Path]:
+    """The system's folder for temporary files, if there is a writable one."""
+    try:
+        return [Path(tempfile.gettempdir())]
+    except OSError:
+        return []
+
+
+def _is_own_file(path: Path) -> bool:
+    """Whether a file in a shared folder belongs to this user."""
+    with contextlib.suppress(OSError):
+        facts = path.lstat()
+        return stat.S_ISREG(facts.st_mode) and (not hasattr(os, "geteuid") or facts.st_uid == os.geteuid())
+    return False
+
+
+def _select(
+    db: sqlite3.Connection,
+    table: Table,
+    wanted: Mapping[str, str | None],
+    limit: int,
+    where: str = "1",
+    **bound: str,
+) -> list[sqlite3.Row]:
+    """Rows with the values of `wanted` (None: any), newest first; `bound` are parameters of `where`."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    where = " AND ".join([where, *(f"{name} = :{name}" for name in given)])
+    query = f"SELECT * FROM {table} WHERE {where} ORDER BY created_at DESC, rowid DESC LIMIT :_limit"  # noqa: S608
+    return db.execute(query, {**given, **bound, "_limit": limit}).fetchall()
+
+
+def _trial_or_damaged(row: rows.Row) -> Trial:
+    """The trial of a row, without raw measurements; DAMAGED if the row is damaged."""
+    try:
+        return rows.trial(row, {})
+    except Damage as damage:
+        return rows.damaged_trial(row, damage)
+
+
+def _by_id(db: sqlite3.Connection, table: Table, row_id: str) -> sqlite3.Row:
+    """The row with this id, or the only one whose id begins with it."""
+    row: sqlite3.Row | None = db.execute(f"SELECT * FROM {table} WHERE id = ?", (row_id,)).fetchone()  # noqa: S608
+    if row is not None:
+        return row
+    found: list[sqlite3.Row] = []
+    if len(row_id) >= MIN_PREFIX:
+        query = f"SELECT * FROM {table} WHERE substr(id, 1, ?) = ? LIMIT 2"  # noqa: S608
+        found = db.execute(query, (len(row_id), row_id)).fetchall()
+    noun = _NOUNS[table]
+    if not found:
+        raise MissingError(
+            f"There is no {noun} `{row_id}` here.",
+            hint="It was deleted, or is in another store. "
+            + ("The Search page and `searches` list" if table == "studies" else "History and `history` list")
+            + " what there is.",
+        )
+    if len(found) > 1:
+        raise StoreError(
+            f"More than one {noun} begins with `{row_id}`.", hint="Give more characters of the ID."
+        )
+    return found[0]
+
+
+def _deletion(db: sqlite3.Connection, trial_ids: Sequence[str]) -> Deletion:
+    query = "SELECT id, state, comparison FROM trials WHERE id IN (SELECT value FROM json_each(?))"
+    found = db.execute(query, (rows.text(list(trial_ids)),)).fetchall()
+    ids = [row["id"] for row in found]
+    references = _references_without_candidates(db, ids)
+    gone = rows.text([*ids, *references])
+    size, starred, races = (
+        db.execute(query, {"gone": gone}).fetchone()[0]
+        for query in (
+            "SELECT coalesce(sum(length(data)), 0) FROM samples"
+            " WHERE trial IN (SELECT value FROM json_each(:gone))",
+            "SELECT count(*) FROM marks WHERE starred AND id IN (SELECT value FROM json_each(:gone))",
+            "SELECT count(DISTINCT comparison) FROM trials WHERE comparison <> ''"
+            " AND id IN (SELECT value FROM json_each(:gone)) AND comparison NOT IN"
+            " (SELECT comparison FROM trials WHERE id NOT IN (SELECT value FROM json_each(:gone)))",
+        )
+    )
+    return Deletion(
+        trials=tuple(ids),
+        references=len(references),
+        comparisons=races,
+        samples_bytes=size,
+        starred=starred,
+        unfinished=tuple(row["id"] for row in found if row["state"] in ("WAITING", "RUNNING")),
+    )
+
+
+def _references_without_candidates(db: sqlite3.Connection, deleted: Sequence[str]) -> list[str]:
+    """References of comparisons whose last candidates are `deleted`."""
+    query = (
+        "WITH gone AS (SELECT value AS id FROM json_each(?)) SELECT id FROM trials WHERE kind = 'reference'"
+        " AND comparison IN (SELECT comparison FROM trials WHERE id IN gone AND comparison <> '')"
+        " AND comparison NOT IN (SELECT comparison FROM trials WHERE kind <> 'reference' AND id NOT IN gone)"
+    )
+    return [row["id"] for row in db.execute(query, (rows.text(list(deleted)),))]
+
+
+def _interrupt(
+    db: sqlite3.Connection,
+    table: Table,
+    noun: str,
+    is_alive: Callable[[str, float], bool],
+    hint: str = "Measure it again.",
+) -> int:
+    error = {
+        "type": "WorkerError",
+        "message": f"The {noun} {INTERRUPTED}",
+        "hint": hint,
+    }
+    unfinished = db.execute(
+        f"SELECT id, process, created_at FROM {table} WHERE state IN ('WAITING', 'RUNNING')"  # noqa: S608
+    ).fetchall()
+    readable = [row for row in unfinished if rows.is_text(row["id"]) and rows.is_text(row["process"])]
+    gone = [row["id"] for row in readable if not is_alive(row["process"], row["created_at"])]
+    columns = {"state": "FAIL", "error": rows.text(error), "finished_at": time.time()}
+    for one in gone:
+        update(db, table, one, columns)
+    return len(gone)
+
+
+def _inspection(row: rows.Row) -> tuple[Stamps, wire.ModelInfo]:
+    return json.loads(row["stamps"]), json.loads(row["info"])
+
+
+def _model(row: rows.Row) -> ModelRecord:
+    values = {one.name: row[one.name] for one in fields(ModelRecord)}
+    return ModelRecord(
+        **{**values, "info": json.loads(values["info"]), "details": json.loads(values["details"])}
+    )
+
+
+def _damage(db: sqlite3.Connection, table: Table, made: Callable[[rows.Row], object]) -> tuple[int, int]:
+    return _counted(db.execute(f"SELECT * FROM {table}"), made)  # noqa: S608
+
+
+def _counted(found: Iterable[rows.Row], made: Callable[[rows.Row], object]) -> tuple[int, int]:
+    """Number of rows, and number of damaged rows."""
+    whole = damaged = 0
+    for row in found:
+        kept = rows.undamaged([row], made)
+        whole, damaged = whole + len(kept), damaged + 1 - len(kept)
+    return whole + damaged, damaged
