@@ -72,6 +72,7 @@ def _group(group: str) -> Iterator[str]:
 def _setting(one: TrialSetting) -> str:
     facts = [
         f"Label: {one.label}{' (*advanced*)' if one.advanced else ''}",
+        f"Short name in tables: {code(one.short)}",
         f"Values: {accepts(one)}",
         f"Default: {_default(one)}",
         f"Command line: {code(tree.option(one.flag))}",
@@ -353,7 +354,9 @@ def presets() -> str:
         ),
         *itertools.chain.from_iterable(_preset(name, *row) for name, row in PRESETS.items()),
         "## Search presets",
-        "The Search page offers these combinations of objective and constraints.",
+        "The Search page offers these combinations of objective and constraints; on the command line, give "
+        "the name to `--ask`.",
+        fence('ortune search model.onnx --ask "most samples per second"', "sh"),
         table(
             ["Preset", "For", "Objective", "Constraints"],
             ([name, about, *_question(asked)] for name, (about, asked) in question.PRESETS.items()),
@@ -404,7 +407,8 @@ def efforts() -> str:
         f"{1 / (1 + DEFAULT_MARGIN):.4f}× to {1 + DEFAULT_MARGIN:.2f}×. Change it with `--margin`.",
         "## Stages of a search",
         "Before its confirmation run a search measures in stages: screening, then elimination rounds. These "
-        "numbers select candidates; ORTune reports none of them as a result.",
+        "numbers select candidates; ORTune reports none of them as a result. Documents call a screening "
+        "`screen` and an elimination round `heat`, its name in stored results.",
         _effort_table(STAGES),
     )
 
