@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from core import wire
 from core.wire.errors import ModelError
 from core.worker.make.transform.agreement import all_zero, merge_errors
-from core.worker.make.transform.mixed import Found, search
+from core.worker.make.transform.mixed import SearchResult, search
 
 NAMES = [f"n{index}" for index in range(12)]
 
@@ -23,7 +23,7 @@ def silent(stage: str, done: int, total: int, text: str = "") -> None:
     """A listener that does not care."""
 
 
-def found(truth: Mapping[str, float], tolerance: float, **changes: Any) -> Found:
+def found(truth: Mapping[str, float], tolerance: float, **changes: Any) -> SearchResult:
     """Search where the error is the sum of the parts of the nodes in float16."""
 
     def measure(blocked: Collection[str]) -> float:

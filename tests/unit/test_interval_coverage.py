@@ -12,7 +12,7 @@ from benchmarks import coverage, launches, scenes
 from benchmarks.printed import KINDS, Shown, share_of, shown, tally
 from core.evidence.speedup_interval import contrast
 from tests import builders, simulated_clock
-from tests.unit.test_contrast_simulation import invented
+from tests.unit.test_speedup_simulation import invented
 
 HEAD = {"script": "coverage"}
 
