@@ -17,6 +17,7 @@ from core.run.launches import blocks, costs, schedule
 from core.run.scheduler import Scheduler
 from core.store import Store
 from core.wire.files import ROOT
+from core.worker.measure import footprint
 from tests import in_process, tiny_models
 from tests.command_line import CommandLine
 
@@ -30,6 +31,14 @@ def short_races() -> Iterator[None]:
         patch.setattr(launches, "EXACT_GENERATIONS", 2)
         patch.setattr(costs, "IDLE_S", 0.01)
         patch.setattr(costs, "CPU_WINDOW_S", 0.02)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def libraries_stay_on_the_disk() -> Iterator[None]:
+    """A test's process maps PyTorch: to make all of it resident takes 3 GB. Real workers do it for their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(footprint, "load_libraries", lambda: None)
         yield
 
 
