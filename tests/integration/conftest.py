@@ -36,7 +36,7 @@ def short_races() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def libraries_stay_on_the_disk() -> Iterator[None]:
-    """A test's process maps PyTorch: to make all of it resident takes 3 GB. Real workers do it for their own."""
+    """Leave libraries on the disk: this process maps PyTorch, 3 GB of code. Real workers load theirs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(footprint, "load_libraries", lambda: None)
         yield

@@ -614,7 +614,7 @@ def test_sequences_and_text_are_compared_member_by_member(tmp_path: Path) -> Non
     path = str(tmp_path / "o")
     contestant.save_outputs(path=path)
     assert contestant.compare_outputs(path=path)["difference"] == ""
-    assert set(module.outputs.load(path)) == {"pair[0]", "pair[1]", "word"}
+    assert set(module.output_comparison.load(path)) == {"pair[0]", "pair[1]", "word"}
 
 
 # -- the protocol ------------------------------------------------------------------------------------------
