@@ -53,7 +53,7 @@ def words(trial: Trial) -> str:
         settings = [text for text, _ in chips(spec_from_dict(trial.spec))]
     except SpecError:
         settings = [OTHER_VERSION]
-    told = model_text(trial.result)
+    told = model_text(trial.result).replace("`", "")  # lists show them raw
     return ", ".join([*([told] if told else []), *settings]) or "defaults"
 
 

@@ -371,7 +371,7 @@ def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
     )
     figure.add_hline(y=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     for points, name, color, symbol, size in (
-        (info.others, "tried", MUTED, "circle-open", 7),
+        (info.others, "evaluated", MUTED, "circle-open", 7),
         (info.front, "Pareto front", PALETTE[0], "diamond", 11),
         (info.winner, "confirmed", PALETTE[1], "star", 15),
     ):

@@ -6,6 +6,7 @@ Uses no Streamlit, so it is tested as text. Every verdict has an icon and a word
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from core.evidence import quality
 from core.evidence.targets import STATE_WORDS, State, TargetResult, interval, margin, quantity, target_text
@@ -31,7 +32,7 @@ def heads(judged: Sequence[TargetResult]) -> list[str]:
 def matrix(card: Sequence[Row]) -> dict[str, list[str]]:
     """Return the table's columns in Markdown: configuration, overall state, then one for each target."""
     named = [_named(row) for row in card]
-    columns: dict[str, list[str]] = {"Configuration": named, "All": [_word(row.state) for row in card]}
+    columns: dict[str, list[str]] = {"Configuration": named, "All": [word(row.state) for row in card]}
     for index, head in enumerate(heads(card[0].judged) if card else []):
         columns[format.plain(head)] = [_cell(row.judged[index]) for row in card]
     return columns
@@ -49,13 +50,16 @@ def busy_lines(row: Row) -> list[str]:
     return [f"At batch {size:,} measured {words}." for size, words in told.items()]
 
 
-def _word(state: State) -> str:
-    return f"{ICONS[state][0]} **{STATE_WORDS[state]}**"
+def word(state: State) -> str:
+    """Return icon and word of a state, on one line."""
+    return f"{ICONS[state][0]}\N{NO-BREAK SPACE}**{STATE_WORDS[state]}**"
 
 
 def _cell(one: TargetResult) -> str:
-    word = STATE_WORDS[one.state]
-    return _word(one.state) + format.plain(target_text(one).removeprefix(word))
+    """The state with number and interval; the table below adds the margin."""
+    return word(one.state) + format.plain(
+        target_text(replace(one, margin=None)).removeprefix(STATE_WORDS[one.state])
+    )
 
 
 def details(row: Row) -> list[dict[str, str]]:
@@ -63,7 +67,7 @@ def details(row: Row) -> list[dict[str, str]]:
     return [
         {
             "Target": format.plain(f"{one.target.what} {one.target.limit_words}"),
-            "State": _word(one.state),
+            "State": word(one.state),
             "Measured": quantity(one.target, one.value),
             "95 % interval": interval(one),
             "Margin": margin(one),
