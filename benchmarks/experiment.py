@@ -30,7 +30,7 @@ from core.evidence.result import Evidence, MeasuredConfiguration
 from core.evidence.speedup_interval import ASSUMED_PRIOR, Prior, contrast
 from core.process.job_worker import run_job
 from core.process.machine_queue import MachineQueue
-from core.run.launches import race
+from core.run.launches import run_launches
 from core.run.plan import feed_plan, session_plan
 from core.run.prior import SELF_TESTS, spread
 from core.spec import WorkloadSpec, session_from_dict
@@ -92,7 +92,7 @@ def duel(
         `outcome`, `wall_s`, `at`.
     """
     began = time.monotonic()
-    record = race(
+    record = run_launches(
         [baseline, candidate],
         Settings(
             effort=precision,

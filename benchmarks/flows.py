@@ -127,7 +127,7 @@ def a_batch(hand: Hand) -> None:
 def why(hand: Hand) -> None:
     """(d): from the result that is shown."""
     hand.click(hand.page.locator('.st-key-pane-result a[href*="why"]').first)
-    at_page(hand.page, "Why")
+    at_page(hand.page, "Explain")
 
 
 def int8(hand: Hand) -> None:
@@ -177,7 +177,7 @@ def transformer(page: Page) -> None:
 FLOWS: dict[str, tuple[str, Callable[[Page], None], Callable[[Hand], None], int]] = {
     "a": ("my model → best settings under a latency limit → YAML", bring, best_settings, 4),
     "b": ("a slider → whether it helped → confirmed", live_on, a_slider, 2),
-    "c": ("a batch curve with a latency limit → that batch", lambda page: visit(page, "Curves"), a_batch, 3),
+    "c": ("a batch curve with a latency limit → that batch", lambda page: visit(page, "Sweep"), a_batch, 3),
     "d": ("why is it faster", lambda page: visit(page, "Tune"), why, 1),
     "e": ("INT8 of a model, its outputs and its speed", transformer, int8, 5),
 }

@@ -32,7 +32,7 @@ from benchmarks.journal import RECORDS, tell  # noqa: E402
 from core import wire  # noqa: E402
 from core.evidence.record import Entry, RawComparison, Settings  # noqa: E402
 from core.process.job_worker import run_job  # noqa: E402
-from core.run.launches import race  # noqa: E402
+from core.run.launches import run_launches  # noqa: E402
 from core.run.plan import contestant_plan, feed_plan, session_plan  # noqa: E402
 from core.spec import TrialSpec, spec_from_dict  # noqa: E402
 from core.spec.effort import Effort  # noqa: E402
@@ -175,7 +175,7 @@ def raced(
     on_live: Callable[[Any], None] = lambda live: None,
 ) -> RawComparison:
     """Race all `entries`; end the script where one of them is lost."""
-    record = race(
+    record = run_launches(
         entries, settings, cancel=threading.Event(), on_progress=lambda progress: None, on_live=on_live
     )
     lost = [one.error.message for one in record.ran if one.error is not None]

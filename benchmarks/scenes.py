@@ -40,7 +40,7 @@ from core.evidence.targets import evaluate_target
 from core.evidence.verdict import Verdict, ratio_is_known
 from core.run import live
 from core.run.launches.blocks import pace
-from core.run.launches.schedule import rounds_of_generation
+from core.run.launches.schedule import rounds_of_launch
 from core.run.search.answer import effects, pareto_front
 from core.run.search.plan import model_of, standing
 from core.run.search.strategies import strategy_named
@@ -413,10 +413,10 @@ def _rounds_of(deck: Deck) -> Iterator[None]:
     """A race plans no more rounds of a generation than its launches made."""
 
     def planned(*costs: Any, **how: Any) -> int:
-        return min(deck.rounds, rounds_of_generation(*costs, **how))
+        return min(deck.rounds, rounds_of_launch(*costs, **how))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(core.run.launches, "rounds_of_generation", planned)
+        patch.setattr(core.run.launches, "rounds_of_launch", planned)
         patch.setattr(core.run.launches, "rounds_for_p50", lambda costs: 0)  # nor goes on beyond its plan
         yield
 

@@ -86,7 +86,7 @@ def race(store: Store, records: Sequence[ModelRecord], dims: dict[str, int], pre
     )
     scheduler = Scheduler(store, owner="benchmarks/variants.py")
     try:
-        job = scheduler.submit(job_types.race(variants.family_configurations(records, base)))
+        job = scheduler.submit(job_types.comparison(variants.family_configurations(records, base)))
         while (status := scheduler.status(job)) is not None and status.state not in FINISHED:
             scheduler.join(5.0)
         if status is None or status.state != "COMPLETE":

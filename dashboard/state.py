@@ -406,7 +406,7 @@ def check_before(spec: TrialSpec) -> None:
 
 
 def race(asked: Sequence[Configuration], **options: Any) -> Job:
-    """Return the checked job of a comparison, for `submit`; see `job_types.race` for the options.
+    """Return the checked job of a comparison, for `submit`; see `job_types.comparison` for the options.
 
     A configuration that cannot run does not stop the others; its result gives the reason.
 
@@ -416,7 +416,7 @@ def race(asked: Sequence[Configuration], **options: Any) -> Job:
     for one in asked:
         admit(one.spec)
     trial_run.check_comparison(asked, store(), refuse_worker)
-    return job_types.race(asked, **options)
+    return job_types.comparison(asked, **options)
 
 
 def find_model(ref: ModelRef, *, foreign: bool = False) -> ModelRecord:

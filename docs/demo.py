@@ -38,7 +38,7 @@ PRESETS = [part for name in ("latency", "throughput") for part in ("--candidate"
 # What these tell while they run is recorded.
 COMPARED = ["compare", ENCODER, *SHAPE, "--candidate", f"variant:{QUANTIZED}", *PRESETS]
 SEARCHED = ["search", ENCODER, *SHAPE, "--budget", "90s"]
-FIRST = ["bench", QUANTIZED, *SHAPE, "--baseline", f"model:{ENCODER}", "--effort", "standard"]
+FIRST = ["tune", QUANTIZED, *SHAPE, "--baseline", f"model:{ENCODER}", "--effort", "standard"]
 COMMANDS: Sequence[Sequence[str]] = (
     ["machine", "--self-test"],
     ["machine", "--peaks"],
@@ -46,9 +46,9 @@ COMMANDS: Sequence[Sequence[str]] = (
     ["sweep", DIGITS, "--batch-size", "1,2,4,8,16,32"],
     ["scorecard", "sample_models/digits_scorecard.yaml"],
     ["profile", DIGITS],
-    ["bench", DIGITS, "--intra-op-num-threads", "1"],
+    ["tune", DIGITS, "--intra-op-num-threads", "1"],
     ["search", DIGITS, "--budget", "60s", "--batch-size", "8"],
-    ["bench", ENCODER, *SHAPE, "--intra-op-num-threads", "2"],
+    ["tune", ENCODER, *SHAPE, "--intra-op-num-threads", "2"],
     ["sweep", ENCODER, "--dim", "sequence=128", "--batch-size", "1,2,4,8,16,32"],
     ["transform", ENCODER, "--int8-dynamic", "--dim", "sequence=128", "--name", QUANTIZED],
     ["profile", ENCODER, *SHAPE],

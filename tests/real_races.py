@@ -24,7 +24,7 @@ from core.evidence.record import Entry, Key, RawComparison, Reference, Settings
 from core.evidence.result import Evidence, MeasuredConfiguration
 from core.process.contestant_workers import Worker, Workers
 from core.process.job_worker import run_job
-from core.run.launches import race
+from core.run.launches import run_launches
 from core.run.launches.processes import LaunchProcesses
 from core.run.plan import feed_plan, reference_plan, session_plan
 from core.spec import WorkloadSpec, session_from_dict
@@ -102,7 +102,7 @@ def run(entries: list[Entry], asked: Settings | None = None, **given: Any) -> Ra
         "on_progress": lambda progress: None,
         "on_live": lambda live: None,
     } | given
-    return race(entries, asked or settings(), **given)
+    return run_launches(entries, asked or settings(), **given)
 
 
 def evidence_of(record: RawComparison, asked: Settings, entries: list[Entry]) -> Evidence:

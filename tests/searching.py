@@ -26,7 +26,7 @@ from core.evidence.record import Settings
 from core.evidence.result_types import SearchOutcome
 from core.evidence.stopping import InterimResult
 from core.evidence.verdict import Verdict
-from core.run.launches.schedule import Costs, launches_left, rounds_of_generation, screening_rounds
+from core.run.launches.schedule import Costs, launches_left, rounds_of_launch, screening_rounds
 from core.run.search.answer import confirmation_order, outcome
 from core.run.search.knowledge import OUTCOME_ORDER
 from core.run.search.plan import PlanState, Step, Strategy, next_step, standing
@@ -392,7 +392,7 @@ class _Race:
                 if self.step.stage == "confirm" and not self.generations and 5 * self.round_s > left_s + 1:
                     self.refused = True  # too short for a p50
                     return
-                planned = rounds_of_generation(
+                planned = rounds_of_launch(
                     costs,
                     left_s,
                     made=self.rounds,

@@ -187,7 +187,7 @@ def compare(
     ]
     check_configurations(store, asked, progress)
     announce(store, asked, progress)
-    job = job_types.race(asked, wait_quiet_s=patience_s, different_models=different_models)
+    job = job_types.comparison(asked, wait_quiet_s=patience_s, different_models=different_models)
     race = _run(store, job, progress, told, json_=json_)
     _report(store, race, limit, told, "json" if json_ else format_)
 
@@ -237,7 +237,7 @@ def _continuation(store: Store, ref: str, given: Given, patience_s: float, progr
         f"measuring comparison {before.id} longer: effort {precision}, "
         f"{launches(len(before.facts.get('generations') or []))} so far"
     )
-    return job_types.more_generations(
+    return job_types.more_launches(
         store, before.id, precision=precision, budget_s=budget_s, wait_quiet_s=patience_s
     )
 

@@ -57,9 +57,9 @@ def explain(
         error = _explain(store, of, quiet=quiet)
         found = explained(store, of) if error is None else None
     if json_:
-        print_json(_document(of, found, error, _race(store, of, found)))
+        print_json(_document(of, found, error, _stored_comparison(store, of, found)))
     elif found is not None:
-        print_sheet(sheet(of, found, top=top, race=_race(store, of, found)))
+        print_sheet(sheet(of, found, top=top, race=_stored_comparison(store, of, found)))
     if error is not None:
         print_error(error["message"], error["hint"])
     raise typer.Exit(exit_code(error))
@@ -77,7 +77,7 @@ def _explain(store: Store, of: Pair, *, quiet: bool) -> ErrorRecord | None:
         raise
 
 
-def _race(store: Store, of: Pair, found: Difference | None) -> str:
+def _stored_comparison(store: Store, of: Pair, found: Difference | None) -> str:
     """Return the comparison to measure longer; empty: impossible, or the verdict is decided."""
     return continuable_comparison(store, of) if found is not None and not found.end.decided else ""
 

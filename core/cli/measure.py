@@ -148,7 +148,7 @@ def tune(
     everybody = [asked] if rival is None else [asked, rival]
     check_configurations(store, everybody, progress)
     announce(store, everybody, progress)
-    trial = _run_trial(store, job_types.duel(spec, baseline=rival, wait_quiet_s=patience_s), progress, told)
+    trial = _run_trial(store, job_types.tune(spec, baseline=rival, wait_quiet_s=patience_s), progress, told)
     race = store.comparison(trial.comparison)
     names = {one.trial: one.label for one in race.contestants}
     if trial.state == "COMPLETE":
@@ -485,7 +485,7 @@ def _study(name: str, points: Sequence[Point], model: ModelRecord, patience_s: f
 
     def race(asked: Sequence[Configuration]) -> Job:
         what = f"sweep of {len(asked)} points of {model.name}"
-        return job_types.race(
+        return job_types.comparison(
             asked,
             study=name,
             model_name=model.name,

@@ -63,7 +63,7 @@ def _lines(parts: Sequence[Part], headline: str) -> Iterator[_Styled]:
     before: Part | None = None
     for part in parts:
         begun = before is not None or bool(headline)
-        if begun and _stands_apart(part, before):
+        if begun and _starts_block(part, before):
             yield _Styled("")
         match part:
             case Fact():
@@ -83,7 +83,7 @@ def _sentence(text: str, style: str, *, begin: str = "", indent: int = 0) -> Ite
         yield _Styled(one, style)
 
 
-def _stands_apart(part: Part, before: Part | None) -> bool:
+def _starts_block(part: Part, before: Part | None) -> bool:
     if isinstance(part, Note | Line):
         return part.apart
     return isinstance(part, Table) or isinstance(before, Table)

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from core.evidence.metrics.intervals import Z
-from core.evidence.result_types import Confirmed, GainNumbers
+from core.evidence.result_types import Confirmed, SpeedUpNumbers
 from core.evidence.speedup_interval import ASSUMED_PRIOR, SPREAD_LAUNCHES, Contrast, Prior, contrast
 from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
@@ -106,7 +106,11 @@ def interval(gain: LogSpeedup) -> tuple[float, float] | None:
 
 
 def reported_speedup(
-    one: Evaluation, objective: Mapping[str, float], confirmed: Mapping[str, GainNumbers], *, among: int = 1
+    one: Evaluation,
+    objective: Mapping[str, float],
+    confirmed: Mapping[str, SpeedUpNumbers],
+    *,
+    among: int = 1,
 ) -> ReportedSpeedup | None:
     """Return the speed-up of a configuration as all tables, charts and sentences show it; None: not measured.
 
@@ -151,7 +155,7 @@ def confirmed_configurations(answer: Mapping[str, Any] | None) -> list[Confirmed
     return [one for one in (found.get("winner"), *found.get("others", ())) if one]
 
 
-def confirmed_gains(answer: Mapping[str, Any] | None) -> dict[str, GainNumbers]:
+def confirmed_gains(answer: Mapping[str, Any] | None) -> dict[str, SpeedUpNumbers]:
     """Return trial -> speed-up of the confirmed configurations, for `reported_speedup`."""
     return {one["trial"]: one["gain"] for one in confirmed_configurations(answer)}
 
@@ -374,7 +378,7 @@ def contrast_of(
     """
     if metric in ("latency_p95", "latency_p99"):
         share = 0.95 if metric == "latency_p95" else 0.99
-        one, two = _by_generation(own, share), _by_generation(other, share)
+        one, two = _by_launch(own, share), _by_launch(other, share)
         ratios = [[two[key] - one[key]] for key in sorted(one.keys() & two.keys())]
         prior = None
     else:
@@ -410,7 +414,7 @@ def _by_round(result: Mapping[str, Any]) -> dict[tuple[int, int], float]:
 MIN_TAIL_RUNS = 3  # minimum number of runs beyond a percentile of one launch
 
 
-def _by_generation(result: Mapping[str, Any], share: float) -> dict[int, float]:
+def _by_launch(result: Mapping[str, Any], share: float) -> dict[int, float]:
     pooled_runs: dict[int, list[float]] = {}
     for block, own in _blocks(result):
         pooled_runs.setdefault(block.get("generation", 0), []).extend(own)

@@ -358,7 +358,7 @@ class SelfTestResult(SelfTest):
 SearchOutcome = Literal["FOUND", "NO_DIFFERENCE", "NONE_KEEPS_LIMITS", "UNDECIDED", "REJECTED"]
 
 
-class GainNumbers(TypedDict):
+class SpeedUpNumbers(TypedDict):
     """Improvement of a configuration over the ORT default; above 1 is better for every metric."""
 
     metric: str
@@ -387,9 +387,9 @@ class Confirmed(TypedDict):
     comparison: str
     changes: dict[str, Any]  # what it sets otherwise than ONNX Runtime's default
     spec: dict[str, Any]
-    gain: GainNumbers  # of the objective
+    gain: SpeedUpNumbers  # of the objective
     contrast: ContrastRecord | None  # of the p50 within rounds
-    gains: list[GainNumbers]  # of every metric that is known
+    gains: list[SpeedUpNumbers]  # of every metric that is known
     limits: list[LimitJudged]
     measurements: dict[str, float]  # metric -> seconds, bytes, rows a second
     error: str  # why it is no answer; empty: it may be one
@@ -408,7 +408,7 @@ class FrontPoint(TypedDict):
 
     changes: dict[str, Any]
     trial: str  # newest look at it
-    gains: list[GainNumbers]
+    gains: list[SpeedUpNumbers]
     values: dict[str, float]
 
 

@@ -229,7 +229,7 @@ def settings_first(said: Advice, spec: Mapping[str, Any], peaks: Sequence[Peak])
     if level in ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED"):
         first.append(f"Raise `graph_optimization_level` from `{level}` to `ORT_ENABLE_ALL`, the default.")
     threads = int(session.get("intra_op_num_threads") or 0)
-    if (gain := _threads_gain(said.bound, threads, peaks)) is not None:
+    if (gain := _threads_speedup(said.bound, threads, peaks)) is not None:
         first.append(
             f"Leave `intra_op_num_threads` at the default instead of {threads}: "
             f"the peak of {said.bound} is {gain:.1f} times as high there."
@@ -237,7 +237,7 @@ def settings_first(said: Advice, spec: Mapping[str, Any], peaks: Sequence[Peak])
     return replace(said, remedy=" ".join([*first, said.remedy]).strip()) if said.sentence else said
 
 
-def _threads_gain(bound: Bound | None, threads: int, peaks: Sequence[Peak]) -> float | None:
+def _threads_speedup(bound: Bound | None, threads: int, peaks: Sequence[Peak]) -> float | None:
     """Return the factor by which default threads raise the limiting peak; None: not significant."""
     own, default = peak_for(peaks, threads), peak_for(peaks, 0)
     if own is None or default is None or bound not in ("computing", "memory"):

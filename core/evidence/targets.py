@@ -187,7 +187,7 @@ def _read(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:
     if target.about.source == "accuracy":
         return _from_accuracy(target, evidence)
     if target.about.source == "race":
-        return _from_races(target, evidence)
+        return _from_comparisons(target, evidence)
     if evidence.size_bytes is None:
         return _Missing(
             cause="missing", why="The size of the model is not known.", todo="Add the model again."
@@ -196,13 +196,13 @@ def _read(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:
     return _Reading(value=size, low=size, high=size, why="File size with external data; exact.")
 
 
-def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:
+def _from_comparisons(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:
     """Read the newest usable comparison at that batch size; one under load only if no other is usable."""
     rows = evidence.rows_of(target)
     gap: _Missing | None = None
     busy: _Reading | None = None
     for result in evidence.races.get(rows, ()):
-        found = _from_race(target, result, arena=evidence.arena)
+        found = _from_comparison(target, result, arena=evidence.arena)
         if isinstance(found, _Missing):
             gap = gap or found
         elif found.busy and _state(target, found) != "MET":
@@ -220,7 +220,7 @@ def _from_races(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:
     )
 
 
-def _from_race(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Missing:
+def _from_comparison(target: TargetSpec, result: Result, *, arena: bool) -> _Reading | _Missing:
     found = _of_result(target, result, arena=arena)
     if isinstance(found, _Missing) or target.metric in UNTIMED:
         return found
@@ -262,7 +262,7 @@ def _throughput(result: Result) -> _Reading | _Missing:
     latency, rows = result.get("latency") or {}, result.get("batch_size")
     mean_s = latency.get("mean_s")
     if not mean_s or not rows:
-        return _not_in_race("throughput")
+        return _not_in_comparison("throughput")
     low_s, high_s = latency.get("mean_s_low"), latency.get("mean_s_high")
     return _Reading(
         value=rows / mean_s,
@@ -280,7 +280,7 @@ def _cpu(result: Result) -> _Reading | _Missing:
     """
     value = result.get("cpu_s_per_inference")
     if value is None:
-        return _not_in_race("CPU time")
+        return _not_in_comparison("CPU time")
     low, high = (result.get(f"cpu_s_per_inference_{end}") for end in ("low", "high"))
     if "cpu_s_per_inference_low" not in result:  # of an older version
         counted = [one for one in result.get("blocks") or () if one["counters"].get("cpu_s") is not None]
@@ -297,7 +297,7 @@ def _memory(result: Result, spread: float) -> _Reading | _Missing:
     """Read the larger peak of fresh processes, with the spread between equal processes as interval."""
     value = result.get("peak_rss_bytes")
     if not value:
-        return _not_in_race("peak memory added by the session")
+        return _not_in_comparison("peak memory added by the session")
     return _Reading(
         value=float(value),
         low=value * (1 - spread),
@@ -321,7 +321,7 @@ def _peak_text(result: Result) -> str:
 def _error(result: Result) -> _Reading | _Missing:
     error = result.get("output_error")
     if error is None:
-        return _not_in_race("output error")
+        return _not_in_comparison("output error")
     value = error.get("max_rel")
     if value is None or not math.isfinite(value):
         why = error.get("difference") or "the outputs contain NaN or Inf"
@@ -329,7 +329,7 @@ def _error(result: Result) -> _Reading | _Missing:
     return _Reading(value=value, low=value, high=value, why="For the inputs of the comparison; exact.")
 
 
-def _not_in_race(what: str) -> _Missing:
+def _not_in_comparison(what: str) -> _Missing:
     return _Missing(
         cause="missing", why=f"The comparison did not measure the {what}.", todo="Measure it again."
     )

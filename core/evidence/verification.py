@@ -240,7 +240,7 @@ def _changed(then: Speedup, now: Speedup, found: Quotient | None, limit: float) 
 # --- recorded speed-ups -------------------------------------------------------------------------------------
 
 
-def recorded_gains(contrasts: Any) -> list[Speedup]:
+def recorded_speedups(contrasts: Any) -> list[Speedup]:
     """Return the recorded speed-ups of a file: over the ORT default, then over the baseline if there was one.
 
     Args:

@@ -20,7 +20,7 @@ from core.evidence.result import Evidence, MeasuredConfiguration, self_test_resu
 from core.evidence.verdict import ratio_is_known
 from core.run.different_models import Origin, compare_originals, refuse
 from core.run.job import Ending, Outcome, Service
-from core.run.launches import race
+from core.run.launches import run_launches
 from core.run.plan import contestant_plan, reference_plan, shape_feeds, torch_source
 from core.run.prior import prior_of, usual_s, with_lower_bound
 from core.run.trial import (
@@ -125,7 +125,7 @@ def perform_comparison(
     try:
         machine, notes = describe(service.environment)
         ready = [_with_notes(one, notes) for one in ready]
-        evidence = replace(_race(comparison, ready, specs, service, machine, earlier), apart=apart)
+        evidence = replace(_run_comparison(comparison, ready, specs, service, machine, earlier), apart=apart)
     except TunerError as error:
         return _without_rounds(comparison, failed, error)
     if comparison.protocol["precision"] not in STAGES:
@@ -266,7 +266,7 @@ def _warnings(comparison: Comparison, failed: Mapping[str, Ending]) -> list[str]
 CourseStep = tuple[float, float, float, float]  # seconds since the start, ratio, lower and upper bound
 
 
-def _race(
+def _run_comparison(
     comparison: Comparison,
     ready: Sequence[_PreparedConfiguration],
     specs: Mapping[str, TrialSpec],
@@ -308,7 +308,7 @@ def _race(
         steps = {trial: list(told) for trial, told in course.items()}
         service.on_live({**live, "contrasts": contrasts, "course": steps, **by_trial})
 
-    record = race(
+    record = run_launches(
         [one.entry for one in ready],
         settings,
         cancel=service.cancel,
@@ -460,7 +460,7 @@ def perform_self_test(spec: TrialSpec, service: Service) -> dict[str, Any]:
         anchor=0,
         prior_at=prior_of(service.store, machine),
     )
-    record = race(
+    record = run_launches(
         [entry],
         settings,
         cancel=service.cancel,

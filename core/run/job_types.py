@@ -41,7 +41,7 @@ SELF_TEST_MODEL = "digits_cnn"  # included in ORTune; runs of half a millisecond
 # --- comparisons --------------------------------------------------------------------------------------------
 
 
-def duel(
+def tune(
     spec: TrialSpec,
     *,
     baseline: Configuration | TrialSpec | None = None,
@@ -67,7 +67,7 @@ def duel(
     asked = [Configuration(spec=spec, label=CANDIDATE_LABEL)]
     if baseline is not None and not same_request(baseline.spec, spec):
         asked.append(replace(baseline, role="baseline"))
-    job = race(
+    job = comparison(
         asked,
         study=study,
         model_name=model_name,
@@ -78,7 +78,7 @@ def duel(
     return replace(job, specs=(spec,), follow=follow)  # the baseline was admitted when it was stored
 
 
-def race(
+def comparison(
     asked: Sequence[Configuration],
     *,
     study: str = "",
@@ -95,7 +95,7 @@ def race(
         study: name that groups the candidates.
         model_name: of the comparison; None: the first candidate's. A trial has the name of its own model.
         what: one line for the queue; empty: the number of configurations.
-        wait_quiet_s: see `duel`.
+        wait_quiet_s: see `tune`.
         different_models: allow models with different outputs; without it such a comparison fails.
         protocol: of the comparison, see `protocol_of`; None: that of the first candidate, with simultaneous
             intervals for all candidates against the baseline.
@@ -115,11 +115,11 @@ def race(
 
 
 def sweep_protocol(asked: Sequence[Configuration]) -> dict[str, Any]:
-    """Return the protocol of a sweep's points, for `race`: each interval has 95 % confidence alone."""
+    """Return the protocol of a sweep's points, for `comparison`: each interval has 95 % confidence alone."""
     return protocol_of(next(one for one in asked if one.role == "candidate").spec.protocol)
 
 
-def more_generations(
+def more_launches(
     store: Store,
     comparison_id: str,
     *,
@@ -134,7 +134,7 @@ def more_generations(
         comparison_id: of the finished comparison.
         precision: name of the effort; None: as before.
         budget_s: for the added launches; None: that of the effort.
-        wait_quiet_s: see `duel`.
+        wait_quiet_s: see `tune`.
 
     Raises:
         SpecError: nothing can be added to that comparison; the message says why.

@@ -219,27 +219,27 @@ class _Live:
             except Cancelled:
                 raise
             except TunerError as error:
-                self._tell(wish, state="failed", error=record_from_error(error))
+                self._publish(wish, state="failed", error=record_from_error(error))
             last = time.monotonic()
         return shown
 
     # --- an estimate ----------------------------------------------------------------------------------------
 
     def _estimate(self, wish: LiveRequest) -> None:
-        self._tell(wish, state="starts")
+        self._publish(wish, state="starts")
         self.began = time.monotonic()
         references = self._default_processes(wish)
         if is_default(wish.spec):
             for one in references:
                 self._block(wish, one)
-            self._tell_default(wish)
+            self._publish_default(wish)
             return
         found = self._known(wish)
         void = 0
-        self._tell_found(wish, found)
+        self._publish_estimate(wish, found)
         while found.launches < MOST_LAUNCHES and void < MOST_VOID:
             void += not self._launch(wish, found)
-            self._tell_found(wish, found)
+            self._publish_estimate(wish, found)
             late = time.monotonic() - self.began > MOST_S
             if found.launches >= LEAST_LAUNCHES and (late or self.wishes.wait):
                 break
@@ -248,7 +248,7 @@ class _Live:
                 "Too many rounds of the preview were disturbed.",
                 hint="Change the setting again, or press Run.",
             )
-        self._tell(wish, state="shown")
+        self._publish(wish, state="shown")
 
     def _known(self, wish: LiveRequest) -> _EstimateData:
         """The measurements of a requested configuration; a new record where there are none."""
@@ -390,16 +390,16 @@ class _Live:
 
     # --- display --------------------------------------------------------------------------------------------
 
-    def _tell_default(self, wish: LiveRequest) -> None:
+    def _publish_default(self, wish: LiveRequest) -> None:
         """Show the default as a point of the trail, without a ratio."""
-        self._tell(wish, state="shown", trail=self._trail(wish, ratio=1.0))
+        self._publish(wish, state="shown", trail=self._trail(wish, ratio=1.0))
 
-    def _tell_found(self, wish: LiveRequest, found: _EstimateData) -> None:
+    def _publish_estimate(self, wish: LiveRequest, found: _EstimateData) -> None:
         """Show the text, the interval and the trail's point of this estimate."""
         contrast = contrast_values(found.standing.interim([0, 1], {0, 1}, before=found.launches).get(1))
         is_known = ratio_is_known(contrast["ratio_low"], contrast["ratio_high"])
         after_s = self.told[wish.visitor].get("after_s")
-        self._tell(
+        self._publish(
             wish,
             state="races",
             contrasts=[{"candidate": WISH, "baseline": DEFAULT, "label": wish.label, **contrast}],
@@ -426,7 +426,7 @@ class _Live:
         per_row_s = statistics.median(blocks) / point["ratio"]
         return {**point, "p50_s": per_row_s * point["rows"], "rows_per_s": 1 / per_row_s}
 
-    def _tell(self, wish: LiveRequest, *, state: str, **facts: Any) -> None:
+    def _publish(self, wish: LiveRequest, *, state: str, **facts: Any) -> None:
         before = self.told.pop(wish.visitor, {})
         model = wish.spec.model.sha256 or wish.spec.model.path
         own = before if before.get("key") == wish.key and state in ("races", "shown") else {}

@@ -25,7 +25,7 @@ from core.run.launches.schedule import (
     Costs,
     interval_budget_s,
     launches_left,
-    rounds_of_generation,
+    rounds_of_launch,
 )
 from core.spec import ProtocolSpec, TrialSpec, effective, spec_from_dict
 from core.spec.effort import EFFORTS
@@ -157,7 +157,7 @@ def _in_budget(
     costs = _costs(processes_s, past)
     left_s = budget_s - costs.start_s - costs.after_s
     ratio = (past.sigma / past.sigma_between) ** 2 if past.sigma_between else None
-    each = rounds_of_generation(costs, left_s, made=0, variance_ratio=ratio)
+    each = rounds_of_launch(costs, left_s, made=0, variance_ratio=ratio)
     deviation = math.sqrt(past.sigma_between**2 + past.sigma**2 / each)
     shares = parts(len(precision.looks), family)
     units = predicted_launches(deviation, precision.target, looks=shares, prior_df=ASSUMED_PRIOR.df)

@@ -293,7 +293,9 @@ def start(service: Scheduler, work: MissingMeasurements, *, wait_quiet_s: float 
         what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
         asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
         protocol = job_types.sweep_protocol(asked)
-        job = partial(job_types.race, study=study, what=what, wait_quiet_s=wait_quiet_s, protocol=protocol)
+        job = partial(
+            job_types.comparison, study=study, what=what, wait_quiet_s=wait_quiet_s, protocol=protocol
+        )
         return ComparisonRequest(asked=asked, job=job)
 
     heats = [

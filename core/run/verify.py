@@ -25,7 +25,7 @@ from core.evidence.verification import (
     Part,
     Transfer,
     overall,
-    recorded_gains,
+    recorded_speedups,
     speed_part,
     transfer,
 )
@@ -136,7 +136,7 @@ def verify(request: Request, service: Service) -> dict[str, Any]:
         if resolved is not None:
             _check_outputs(held, resolved, service, found)
         if request.measure and found.runs.state == "YES" and resolved is not None:
-            _race(held, resolved, request, machine, service, found)
+            _run_comparison(held, resolved, request, machine, service, found)
         elif not request.measure:
             found.no_speed = "It was not measured (--no-measure)."
             found.transfers = _unmeasured(held)
@@ -256,7 +256,7 @@ def _sameness(
 # --- the comparison -----------------------------------------------------------------------------------------
 
 
-def _race(
+def _run_comparison(
     held: OpenedConfiguration,
     resolved: Resolved,
     request: Request,
@@ -271,7 +271,7 @@ def _race(
     before = _old_baseline(held, spec)
     if before is not None:
         asked.append(before)
-    job = job_types.race(asked, model_name=held.name, what=f"verify {held.name}")
+    job = job_types.comparison(asked, model_name=held.name, what=f"verify {held.name}")
     ending = service.perform(job)
     if ending.state == "CANCELLED":
         raise Cancelled("The verification was cancelled.", hint="Start it again.")
@@ -283,7 +283,7 @@ def _race(
         found.no_speed = f"The comparison has no result: {told}"
         found.transfers = _unmeasured(held)
         return
-    found.notes += _race_notes(held, trial)
+    found.notes += _comparison_notes(held, trial)
     found.transfers = _transfers(held, request, trial, before)
     if not found.transfers:
         found.no_speed = _nothing_recorded(held, spec)
@@ -312,7 +312,7 @@ def _old_baseline(held: OpenedConfiguration, spec: TrialSpec) -> Configuration |
     return Configuration(spec=other, label=held.baseline["label"], role="baseline", model=held.name)
 
 
-def _race_notes(held: OpenedConfiguration, trial: Trial) -> list[str]:
+def _comparison_notes(held: OpenedConfiguration, trial: Trial) -> list[str]:
     """Notes on other processes, here and when it was recorded: they may explain a change."""
     busy, then = trial.facts.get("busy"), held.measured.get("busy")
     told = [f"During this measurement: {busy['words']}."] if busy else []
@@ -325,8 +325,8 @@ def _transfers(
     held: OpenedConfiguration, request: Request, trial: Trial, before: Configuration | None
 ) -> list[Transfer]:
     """Each recorded speed-up and the same one here: versus the default, then versus the old baseline."""
-    recorded = recorded_gains(held.measured.get("contrasts"))
-    here = recorded_gains(trial.facts.get("contrasts"))  # in the same order
+    recorded = recorded_speedups(held.measured.get("contrasts"))
+    here = recorded_speedups(trial.facts.get("contrasts"))  # in the same order
     if not recorded:
         return []
     found = [transfer(DEFAULT, recorded[0], here[0] if here else None, margin=request.margin)]
@@ -338,7 +338,7 @@ def _transfers(
 
 
 def _unmeasured(held: OpenedConfiguration) -> list[Transfer]:
-    recorded = recorded_gains(held.measured.get("contrasts"))
+    recorded = recorded_speedups(held.measured.get("contrasts"))
     return [transfer(DEFAULT, one, None) for one in recorded[:1]]
 
 
@@ -373,7 +373,7 @@ def _judge_targets(
     for batch in sorted(set(work.races) - {subject.rows}):
         _progress(service, "targets", f"batch {batch:,}")
         asked = [Configuration(spec=subject.at_batch(batch), label=LABEL, model=held.name)]
-        service.perform(job_types.race(asked, model_name=held.name))
+        service.perform(job_types.comparison(asked, model_name=held.name))
     if work.accuracies:
         _progress(service, "targets", "labelled data")
         with suppress(SpecError):  # the row says why it is unknown

@@ -44,7 +44,7 @@ JobState = Literal["COMPLETE", "FAIL", "CANCELLED"]
 # --- trials and comparisons -----------------------------------------------------------------------------
 
 
-class AskedModel(TypedDict):
+class RequestedModel(TypedDict):
     """The model of a trial, as requested and as found."""
 
     path: NotRequired[str]
@@ -63,7 +63,7 @@ class TrialHead(TypedDict):
     kind: TrialKind
     state: TrialState
     error: ErrorRecord | None
-    model: AskedModel
+    model: RequestedModel
     spec: dict[str, Any]  # as in a YAML file; only what differs from the defaults
     comparison: str | None  # ID of the comparison it was measured in
     fingerprint: str  # of the machine
@@ -88,7 +88,7 @@ def _trial() -> Any:
 TrialDocument = _trial()
 
 
-class Race(ComparisonResult):
+class ComparisonPart(ComparisonResult):
     """A comparison: its configurations, protocol and result."""
 
     comparison: str  # ID
@@ -115,7 +115,7 @@ class Limit(TypedDict):
     open: list[str]  # trials for which that is undecided
 
 
-class ComparisonDocument(Race):
+class ComparisonDocument(ComparisonPart):
     """A comparison with the trials of all its configurations."""
 
     trials: list[TrialDocument]  # type: ignore[valid-type] # made from `TrialResult`
@@ -150,7 +150,7 @@ class SweepDocument(TypedDict):
 
     study: str
     axes: dict[str, list[Any]]  # varied setting -> its values
-    comparison: Race | None  # null: all points were measured earlier
+    comparison: ComparisonPart | None  # null: all points were measured earlier
     line_s: float | None  # latency limit; null: none
     percentile: str  # percentile of the latency limit, "p95_s"
     best: dict[str, Any] | None  # values of the point with the highest throughput within the latency limit
@@ -210,7 +210,7 @@ class PruneDocument(TypedDict):
 # --- explanation ----------------------------------------------------------------------------------------
 
 
-class WhyEnd(TypedDict):
+class ExplainSide(TypedDict):
     """A whole run of both sides and the difference; per run, or per sample with `per_row`."""
 
     baseline_s: float  # its p50
@@ -225,7 +225,7 @@ class WhyEnd(TypedDict):
     per_row: bool  # times per sample, because the batch sizes differ
 
 
-class WhyPart(TypedDict):
+class ExplainPart(TypedDict):
     """A part of the difference."""
 
     label: str
@@ -235,7 +235,7 @@ class WhyPart(TypedDict):
     share: float | None  # of the whole difference; negative: it works against the difference
 
 
-class WhyRow(WhyPart):
+class ExplainRow(ExplainPart):
     """One kind of node in both results."""
 
     kind: RowKind
@@ -246,7 +246,7 @@ class WhyRow(WhyPart):
     candidate_nodes: int
 
 
-class WhyGroup(WhyPart):
+class ExplainGroup(ExplainPart):
     """Matched nodes of both sides, and the model nodes they come from."""
 
     kind: Kind
@@ -258,7 +258,7 @@ class WhyGroup(WhyPart):
     candidate_by_pass: list[float]
 
 
-class WhyMove(WhyPart):
+class ExplainMove(ExplainPart):
     """Nodes that ran on different providers on the two sides, with the times of their groups."""
 
     baseline: list[str]  # providers
@@ -275,10 +275,10 @@ class ExplainDocument(TypedDict):
     error: ErrorRecord | None
     sentence: NotRequired[str]
     measure_longer: NotRequired[str | None]  # comparison to measure longer; null: none or not needed
-    end: NotRequired[WhyEnd]
-    rows: NotRequired[list[WhyRow]]  # largest difference first; empty if undecided
-    groups: NotRequired[list[WhyGroup]]  # largest difference first
-    moves: NotRequired[list[WhyMove]]
+    end: NotRequired[ExplainSide]
+    rows: NotRequired[list[ExplainRow]]  # largest difference first; empty if undecided
+    groups: NotRequired[list[ExplainGroup]]  # largest difference first
+    moves: NotRequired[list[ExplainMove]]
     seen_s: NotRequired[float]  # difference in the runs of the passes without the profiler
     seen_half_width_s: NotRequired[float | None]
     instrument_s: NotRequired[float]  # profiler overhead subtracted from every node call
@@ -606,7 +606,7 @@ class NodeErrorsDocument(TypedDict):
     notes: list[str]
 
 
-class RacedVariant(TypedDict):
+class ComparedVariant(TypedDict):
     """The latest comparison of a variant with its original."""
 
     ratio: float
@@ -628,7 +628,7 @@ class VariantDocument(TypedDict):
     path: str
     precision: str
     variant: dict[str, Any] | None  # null: an original
-    against_original: RacedVariant | None  # null: never compared
+    against_original: ComparedVariant | None  # null: never compared
 
 
 class VariantsDocument(TypedDict):

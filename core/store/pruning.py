@@ -89,7 +89,7 @@ def prune(
     file_bytes, free_bytes = database.file_bytes(), database.free_bytes()
     with database.reading() as db:
         held = [_trial_samples(row) for row in db.execute(_HELD, (model_sha256, model_name))]
-    old = [race for race in _races(held) if before is not None and race[-1].ended_at < before]
+    old = [race for race in _comparisons_to_delete(held) if before is not None and race[-1].ended_at < before]
     gone = _drop(database, old, dry_run=dry_run)
     packed = _pack(database, [one for one in _without(held, gone) if one.is_text], dry_run=dry_run)
     left = [replace(one, size=packed.get(one.id, one.size)) for one in _without(held, gone)]
@@ -115,7 +115,7 @@ def prune(
 # --- selection ----------------------------------------------------------------------------------------------
 
 
-def _races(held: Iterable[_TrialSamples]) -> list[list[_TrialSamples]]:
+def _comparisons_to_delete(held: Iterable[_TrialSamples]) -> list[list[_TrialSamples]]:
     """Finished comparisons, the oldest first; their trials sorted by end time."""
     races: dict[str, list[_TrialSamples]] = {}
     for one in sorted(held, key=lambda one: one.ended_at):
@@ -129,7 +129,7 @@ def _beyond(held: Sequence[_TrialSamples], keep_bytes: int) -> list[list[_TrialS
     """The oldest comparisons whose deletion makes the others fit into `keep_bytes`."""
     total = _size(held)
     found = []
-    for race in _races(held):
+    for race in _comparisons_to_delete(held):
         if total <= keep_bytes:
             break
         found.append(race)

@@ -15,7 +15,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from core.evidence.evaluations import Evaluation
-from core.evidence.result_types import CoursePoint, EffectRecord, FrontPoint, GainNumbers
+from core.evidence.result_types import CoursePoint, EffectRecord, FrontPoint, SpeedUpNumbers
 from core.evidence.verdict import Verdict, ratio_places, ratio_text
 from core.show.sheets import searches
 from core.spec.space import changes_words
@@ -95,7 +95,7 @@ WORDS: Mapping[str, str] = {  # verdict -> its meaning for a speed-up
 }
 
 
-def speedups_info(gains: Sequence[GainNumbers]) -> Intervals:
+def speedups_info(gains: Sequence[SpeedUpNumbers]) -> Intervals:
     """Return the speed-up of a configuration in every metric, relative to ONNX Runtime's default."""
     rows = [
         Bar(

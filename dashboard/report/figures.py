@@ -12,7 +12,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.evaluations import Evaluation, reported_ratio
 from core.evidence.measurement import Trial
 from core.run.best_point import supported_percentile
-from core.run.search.stored import answer_of, tried_of
+from core.run.search.stored import answer_of, evaluations_of
 from core.show import comparison_text, verdict
 from core.show.report.subjects import About, ComparisonSubject, Curve, OneTrial, Search, Why
 from core.spec import spec_from_dict
@@ -49,13 +49,13 @@ def plots(about: About) -> list[Plot]:
         case OneTrial():
             return list(_trial(about))
         case ComparisonSubject():
-            return list(_race(about.race, about.trials))
+            return list(_comparison_figures(about.race, about.trials))
         case Search():
             return list(_search(about))
         case Curve():
             return list(_curve(about))
         case Why():
-            return list(_why(about))
+            return list(_explanation_figures(about))
     return []  # a scorecard is a table
 
 
@@ -77,7 +77,7 @@ def _trial(about: OneTrial) -> Iterator[Plot]:
     yield from _samples(sides, others)
 
 
-def _race(race: Comparison, trials: Sequence[Trial]) -> Iterator[Plot]:
+def _comparison_figures(race: Comparison, trials: Sequence[Trial]) -> Iterator[Plot]:
     info = compare_charts.comparison_forest_info(race)
     if info is not None:
         yield Plot(title="Speed", figure=compare_charts.forest(info), alt=_forest_alt(info))
@@ -128,7 +128,7 @@ def _search(about: Search) -> Iterator[Plot]:
     record = about.record
     answer: Any = answer_of(record)
     objective = question_from_dict(record.question).objective
-    tried = tried_of(record)
+    tried = evaluations_of(record)
 
     ratio_of = reported_ratio(objective, answer)
     if answer:
@@ -190,7 +190,7 @@ def _curve(about: Curve) -> Iterator[Plot]:
         )
 
 
-def _why(about: Why) -> Iterator[Plot]:
+def _explanation_figures(about: Why) -> Iterator[Plot]:
     if not about.found.end.decided:
         return
     unit = "row" if about.found.end.per_row else "run"

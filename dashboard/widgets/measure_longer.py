@@ -42,7 +42,7 @@ def button(
 
 def _start(race_id: str, follow: Callable[[Comparison], None]) -> None:
     try:
-        job = job_types.more_generations(state.store(), race_id, wait_quiet_s=wait_quiet_s())
+        job = job_types.more_launches(state.store(), race_id, wait_quiet_s=wait_quiet_s())
         more = state.submit(job)
         follow(state.store().comparison(more))
     except TunerError as error:

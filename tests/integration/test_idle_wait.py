@@ -232,8 +232,8 @@ def test_a_race_waits_in_its_turn_and_nobody_measures_meanwhile(
     service: Any, gate: Gate, raced: list[str]
 ) -> None:
     one = service()
-    trial = one.submit(job_types.duel(asked(), wait_quiet_s=300.0))
-    behind = one.submit(job_types.duel(asked()))
+    trial = one.submit(job_types.tune(asked(), wait_quiet_s=300.0))
+    behind = one.submit(job_types.tune(asked()))
     status = waiting(one, trial)
     assert (status.state, status.place, status.holder) == ("WAITING", 0, "")
     assert status.text.startswith("yes uses 1.2 cores")
@@ -250,7 +250,7 @@ def test_a_race_waits_in_its_turn_and_nobody_measures_meanwhile(
 def test_what_came_of_the_wait_stands_with_the_results(service: Any, gate: Gate, raced: list[str]) -> None:
     gate.open.set()
     one = service()
-    race = one.submit(job_types.race([Configuration(spec=asked(), label="a")], wait_quiet_s=60.0))
+    race = one.submit(job_types.comparison([Configuration(spec=asked(), label="a")], wait_quiet_s=60.0))
     assert one.join(WAIT_S)
     comparison = one.store.comparison(race)
     note = "The machine was not idle within 5 min: yes used 1.2 cores. The measurement started anyway."
@@ -270,7 +270,7 @@ def test_a_race_without_a_result_keeps_the_note_too(
     monkeypatch.setattr(job_types, "perform_comparison", lost)
     gate.open.set()
     one = service()
-    trial = one.submit(job_types.duel(asked(), wait_quiet_s=60.0))
+    trial = one.submit(job_types.tune(asked(), wait_quiet_s=60.0))
     assert one.join(WAIT_S)
     race = one.store.comparison(one.store.trial(trial).comparison)
     assert race.warnings[0].startswith("The machine was not idle")
@@ -279,8 +279,8 @@ def test_a_race_without_a_result_keeps_the_note_too(
 
 def test_a_wait_can_be_cancelled(service: Any, gate: Gate, raced: list[str]) -> None:
     one = service()
-    trial = one.submit(job_types.duel(asked(), wait_quiet_s=300.0))
-    behind = one.submit(job_types.duel(asked()))
+    trial = one.submit(job_types.tune(asked(), wait_quiet_s=300.0))
+    behind = one.submit(job_types.tune(asked()))
     waiting(one, trial)
     one.cancel(trial)
     assert one.join(WAIT_S)
@@ -293,8 +293,8 @@ def test_a_wait_can_be_cancelled(service: Any, gate: Gate, raced: list[str]) -> 
 def test_a_scheduler_may_make_everything_wait(service: Any, gate: Gate, raced: list[str]) -> None:
     gate.open.set()
     one = service(wait_quiet_s=60.0)
-    one.submit(job_types.duel(asked()))
-    one.submit(job_types.duel(asked(), wait_quiet_s=90.0))
+    one.submit(job_types.tune(asked()))
+    one.submit(job_types.tune(asked(), wait_quiet_s=90.0))
     one.submit(job_types.worker("inspect", {}, what="no measurement"))
     assert one.join(WAIT_S)
     assert gate.asked == [60.0, 90.0]

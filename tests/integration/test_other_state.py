@@ -28,7 +28,7 @@ def asked(model: Path) -> TrialSpec:
 
 
 def raced(scheduler: Scheduler, spec: TrialSpec) -> Trial:
-    trial = scheduler.submit(job_types.duel(spec))
+    trial = scheduler.submit(job_types.tune(spec))
     assert scheduler.join(120)
     found = scheduler.store.trial(trial)
     assert found.state == "COMPLETE", found.error
@@ -65,7 +65,7 @@ def test_races_of_one_search_are_one_and_its_own_are_none(scheduler: Scheduler, 
     """All of them lie in the same seconds: a state that lasts as long would call itself usual."""
 
     def referred(study: str) -> Trial:
-        trial = scheduler.submit(job_types.duel(asked(square), study=study))
+        trial = scheduler.submit(job_types.tune(asked(square), study=study))
         assert scheduler.join(120)
         of = scheduler.store.trials_of(scheduler.store.trial(trial).comparison)
         return next(one for one in of if one.id != trial)

@@ -49,7 +49,7 @@ def measure() -> Iterator[Callable[..., Trial]]:
         protocol = {**SHORT, **parts.pop("protocol", {})}
         model = {"path": record.path, "sha256": record.sha256, **parts.pop("model", {})}
         trial = scheduler.submit(
-            job_types.duel(spec_from_dict({"model": model, "protocol": protocol, **parts}))
+            job_types.tune(spec_from_dict({"model": model, "protocol": protocol, **parts}))
         )
         assert scheduler.join(WAIT_S)
         found = Store().trial(trial)
@@ -81,7 +81,7 @@ def test_everybody_of_a_family_is_stored_under_the_model_that_it_ran(
     try:
         with simulated_clock.machine():
             race = scheduler.submit(
-                job_types.race(family_configurations([root, lean], base), model_name="root")
+                job_types.comparison(family_configurations([root, lean], base), model_name="root")
             )
             waiting = {one.model_name for one in Store().trials_of(race)}
             assert scheduler.join(WAIT_S)

@@ -256,11 +256,11 @@ def test_cancel_while_running_stops_the_job_and_the_next_one_runs(schedulers):
 def test_cancel_while_the_machine_is_taken_leaves_its_queue(schedulers, square):
     one = schedulers(run=FakeRun(free=True))
     with MachineQueue().turn("somebody", "measure vit"):
-        trial = one.submit(job_types.duel(spec(square)))
+        trial = one.submit(job_types.tune(spec(square)))
         wait_until(lambda: one.status(trial).holder, "it never queued")
         status = one.status(trial)
         assert (status.state, status.place, status.holder) == ("WAITING", 1, "somebody: measure vit")
-        after = one.submit(job_types.duel(spec(square)))
+        after = one.submit(job_types.tune(spec(square)))
         assert (one.status(after).place, one.status(after).holder) == (2, "somebody: measure vit")
         one.cancel(trial)
         one.cancel(after)
@@ -291,7 +291,7 @@ def test_error_of_one_job_does_not_stop_the_queue(schedulers, caplog):
 def test_close_cancels_what_runs_and_what_waits(schedulers, tmp_path):
     run = FakeRun()
     one = schedulers(run=run)
-    trials = [one.submit(job_types.duel(spec(tmp_path / "m.onnx"))) for _ in range(3)]
+    trials = [one.submit(job_types.tune(spec(tmp_path / "m.onnx"))) for _ in range(3)]
     tiny_models.mul(tmp_path / "m.onnx")
     wait_until(lambda: one.status(trials[0]).state != "WAITING", "the first never began")
     one.close()
@@ -299,7 +299,7 @@ def test_close_cancels_what_runs_and_what_waits(schedulers, tmp_path):
     assert {one.store.trial(i).state for i in trials} <= {"CANCELLED", "FAIL"}
     assert one.store.trial(trials[2]).state == "CANCELLED"
     with pytest.raises(WorkerError, match="closed"):
-        one.submit(job_types.duel(spec(tmp_path / "m.onnx")))
+        one.submit(job_types.tune(spec(tmp_path / "m.onnx")))
     assert len(one.store.trials()) == 3
 
 
@@ -319,7 +319,7 @@ def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path)
         "from core.spec import spec_from_dict\n"
         "def run(*args, **kw):\n    submitted.wait()\n    os._exit(0)\n"
         "s = Scheduler(Store(), owner='doomed', run=run)\n"
-        "for i in range(2):\n    s.submit(job_types.duel(spec_from_dict({'model': {'path': sys.argv[1]}})))\n"
+        "for i in range(2):\n    s.submit(job_types.tune(spec_from_dict({'model': {'path': sys.argv[1]}})))\n"
         "submitted.set()\ns.join()\n"
     )
     path = tiny_models.mul(tmp_path / "m.onnx")
@@ -331,7 +331,7 @@ def test_trials_of_dead_processes_are_settled_at_the_start(schedulers, tmp_path)
     )
     assert sorted(one.state for one in Store().trials()) == ["RUNNING", "WAITING"]
     own = schedulers(run=FakeRun())
-    running = own.submit(job_types.duel(spec(path)))
+    running = own.submit(job_types.tune(spec(path)))
     schedulers()  # a second one in this process must not take the first one's trials for orphans
     left = [one for one in own.store.trials() if one.id != running]
     assert [one.state for one in left] == ["FAIL", "FAIL"]
@@ -401,7 +401,7 @@ class FakeRace:
         self.settings: Any = None
         self.labels: list[str] = []
         self.lost: dict[int, Exception] = {}
-        monkeypatch.setattr(comparison_run, "race", self)
+        monkeypatch.setattr(comparison_run, "run_launches", self)
         monkeypatch.setattr(comparison_run, "placement", lambda *_: (None, None, []))
 
     def __call__(self, entries, settings, *, cancel, on_progress, on_live, earlier=None, fork_server=None):
@@ -445,7 +445,7 @@ def test_a_duel_is_one_job_with_its_references(schedulers, square, monkeypatch):
     baseline = Configuration(
         spec=spec(square, session={"enable_cpu_mem_arena": False}), label="no arena", role="baseline"
     )
-    trial = one.submit(job_types.duel(asked, baseline=baseline, study="s"))
+    trial = one.submit(job_types.tune(asked, baseline=baseline, study="s"))
     assert fake.running.wait(WAIT_S)
     status = one.status(trial)
     assert (status.state, status.kind, status.stage, status.done) == ("RUNNING", "measure", "rounds", 3)
@@ -488,8 +488,8 @@ def test_what_asks_for_the_same_does_not_race_twice(schedulers, square, monkeypa
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     fake.go.set()
     one = schedulers()
-    first = one.submit(job_types.duel(spec(square, **ONE_THREAD), baseline=spec(square, **ONE_THREAD)))
-    second = one.submit(job_types.duel(spec(square, **ONE_THREAD), baseline=spec(square)))
+    first = one.submit(job_types.tune(spec(square, **ONE_THREAD), baseline=spec(square, **ONE_THREAD)))
+    second = one.submit(job_types.tune(spec(square, **ONE_THREAD), baseline=spec(square)))
     assert one.join(WAIT_S)
     for trial, label in ((first, DEFAULT_LABEL), (second, "baseline")):
         race = one.store.comparison(one.store.trial(trial).comparison)
@@ -500,7 +500,7 @@ def test_what_asks_for_the_same_does_not_race_twice(schedulers, square, monkeypa
 def test_a_cancelled_race_keeps_the_rounds_that_it_had(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     one = schedulers()
-    trial = one.submit(job_types.duel(spec(square, **ONE_THREAD)))
+    trial = one.submit(job_types.tune(spec(square, **ONE_THREAD)))
     assert fake.running.wait(WAIT_S)
     one.cancel(trial)
     assert one.join(WAIT_S)
@@ -519,7 +519,7 @@ def test_a_cancelled_race_in_groups_keeps_the_groups_that_had_ended(schedulers, 
     asked = [
         Configuration(spec=spec(square, session={"intra_op_num_threads": n}), label=str(n)) for n in (1, 2)
     ]
-    race = one.submit(job_types.race(asked))
+    race = one.submit(job_types.comparison(asked))
     assert fake.running.wait(WAIT_S)
     one.cancel(race)
     assert one.join(WAIT_S)
@@ -534,7 +534,7 @@ def test_a_contestant_that_crashes_fails_alone(schedulers, square, monkeypatch):
     asked = [
         Configuration(spec=spec(square, session={"intra_op_num_threads": n}), label=str(n)) for n in (1, 2)
     ]
-    race = one.submit(job_types.race(asked, what="two of them"))
+    race = one.submit(job_types.comparison(asked, what="two of them"))
     assert one.join(WAIT_S)
     good, bad, _ = one.store.trials_of(race)
     assert (good.state, bad.state, bad.error["message"]) == ("COMPLETE", "FAIL", str(fake.lost[1]))
@@ -551,7 +551,7 @@ def test_a_race_of_which_nobody_is_left_failed(schedulers, square, monkeypatch):
     fake.lost[0] = WorkerError("It crashed.")
     fake.go.set()
     one = schedulers()
-    trial = one.submit(job_types.duel(spec(square, **ONE_THREAD)))
+    trial = one.submit(job_types.tune(spec(square, **ONE_THREAD)))
     assert one.join(WAIT_S)
     race = one.store.comparison(one.store.trial(trial).comparison)
     assert (race.state, race.error["message"]) == ("FAIL", str(fake.lost[0]))
@@ -564,13 +564,13 @@ def test_a_race_that_never_began_fails_all_and_keeps_the_reasons_apart(scheduler
     def broken(*_: Any, **__: Any) -> Any:
         raise why
 
-    monkeypatch.setattr(comparison_run, "race", broken)
+    monkeypatch.setattr(comparison_run, "run_launches", broken)
     one = schedulers()
     asked = [
         Configuration(spec=spec(square, **ONE_THREAD), label="fine"),
         Configuration(spec=spec(square, workload={"dims": {"no": 3}}), label="impossible"),
     ]
-    race = one.submit(job_types.race(asked))
+    race = one.submit(job_types.comparison(asked))
     assert one.join(WAIT_S)
     fine, impossible, anchor = one.store.trials_of(race)
     assert (fine.error["message"], anchor.error["message"]) == (why.message,) * 2
@@ -584,7 +584,7 @@ def test_without_a_candidate_nobody_races(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [])
     one = schedulers()
     baseline = Configuration(spec=spec(square), label="fine", role="baseline")
-    trial = one.submit(job_types.duel(spec(square, workload={"dims": {"no": 3}}), baseline=baseline))
+    trial = one.submit(job_types.tune(spec(square, workload={"dims": {"no": 3}}), baseline=baseline))
     assert one.join(WAIT_S)
     assert not fake.running.is_set()
     stored = one.store.trial(trial)
@@ -601,7 +601,7 @@ def test_a_baseline_that_cannot_be_prepared_is_replaced_by_the_default(
     fake.go.set()
     one = schedulers()
     baseline = Configuration(spec=spec(tmp_path / "gone.onnx"), label="gone", role="baseline")
-    trial = one.submit(job_types.duel(spec(square, **ONE_THREAD), baseline=baseline))
+    trial = one.submit(job_types.tune(spec(square, **ONE_THREAD), baseline=baseline))
     assert one.join(WAIT_S)
     assert fake.labels == ["candidate", f"{DEFAULT_LABEL} (m)"]
     stored = one.store.trial(trial)
@@ -624,7 +624,7 @@ def test_comparison_that_the_store_does_not_take_is_kept_beside_it(schedulers, s
             return original(row_id, **changes)
 
         monkeypatch.setattr(one.store, name, full)
-    trial = one.submit(job_types.duel(spec(square, **ONE_THREAD)))
+    trial = one.submit(job_types.tune(spec(square, **ONE_THREAD)))
     assert one.join(WAIT_S)
     race = one.status(trial).comparison
     assert one.status(trial).state == one.status(race).state == "FAIL"
@@ -641,7 +641,7 @@ def test_comparison_whose_candidates_are_deleted_while_it_runs_does_not_come_bac
 ):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     one = schedulers()
-    trial = one.submit(job_types.duel(spec(square, **ONE_THREAD)))
+    trial = one.submit(job_types.tune(spec(square, **ONE_THREAD)))
     assert fake.running.wait(WAIT_S)
     one.store.delete_trials([trial])
     fake.go.set()
@@ -674,7 +674,7 @@ def test_real_race_is_stored_with_everything_and_found_for_reuse(schedulers, tmp
     one = schedulers()
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
     asked = spec(path, workload={"batch_size": 3}, protocol={"warmup_runs": 2, "runs": 160}, **ONE_THREAD)
-    trial = finished(one, one.submit(job_types.duel(asked, study="s")))
+    trial = finished(one, one.submit(job_types.tune(asked, study="s")))
     assert trial.error is None
     check_measurement(one, trial, path)
     race = one.store.comparison(trial.comparison)
@@ -741,7 +741,7 @@ def check_found_again(one: Scheduler, trial: Any) -> None:
     assert (found is None) == rejected_or_busy  # by what else runs on the machine
     assert found is None or found.id == trial.id
     with simulated_clock.machine():
-        again = finished(one, one.submit(job_types.duel(stored)))
+        again = finished(one, one.submit(job_types.tune(stored)))
     assert (again.state, again.key) == ("COMPLETE", trial.key)
 
 
@@ -780,7 +780,7 @@ def test_a_race_of_three_ranks_and_compares_them(schedulers, mlp):
         ),
     ]
     with simulated_clock.machine(model_of):
-        race = one.submit(job_types.race(asked))
+        race = one.submit(job_types.comparison(asked))
         assert one.join(WAIT_S)
     found = one.store.comparison(race)
     assert found.error is None
@@ -801,7 +801,7 @@ def test_a_real_race_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
     one = schedulers()
     path = tiny_models.mlp(tmp_path / "mlp.onnx")
     trial = one.submit(
-        job_types.duel(spec(path, protocol={"budget_s": 600, "precision": "publish"}, **ONE_THREAD))
+        job_types.tune(spec(path, protocol={"budget_s": 600, "precision": "publish"}, **ONE_THREAD))
     )
     wait_until(lambda: (one.status(trial).live or {}).get("generation", 0) > 1, "no second generation began")
     one.cancel(trial)
@@ -820,7 +820,7 @@ def test_a_budget_that_gives_no_p50_fails_the_race_with_its_reason(schedulers, s
     one = schedulers()
     with simulated_clock.machine(lambda label, plan: Model(run_s=1.0)):
         asked = spec(square, protocol={"budget_s": 1}, **ONE_THREAD)
-        trial = finished(one, one.submit(job_types.duel(asked)))
+        trial = finished(one, one.submit(job_types.tune(asked)))
     assert (trial.state, trial.error["type"], trial.result) == ("FAIL", "BudgetError", None)
     race = one.store.comparison(trial.comparison)
     assert (race.state, race.error, race.result) == ("FAIL", trial.error, None)
@@ -837,7 +837,7 @@ def test_ended_process_leaves_no_frozen_worker_and_frees_the_machine(tmp_path, n
         "s = Scheduler(Store(), owner='doomed')\n"
         "asked = {'model': {'path': sys.argv[1]}, 'session': {'intra_op_num_threads': 1},\n"
         "         'protocol': {'runs': 1000000}}\n"
-        "t = s.submit(job_types.duel(spec_from_dict(asked)))\n"
+        "t = s.submit(job_types.tune(spec_from_dict(asked)))\n"
         "while s.status(t).stage != 'rounds':\n    time.sleep(0.01)\n"
         "print('racing', flush=True)\n"
         "time.sleep(600)\n"
@@ -911,7 +911,7 @@ def test_fp16_copy_is_made_once_and_measured(schedulers, mlp):
 
     def measured(model: dict[str, Any]) -> Any:
         asked = spec_from_dict({"model": model, "protocol": {"warmup_runs": 1, "runs": 8}})
-        trial = finished(one, one.submit(job_types.duel(asked)))
+        trial = finished(one, one.submit(job_types.tune(asked)))
         assert trial.error is None
         copies = (one.store.folder / "cache" / "fp16").glob("*.onnx")
         made.append({file.name: file.stat().st_mtime_ns for file in copies})
@@ -939,7 +939,7 @@ def test_fp16_copy_is_made_once_and_measured(schedulers, mlp):
 def test_wrong_batch_fails_before_a_worker_measures(schedulers, tmp_path):
     one = schedulers()
     asked = spec(tiny_models.fixed_batch(tmp_path / "m.onnx", 2), workload={"batch_size": 5})
-    trial = finished(one, one.submit(job_types.duel(asked)))
+    trial = finished(one, one.submit(job_types.tune(asked)))
     assert (trial.state, trial.error["type"]) == ("FAIL", "SpecError")
     assert "2" in trial.error["message"]
     assert trial.model_sha256 != ""
@@ -947,8 +947,8 @@ def test_wrong_batch_fails_before_a_worker_measures(schedulers, tmp_path):
 
 def test_model_that_is_missing_or_broken_fails_with_its_reason(schedulers, tmp_path):
     one = schedulers()
-    missing = one.submit(job_types.duel(spec(tmp_path / "gone.onnx")))
-    broken = one.submit(job_types.duel(spec(tiny_models.not_onnx(tmp_path / "x.onnx"))))
+    missing = one.submit(job_types.tune(spec(tmp_path / "gone.onnx")))
+    broken = one.submit(job_types.tune(spec(tiny_models.not_onnx(tmp_path / "x.onnx"))))
     assert one.join(WAIT_S)
     assert [one.store.trial(i).error["type"] for i in (missing, broken)] == ["ModelError"] * 2
     assert one.status(missing).error == one.store.trial(missing).error
@@ -957,7 +957,7 @@ def test_model_that_is_missing_or_broken_fails_with_its_reason(schedulers, tmp_p
 def test_another_models_hash_is_refused_with_both_hashes(schedulers, square):
     one = schedulers()
     asked = spec_from_dict({"model": {"path": str(square), "sha256": "ab" * 32}})
-    trial = finished(one, one.submit(job_types.duel(asked)))
+    trial = finished(one, one.submit(job_types.tune(asked)))
     assert trial.error["type"] == "SpecError"
     own = one.store.cached_info(str(square))[1]["sha256"]
     assert f"`{own[:12]}`" in trial.error["message"]
@@ -967,7 +967,7 @@ def test_another_models_hash_is_refused_with_both_hashes(schedulers, square):
 def test_provider_without_its_library_fails_and_names_it(schedulers, square):
     one = schedulers()
     asked = spec(square, session={"providers": [{"name": "CUDAExecutionProvider"}]})
-    trial = finished(one, one.submit(job_types.duel(asked)))
+    trial = finished(one, one.submit(job_types.tune(asked)))
     if trial.state == "COMPLETE":
         pytest.skip("this machine has CUDA")
     assert trial.error["type"] == "ProviderError"
@@ -977,7 +977,7 @@ def test_provider_without_its_library_fails_and_names_it(schedulers, square):
 def test_cancel_of_a_real_measurement_leaves_no_process(schedulers, tmp_path):
     one = schedulers()
     asked = spec(tiny_models.slow(tmp_path / "slow.onnx"))
-    trial = one.submit(job_types.duel(asked))
+    trial = one.submit(job_types.tune(asked))
     wait_until(lambda: measures(one, trial), "it never began to measure")
     one.cancel(trial)
     assert one.join(WAIT_S)
@@ -990,7 +990,7 @@ def test_time_limit_of_the_protocol_ends_a_hanging_measurement(schedulers, squar
     asked = spec(square, protocol={"warmup_runs": 0, "runs": 50, "timeout_s": 7})
     with simulated_clock.machine(lambda label, plan: Model(load_s=8.0)) as clock:
         began = clock.now
-        trial = finished(one, one.submit(job_types.duel(asked)))
+        trial = finished(one, one.submit(job_types.tune(asked)))
         assert clock.now - began == 7.0  # nobody is started once more
     assert (trial.state, trial.error["type"]) == ("FAIL", "WorkerError")
 
@@ -1001,8 +1001,8 @@ def test_who_cannot_be_loaded_is_a_failed_trial_and_the_queue_goes_on(schedulers
     with simulated_clock.machine(
         lambda label, plan: Model(load_error=why if plan["model_path"] == mlp else "")
     ):
-        victim = one.submit(job_types.duel(spec(Path(mlp))))
-        after = one.submit(job_types.duel(spec(square)))
+        victim = one.submit(job_types.tune(spec(Path(mlp))))
+        after = one.submit(job_types.tune(spec(square)))
         assert one.join(WAIT_S)
     error = one.store.trial(victim).error
     assert (error["type"], error["message"]) == ("WorkerError", why)
@@ -1020,7 +1020,7 @@ def test_failed_placement_pass_does_not_lose_the_measurement(schedulers, square)
     one = schedulers(run=run)
     with simulated_clock.machine(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison_run, "placement", placement)
-        trial = finished(one, one.submit(job_types.duel(spec(square))))
+        trial = finished(one, one.submit(job_types.tune(spec(square))))
     assert (trial.state, trial.result["placement"]) == ("COMPLETE", None)
     assert any(why in note for note in trial.result["notes"])
 
@@ -1035,7 +1035,7 @@ def test_machine_that_cannot_be_described_does_not_lose_the_measurement(schedule
 
     one = schedulers(run=run)
     with simulated_clock.machine():
-        trial = finished(one, one.submit(job_types.duel(spec(square))))
+        trial = finished(one, one.submit(job_types.tune(spec(square))))
     assert (trial.state, trial.fingerprint, trial.result["environment"]) == ("COMPLETE", "", None)
     assert any(why in note for note in trial.result["notes"])
 
@@ -1053,7 +1053,7 @@ def test_result_that_the_store_does_not_take_is_kept_beside_it_and_taken_back(
 
     monkeypatch.setattr(one.store, "update_trial", full)
     with simulated_clock.machine():
-        trial = one.submit(job_types.duel(spec(square)))
+        trial = one.submit(job_types.tune(spec(square)))
         assert one.join(WAIT_S)
     kept = one.store.folder / f"rescued-{trial}.json"
     status = one.status(trial)
@@ -1079,7 +1079,7 @@ def test_result_kept_in_another_folder_tells_to_move_it(schedulers, tmp_path, sq
     monkeypatch.setattr(one.store, "update_trial", full)
     monkeypatch.setattr(one.store, "rescue", lambda _: elsewhere)
     with simulated_clock.machine():
-        trial = one.submit(job_types.duel(spec(square)))
+        trial = one.submit(job_types.tune(spec(square)))
         assert one.join(WAIT_S)
     error = one.status(trial).error
     assert str(elsewhere) in error["message"]
@@ -1091,7 +1091,7 @@ def test_fp16_copy_that_crashes_onnx_runtime_says_the_way_round(schedulers, tmp_
     path = tiny_models.transpose_before_matmul(tmp_path / "vit.onnx")
     plan = {"model": {"path": str(path), "precision": "fp16"}, "workload": {"dims": {"n": 3}}}
     around = {**plan, "session": {"disabled_optimizers": ["NchwcTransformer"]}}
-    crashed = one.submit(job_types.duel(spec_from_dict(plan)))
+    crashed = one.submit(job_types.tune(spec_from_dict(plan)))
     worked = one.submit(job_types.profile(spec_from_dict(around)))
     assert one.join(WAIT_S)
     assert one.store.trial(worked).state == "COMPLETE"
@@ -1105,7 +1105,7 @@ def test_fp16_copy_that_crashes_onnx_runtime_says_the_way_round(schedulers, tmp_
 def test_trial_deleted_while_it_runs_does_not_come_back(schedulers, square, monkeypatch):
     fake = FakeRace(monkeypatch, [0.001, 0.002])
     one = schedulers()
-    trial = one.submit(job_types.duel(spec(square, **ONE_THREAD)))
+    trial = one.submit(job_types.tune(spec(square, **ONE_THREAD)))
     assert fake.running.wait(WAIT_S)
     one.store.delete_trials([trial])
     one.cancel(trial)
@@ -1122,7 +1122,7 @@ def test_store_that_takes_no_trial_refuses_at_once(schedulers, tmp_path, monkeyp
 
     monkeypatch.setattr(one.store, "create_comparison", full)
     with pytest.raises(StoreError):
-        one.submit(job_types.duel(spec(tmp_path / "m.onnx")))
+        one.submit(job_types.tune(spec(tmp_path / "m.onnx")))
     assert one.active() == []
 
 
@@ -1147,7 +1147,7 @@ def test_killed_process_leaves_no_worker_that_is_in_the_middle_of_a_run(tmp_path
         "from core.run.scheduler import Scheduler\nfrom core.store import Store\n"
         "from core.spec import spec_from_dict\n"
         "s = Scheduler(Store(), owner='doomed')\n"
-        "t = s.submit(job_types.duel(spec_from_dict({'model': {'path': sys.argv[1]}})))\n"
+        "t = s.submit(job_types.tune(spec_from_dict({'model': {'path': sys.argv[1]}})))\n"
         "import psutil\n"
         "while len(psutil.Process().children(recursive=True)) < 2:\n    time.sleep(0.01)\n"
         "print('measuring', flush=True)\n"
@@ -1167,5 +1167,5 @@ def test_random_weights_are_told_with_every_result(schedulers):
     model = ROOT / "sample_models" / "tiny_transformer.onnx"
     with simulated_clock.machine():
         asked = spec(model, workload={"dims": {"sequence": 4}})
-        trial = finished(scheduler, scheduler.submit(job_types.duel(asked)))
+        trial = finished(scheduler, scheduler.submit(job_types.tune(asked)))
     assert RANDOM_WEIGHTS_NOTE in trial.result["notes"]

@@ -49,7 +49,7 @@ def ask():
         service = state.scheduler()
         asked = {"model": {"path": model}, "session": {"intra_op_num_threads": 1},
                  "protocol": {"effort": "publish", "budget_s": 600}}
-        trial = service.submit(job_types.duel(spec_from_dict(asked)))
+        trial = service.submit(job_types.tune(spec_from_dict(asked)))
         while (service.status(trial).live or {}).get("rounds", 0) < 3:
             time.sleep(0.02)
     print(json.dumps({"trial": trial, "token": upload.TOKEN}), flush=True)

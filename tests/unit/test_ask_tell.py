@@ -73,7 +73,7 @@ def invented(name: str, *, ends: TrialState = "COMPLETE") -> Callable[[Sequence[
     """Jobs like those of races, whose work is to invent what a race would find."""
 
     def job(asked: Sequence[Configuration]) -> Job:
-        race = job_types.race(asked, study=name)
+        race = job_types.comparison(asked, study=name)
 
         def work(service: Service) -> Outcome:
             found = {

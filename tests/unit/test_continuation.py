@@ -107,12 +107,12 @@ def test_the_five_percent_of_a_race_are_split_over_its_looks_and_its_contrasts()
 def test_a_race_asks_for_intervals_that_hold_together_and_the_points_of_a_sweep_for_single_ones() -> None:
     specs = [builders.spec(session={"intra_op_num_threads": count}) for count in (1, 2, 3)]
     threads = [Configuration(spec=one, label="threads") for one in specs]
-    several, one = (job_types.race(asked).comparison for asked in (threads, threads[:1]))
+    several, one = (job_types.comparison(asked).comparison for asked in (threads, threads[:1]))
     assert several is not None
     assert one is not None
     assert (several.protocol["family"], several.protocol["splits"]) == (3, 27)
     assert (one.protocol["family"], one.protocol["splits"]) == (1, 9)
-    pinned = job_types.duel(specs[0], baseline=specs[1]).comparison
+    pinned = job_types.tune(specs[0], baseline=specs[1]).comparison
     assert pinned is not None
     assert len(pinned.contestants) == 3  # the default is shown against the pinned baseline, too
     assert pinned.protocol["family"] == 2

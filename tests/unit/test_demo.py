@@ -131,7 +131,7 @@ def test_nothing_is_measured_in_it(store: Store) -> None:
     service = Scheduler(store, owner="a test")
     try:
         with pytest.raises(SpecError, match=r"Nothing is measured in this demonstration\. Recorded on"):
-            service.submit(job_types.duel(spec))
+            service.submit(job_types.tune(spec))
     finally:
         service.close()
     assert len(store.trials(limit=1000)) == before

@@ -39,7 +39,7 @@ def race(work: Callable[[Service], Outcome]) -> Job:
     """Two candidates beside the default, with invented work."""
     other = spec_from_dict({"model": {"path": "m.onnx"}, "session": {"intra_op_num_threads": 2}})
     asked = [Configuration(spec=SPEC, label="one"), Configuration(spec=other, label="two")]
-    return replace(job_types.race(asked), work=work)
+    return replace(job_types.comparison(asked), work=work)
 
 
 def test_a_trial_that_the_work_does_not_name_ends_as_its_job(scheduler: Scheduler) -> None:
@@ -103,9 +103,9 @@ def test_work_tells_how_far_it_is_and_hears_of_its_cancel(scheduler: Scheduler) 
 def test_a_job_is_admitted_by_every_spec_that_it_names_and_leaves_no_row_else(scheduler: Scheduler) -> None:
     expert = spec_from_dict({"model": {"path": "m.onnx"}, "session": {"expert": True}})
     for job in (
-        job_types.duel(expert),
+        job_types.tune(expert),
         job_types.profile(expert),
-        job_types.race([Configuration(spec=expert, label="x")]),
+        job_types.comparison([Configuration(spec=expert, label="x")]),
     ):
         with pytest.raises(SpecError):
             scheduler.submit(job)

@@ -28,7 +28,7 @@ from core.run.launches.schedule import (
     launches_left,
     min_rounds_of_next_launch,
     rounds_for_p50,
-    rounds_of_generation,
+    rounds_of_launch,
 )
 from core.spec.effort import EFFORTS
 from core.wire.errors import BudgetError
@@ -66,7 +66,7 @@ def test_rounds_are_those_of_kalibera_and_jones_where_the_budget_is_large(
     start_s: float, round_s: float, ratio: float | None, rounds: int
 ) -> None:
     costs = Costs(start_s=start_s, round_s=round_s, after_s=0.0, runs=10)
-    assert rounds_of_generation(costs, 1000.0, made=0, variance_ratio=ratio) == rounds
+    assert rounds_of_launch(costs, 1000.0, made=0, variance_ratio=ratio) == rounds
 
 
 @given(st.floats(0.01, 1), st.floats(0.01, 1), st.floats(0.1, 1000), st.sampled_from([-3, -2, -1, 1, 2, 3]))
@@ -75,7 +75,7 @@ def test_no_other_number_of_rounds_would_know_more_for_the_same_time(
 ) -> None:
     """The variance of the mean, times what it costs: of a generation (b + w / r)(start + r round)."""
     costs = Costs(start_s=start_s, round_s=round_s, after_s=0.0, runs=10)
-    best = rounds_of_generation(costs, 1e6, made=0, variance_ratio=ratio)
+    best = rounds_of_launch(costs, 1e6, made=0, variance_ratio=ratio)
     other = min(MOST_ROUNDS, max(1, best + step))
 
     def price(rounds: int) -> float:
@@ -101,25 +101,25 @@ def test_no_other_number_of_rounds_would_know_more_for_the_same_time(
 def test_four_generations_are_wanted_and_rounds_give_way(left_s: float, made: int, rounds: int) -> None:
     costs = Costs(start_s=4.0, round_s=0.064, after_s=0.0, runs=10)
     before = 3 if made else 0  # generations
-    found = rounds_of_generation(costs, left_s, made=made, variance_ratio=None, generations=before)
+    found = rounds_of_launch(costs, left_s, made=made, variance_ratio=None, generations=before)
     assert found == rounds
 
 
 @pytest.mark.parametrize("left_s", [8.2, 8.3, 12.3])
 def test_generations_are_not_so_many_that_each_has_a_single_round(left_s: float) -> None:
     costs = Costs(start_s=4.0, round_s=0.064, after_s=0.0, runs=10)
-    assert rounds_of_generation(costs, left_s, made=0, variance_ratio=None) >= 3
+    assert rounds_of_launch(costs, left_s, made=0, variance_ratio=None) >= 3
 
 
 @pytest.mark.parametrize(("left_s", "launches"), [(4.2, 1), (4.26, 2), (4.5, 2)])
 def test_two_launches_of_few_rounds_come_before_one_of_many(left_s: float, launches: int) -> None:
     """Of a single launch there is no interval; behind it, launches have the rounds that they always had."""
     costs = Costs(start_s=4.0, round_s=0.064, after_s=0.0, runs=10)
-    rounds = rounds_of_generation(costs, left_s, made=0, variance_ratio=None)
+    rounds = rounds_of_launch(costs, left_s, made=0, variance_ratio=None)
     fitting = (left_s - 4.0) / 0.064 / 2
     assert rounds == (math.floor(fitting) if launches == 2 else 25)
     assert launches == 1 or rounds >= MIN_ROUNDS_OF_TWO
-    made = rounds_of_generation(costs, left_s, made=8, variance_ratio=None, generations=1)
+    made = rounds_of_launch(costs, left_s, made=8, variance_ratio=None, generations=1)
     assert made == (25 if left_s < 4.0 + 8 * 0.064 else math.floor(fitting))
 
 
@@ -129,7 +129,7 @@ def test_the_budget_of_an_interval_holds_two_launches(
 ) -> None:
     costs = Costs(start_s=start_s, round_s=round_s, after_s=after_s, runs=runs)
     left_s = interval_budget_s(costs, start_s) - start_s - after_s
-    first = rounds_of_generation(costs, left_s, made=0, variance_ratio=None)
+    first = rounds_of_launch(costs, left_s, made=0, variance_ratio=None)
     assert launches_left(costs, left_s - first * round_s, first, least=MIN_ROUNDS_OF_TWO) >= 1
 
 
@@ -137,10 +137,10 @@ def test_the_budget_of_an_interval_holds_two_launches(
 def test_the_rounds_of_a_p50_come_before_more_generations(left_s: float, rounds: int) -> None:
     """One run a round, of a second: six rounds are due, however long that takes, and starts take ten."""
     costs = Costs(start_s=10.0, round_s=1.0, after_s=0.0, runs=1)
-    first = rounds_of_generation(costs, left_s, made=0, variance_ratio=None)
+    first = rounds_of_launch(costs, left_s, made=0, variance_ratio=None)
     assert first >= (rounds if left_s < 17 else 2)
-    assert rounds_of_generation(costs, 0.5, made=4, variance_ratio=None) == 2
-    assert rounds_of_generation(costs, 0.5, made=6, variance_ratio=None) == 1
+    assert rounds_of_launch(costs, 0.5, made=4, variance_ratio=None) == 2
+    assert rounds_of_launch(costs, 0.5, made=6, variance_ratio=None) == 1
 
 
 @given(
@@ -155,7 +155,7 @@ def test_there_is_always_a_round_and_never_an_absurd_number(
     start_s: float, round_s: float, left_s: float, runs: int, made: int, ratio: float | None
 ) -> None:
     costs = Costs(start_s=start_s, round_s=round_s, after_s=0.0, runs=runs)
-    rounds = rounds_of_generation(costs, left_s, made=made, variance_ratio=ratio)
+    rounds = rounds_of_launch(costs, left_s, made=made, variance_ratio=ratio)
     assert 1 <= rounds <= MOST_ROUNDS
     if made >= rounds_for_p50(costs) and rounds > 1:
         assert rounds * round_s <= left_s + 1e-9
@@ -236,9 +236,7 @@ def raced(costs: Costs, budget_s: float, ratio: float | None = None) -> Told:
         if not made:
             check_budget(costs, budget_s, now)
         left_s = budget_s - now - costs.after_s
-        planned = rounds_of_generation(
-            costs, left_s, made=made, variance_ratio=ratio, generations=generations
-        )
+        planned = rounds_of_launch(costs, left_s, made=made, variance_ratio=ratio, generations=generations)
         done = 0
         while done < planned or (
             made < rounds_for_p50(costs) and not launches_left(costs, budget_s - now - costs.after_s, 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 from core.cli.search import searches_document
 from core.evidence.evaluations import Evaluation, Observation
-from core.run.search.stored import answer_of, failures, tried_of
+from core.run.search.stored import answer_of, evaluations_of, failures
 from core.show.sheets import searches
 from core.show.sheets.searches import search_sheet
 from core.show.table import md_text
@@ -60,7 +60,7 @@ def test_an_answer_lists_all_that_differs_from_the_default_and_nothing_that_is_t
     assert found["winner"]["changes"] == found["front"][0]["changes"] == WHOLE
     assert found["others"][0]["changes"] == WHOLE | {"use_io_binding": True}
     assert found["default"]["changes"] == {}
-    assert [one.changes for one in tried_of(record())] == [WHOLE | {"use_io_binding": True}, WHOLE]
+    assert [one.changes for one in evaluations_of(record())] == [WHOLE | {"use_io_binding": True}, WHOLE]
 
 
 def test_terminal_markdown_and_json_say_the_same_settings() -> None:

@@ -16,7 +16,7 @@ from core.evidence.verification import (
     between,
     change,
     overall,
-    recorded_gains,
+    recorded_speedups,
     speed_part,
     transfer,
 )
@@ -184,7 +184,7 @@ def test_gains_are_read_with_the_default_first() -> None:
         {"ratio": 1.2, "ratio_low": 1.1, "ratio_high": 1.3, "holds": True},
         {"ratio": 2.0, "ratio_low": 1.9, "ratio_high": 2.1, "holds": False, "holds_reason": "it drifted"},
     ]
-    default, baseline = recorded_gains(listed)
+    default, baseline = recorded_speedups(listed)
     assert (default.ratio, default.doubt, baseline.ratio, baseline.doubt) == (2.0, "it drifted", 1.2, "")
 
 
@@ -203,7 +203,7 @@ def test_gains_are_read_with_the_default_first() -> None:
     ],
 )
 def test_gains_that_make_no_sense_are_none(listed: Any) -> None:
-    assert recorded_gains(listed) == []
+    assert recorded_speedups(listed) == []
 
 
 @pytest.mark.parametrize(
@@ -213,8 +213,8 @@ def test_gains_that_make_no_sense_are_none(listed: Any) -> None:
 def test_a_gain_that_was_rejected_is_read_with_its_doubt(rejected: dict[str, Any]) -> None:
     kept = {"ratio": 0.5, "ratio_low": 0.4, "ratio_high": 0.6}
     plain = {"holds": True, "grade": "A", "contradicted": False}
-    [sound] = recorded_gains([kept | plain])
-    [doubted] = recorded_gains([kept | plain | rejected])
+    [sound] = recorded_speedups([kept | plain])
+    [doubted] = recorded_speedups([kept | plain | rejected])
     assert (sound.ratio, sound.low, sound.high, sound.doubt) == (0.5, 0.4, 0.6, "")
     assert doubted.doubt
     assert rejected.get("holds_reason", doubted.doubt) == doubted.doubt

@@ -165,8 +165,8 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         asked.append({name: wanted, **how})
         return f"job-{len(asked)}"
 
-    sample_results.queue(monkeypatch, "duel", functools.partial(submit, "spec"))
-    sample_results.queue(monkeypatch, "race", functools.partial(submit, "contestants"))
+    sample_results.queue(monkeypatch, "tune", functools.partial(submit, "spec"))
+    sample_results.queue(monkeypatch, "comparison", functools.partial(submit, "contestants"))
     return asked
 
 

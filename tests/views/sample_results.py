@@ -16,7 +16,7 @@ from core import wire
 from core.evidence.comparison import DEFAULT_LABEL, Comparison, Contestant, Role
 from core.evidence.evaluations import Evaluation, Observation
 from core.evidence.measurement import Trial, latency_summary
-from core.evidence.result_types import Confirmed, GainNumbers
+from core.evidence.result_types import Confirmed, SpeedUpNumbers
 from core.evidence.verdict import Verdict
 from core.run import job_types
 from core.spec import TrialSpec, sizes
@@ -607,7 +607,7 @@ def tried_ones() -> list[Evaluation]:
     ]
 
 
-def gain(ratio: float, verdict: str = "FASTER", metric: str = "latency_p50") -> GainNumbers:
+def gain(ratio: float, verdict: str = "FASTER", metric: str = "latency_p50") -> SpeedUpNumbers:
     """A gain over ONNX Runtime's default, ±4 %."""
     return {
         "metric": metric,

@@ -102,10 +102,10 @@ def test_no_way_of_submitting_passes_by_the_check(
     service = state.scheduler()
     for one in reaching:
         for submit in (
-            lambda one=one: service.submit(job_types.duel(one)),
+            lambda one=one: service.submit(job_types.tune(one)),
             lambda one=one: service.submit(job_types.profile(one)),
             lambda one=one: service.submit(
-                job_types.race(
+                job_types.comparison(
                     [Configuration(spec=spec_of(mlp), label="a"), Configuration(spec=one, label="b")]
                 )
             ),

@@ -438,7 +438,7 @@ def test_a_finished_race_goes_on_as_another_one_in_the_address(
         asked.append(comparison_id)
         return running(mlp, machine)[0].id
 
-    sample_results.queue(monkeypatch, "more_generations", submit)
+    sample_results.queue(monkeypatch, "more_launches", submit)
     at = click(open_page("compare", comparison=race.id), "compare.go_on")
     assert asked == [race.id]
     assert at.query_params["comparison"] != race.id

@@ -298,7 +298,7 @@ def test_an_undecided_race_can_be_measured_longer(
         asked.append(race)
         return duel.comparison.id
 
-    sample_results.queue(monkeypatch, "more_generations", submit)
+    sample_results.queue(monkeypatch, "more_launches", submit)
     at = open_why(open_page, mlp, duel)
     _stops_after_the_sentence(at)
     assert not [one for one in at.button if one.key == "why.race"]
@@ -317,7 +317,7 @@ def test_two_that_never_raced_are_raced_by_a_button(
         raced.append((asked, how))
         return sample_results.put_duel(state.store(), mlp, fingerprint="x").comparison.id
 
-    sample_results.queue(monkeypatch, "race", submit)
+    sample_results.queue(monkeypatch, "comparison", submit)
     at = open_page("explain", model=mlp, a=one.id, b=other.id)
     at.button(key="why.race").click().run()
     assert not at.exception

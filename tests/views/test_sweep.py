@@ -361,7 +361,7 @@ def test_a_finished_sweep_goes_on_under_its_name(
         asked.append(comparison_id)
         return running_race(mlp, machine, "RUNNING", sizes=(1, 8, 32))[0].id
 
-    sample_results.queue(monkeypatch, "more_generations", submit)
+    sample_results.queue(monkeypatch, "more_launches", submit)
     at = open_race(open_page, mlp, race)
     at.button(key="curves.go_on").click().run()
     assert asked == [race.id]

@@ -713,7 +713,7 @@ def continued(
         asked.append((comparison_id, wait_quiet_s, more))
         return more.comparison.id
 
-    sample_results.queue(monkeypatch, "more_generations", submit)
+    sample_results.queue(monkeypatch, "more_launches", submit)
     return asked
 
 
@@ -739,7 +739,7 @@ def test_what_cannot_go_on_is_said(
     def refuse(_store: Store, comparison_id: str, **_: Any) -> str:
         raise refusal
 
-    sample_results.queue(monkeypatch, "more_generations", refuse)
+    sample_results.queue(monkeypatch, "more_launches", refuse)
     duel = put_duel(mlp)
     at = open_page(model=mlp, trial=duel.trial.id)
     at.button(key="tune.go_on").click().run()

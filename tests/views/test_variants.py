@@ -384,7 +384,7 @@ def test_the_family_races_on_compare(
             state.store(), mlp, [sample_results.Racer(spec=one.spec) for one in asked], fingerprint="x"
         )[0].id
 
-    sample_results.queue(monkeypatch, "race", submit)
+    sample_results.queue(monkeypatch, "comparison", submit)
     at = open_page("variants", model=mlp)
     at.button(key="variants.race.start").click().run()
     assert not at.exception

@@ -53,7 +53,7 @@ from core.run.launches.schedule import (
     launches_left,
     min_rounds_of_next_launch,
     rounds_for_p50,
-    rounds_of_generation,
+    rounds_of_launch,
     screening_rounds,
 )
 from core.wire.errors import Cancelled, TunerError
@@ -66,7 +66,7 @@ RECENT_ROUNDS = 20  # decided configurations drop out, so rounds get shorter
 Live = Callable[[dict[str, Any]], None]
 
 
-def race(
+def run_launches(
     entries: Sequence[Entry],
     settings: Settings,
     *,
@@ -336,7 +336,7 @@ class _RunningComparison:
             self.record.interval_budget_s = interval_budget_s(spending, self._spent_s())
         left_s = deadline - time.monotonic() - spending.after_s
         ratio = self.standing.variance_ratio(racing, racing)
-        rounds = rounds_of_generation(
+        rounds = rounds_of_launch(
             spending, left_s, made=self._rounds_of_group(), variance_ratio=ratio, generations=generation
         )
         return [None] * rounds

@@ -40,7 +40,7 @@ def rounds_for_p50(costs: Costs) -> int:
     return math.ceil(P50_RUNS / max(1, costs.runs))
 
 
-def rounds_of_generation(
+def rounds_of_launch(
     costs: Costs, left_s: float, *, made: int, variance_ratio: float | None, generations: int = 0
 ) -> int:
     """Return the number of rounds of the launch that has just started, at least one.

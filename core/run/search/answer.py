@@ -30,10 +30,10 @@ from core.evidence.result_types import (
     Controls,
     EffectRecord,
     FrontPoint,
-    GainNumbers,
     LimitJudged,
     PairRecord,
     SearchOutcome,
+    SpeedUpNumbers,
 )
 from core.evidence.speedup_interval import ASSUMED_PRIOR, Prior
 from core.evidence.statistics import CONFIDENCE, t_quantile
@@ -86,14 +86,14 @@ def confirmed(
         margin: equivalence margin, relative.
         looks: number of interim analyses that share the false-alarm rate of 5 %.
     """
-    gains: dict[str, GainNumbers] = {}
+    gains: dict[str, SpeedUpNumbers] = {}
     for metric in ("latency_p50", "latency_mean", "latency_p95", "latency_p99", "throughput"):
         found = _by_times(metric, one, default, margin=margin, looks=looks)
         if found is not None:
             gains[metric] = found
     for metric in FRONT_METRICS:
         if metric in one.look.gains:
-            gains[metric] = gain_numbers(metric, one.look.gains[metric], margin)
+            gains[metric] = speedup_numbers(metric, one.look.gains[metric], margin)
     limits = judged_limits(one, question)
     if question.same_latency and "latency_p50" in gains:
         limits.append(_same_latency(gains["latency_p50"], margin))
@@ -107,17 +107,17 @@ def confirmed(
         "gains": list(gains.values()),
         "limits": limits,
         "measurements": dict(one.look.values),
-        "error": one.error or one.look.error or _breach(one.look),
+        "error": one.error or one.look.error or _exceeded(one.look),
     }
 
 
-def _breach(look: Observation) -> str:
+def _exceeded(look: Observation) -> str:
     return f"Outputs differ: {look.breach}" if look.breach else ""
 
 
 def _by_times(
     metric: str, one: MeasuredConfiguration, default: MeasuredConfiguration, *, margin: float, looks: float
-) -> GainNumbers | None:
+) -> SpeedUpNumbers | None:
     if one.contrast is None or not one.result:
         return None
     if metric == "latency_p50":
@@ -132,17 +132,17 @@ def _by_times(
 
 def _numbers(
     metric: str, ratio: float, low: float | None, high: float | None, verdict: Verdict
-) -> GainNumbers:
+) -> SpeedUpNumbers:
     return {"metric": metric, "ratio": ratio, "ratio_low": low, "ratio_high": high, "verdict": verdict}
 
 
-def gain_numbers(metric: str, gain: LogSpeedup, margin: float) -> GainNumbers:
+def speedup_numbers(metric: str, gain: LogSpeedup, margin: float) -> SpeedUpNumbers:
     """Return an ln ratio with its standard error as a ratio with a 95 % confidence interval."""
     low, high = interval(gain) or (None, None)
     return _numbers(metric, math.exp(gain[0]), low, high, Verdict.of(low, high, margin))
 
 
-def estimate_numbers(metric: str, one: ReportedSpeedup, margin: float) -> GainNumbers:
+def estimate_numbers(metric: str, one: ReportedSpeedup, margin: float) -> SpeedUpNumbers:
     """Return the estimate of a configuration as a speed-up with its verdict."""
     return _numbers(metric, one.ratio, one.low, one.high, Verdict.of(one.low, one.high, margin))
 
@@ -155,16 +155,18 @@ def excluded_words(one: ExcludedValues, space: Space) -> str:
     return f"`{changes_words(values)}` was not evaluated again: it failed {times} ({one.reason.rstrip('.')})."
 
 
-def _of_objective(question: Question, gains: Mapping[str, GainNumbers], margin: float) -> GainNumbers:
+def _of_objective(question: Question, gains: Mapping[str, SpeedUpNumbers], margin: float) -> SpeedUpNumbers:
     if len(question.objective) == 1:
         metric = next(iter(question.objective))
         return gains.get(metric) or _numbers(metric, 1.0, None, None, Verdict.UNDECIDED)
     whole = weighted({name: _log(gains.get(name)) for name in question.objective}, question.objective)
     name = "+".join(question.objective)
-    return gain_numbers(name, whole, margin) if whole else _numbers(name, 1.0, None, None, Verdict.UNDECIDED)
+    return (
+        speedup_numbers(name, whole, margin) if whole else _numbers(name, 1.0, None, None, Verdict.UNDECIDED)
+    )
 
 
-def _log(gain: GainNumbers | None) -> LogSpeedup | None:
+def _log(gain: SpeedUpNumbers | None) -> LogSpeedup | None:
     if gain is None:
         return None
     low, high = gain["ratio_low"], gain["ratio_high"]
@@ -224,7 +226,7 @@ def _probability(found: TargetResult) -> float | None:
     return _NORMAL.cdf(z if found.target.about.smaller_is_better else -z)
 
 
-def _same_latency(gain: GainNumbers, margin: float) -> LimitJudged:
+def _same_latency(gain: SpeedUpNumbers, margin: float) -> LimitJudged:
     least = 1 / (1 + margin)
     low, high = gain["ratio_low"], gain["ratio_high"]
     known = low is not None and high is not None
@@ -379,7 +381,7 @@ def pareto_front(
         if one.failed or found is None:
             continue
         shown[one.key] = found
-        own = {"objective": _as_gain(found, gain_of(one, question))}
+        own = {"objective": _as_speedup(found, gain_of(one, question))}
         own |= {
             name: gain
             for name in FRONT_METRICS
@@ -400,7 +402,7 @@ def pareto_front(
             "gains": [
                 estimate_numbers(name, shown[one.key], margin)
                 if metric == "objective"
-                else gain_numbers(metric, gain, margin)
+                else speedup_numbers(metric, gain, margin)
                 for metric, gain in own.items()
             ],
             "values": {
@@ -413,7 +415,7 @@ def pareto_front(
     ]
 
 
-def _as_gain(one: ReportedSpeedup, rough: LogSpeedup | None) -> LogSpeedup:
+def _as_speedup(one: ReportedSpeedup, rough: LogSpeedup | None) -> LogSpeedup:
     """ln(speed-up) with the standard error of the reported interval, or of the launches if there is none."""
     if not one.low or not one.high:
         return math.log(one.ratio), None if rough is None else rough[1]

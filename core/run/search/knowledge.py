@@ -289,7 +289,7 @@ class SearchState:
         own = sizes.get(str(self.space.changes(choice).get(MODEL) or ""))
         return None if own is None or "" not in sizes else (own, sizes[""])
 
-    def has_gains(self, choices: Sequence[Choice]) -> bool:
+    def has_speedups(self, choices: Sequence[Choice]) -> bool:
         """Return whether one of these has an observation."""
         return any(choice in self.tried and self.tried[choice].looks for choice in choices)
 
@@ -343,7 +343,7 @@ class SearchState:
         before = {
             changes_words(self.plain(choice)): gain[0]
             for choice in step.choices
-            if choice in self.tried and (gain := self._gain_before(self.tried[choice])) is not None
+            if choice in self.tried and (gain := self._earlier_speedup(self.tried[choice])) is not None
         }
         again = self.undecided_winner() in step.choices
         self.confirmed |= {choice: said[choice] for choice in step.choices}
@@ -369,7 +369,7 @@ class SearchState:
             return None
         return next((choice for choice, one in self.confirmed.items() if one is self.winner), None)
 
-    def _gain_before(self, one: Evaluation) -> LogSpeedup | None:
+    def _earlier_speedup(self, one: Evaluation) -> LogSpeedup | None:
         return gain_of(
             replace(one, looks=tuple(look for look in one.looks if look.race != self.last_race)),
             self.question,

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from core.evidence.evaluations import Evaluation, confirmed_gains, reported_speedup
-from core.evidence.result_types import GainNumbers
-from core.run.search.stored import answer_of, measured_default, tried_of
+from core.evidence.result_types import SpeedUpNumbers
+from core.run.search.stored import answer_of, evaluations_of, measured_default
 from core.spec import TrialSpec, effective
 from core.spec.question import Question, question_from_dict
 from core.spec.settings import SETTINGS
@@ -58,7 +58,7 @@ def export(record: StudyRecord, url: str, *, axes: Sequence[Axis] = ()) -> int:
     import optuna
 
     question = question_from_dict(record.question)
-    tried = tried_of(record)
+    tried = evaluations_of(record)
     values = _values(measured_default(record), tried, axes)
     confirmed = confirmed_gains(record.answer)
     kinds: dict[str, Any] = {
@@ -114,7 +114,7 @@ def _same(one: Any, other: Any) -> bool:
 def _trial(
     one: Evaluation,
     question: Question,
-    confirmed: Mapping[str, GainNumbers],
+    confirmed: Mapping[str, SpeedUpNumbers],
     values: Mapping[str, Sequence[Any]],
 ) -> dict[str, Any]:
     """The state, value, parameters and attributes of a trial."""

@@ -288,7 +288,7 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
     doubted = reference_doubts(known.tried.values())
     for choice, one in known.tried.items():
         for look in () if one.failed else one.looks:
-            gain = _gain_of_observation(look, known.question)
+            gain = _speedup_of_observation(look, known.question)
             if gain is not None:
                 least = spread / math.sqrt(look.launches)
                 rows.append(choice)
@@ -314,7 +314,7 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
     return fit(np.array(rows, dtype=np.int16), gains, errors, races, doubts)
 
 
-def _gain_of_observation(look: Observation, question: Question) -> tuple[float, float | None] | None:
+def _speedup_of_observation(look: Observation, question: Question) -> tuple[float, float | None] | None:
     """ln(speed-up) of the objective from one observation."""
     gains = {name: pooled([look.gains[name]]) for name in question.objective if name in look.gains}
     return weighted(gains, question.objective)

@@ -131,7 +131,7 @@ class Search:
                 gain_of(before[choice], self.search_state.question),
                 self.search_state.tried[choice].looks[-1],
             )
-            found = self._gain_of_observation(new)
+            found = self._speedup_of_observation(new)
             if old is None or found is None or new is before[choice].looks[-1]:
                 continue
             compared += 1
@@ -155,7 +155,7 @@ class Search:
                 "machine has not changed."
             )
 
-    def _gain_of_observation(self, one: Observation) -> LogSpeedup | None:
+    def _speedup_of_observation(self, one: Observation) -> LogSpeedup | None:
         return gain_of(Evaluation(changes={}, key="", looks=(one,)), self.search_state.question)
 
     def _do(self, step: Step) -> None:
@@ -179,7 +179,7 @@ class Search:
         if confirms and self.search_state.differences:
             prior = launch_spread(self.search_state.differences)
             protocol["prior"] = {"sigma_between": prior.sigma_between, "df": prior.df}
-        job = job_types.race(
+        job = job_types.comparison(
             [*asked, default],
             study=self.record.id,
             model_name=self.record.model_name,
@@ -203,7 +203,7 @@ class Search:
             self._add_confirmation(step, race, trials, ending)
         elif isinstance(ending.error, BudgetError):
             self._handle_slow_start(took_s)
-        elif not self.search_state.has_gains(step.choices):
+        elif not self.search_state.has_speedups(step.choices):
             self._raise_without_results(ending)
         elif not self.service.cancel.is_set():
             self.search_state.record_unmeasured(step, race)

@@ -38,13 +38,13 @@ def answer_of(record: StudyRecord) -> SearchResult | None:
         "winner": None if winner is None else whole(winner),
         "others": [whole(one) for one in answer.get("others", ())],
         "front": [whole(one) for one in answer.get("front", ())],
-        "failures": failures(tried_of(record)),
+        "failures": failures(evaluations_of(record)),
         "grade": rated.grade.value if (rated := quality_of_search(answer)) is not None else None,
     }
     return found  # type: ignore[no-any-return] # as the search has stored it
 
 
-def tried_of(record: StudyRecord) -> list[Evaluation]:
+def evaluations_of(record: StudyRecord) -> list[Evaluation]:
     """Return the evaluations of a search as differences from the ORT default, without A/A controls."""
     tell = _tell(record)
     found = map(evaluation_from_dict, record.tried)

@@ -65,7 +65,7 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
         case OneTrial():
             found = _trial(about, store, price)
         case ComparisonSubject():
-            found = _race(about, store, price)
+            found = _comparison_parts(about, store, price)
         case Search():
             found = _search(about, store, price)
         case Curve():
@@ -73,7 +73,7 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
         case Card():
             found = _card(about, price)
         case Why():
-            found = _why(about, store, price)
+            found = _explanation_parts(about, store, price)
     return Report(**{**found, "recorded": recorded})
 
 
@@ -109,7 +109,7 @@ def _trial(about: OneTrial, store: Store, price: Price | None) -> dict[str, Any]
     }
 
 
-def _race(about: ComparisonSubject, store: Store, price: Price | None) -> dict[str, Any]:
+def _comparison_parts(about: ComparisonSubject, store: Store, price: Price | None) -> dict[str, Any]:
     race, trials = about.race, about.trials
     labels = comparison_text.labels(race)
     sheet = (
@@ -246,7 +246,7 @@ def _card(about: Card, price: Price | None) -> dict[str, Any]:
     }
 
 
-def _why(about: Why, store: Store, price: Price | None) -> dict[str, Any]:
+def _explanation_parts(about: Why, store: Store, price: Price | None) -> dict[str, Any]:
     of, found = about.pair, about.found
     sheet = differences.explained(of, found, top=TOP)
     trials = [of.baseline, of.candidate]

@@ -19,13 +19,13 @@ from core.evidence.result_types import (
     Confirmed,
     EffectRecord,
     FailureGroup,
-    GainNumbers,
     LimitJudged,
     SearchResult,
+    SpeedUpNumbers,
 )
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
 from core.evidence.verdict import Color, Verdict, ratio_places, ratio_text
-from core.run.search.stored import answer_of, tried_of
+from core.run.search.stored import answer_of, evaluations_of
 from core.show import setting_chips
 from core.show.format import duration, percent, short, when
 from core.show.sheets import Fact, Line, Note, Part, Sheet
@@ -58,7 +58,7 @@ REASONS_SHOWN = 3  # reasons of failed configurations
 REASON_LIMIT = 160  # characters of a reason
 
 
-def speedup_parts(gain: GainNumbers) -> tuple[str, str]:
+def speedup_parts(gain: SpeedUpNumbers) -> tuple[str, str]:
     """Return a speed-up and its interval as texts: ("1.42× faster", "95 % [1.38, 1.46]")."""
     ratio, low, high = gain["ratio"], gain["ratio_low"], gain["ratio_high"]
     better, worse = WORDS.get(gain["metric"], ("better", "worse"))
@@ -74,7 +74,7 @@ def speedup_parts(gain: GainNumbers) -> tuple[str, str]:
     return f"{_x(ratio, low, high)}× {better}", span
 
 
-def speedup_text(gain: GainNumbers) -> str:
+def speedup_text(gain: SpeedUpNumbers) -> str:
     """Return a speed-up as text: `1.42× faster, 95 % [1.38, 1.46]`."""
     return ", ".join(speedup_parts(gain))
 
@@ -174,7 +174,7 @@ def failure_words(one: FailureGroup) -> str:
 
 def _unfinished(record: StudyRecord) -> list[Part]:
     state = state_words(record)
-    seen = tried_of(record)
+    seen = evaluations_of(record)
     found: list[Part] = [Note(f"No result: {state}. {counted(len(seen), 'configuration')} evaluated.")]
     if record.error is not None:
         found.append(Note(record.error["message"], "orange"))
@@ -330,7 +330,7 @@ def tried(record: StudyRecord, *, most: int | None = None) -> Table:
     question = question_from_dict(record.question)
     rows = [
         (one, reported_speedup(one, question.objective, confirmed_gains(record.answer)))
-        for one in tried_of(record)
+        for one in evaluations_of(record)
     ]
     rows.sort(key=lambda row: (bool(row[0].failed), -(row[1].ratio if row[1] is not None else -math.inf)))
     confirmed = {changes_words(one["changes"]): one for one in confirmed_configurations(answer_of(record))}

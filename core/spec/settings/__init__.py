@@ -813,7 +813,7 @@ def check_config_entry(key: str, value: str, *, expert: bool) -> None:
             hint=_mirror_hint(MIRROR_CONFIG_ENTRIES[key]),
         )
     if (own := _BY_NAME.get(key)) is not None and own.target == "config_entry":
-        _check_knob_text(own, value)
+        _check_setting_text(own, value)
     elif key in KNOWN_CONFIG_ENTRIES:
         _check_known_entry(key, value, expert=expert)
     elif not expert:
@@ -902,7 +902,7 @@ def is_whole_number(text: str) -> bool:
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
-def _check_knob_text(setting: TrialSetting, value: str) -> None:
+def _check_setting_text(setting: TrialSetting, value: str) -> None:
     if setting.kind == "bool" and value not in ("0", "1"):
         raise SpecError(
             f"`{setting.name}` accepts `0` or `1`, but got `{value}`.",

@@ -357,7 +357,7 @@ def _start_comparison(of: Pair, race: str) -> None:
     """Queue the comparison that would decide which one is faster, and show it."""
     try:
         job = (
-            job_types.more_generations(state.store(), race, wait_quiet_s=wait_quiet_s())
+            job_types.more_launches(state.store(), race, wait_quiet_s=wait_quiet_s())
             if race
             else state.race(
                 comparison_of_pair(of),

@@ -11,7 +11,7 @@ import streamlit as st
 from core.evidence.quality import quality_of_search
 from core.evidence.result_types import Confirmed, SearchResult
 from core.evidence.targets import STATE_WORDS as LIMIT_WORDS
-from core.run.search.stored import answer_of, tried_of
+from core.run.search.stored import answer_of, evaluations_of
 from core.show.report.subjects import of_search
 from core.show.setting_chips import chips_of
 from core.show.sheets import searches
@@ -240,7 +240,7 @@ def _pin(record: StudyRecord, trial: str) -> None:
 
 
 def _unfinished(record: StudyRecord, go_on: Callable[[int | None], None]) -> None:
-    tried = len(tried_of(record))
+    tried = len(evaluations_of(record))
     kept = f"Evaluated configurations that are kept: {tried:,}." if tried else ""
     word = state_words(record)
     if record.state == "CANCELLED":

@@ -10,7 +10,7 @@ import streamlit as st
 
 from core.evidence.evaluations import Evaluation, reported_ratio
 from core.evidence.result_types import Confirmed, SearchResult
-from core.run.search.stored import tried_of
+from core.run.search.stored import evaluations_of
 from core.show.sheets import Fact, searches
 from core.show.table import csv_text
 from core.spec import spec_from_dict
@@ -107,7 +107,7 @@ def _front(record: StudyRecord, answer: SearchResult) -> None:
         st.session_state[COST] = known[0]
     cost = st.session_state[COST]
     info = search_charts.front_info(
-        answer["front"], tried_of(record), _ratio_of(record), cost=cost, winner=answer["winner"]
+        answer["front"], evaluations_of(record), _ratio_of(record), cost=cost, winner=answer["winner"]
     )
     with st.container(key="search.front_box", gap="xsmall"):
         chosen = plots.draw(
@@ -207,7 +207,7 @@ def course_text(answer: SearchResult) -> None:
 
 def _parallel(record: StudyRecord, answer: SearchResult | None) -> None:
     effects = answer["effects"] if answer is not None else []
-    info = search_evaluation_charts.parallel_info(tried_of(record), _ratio_of(record), effects)
+    info = search_evaluation_charts.parallel_info(evaluations_of(record), _ratio_of(record), effects)
     if len(info.gains) < 2 or not info.dimensions:
         st.caption("Fewer than two configurations have a result.")
         return

@@ -215,7 +215,7 @@ def run() -> None:
         spec = state.current_spec()
         state.check_before(spec)
         record = state.current_model()
-        job = job_types.duel(
+        job = job_types.tune(
             spec,
             baseline=state.pinned(spec),
             model_name=record.name if record else None,
