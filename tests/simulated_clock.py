@@ -300,11 +300,11 @@ def race(
         precision: name.
         seed: of the race and of the noise.
         earlier: a race of the same models, to go on with.
-        on_live: as for `core.run.launches.race`.
+        on_live: as for `core.run.launches.run_launches`.
         settings: fields of `Settings` that differ.
 
     Raises:
-        BudgetError: as of `core.run.launches.race`.
+        BudgetError: as of `core.run.launches.run_launches`.
     """
     last = len(models) - 1
     facts: dict[str, Any] = {"effort": EFFORTS[precision], "budget_s": budget_s, "margin": 0.02}
@@ -314,7 +314,7 @@ def race(
         for index, one in enumerate(models)
     ]
     with machine(lambda label, plan: plan["model"], seed=seed):
-        return core.run.launches.race(
+        return core.run.launches.run_launches(
             entries,
             Settings(**facts),
             cancel=threading.Event(),
