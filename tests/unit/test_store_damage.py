@@ -16,7 +16,7 @@ import pytest
 
 from core.cli import run
 from core.run.job_log import clean_up
-from core.store import Accuracy, Store, database, restore
+from core.store import Accuracy, Store, database, lost_by_restore, restore
 from core.wire.errors import StoreError
 from tests.reading import numbers, tells
 from tests.small_disks import small_disk
@@ -415,6 +415,25 @@ def test_nothing_is_restored_while_a_trial_runs(
     assert "`aaaaaa000001`" in capsys.readouterr().err
     with pytest.raises(StoreError, match="itself"):
         restore(store.path)
+
+
+def test_a_damaged_store_has_nothing_that_a_restore_would_lose(store: Store, tmp_path: Path) -> None:
+    store.backup(tmp_path / "kept.db")
+    damaged = tmp_path / "damaged.db"
+    damaged.write_bytes(b"no database " * 1000)
+    assert lost_by_restore(tmp_path / "kept.db", damaged) == 0
+
+
+def test_a_store_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Path) -> int:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    store.backup(tmp_path / "kept.db")
+    monkeypatch.setattr(database.copies, "count_missing", fail)
+    with pytest.raises(StoreError, match="disk I/O error"):
+        lost_by_restore(tmp_path / "kept.db", store.path)
 
 
 def test_writer_that_stays_stops_a_restore(
