@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from core.cli.output import print_data, print_lines
+from core.cli.output import print_data, print_lines, unwritable
 from core.show.output_types import DOCUMENTS
 from core.show.schema import schema as json_schema
 from core.wire.errors import SpecError
@@ -60,7 +60,5 @@ def _write_all(folder: Path) -> list[Path]:
                 part.write_text(json.dumps(json_schema(name), indent=1) + "\n", encoding="utf-8")
             written.append(path)
     except OSError as error:
-        raise SpecError(
-            f"The folder `{folder}` cannot be written: {error.strerror}.", hint="Name another folder with -o."
-        ) from error
+        raise unwritable(folder, error) from None
     return written
