@@ -30,7 +30,7 @@ class ContrastNumbers(TypedDict):
     verdict: Verdict
     rounds: int
     generations: NotRequired[int]  # of fresh processes; absent: one pair of processes, by an earlier version
-    sigma: float | None  # robust standard deviation of one round's log ratio within a generation
+    sigma: float | None  # robust standard deviation of one round's log ratio within a launch
     sigma_between: NotRequired[float | None]  # the same between fresh processes; null: not told apart
     between_from: NotRequired[Source]  # where that is known from
     half_width: float | None  # of the interval, as a share of the ratio
@@ -38,7 +38,7 @@ class ContrastNumbers(TypedDict):
     between_half_width: NotRequired[float | None]  # its part that only more processes would narrow
     standard_error: NotRequired[float | None]  # of the log ratio
     df: NotRequired[float | None]  # degrees of freedom of the interval
-    drifting: bool  # the log ratio itself moved from the first generations to the last
+    drifting: bool  # the log ratio itself moved from the first launches to the last
     margin: NotRequired[float]  # within which a difference counts as none
     interval_budget_s: NotRequired[int]  # seconds that hold an interval, where one launch of each gives none
 
@@ -64,7 +64,7 @@ class ContrastRecord(ContrastNumbers):
 class SelfTest(TypedDict):
     """An A/A test: a configuration compared with itself; the true ratio is 1."""
 
-    when: str  # "during" a race, "alone"; earlier versions: "before" and "after" it
+    when: str  # "during" a comparison, "alone"; earlier versions: "before" and "after" it
     ratio: float
     ratio_low: float | None
     ratio_high: float | None
@@ -130,10 +130,10 @@ class Block(TypedDict):
     """Consecutive runs of one configuration in one round."""
 
     generation: NotRequired[int]
-    copy: NotRequired[int]  # 1: of the twin of ONNX Runtime's default
+    copy: NotRequired[int]  # 1: the A/A control, a second process of the ORT default
     round: int
     position: int  # in the order of its round
-    at_s: float  # since the race began
+    at_s: float  # since the comparison began
     runs: int
     refill_s: float | None  # a run before, which fills the caches; in no statistic
     median_s: float
@@ -231,7 +231,7 @@ class TrialResult(Provenance, total=False):
     comparison: str
     role: Role
     contrasts: list[ContrastRecord]  # of which it is the candidate: against the baseline, then the default
-    grade: Grade  # of its race
+    grade: Grade  # of its comparison
     grade_reason: str
     remedy: str  # what would make it finer; empty: nothing must be done
     busy: Busy | None  # null: the machine was quiet
@@ -295,7 +295,7 @@ class LaunchRecord(TypedDict):
     generation: int
     rounds: int
     start_s: float  # that starting everybody took
-    order: list[str]  # of starting; `/1` behind a trial: the twin of ONNX Runtime's default
+    order: list[str]  # of starting; `/1` behind a trial: the A/A control
     layouts: dict[str, wire.Layout]  # process -> its drawn layout of memory
 
 
@@ -303,9 +303,9 @@ class Rank(TypedDict):
     """Ranks of a configuration consistent with the intervals against the baseline; 1 is the fastest."""
 
     trial: str
-    rank: int  # the best of them: 1 + how many are surely faster, their whole interval above its own
-    rank_worst: NotRequired[int]  # the worst: all but those that are surely slower
-    ties: list[str]  # trials that are neither surely faster nor surely slower
+    rank: int  # best possible rank: 1 + the number whose whole interval is above its own
+    rank_worst: NotRequired[int]  # worst possible rank: all but those whose whole interval is below its own
+    ties: list[str]  # trials whose intervals overlap its own
 
 
 class DiscardedRound(TypedDict):
@@ -446,7 +446,7 @@ class SpaceFacts(TypedDict):
 
     combinations: int
     distinct: int
-    left_out: dict[str, int]  # reason -> combinations that are another one's twins
+    left_out: dict[str, int]  # reason -> combinations equivalent to another one
 
 
 class SearchCosts(TypedDict):
@@ -487,14 +487,14 @@ class SearchResult(TypedDict):
     why_open: NotRequired[str]  # why nothing was confirmed
     costs: NotRequired[SearchCosts]  # of its last screening
     winner: Confirmed | None
-    default: Confirmed | None  # ONNX Runtime's default in the same race
+    default: Confirmed | None  # ONNX Runtime's default in the same comparison
     others: list[Confirmed]  # that were confirmed, too, or turned down, the first one first
     front: list[FrontPoint]
     effects: list[EffectRecord]
     pairs: list[PairRecord]
     controls: Controls
     course: list[CoursePoint]
-    grade: Grade | None  # of the race that confirmed it
+    grade: Grade | None  # of the comparison that confirmed it
     busy: Busy | None
     budget_s: float
     wall_s: float
@@ -529,7 +529,7 @@ class RatioRecord(TypedDict):
     ratio: float
     low: float | None  # of the 95 % interval; null: not known
     high: float | None
-    doubt: str  # why its race must not be believed; empty: it may
+    doubt: str  # why its comparison is invalid; empty: it is valid
 
 
 class QuotientRecord(TypedDict):
@@ -558,7 +558,7 @@ class ChangeRecord(TypedDict):
     raw: QuotientRecord | None  # before the speed of the CPUs was taken into account
     cpus: float | None  # speed of a core now over then
     limit: float  # slower by this share is too slow
-    passed: NotRequired[bool]  # it is surely not slower by more
+    passed: NotRequired[bool]  # the interval excludes a larger slow-down
     state: Literal["HOLDS", "DIFFERS", "UNDECIDED", "NOT_MEASURED"]
     why: str
     changed: list[str]  # what is not the same as then
