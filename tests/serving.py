@@ -42,7 +42,7 @@ def serving(home: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[b
     environment = {**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")}
     log = (home / LOG).open("wb")
     server = subprocess.Popen(
-        [sys.executable, "-m", "dashboard", "--port", str(port), *options],
+        [sys.executable, "-X", "faulthandler", "-m", "dashboard", "--port", str(port), *options],
         cwd=ROOT,
         env=environment,
         stdout=log,

@@ -10,7 +10,9 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+import signal
+import subprocess
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urljoin, urlsplit
@@ -69,6 +71,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TEST_S))
 
 
+said_by: dict[Page, list[str]] = {}  # by the pages of this test: errors in their console
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to a failure what its pages show and what the server said."""
+    report = yield
+    if report.when == "call" and report.failed:
+        report.sections += [(f"page {page.url}", shown(page, said)) for page, said in said_by.items()]
+        site = getattr(item, "funcargs", {}).get("site")
+        if isinstance(site, Site):
+            report.sections.append(("server", site.last_words()))
+    return report
+
+
+def shown(page: Page, errors: list[str]) -> str:
+    """The state of a page in words: how far it is drawn, dialogs and messages, errors in its console."""
+    try:
+        app = page.get_by_test_id("stApp")
+        state = app.get_attribute("data-test-script-state", timeout=1000)
+        texts = page.locator('[role="dialog"], [data-testid="stAlert"], h1').all_inner_texts()
+    except Error as error:
+        return f"{error.message}\n{errors}"
+    return "\n".join([f"state: {state}", *texts, *errors])
+
+
 # --- the browser
 
 
@@ -98,10 +128,18 @@ class Site:
 
     url: str
     home: Path
+    server: subprocess.Popen[bytes] | None = None  # of one test alone
 
     @property
     def store(self) -> Store:
         return Store(self.home / STORE_NAME)
+
+    def last_words(self) -> str:
+        """What the server said; the server of one test alone ends with what each of its threads does."""
+        if self.server is not None:
+            self.server.send_signal(signal.SIGABRT)
+            self.server.wait(20)
+        return (self.home / LOG).read_text(errors="replace")[-20_000:]
 
 
 @contextlib.contextmanager
@@ -129,8 +167,8 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def site(home: Path) -> Iterator[Site]:
     """A server of this test alone."""
-    with serving(home) as (url, _):
-        yield Site(url, home)
+    with serving(home) as (url, server):
+        yield Site(url, home, server)
 
 
 @pytest.fixture(scope="session")
@@ -160,6 +198,7 @@ def visitors(browser: Browser, site: Site) -> Iterator[Open]:
     contexts, requests, refused = [], [], []
     log = site.home / LOG
     begun_at = log.stat().st_size
+    said_by.clear()
 
     def open_it(
         path: str = "/",
@@ -180,6 +219,9 @@ def visitors(browser: Browser, site: Site) -> Iterator[Open]:
         page.on("request", lambda request: requests.append(request.url))
         page.on("websocket", lambda socket_: requests.append(socket_.url))
         page.on("console", lambda said: refused.append(said.text) if POLICY in said.text else None)
+        said_by[page] = []
+        page.on("console", lambda said: said_by[page].append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: said_by[page].append(str(error)))
         before(page)
         page.goto(urljoin(site.url, path))
         opened(page)
