@@ -1,4 +1,4 @@
-"""From the table of trials: star and label one, brush a plot, save it, put two against each other, delete."""
+"""From the table of trials: star and label one, brush a plot, save it, put two against each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tests.e2e.conftest import (
     finished,
     keyed,
     named,
-    recorded,
     until,
 )
 
@@ -96,17 +95,6 @@ def test_star_label_brush_save_and_compare(open_browser: Open, site: Site) -> No
     page.locator('.st-key-history-actions a[href*="compare"]').first.click()
     at_page(page, "Compare")
     expect(page.locator('[class*="st-key-compare-entry-"]')).to_have_count(2)
-
-
-def test_a_trial_is_deleted_after_a_question(open_browser: Open, site: Site) -> None:
-    trial = recorded(site.store).slower
-    page = open_browser(f"/history?trial={trial.id}")
-    expect(page.locator(".st-key-history-detail")).to_be_visible()
-    finished(page)
-    button(page, "history.delete").click()
-    button(page, "history.confirm").click()
-    until(page, lambda: trial.id not in {one.id for one in site.store.trials(limit=1000)})
-    expect(page.locator(".st-key-history-detail")).to_have_count(0)
 
 
 def mark(page: Page) -> str:
