@@ -294,7 +294,7 @@ def repeat_rows() -> Iterator[Row]:
             question="repeat",
             measure="true slow-down, from long comparisons",
             condition=PAIRS[repeat.SLOWER],
-            n=str(truth.races),
+            n=str(truth.comparisons),
             estimate=percent(slower),
             low=percent(low),
             high=percent(high),

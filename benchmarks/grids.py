@@ -153,7 +153,7 @@ def measure(name: str, folder: Path, generations: int) -> Truth:
         least=generations,
     )
     began = time.monotonic()
-    record = raced(name, entries, settings, on_live=lambda live: _tell_live(name, live))
+    record = compare(name, entries, settings, on_live=lambda live: _tell_live(name, live))
     wall_s = time.monotonic() - began
     return Truth(
         model=name,
@@ -167,7 +167,7 @@ def measure(name: str, folder: Path, generations: int) -> Truth:
     )
 
 
-def raced(
+def compare(
     name: str,
     entries: Sequence[Entry],
     settings: Settings,

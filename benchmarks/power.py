@@ -66,12 +66,14 @@ def main() -> int:
         pair = Slower(Path(folder), SLOWDOWN)
         slower = pair.fitted(journal, given.sizing_s)
 
-        def race(number: int, precision: str, budget_s: float) -> dict[str, Any]:
+        def compare(number: int, precision: str, budget_s: float) -> dict[str, Any]:
             return lab.duel(pair.plain, slower, precision=EFFORTS[precision], budget_s=budget_s, seed=number)
 
-        long = until(journal, "truth", given.truth_races, lambda i: race(1000 + i, "publish", given.truth_s))
+        long = until(
+            journal, "truth", given.truth_races, lambda i: compare(1000 + i, "publish", given.truth_s)
+        )
         with neighbour(given.neighbour):
-            duels = until(journal, "duel", given.duels, lambda i: race(i, "quick", given.budget))
+            duels = until(journal, "duel", given.duels, lambda i: compare(i, "quick", given.budget))
     lab.head(machine)
     return 0 if report(duels, truth_of(long), given.budget) else 1
 

@@ -56,8 +56,8 @@ def fill(home: Path, count: int) -> None:
     drawn = random.Random(0)
     for first in range(0, count, AT_ONCE):
         trials = [varied(like, number, drawn) for number in range(first, min(count, first + AT_ONCE))]
-        race = replace(duel.comparison, id=f"{drawn.getrandbits(64):016x}")
-        store.create_comparison(race, trials)  # one change of the file for all of them
+        comparison = replace(duel.comparison, id=f"{drawn.getrandbits(64):016x}")
+        store.create_comparison(comparison, trials)  # one change of the file for all of them
         store.mark([one.id for one in trials[::50]], Change(starred=True, add=("kept",)))
 
 

@@ -136,7 +136,7 @@ def comparison(
     effort = replace(QUICK, looks=tuple(look for look in QUICK.looks if look <= most) or (most,))
     candidate = replace(model, run_s=model.run_s / ratio)
     heard: list[dict[str, Any]] = []
-    record = simulated_clock.race(
+    record = simulated_clock.compare(
         [candidate, model],
         max(BUDGET_S, RUNS * model.run_s),
         seed=seed,
@@ -174,7 +174,7 @@ def _gone_on(record: RawComparison, models: Sequence[Model], seed: int) -> Itera
         protocol = continuation.protocol(before, "quick", None)
         splits = continuation.splits(protocol)
         effort = replace(QUICK, looks=tuple(protocol["looks"]))
-        record = simulated_clock.race(
+        record = simulated_clock.compare(
             models,
             float(protocol["budget_s"]),
             seed=seed + 1_000_000 * number,
@@ -200,7 +200,7 @@ def times(result: Mapping[str, Any], truth: Known) -> Iterator[Shown]:
     point = measured(Point(values={}, spec=builders.spec()), trial, reused=False)
     yield shown("rows", 1 / truth.mean_s, point.throughput_interval())
     grounds = Grounds(
-        batch_size=1, races={1: [result]}, size_bytes=None, summaries={}, has_dataset=False, arena=True
+        batch_size=1, results={1: [result]}, size_bytes=None, summaries={}, has_dataset=False, arena=True
     )
     found = evaluate_target(TargetSpec(metric="cpu_s", at_most=1e9), grounds)
     yield shown("cpu", truth.cpu_s, (found.low, found.high))
@@ -429,7 +429,7 @@ def memory(peaks: Sequence[Mapping[str, int]]) -> Iterator[Shown]:
     for one in peaks:
         result = {"generations": 1, "batch_size": 1, **one}
         grounds = Grounds(
-            batch_size=1, races={1: [result]}, size_bytes=None, summaries={}, has_dataset=False, arena=True
+            batch_size=1, results={1: [result]}, size_bytes=None, summaries={}, has_dataset=False, arena=True
         )
         found = evaluate_target(TargetSpec(metric="peak_rss", at_most=1e12), grounds)
         yield shown("memory", trimmed_estimate, (found.low, found.high))

@@ -152,12 +152,12 @@ class Reports:
             lab.contestant("ORT default", self.large),
         ]
         self.budget_s = budget_s
-        self.race_s = 5.0  # how long the last race took
+        self.comparison_s = 5.0  # how long the last race took
 
     def once(self, number: int) -> dict[str, Any]:
         """All of them, in an order drawn from `number`; on the large net Olive's time is the limit."""
         ways = {
-            "ortune": self._race,
+            "ortune": self._comparison,
             "olive": lambda _: olive(self.path, SMALL, 0.0),
             "longer": self._longer,
             "large": self._on_the_large_net,
@@ -169,15 +169,15 @@ class Reports:
         rival = olive(self.large, LARGE, 0.0)
         return {"olive": rival, "ortune": sprint(self.large_pair, rival["wall_s"], number)}
 
-    def _race(self, number: int) -> dict[str, Any]:
+    def _comparison(self, number: int) -> dict[str, Any]:
         found = lab.duel(
             self.baseline, self.candidate, precision=lab.QUICK, budget_s=self.budget_s, seed=number
         )
-        self.race_s = found["wall_s"]
+        self.comparison_s = found["wall_s"]
         return found
 
     def _longer(self, number: int) -> dict[str, Any]:
-        return olive(self.path, SMALL, self.race_s / 2)
+        return olive(self.path, SMALL, self.comparison_s / 2)
 
 
 WAYS = {

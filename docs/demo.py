@@ -193,8 +193,8 @@ def _stripped(store: Store) -> dict[str, Any]:
             store.update_trial(one.id, owner=OWNER)
             last = max(last, one.finished_at or 0.0)
             environment = one.facts.get("environment") or environment
-    for race in store.comparisons(limit=10_000):
-        store.update_comparison(race.id, owner=OWNER)
+    for comparison in store.comparisons(limit=10_000):
+        store.update_comparison(comparison.id, owner=OWNER)
     for study in store.studies(limit=1000):
         store.update_study(study.id, owner=OWNER)
     return {"on": time.strftime("%Y-%m-%d", time.gmtime(last)), "environment": environment}

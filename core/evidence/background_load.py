@@ -354,7 +354,7 @@ class UnusualSpeed:
     """The machine's speed differs from earlier comparisons, without a counter that shows the cause."""
 
     factor: float  # latency of the default over its usual latency
-    races: int
+    comparisons: int
 
     @property
     def words(self) -> str:
@@ -365,8 +365,8 @@ class UnusualSpeed:
             else f"only {_percent(self.factor)} of the time"
         )
         return (
-            f"at an unusual machine speed: ONNX Runtime's default took {times} as in {self.races} earlier "
-            "comparisons on this machine"
+            f"at an unusual machine speed: ONNX Runtime's default took {times} as in {self.comparisons} "
+            "earlier comparisons on this machine"
         )
 
 
@@ -392,7 +392,7 @@ def unusual_speed(own_s: float | None, earlier_s: Sequence[float]) -> UnusualSpe
     alike = sum(abs(math.log(own_s / one)) <= math.log(SIMILAR_FACTOR) for one in earlier_s)
     if alike >= SIMILAR_SHARE * len(earlier_s):
         return None
-    return UnusualSpeed(factor=factor, races=len(earlier_s))
+    return UnusualSpeed(factor=factor, comparisons=len(earlier_s))
 
 
 MIN_EARLIER = 3

@@ -25,7 +25,7 @@ class KnownTrial:
     """An evaluated configuration, as the store lists it: without raw latencies."""
 
     trial: Trial
-    race: Comparison | None  # that measured it; None: deleted since
+    comparison: Comparison | None  # that measured it; None: deleted since
     reused: bool  # measured before this study
 
 
@@ -75,7 +75,7 @@ class Study:
             own.setdefault(one.key, one)  # the newest
 
         @cache
-        def race(comparison_id: str) -> Comparison | None:
+        def comparison(comparison_id: str) -> Comparison | None:
             try:
                 return store.comparison(comparison_id)
             except StoreError:
@@ -86,7 +86,7 @@ class Study:
             before = self.earlier(spec) if trial is None or trial.state == "CANCELLED" else None
             if (found := before or trial) is None:
                 return None
-            return KnownTrial(trial=found, race=race(found.comparison), reused=before is not None)
+            return KnownTrial(trial=found, comparison=comparison(found.comparison), reused=before is not None)
 
         known: dict[str, KnownTrial] = {}
         while True:

@@ -115,16 +115,18 @@ class Scheduler:
         for spec in job.specs:
             self._admit(spec)
         trials = [self._with_owner(one) for one in job.trials]
-        race = job.comparison
-        if race is not None:
-            race = replace(race, owner=self.owner, model_name=job.model_name or trials[0].model_name)
-            self.store.create_comparison(race, trials, process=self._process)
+        comparison = job.comparison
+        if comparison is not None:
+            comparison = replace(
+                comparison, owner=self.owner, model_name=job.model_name or trials[0].model_name
+            )
+            self.store.create_comparison(comparison, trials, process=self._process)
         else:
             for one in trials:
                 self.store.create_trial(one, process=self._process)
         if job.study is not None:
             self.store.put_study(replace(job.study, owner=self.owner), process=self._process)
-        entry = Queued(job=job, trials={one.id: one for one in trials}, comparison=race, cancel=cancel)
+        entry = Queued(job=job, trials={one.id: one for one in trials}, comparison=comparison, cancel=cancel)
         with self._changed:
             self._jobs[job.id] = entry
             self._job_of |= dict.fromkeys(entry.trials, job.id)

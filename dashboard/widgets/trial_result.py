@@ -279,8 +279,12 @@ def latency_over_time(trial: Trial, duel: TrialComparison | None, key: str, *, h
     if not sides:
         return
     others = duel.others if duel is not None else []
-    race = duel.comparison if duel is not None else None
-    beside = [charts.side(one, verdict.label(race, one.id)) for one in others] if race is not None else []
+    comparison = duel.comparison if duel is not None else None
+    beside = (
+        [charts.side(one, verdict.label(comparison, one.id)) for one in others]
+        if comparison is not None
+        else []
+    )
     info = timeline_charts.timeline_info(sides, beside)
     latency_plots.over_time(info, key=f"{key}.timeline", words=_strip_words(info), height=height)
 
@@ -369,7 +373,7 @@ def _latency(trial: Trial, duel: TrialComparison | None) -> list[cells.Cell]:
 def compared_configurations(trial: Trial) -> ComparedConfigurations:
     """Return the configurations compared with `trial`; empty when the comparison was deleted."""
     try:
-        race = state.store().comparison(trial.comparison)
+        comparison = state.store().comparison(trial.comparison)
     except TunerError:
         return ComparedConfigurations(labels={}, rows={})
-    return live_text.compared_configurations(race, state.store().trials_of(race.id))
+    return live_text.compared_configurations(comparison, state.store().trials_of(comparison.id))

@@ -23,7 +23,7 @@ from tests.command_line import CommandLine
 
 
 @pytest.fixture(autouse=True, scope="module")
-def short_races() -> Iterator[None]:
+def short_comparisons() -> Iterator[None]:
     """Blocks of 2 ms, few rounds and generations, and costs that are read for hundredths of a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_NS", 2_000_000)

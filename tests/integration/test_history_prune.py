@@ -46,7 +46,7 @@ def put_duel(store: Store, name: str, at: float, sha: str) -> None:
         Contestant(trial=one, label=one, role=role)
         for one, role in zip(names, ("candidate", "anchor"), strict=True)
     )
-    race = Comparison(
+    comparison = Comparison(
         id=f"race-{name}",
         state="COMPLETE",
         contestants=contestants,
@@ -62,12 +62,12 @@ def put_duel(store: Store, name: str, at: float, sha: str) -> None:
             spec={"model": {"path": "m.onnx", "sha256": sha}},
             key=one,
             result=measured(),
-            comparison=race.id,
+            comparison=comparison.id,
             **ended,
         )
         for one, kind in zip(names, ("measure", "reference"), strict=True)
     ]
-    store.create_comparison(race, trials)
+    store.create_comparison(comparison, trials)
 
 
 def measured() -> dict[str, Any]:

@@ -190,7 +190,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 
 @pytest.fixture
-def raced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Comparisons that were performed, in place of races."""
     performed: list[str] = []
 
@@ -229,7 +229,7 @@ def waiting(one: Scheduler, job: str) -> Status:
 
 
 def test_a_race_waits_in_its_turn_and_nobody_measures_meanwhile(
-    service: Any, gate: Gate, raced: list[str]
+    service: Any, gate: Gate, compared: list[str]
 ) -> None:
     one = service()
     trial = one.submit(job_types.tune(asked(), wait_quiet_s=300.0))
@@ -240,19 +240,19 @@ def test_a_race_waits_in_its_turn_and_nobody_measures_meanwhile(
     assert status.started_at is None  # the wait is not its own time, and must not spoil predictions
     assert [entry.running for entry in MachineQueue().entries()] == [True]
     assert (one.status(behind).place, one.status(behind).holder) == (1, "tester: measure m")
-    assert raced == []
+    assert compared == []
     gate.open.set()
     assert one.join(WAIT_S)
-    assert len(raced) == 2
+    assert len(compared) == 2
     assert gate.asked == [300.0]  # the other did not ask for it
 
 
-def test_what_came_of_the_wait_stands_with_the_results(service: Any, gate: Gate, raced: list[str]) -> None:
+def test_what_came_of_the_wait_stands_with_the_results(service: Any, gate: Gate, compared: list[str]) -> None:
     gate.open.set()
     one = service()
-    race = one.submit(job_types.comparison([Configuration(spec=asked(), label="a")], wait_quiet_s=60.0))
+    job = one.submit(job_types.comparison([Configuration(spec=asked(), label="a")], wait_quiet_s=60.0))
     assert one.join(WAIT_S)
-    comparison = one.store.comparison(race)
+    comparison = one.store.comparison(job)
     note = "The machine was not idle within 5 min: yes used 1.2 cores. The measurement started anyway."
     results = [comparison.result, *(one.store.trial(c.trial).result for c in comparison.contestants)]
     assert [found["notes"] for found in results] == [[note, "A note of its own."]] * len(results)
@@ -272,12 +272,12 @@ def test_a_race_without_a_result_keeps_the_note_too(
     one = service()
     trial = one.submit(job_types.tune(asked(), wait_quiet_s=60.0))
     assert one.join(WAIT_S)
-    race = one.store.comparison(one.store.trial(trial).comparison)
-    assert race.warnings[0].startswith("The machine was not idle")
-    assert race.warnings[1:] == ["`a` could not race"]
+    ended = one.store.comparison(one.store.trial(trial).comparison)
+    assert ended.warnings[0].startswith("The machine was not idle")
+    assert ended.warnings[1:] == ["`a` could not race"]
 
 
-def test_a_wait_can_be_cancelled(service: Any, gate: Gate, raced: list[str]) -> None:
+def test_a_wait_can_be_cancelled(service: Any, gate: Gate, compared: list[str]) -> None:
     one = service()
     trial = one.submit(job_types.tune(asked(), wait_quiet_s=300.0))
     behind = one.submit(job_types.tune(asked()))
@@ -287,10 +287,10 @@ def test_a_wait_can_be_cancelled(service: Any, gate: Gate, raced: list[str]) -> 
     assert one.store.trial(trial).state == "CANCELLED"
     assert one.store.comparison(one.store.trial(trial).comparison).state == "CANCELLED"
     assert one.store.trial(behind).state == "COMPLETE"
-    assert len(raced) == 1
+    assert len(compared) == 1
 
 
-def test_a_scheduler_may_make_everything_wait(service: Any, gate: Gate, raced: list[str]) -> None:
+def test_a_scheduler_may_make_everything_wait(service: Any, gate: Gate, compared: list[str]) -> None:
     gate.open.set()
     one = service(wait_quiet_s=60.0)
     one.submit(job_types.tune(asked()))

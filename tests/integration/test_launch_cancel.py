@@ -16,12 +16,12 @@ import pytest
 
 from core.evidence.record import Entry
 from core.process.contestant_workers import _WorkerChannel
-from core.run import launches as races
+from core.run import launches as launches
 from core.run.launches import costs
 from core.run.launches.processes import LaunchProcesses
 from core.wire.errors import Cancelled, WorkerError
 from tests import simulated_clock, tiny_models
-from tests.real_races import (
+from tests.real_comparisons import (
     ENDLESS,
     Asked,
     Field,
@@ -239,12 +239,12 @@ def after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, do: Callable[[
         (simulated_clock.Worker, "freeze", 2),
         (simulated_clock.Worker, "kill", 1),
         (simulated_clock.Worker, "kill", 5),
-        (races, "void_reason", 1),
-        (races, "void_reason", 5),
-        (races, "read_cost", 1),
-        (races, "read_cost", 2),
-        (races, "read_energy", 1),
-        (races, "compare_outputs", 1),
+        (launches, "void_reason", 1),
+        (launches, "void_reason", 5),
+        (launches, "read_cost", 1),
+        (launches, "read_cost", 2),
+        (launches, "read_energy", 1),
+        (launches, "compare_outputs", 1),
         (costs, "start_loaded", 1),
         (costs, "start_loaded", 2),
     ],

@@ -16,20 +16,20 @@ from core import wire
 from core.evidence.record import Key, RawComparison
 from core.process import contestant_workers as workers_module
 from core.process.contestant_workers import Worker
-from core.run import launches as races
+from core.run import launches as launches
 from core.run.launches import processes
 from core.run.launches.processes import LaunchProcesses
 from core.wire.errors import WorkerError
 from core.worker.measure.memory_layout import ALIGNMENT, PAGE
 from tests import simulated_clock, tiny_models
-from tests.real_races import (
+from tests.real_comparisons import (
     Asked,
     Field,
     Watch,
     check_record,
     evidence_of,
+    measured_launches,
     nobody_is_left,
-    raced,
     round_keys,
     run,
     runs_of,
@@ -65,10 +65,10 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def three_generations(short_races: None) -> Iterator[None]:
+def three_generations(short_comparisons: None) -> Iterator[None]:
     """One goes before `LATE`, and one comes after it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(races, "EXACT_GENERATIONS", 3)
+        patch.setattr(launches, "EXACT_GENERATIONS", 3)
         yield
 
 
@@ -124,11 +124,11 @@ THREE = [*DUEL, (2, 0)]
 
 def test_every_generation_has_processes_of_its_own(watched: Watched) -> None:
     record, processes = watched.record, watched.watch.processes
-    assert len(record.generations) == races.EXACT_GENERATIONS
-    assert [sorted(one) for one in processes] == [THREE] * races.EXACT_GENERATIONS
+    assert len(record.generations) == launches.EXACT_GENERATIONS
+    assert [sorted(one) for one in processes] == [THREE] * launches.EXACT_GENERATIONS
     pids = [pid for one in processes for pid in one.values()]
-    assert len(set(pids)) == 4 * races.EXACT_GENERATIONS
-    assert [sorted(one.order) for one in record.generations] == [THREE] * races.EXACT_GENERATIONS
+    assert len(set(pids)) == 4 * launches.EXACT_GENERATIONS
+    assert [sorted(one.order) for one in record.generations] == [THREE] * launches.EXACT_GENERATIONS
     assert all(one.start_s > 0 for one in record.generations)
     assert watched.alive == [], "nobody of a generation lives in the next"
 
@@ -251,10 +251,10 @@ def check_who_is_out(record: RawComparison, entries: Any, who: str, words: str) 
     assert error is not None
     assert words in error.message
     assert [record.ran[one].error for one in others] == [None] * 3
-    assert raced(record, index)[:LATE] == list(range(LATE))
-    assert raced(record, index)[-1] <= LATE
+    assert measured_launches(record, index)[:LATE] == list(range(LATE))
+    assert measured_launches(record, index)[-1] <= LATE
     everything = list(range(len(record.generations)))
-    assert all(raced(record, one) == everything for one in others)
+    assert all(measured_launches(record, one) == everything for one in others)
     assert [runs_of(record, one) for one in others] == [80] * 3
     asked = settings(baseline=0, anchor=2, runs=80)
     found = evidence_of(record, asked, entries)
@@ -298,7 +298,7 @@ def check_late_failure(
     entries = four(field)
     record = run(entries, settings(baseline=0, anchor=2, runs=80))
     check_who_is_out(record, entries, who, words)
-    assert command != "load" or raced(record, index) == list(range(LATE))
+    assert command != "load" or measured_launches(record, index) == list(range(LATE))
     tried = [one for one in watch.started if one == who]
     assert len(tried) <= (LATE + 1) * (2 if who == "anchor" else 1) + 1, "it is not started again"
 
@@ -317,8 +317,8 @@ def test_the_twins_end_costs_the_aa_test_only(
     check_record(record)
     assert [ran.error for ran in record.ran] == [None, None]
     everything = list(range(len(record.generations)))
-    assert raced(record, 0) == raced(record, 1) == everything
-    assert raced(record, 0, copy=1) == list(range(generation))
+    assert measured_launches(record, 0) == measured_launches(record, 1) == everything
+    assert measured_launches(record, 0, copy=1) == list(range(generation))
     assert all((0, 1) not in one.order for one in record.generations[generation + 1 :])
     assert runs_of(record, 1) == 80
     (note,) = record.notes
@@ -353,7 +353,7 @@ def test_a_twin_that_cannot_be_started_costs_the_aa_test_only(
     (note,) = record.notes
     assert WHY in note
     assert [ran.error for ran in record.ran] == [None, None]
-    assert raced(record, 0, copy=1) == list(range(LATE))
+    assert measured_launches(record, 0, copy=1) == list(range(LATE))
     assert [runs_of(record, index) for index in (0, 1)] == [80, 80]
 
 
@@ -383,4 +383,4 @@ def test_where_the_fork_server_dies_everybody_is_out_with_what_they_measured(
     record = run(field.duel(), settings(runs=80))
     check_record(record)
     assert all(ran.error is not None for ran in record.ran)
-    assert raced(record, 0)[:LATE] == raced(record, 1)[:LATE] == list(range(LATE))
+    assert measured_launches(record, 0)[:LATE] == measured_launches(record, 1)[:LATE] == list(range(LATE))

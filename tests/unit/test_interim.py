@@ -101,7 +101,7 @@ def test_a_terminal_says_the_same_sentence() -> None:
 def test_a_running_comparison_shows_what_whole_launches_said_at_an_interim_analysis() -> None:
     heard: list[dict[str, Any]] = []
     models = [simulated_clock.Model(run_s=0.0008), simulated_clock.Model()]
-    record = simulated_clock.race(models, 30.0, on_live=heard.append)
+    record = simulated_clock.compare(models, 30.0, on_live=heard.append)
     assert len(record.generations) >= 5
     ends = {one["generation"]: number for number, one in enumerate(heard)}  # a launch counts when it is over
     for number, one in enumerate(heard):

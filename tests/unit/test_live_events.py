@@ -112,16 +112,16 @@ def test_a_race_of_too_many_is_progress_alone_and_one_that_waits_too() -> None:
 
 
 def test_a_sweep_adds_its_points_so_far() -> None:
-    race = live_events.of_comparison(running(), RACE, FIELD, margin=0.02, failed={})
+    comparison = live_events.of_comparison(running(), RACE, FIELD, margin=0.02, failed={})
     points = [
         Measured(values={"batch_size": n}, trial="", state=NEW, reused=False, rows=n, latency=known)
         for n, known in ((1, {"p50_s": 0.002}), (8, None))
     ]
-    event = live_events.add_points(race, points, ["batch_size"])
+    event = live_events.add_points(comparison, points, ["batch_size"])
     assert [one["kind"] for one in event["pictures"]] == ["forest", "plot", "plot"]
     assert numbers(event["lines"][-1]["text"])[:2] == [1, 2]
     nothing = [replace(one, latency=None) for one in points]
-    assert live_events.add_points(race, nothing, ["batch_size"]) == race
+    assert live_events.add_points(comparison, nothing, ["batch_size"]) == comparison
 
 
 # --- the queue ----------------------------------------------------------------------------------------------

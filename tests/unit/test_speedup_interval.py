@@ -277,10 +277,10 @@ def test_generations_without_rounds_are_passed_over():
 
 
 def test_more_rounds_narrow_one_part_and_more_processes_both():
-    def race(generations, rounds):
+    def compared(generations, rounds):
         return contrast([shifted(x, rounds, 0.05) for x in noise(generations, 0.03)])
 
-    few, deep, wide = race(8, 8), race(8, 64), race(64, 8)
+    few, deep, wide = compared(8, 8), compared(8, 64), compared(64, 8)
     assert deep.within_half_width < 0.5 * few.within_half_width
     assert deep.between_half_width > 0.8 * few.between_half_width
     assert wide.within_half_width < 0.5 * few.within_half_width

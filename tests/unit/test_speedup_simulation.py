@@ -385,13 +385,13 @@ def excludes_1(found):
 
 def test_the_rule_of_the_race_itself_calls_few_equals_different():
     """It also goes on for a p99 where it could stop, and may then end between two looks."""
-    found = [raced(row) for row in invented(23, 200, 32, between=0.005, within=0.015)]
+    found = [compared(row) for row in invented(23, 200, 32, between=0.005, within=0.015)]
     assert share(found, *DIFFERENT) <= 0.05
     assert covered(found) >= 0.93
     assert any(one.generations not in QUICK.looks for one in found)
 
 
-def raced(row):
+def compared(row):
     """The contrast at the end of a race of short generations, which runs 40 rounds for a p99."""
     asked = Settings(effort=QUICK, budget_s=30, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0)
     standing, made = InterimResult(asked), 0
@@ -453,8 +453,10 @@ def gone_on(row, first=QUICK, then=QUICK, times=1):
     found = duel(row, first, most=made)
     wrong = found.verdict in DIFFERENT
     for part in range(2, times + 2):
-        race = builders.comparison({}, protocol=protocol, result={"generations": [{}] * found.generations})
-        protocol = continuation.protocol(race, then.name, None)
+        comparison = builders.comparison(
+            {}, protocol=protocol, result={"generations": [{}] * found.generations}
+        )
+        protocol = continuation.protocol(comparison, then.name, None)
         looks = tuple(look for look in protocol["looks"] if look > found.generations)
         asked = type(then)(name=then.name, target=then.target, budget_s=then.budget_s, looks=looks)
         found = duel(row, asked, splits=continuation.splits(protocol), most=len(row) * part // (times + 1))

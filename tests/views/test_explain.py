@@ -294,8 +294,8 @@ def test_an_undecided_race_can_be_measured_longer(
     put_passes(duel.baseline, duel.trial)
     asked: list[str] = []
 
-    def submit(store: Any, race: str, **how: Any) -> str:
-        asked.append(race)
+    def submit(store: Any, comparison: str, **how: Any) -> str:
+        asked.append(comparison)
         return duel.comparison.id
 
     sample_results.queue(monkeypatch, "more_launches", submit)
@@ -311,17 +311,17 @@ def test_two_that_never_raced_are_raced_by_a_button(
     open_page: Open, mlp: ModelRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = two_alone(mlp)
-    raced: list[Any] = []
+    compared: list[Any] = []
 
     def submit(asked: Any, **how: Any) -> str:
-        raced.append((asked, how))
+        compared.append((asked, how))
         return sample_results.put_duel(state.store(), mlp, fingerprint="x").comparison.id
 
     sample_results.queue(monkeypatch, "comparison", submit)
     at = open_page("explain", model=mlp, a=one.id, b=other.id)
     at.button(key="why.race").click().run()
     assert not at.exception
-    (((candidate, baseline), how),) = raced
+    (((candidate, baseline), how),) = compared
     assert (candidate.role, candidate.spec.session.intra_op_num_threads) == ("candidate", 1)
     assert (baseline.role, baseline.spec.session.intra_op_num_threads) == ("baseline", None)
     assert how["different_models"] is False

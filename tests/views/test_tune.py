@@ -828,10 +828,10 @@ def test_different_batches_are_compared_per_row(open_page: Open, mlp: ModelRecor
 
 
 def test_the_default_itself_has_no_verdict_but_a_self_test(open_page: Open, mlp: ModelRecord) -> None:
-    [trial] = sample_results.put_race(
+    [trial] = sample_results.put_comparison(
         state.store(),
         mlp,
-        [sample_results.Racer(spec=sample_results.spec_for(mlp))],
+        [sample_results.SampleConfiguration(spec=sample_results.spec_for(mlp))],
         fingerprint=state.environment()["fingerprint"],
     )[1]
     at = open_page(model=mlp, trial=trial.id)
@@ -861,15 +861,17 @@ def test_a_pinned_baseline_races_in_the_next_run(
 def test_a_race_with_a_pinned_baseline_shows_the_verdict_on_the_default_too(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    racers = [
-        sample_results.Racer(spec=sample_results.spec_for(mlp, intra_op_num_threads=2), latency_s=0.001),
-        sample_results.Racer(
+    configurations = [
+        sample_results.SampleConfiguration(
+            spec=sample_results.spec_for(mlp, intra_op_num_threads=2), latency_s=0.001
+        ),
+        sample_results.SampleConfiguration(
             spec=sample_results.spec_for(mlp, intra_op_num_threads=1), role="baseline", label="mine"
         ),
-        sample_results.Racer(spec=sample_results.spec_for(mlp), role="anchor"),
+        sample_results.SampleConfiguration(spec=sample_results.spec_for(mlp), role="anchor"),
     ]
-    trials = sample_results.put_race(
-        state.store(), mlp, racers, fingerprint=state.environment()["fingerprint"]
+    trials = sample_results.put_comparison(
+        state.store(), mlp, configurations, fingerprint=state.environment()["fingerprint"]
     )[1]
     at = open_page(model=mlp, trial=trials[0].id)
     assert lines(at, "mine")

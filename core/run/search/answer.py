@@ -185,7 +185,7 @@ def judged_limits(one: MeasuredConfiguration, question: Question) -> list[LimitJ
         at = target.batch_size or rows
         evidence = Evidence(
             batch_size=rows,
-            races={rows: [one.result]} if one.result and at == rows else {},
+            results={rows: [one.result]} if one.result and at == rows else {},
             size_bytes=one.size_bytes,
             summaries=one.summaries,
             has_dataset=bool(one.summaries),

@@ -284,7 +284,7 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
             observation. Reported intervals use it. Selection does not, because the model itself
             down-weights launches that are far too slow.
     """
-    rows, gains, errors, races, doubts = [], [], [], [], []
+    rows, gains, errors, comparisons, doubts = [], [], [], [], []
     doubted = reference_doubts(known.tried.values())
     for choice, one in known.tried.items():
         for look in () if one.failed else one.looks:
@@ -294,7 +294,7 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
                 rows.append(choice)
                 gains.append(gain[0])
                 errors.append(None if gain[1] is None and not spread else max(gain[1] or 0.0, least))
-                races.append(look.race)
+                comparisons.append(look.race)
                 doubts.append(doubted.get(look.race, 0.0))
     if not rows:
         return None
@@ -302,16 +302,16 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
         rows.append(known.default)
         gains.append(0.0)
         errors.append(0.0)
-        races.append("")
+        comparisons.append("")
         doubts.append(0.0)
     for choice, earlier, doubt in known.priors:
         if choice not in known.tried:
             rows.append(choice)
             gains.append(earlier)
             errors.append(doubt)
-            races.append("")
+            comparisons.append("")
             doubts.append(0.0)
-    return fit(np.array(rows, dtype=np.int16), gains, errors, races, doubts)
+    return fit(np.array(rows, dtype=np.int16), gains, errors, comparisons, doubts)
 
 
 def _speedup_of_observation(look: Observation, question: Question) -> tuple[float, float | None] | None:
@@ -336,8 +336,8 @@ def _again(known: PlanState) -> Step | None:
     spare_s = screening_end_s(known) - known.spent_s - known.fixed_s
     held = max(0, math.floor(spare_s / known.each_s) - EXTRA_PROCESSES) if known.each_s else 0
     doubtful, launches = possible_winners(known), _launches_most(known)
-    raced = sum(_launches(one) >= launches for one in known.tried.values())
-    most = math.ceil(raced / HALVED) if launches > 1 else len(doubtful)
+    measured = sum(_launches(one) >= launches for one in known.tried.values())
+    most = math.ceil(measured / HALVED) if launches > 1 else len(doubtful)
     choices = doubtful[: min(most, held, MOST_DOUBTFUL)]
     if len(choices) < 2 or launches >= MOST_LAUNCHES or _is_flat(known, choices[0]):
         return None

@@ -79,13 +79,13 @@ def course_point(search_state: SearchState, step: Step) -> CoursePoint:
     }
 
 
-def result(search_state: SearchState, *, course: Sequence[CoursePoint], raced_s: float) -> SearchResult:
+def result(search_state: SearchState, *, course: Sequence[CoursePoint], comparisons_s: float) -> SearchResult:
     """Return the answer with its evidence.
 
     Args:
         search_state: state of the search.
         course: the best configuration over time.
-        raced_s: duration of its comparisons, since it was started or resumed.
+        comparisons_s: duration of its comparisons, since it was started or resumed.
     """
     known = search_state.known()
     margin = search_state.base.protocol.margin
@@ -116,7 +116,7 @@ def result(search_state: SearchState, *, course: Sequence[CoursePoint], raced_s:
         "busy": search_state.last_result.get("busy"),
         "budget_s": search_state.time_s,
         "wall_s": search_state.clock.spent_s,
-        "own_s": search_state.clock.own_s - raced_s,
+        "own_s": search_state.clock.own_s - comparisons_s,
         "strategy": search_state.question.strategy,
         "notes": search_state.notes,
     }

@@ -23,7 +23,7 @@ Show = Callable[[str], None]  # opens the comparison of this id
 
 def of_model(record: ModelRecord, *, with_duels: bool = False) -> list[Comparison]:
     """Return the comparisons that include the model, also as the baseline, newest first."""
-    found = state.store().comparisons(raced_sha256=record.content_sha256, limit=LIMIT)
+    found = state.store().comparisons(compared_sha256=record.content_sha256, limit=LIMIT)
     return [one for one in found if with_duels or not one.is_single_trial]
 
 

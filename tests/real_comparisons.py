@@ -129,7 +129,7 @@ def evidence_of(record: RawComparison, asked: Settings, entries: list[Entry]) ->
 # --- what is known of a record ------------------------------------------------------------------------------
 
 
-def raced(record: RawComparison, index: int, copy: int | None = None) -> list[int]:
+def measured_launches(record: RawComparison, index: int, copy: int | None = None) -> list[int]:
     """Generations in which a contestant, or one of its copies, has a block that counts."""
     return sorted(
         {
