@@ -213,7 +213,7 @@ def _other_gains(results: Sequence[Any], ratio: float) -> Iterator[Shown]:
             yield shown(kind, ratio, (found.ratio_low, found.ratio_high))
 
 
-def glimpse(
+def live_estimate(
     model: Model,
     seed: int,
     ratios: Sequence[float] = RATIOS,
@@ -223,7 +223,7 @@ def glimpse(
     """What Live shows of a setting, launch after launch, at `most` so many, each of so many `rounds`."""
     ratio, rng, clock = ratios[seed % len(ratios)], random.Random(seed), simulated_clock.Clock()
     settings = Settings(
-        effort=live.GLIMPSE, budget_s=5, margin=MARGIN, seed=0, timeout_s=60, baseline=0, anchor=0
+        effort=live.LIVE_ESTIMATE, budget_s=5, margin=MARGIN, seed=0, timeout_s=60, baseline=0, anchor=0
     )
     found = InterimResult(settings)
     sides = {live.BASELINE: model, live.CANDIDATE: replace(model, run_s=model.run_s / ratio)}
@@ -361,7 +361,7 @@ def operators(model: Model, seed: int) -> Iterator[Shown]:
 
 PARTS: Mapping[Callable[[Model, int], Iterator[Shown]], float] = {  # share of the repetitions
     comparison: 1.0,
-    glimpse: 1.0,
+    live_estimate: 1.0,
     search: 0.3,
     operators: 10.0,  # they take no time
 }
@@ -390,8 +390,8 @@ def played(one: Recording, repetitions: int) -> Iterator[Played]:
     """All that is printed of a recording; everybody in it is the same, so that the truth of a ratio is 1."""
     truth = one.known()
     compared = partial(comparison, ratios=(1.0,), truth=lambda _: truth)
-    glimpsed = partial(glimpse, ratios=(1.0,), rounds=live.LEAST_ROUNDS)
-    for part, rounds, spare in ((compared, 1, 1), (glimpsed, live.LEAST_ROUNDS, 0)):  # spare: read memory
+    estimated = partial(live_estimate, ratios=(1.0,), rounds=live.LEAST_ROUNDS)
+    for part, rounds, spare in ((compared, 1, 1), (estimated, live.LEAST_ROUNDS, 0)):  # spare: read memory
         found, dealt, missing = list[Shown](), 0, set[str]()
         for seed in range(repetitions):
             model = one.played(seed, rounds)

@@ -164,7 +164,7 @@ class Run:
     settled: bool = False
     said: SearchOutcome = "UNDECIDED"
     winner: Choice | None = None
-    left_heat: list[Choice] = field(default_factory=list)  # who was eliminated
+    eliminated: list[Choice] = field(default_factory=list)  # who was eliminated
     differences: list[float] = field(default_factory=list)  # ln ratios of two equal launches
 
     def __post_init__(self) -> None:
@@ -227,7 +227,7 @@ class Run:
             self._do(step)
         return self
 
-    def heat(self, choices: Sequence[Choice], budget_s: float) -> None:
+    def elimination(self, choices: Sequence[Choice], budget_s: float) -> None:
         """One heat of these, whatever the plan says."""
         self._do(Step(stage="heat", choices=choices, budget_s=budget_s, why="a heat"))
 
@@ -259,7 +259,7 @@ class Run:
     def _read(self, step: Step, comparison: _Comparison) -> None:
         found = comparison.standing.contrasts(list(comparison.names), list(comparison.names))
         for index, choice in comparison.names.items():
-            if choice == self.default or index == comparison.twin:
+            if choice == self.default or index == comparison.control:
                 continue
             stage: Any = step.stage
             looks = 1.0 if step.stage == "screen" else float(len(comparison.effort.looks))
@@ -292,8 +292,8 @@ class Run:
             self.tried[choice] = replace(before, looks=(*before.looks, one))
         if step.stage == "screen" and (copies := self._copies(comparison)) is not None:
             self.differences.append(copies)
-            if comparison.twin in found and comparison.twin is not None and 1 in found:
-                self.differences.append(math.log(found[1].ratio / found[comparison.twin].ratio))
+            if comparison.control in found and comparison.control is not None and 1 in found:
+                self.differences.append(math.log(found[1].ratio / found[comparison.control].ratio))
 
     @staticmethod
     def _copies(comparison: _Comparison) -> float | None:
@@ -310,7 +310,7 @@ class Run:
             for index, choice in comparison.names.items()
             if index not in against or against[index].verdict != Verdict.SLOWER
         )
-        self.left_heat = [comparison.names[index] for index in comparison.gone]
+        self.eliminated = [comparison.names[index] for index in comparison.gone]
         by_key = {self.tried[c].key: c for c in step.choices if c in self.tried}
         self.rivals = [by_key[one.key] for one, _ in confirmation_order(ranked, level, MARGIN)]
 
@@ -357,10 +357,10 @@ class _Comparison:
     def __init__(self, run: Run, step: Step) -> None:
         self.run_, self.step, self.machine, self.rng = run, step, run.machine, run.rng
         self.names: dict[int, Choice] = dict(enumerate((run.default, *step.choices)))
-        self.twin: int | None = None
+        self.control: int | None = None
         if step.stage == "screen" and len(step.choices) >= 4:
-            self.twin = len(self.names)
-            self.names[self.twin] = step.choices[0]
+            self.control = len(self.names)
+            self.names[self.control] = step.choices[0]
         effort: Effort = STAGES[step.stage] if step.stage != "confirm" else EFFORTS["quick"]
         self.effort = effort
         self.budget_s = max(LEAST_CONFIRMATION_S, step.budget_s)

@@ -275,9 +275,9 @@ def _report(
     if kind == "json":
         print_json({**_document(store, comparison, found), **told})
     elif kind == "csv":
-        print_lines([csv_text(comparisons.contestants(comparison, trials))])
+        print_lines([csv_text(comparisons.configurations(comparison, trials))])
     elif kind == "md":
-        print_lines([md_text(comparisons.contestants(comparison, trials))])
+        print_lines([md_text(comparisons.configurations(comparison, trials))])
     elif comparison.result:
         print_sheet(comparisons.comparison_sheet(comparison, trials))
     errors = list({error["message"]: error for error in failures(comparison, trials)}.values())

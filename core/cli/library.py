@@ -526,7 +526,7 @@ def _show_comparison(store: Store, ref: str, unknown: StoreError, *, json_: bool
         print_sheet(
             Sheet(
                 f"comparison {comparison.id} · {comparison.state}",
-                [comparisons.contestants(comparison, trials)],
+                [comparisons.configurations(comparison, trials)],
             )
         )
 

@@ -501,8 +501,8 @@ def _measure(found: _Sweep, model: ModelRecord, named: Models, progress: Progres
     """Measure all points without an earlier result in one comparison."""
     store = found.store
 
-    def begin(heats: Sequence[ComparisonRequest]) -> None:
-        announce(store, [one for heat in heats for one in heat.asked], progress, family=1)
+    def begin(requests: Sequence[ComparisonRequest]) -> None:
+        announce(store, [one for request in requests for one in request.asked], progress, family=1)
 
     with scheduler(store) as service:
         if reuse:

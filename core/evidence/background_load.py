@@ -401,7 +401,9 @@ OTHER_STATE = "other_state"
 SIMILAR_FACTOR, SIMILAR_SHARE = 1.1, 0.25  # similar: within 10 %; required share of the earlier comparisons
 
 
-def busy(summary: Summary, neighbours: Programs | None, state: UnusualSpeed | None = None) -> Busy | None:
+def busy(
+    summary: Summary, other_processes: Programs | None, state: UnusualSpeed | None = None
+) -> Busy | None:
     """Return the note to display with all numbers of a run under background load; None on an idle machine.
 
     Ratios measured under background load apply to a busy machine, where other thread counts may be best.
@@ -409,7 +411,7 @@ def busy(summary: Summary, neighbours: Programs | None, state: UnusualSpeed | No
 
     Args:
         summary: summary of all blocks.
-        neighbours: other processes that ran meanwhile; None: not known.
+        other_processes: other processes that ran meanwhile; None: not known.
         state: unusual state of the machine; None: usual, or not known.
     """
     reasons = [name for name in FLAGS if name in CAUSES and summary.shares.get(name, 0.0) > RUN_SHARE]
@@ -421,7 +423,9 @@ def busy(summary: Summary, neighbours: Programs | None, state: UnusualSpeed | No
     cores = (summary.neighbour_cpus or 0.0) if loaded else 0.0
     stolen, throttled = summary.steal_share or 0.0, summary.shares.get("throttled", 0.0)
     said = {
-        "foreign_load": neighbours.words(cores) if neighbours else f"other processes used {cores:.1f} cores",
+        "foreign_load": other_processes.words(cores)
+        if other_processes
+        else f"other processes used {cores:.1f} cores",
         "steal": f"the hypervisor gave {_percent(stolen)} of the CPU time to other guests",
         "throttled": f"the container's CPU quota throttled it during {_percent(throttled)} of the blocks",
         "gpu_shared": f"other programs ({summary.foreign_gpu_processes}) used the GPU",
@@ -431,7 +435,7 @@ def busy(summary: Summary, neighbours: Programs | None, state: UnusualSpeed | No
     return {
         "words": "; ".join(words),
         "cores": cores,
-        "programs": neighbours.to_dict()["programs"] if neighbours and loaded else [],
+        "programs": other_processes.to_dict()["programs"] if other_processes and loaded else [],
         "steal_share": summary.steal_share,
         "reasons": [*reasons, *([OTHER_STATE] if state is not None else [])],
     }

@@ -127,7 +127,7 @@ def raw_comparison(comparison: Comparison, trials: Sequence[Trial]) -> RawCompar
         key=lambda block: (block.round, block.position),
     )
     record.orders = [[ids.index(one) for one in order] for order in result["orders"]]
-    record.generations = [_generation(one, ids) for one in result["generations"]]
+    record.generations = [_launch(one, ids) for one in result["generations"]]
     return record
 
 
@@ -156,7 +156,7 @@ def _blocks(index: int, trial: Trial) -> list[Block]:
     ]
 
 
-def _generation(one: Mapping[str, Any], ids: Sequence[str]) -> Launch:
+def _launch(one: Mapping[str, Any], ids: Sequence[str]) -> Launch:
     def key(process: str) -> Key:
         trial, _, copy = process.partition("/")
         return ids.index(trial), int(copy or 0)

@@ -124,5 +124,5 @@ class RawComparison:
     wall_s: float = 0.0
     interval_budget_s: int | None = None  # budget for two launches of each; None: no budget was set
     prior: Prior = ASSUMED_PRIOR  # prior that the comparison used
-    neighbours: OtherProcesses | None = None  # CPU use of other processes; None: not known
+    other_processes: OtherProcesses | None = None  # CPU use of other processes; None: not known
     notes: list[str] = field(default_factory=list)

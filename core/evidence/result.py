@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from core.evidence.record import Block, Key, Launch, Ran, RawComparison
 
 MAX_RANKED = 32  # configurations; a sweep of hundreds of points is not ranked
-CLEAN_ROUNDS, CLEAN_GENERATIONS = 8, 4  # undisturbed rounds and launches needed for a separate verdict
+CLEAN_ROUNDS, CLEAN_LAUNCHES = 8, 4  # undisturbed rounds and launches needed for a separate verdict
 LEAST_WARM_UP = 4  # runs, including the first one; fewer cannot show a steady latency
 COPIES = (0, 1)  # possible copies of a contestant in a launch
 CLOCK_WARNING = 0.015  # overhead of clock and loop, as a share of a run
@@ -129,7 +129,7 @@ class Evidence:
         record = self.record
         return {
             "rounds": len(record.orders),
-            "generations": [self._generation(one) for one in record.generations],
+            "generations": [self._launch(one) for one in record.generations],
             "wall_s": record.wall_s,
             "outcome": record.outcome,
             "outcome_text": OUTCOMES[record.outcome],
@@ -164,7 +164,7 @@ class Evidence:
         ]
         return {**self_test_dict("during", self.aa, self._aa), "run_s": statistics.median(runs_s)}
 
-    def _generation(self, one: Launch) -> LaunchRecord:
+    def _launch(self, one: Launch) -> LaunchRecord:
         return {
             "generation": one.number,
             "rounds": one.rounds,
@@ -276,7 +276,7 @@ class Evidence:
     def _without(self, flagged: Collection[PerRoundKey], own: PerRound, other: PerRound) -> Contrast | None:
         """Return the contrast without rounds in which either side was disturbed, by counters alone."""
         kept = paired_log_ratios({key: value for key, value in own.items() if key not in flagged}, other)
-        if sum(map(len, kept)) < CLEAN_ROUNDS or len(kept) < CLEAN_GENERATIONS:
+        if sum(map(len, kept)) < CLEAN_ROUNDS or len(kept) < CLEAN_LAUNCHES:
             return None
         return self._estimate(kept)
 
@@ -358,7 +358,7 @@ class Evidence:
             t for block in self.record.blocks if block.contestant == self.anchor for t in block.latencies_s
         ]
         state = unusual_speed(statistics.median(own) if own else None, self.usual_s)
-        return busy(self.interference, self.record.neighbours, state)
+        return busy(self.interference, self.record.other_processes, state)
 
     @cached_property
     def interference(self) -> Summary:

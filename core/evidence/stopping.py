@@ -81,7 +81,7 @@ class InterimResult:
         return next((one for one in (self.settings.baseline, self.settings.anchor) if one in live), None)
 
     def contrasts(self, active: Sequence[int], live: Collection[int]) -> dict[int, Contrast]:
-        """Return the contrasts of the contestants in `racing` with the reference.
+        """Return the contrasts of the configurations in `active` with the reference.
 
         If only the ORT default runs, it is compared with its A/A control.
         """
@@ -117,47 +117,47 @@ class InterimResult:
         self,
         active: Sequence[int],
         live: Collection[int],
-        generations: int,
+        launches: int,
         *,
         rounds: int,
         elapsed_s: float,
         left: int,
     ) -> Outcome | None:
-        """Return the reason to stop after `generations` launches; None: continue.
+        """Return the reason to stop after `launches` launches; None: continue.
 
         Args:
             active: contestants that are still measured.
             live: contestants that have not failed.
-            generations: completed launches.
+            launches: completed launches.
             rounds: completed rounds in total.
             elapsed_s: their duration.
             left: launches that the budget still allows.
         """
         if self.settings.effort.rivals:
-            return self._stop_among_rivals(active, live, generations, left=left)
+            return self._stop_among_rivals(active, live, launches, left=left)
         found = list(self.contrasts(active, live).values())
         answered = bool(found) and all(map(self._is_settled, found))
         rich = rounds >= P99_ROUNDS or elapsed_s >= P99_MAX_S
-        if generations >= self.looks[-1]:
+        if launches >= self.looks[-1]:
             return "decided" if answered else "rounds"
         if left <= 0:
             return "decided" if answered else "budget"
-        if generations < self.settings.least:
+        if launches < self.settings.least:
             return None
         if not found:
-            return "rounds" if rich and generations >= self.looks[0] else None
-        if generations not in self.looks:
-            return "decided" if rich and answered and self._was_settled(active, live, generations) else None
+            return "rounds" if rich and launches >= self.looks[0] else None
+        if launches not in self.looks:
+            return "decided" if rich and answered and self._was_settled(active, live, launches) else None
         if answered:
             return "decided" if rich else None
         open_ones = [one for one in found if not self._is_settled(one)]
-        most = min(left, self.looks[-1] - generations)
+        most = min(left, self.looks[-1] - launches)
         if all(is_futile(one, looks=self.splits, left=most) for one in open_ones):
             return "hopeless"
         return None
 
     def still_open(
-        self, active: Sequence[int], generations: int, rounds: int, live: Collection[int]
+        self, active: Sequence[int], launches: int, rounds: int, live: Collection[int]
     ) -> list[int]:
         """Return the contestants to measure further; interim analyses drop settled ones, never references.
 
@@ -166,11 +166,11 @@ class InterimResult:
         leader are dropped.
         """
         if self.settings.effort.rivals:
-            if generations not in self.looks:
+            if launches not in self.looks:
                 return list(active)
             _, against = self.rivals(active, live)
             return [i for i in active if i not in against or against[i].verdict != Verdict.SLOWER]
-        if generations not in self.looks or rounds < P99_ROUNDS:
+        if launches not in self.looks or rounds < P99_ROUNDS:
             return list(active)
         found = self.contrasts(active, live)
         settled_ones = {index for index, one in found.items() if self._is_settled(one)}
@@ -199,14 +199,14 @@ class InterimResult:
         }
 
     def _stop_among_rivals(
-        self, active: Sequence[int], live: Collection[int], generations: int, *, left: int
+        self, active: Sequence[int], live: Collection[int], launches: int, *, left: int
     ) -> Outcome | None:
         leader, against = self.rivals(active, live)
         still = [one for one in against.values() if one.verdict != Verdict.SLOWER]
         alike = all(one.verdict == Verdict.EQUIVALENT for one in still)
-        if generations in self.looks and generations >= MIN_RIVAL_LAUNCHES and leader is not None and alike:
+        if launches in self.looks and launches >= MIN_RIVAL_LAUNCHES and leader is not None and alike:
             return "decided"
-        if generations >= self.looks[-1]:
+        if launches >= self.looks[-1]:
             return "rounds"
         return "budget" if left <= 0 else None
 
@@ -231,9 +231,9 @@ class InterimResult:
         ]
         return statistics.median(ratios) if ratios else None
 
-    def _was_settled(self, active: Sequence[int], live: Collection[int], generations: int) -> bool:
+    def _was_settled(self, active: Sequence[int], live: Collection[int], launches: int) -> bool:
         """Whether all were settled at the last interim analysis, so that it may end before the next."""
-        last = max((look for look in self.looks if look <= generations), default=0)
+        last = max((look for look in self.looks if look <= launches), default=0)
         found = [one[:last] for one in self._log_ratios(active, live).values()]
         return bool(last and found) and all(
             any(one) and self._is_settled(self._contrast(one)) for one in found
@@ -242,7 +242,7 @@ class InterimResult:
     def _log_ratios(
         self, active: Sequence[int], live: Collection[int], *, before: float = math.inf
     ) -> dict[int, list[list[float]]]:
-        """Return ln(reference / contestant) of common rounds for each contestant in `racing`.
+        """Return ln(reference / contestant) of common rounds for each configuration in `active`.
 
         Only launches with a number below `before` count.
         """

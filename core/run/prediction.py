@@ -20,7 +20,7 @@ from core.evidence.stopping import P99_MAX_S, P99_ROUNDS
 from core.evidence.verdict import MIN_LAUNCHES
 from core.run.launches.blocks import SWITCH_S, exact_pace, pace, split_runs
 from core.run.launches.schedule import (
-    EXACT_GENERATIONS,
+    EXACT_LAUNCHES,
     MIN_ROUNDS_OF_TWO,
     Costs,
     interval_budget_s,
@@ -32,7 +32,7 @@ from core.spec.effort import EFFORTS
 from core.store import Store
 from core.wire.errors import SpecError
 
-RACES = 8  # the newest: libraries and background load change
+COMPARISONS_READ = 8  # the newest: libraries and background load change
 MOST_FACTOR = 3.0  # a larger error cannot be corrected by scaling
 
 
@@ -86,14 +86,16 @@ def past(store: Store, *, model_sha256: str, fingerprint: str) -> ComparisonHist
     """
     comparisons = [
         (comparison, store.trials_of(comparison.id))
-        for comparison in store.comparisons(model_sha256=model_sha256, state="COMPLETE", limit=RACES)
+        for comparison in store.comparisons(
+            model_sha256=model_sha256, state="COMPLETE", limit=COMPARISONS_READ
+        )
         if comparison.fingerprint == fingerprint
     ]
     return history_of(comparisons)
 
 
 def history_of(comparisons: Sequence[tuple[Comparison, Sequence[Trial]]]) -> ComparisonHistory | None:
-    """Return facts from `races`, newest first; None when they do not contain all of them.
+    """Return facts from `comparisons`, newest first; None when they do not contain all of them.
 
     Comparisons of old versions with only one pair of processes are left out.
     """
@@ -148,7 +150,7 @@ def _exact(processes_s: Sequence[float], runs: int, past: ComparisonHistory) -> 
     rounds_s = math.fsum(
         exact_pace(run_s * 1e9, part).expected_s + SWITCH_S for run_s in processes_s[:-1] for part in parts
     )
-    starts_s = min(len(parts), EXACT_GENERATIONS) * len(processes_s) * past.start_s
+    starts_s = min(len(parts), EXACT_LAUNCHES) * len(processes_s) * past.start_s
     return len(parts), rounds_s + starts_s + (len(processes_s) - 1) * past.after_s
 
 

@@ -289,7 +289,7 @@ def start(service: Scheduler, work: MissingMeasurements, *, wait_quiet_s: float 
     """
     study = f"scorecard #{secrets.token_hex(4)}"
 
-    def heat(size: int, part: Sequence[Subject]) -> ComparisonRequest:
+    def request(size: int, part: Sequence[Subject]) -> ComparisonRequest:
         what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
         asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
         protocol = job_types.sweep_protocol(asked)
@@ -298,12 +298,12 @@ def start(service: Scheduler, work: MissingMeasurements, *, wait_quiet_s: float 
         )
         return ComparisonRequest(asked=asked, job=job)
 
-    heats = [
-        heat(size, subjects[first : first + MAX_CANDIDATES])
+    requests = [
+        request(size, subjects[first : first + MAX_CANDIDATES])
         for size, subjects in work.comparisons.items()
         for first in range(0, len(subjects), MAX_CANDIDATES)
     ]
-    jobs = Study(name=study, strategy=fixed_strategy(*heats)).advance(service.store, service.submit)
+    jobs = Study(name=study, strategy=fixed_strategy(*requests)).advance(service.store, service.submit)
     if work.accuracies:
         name = work.accuracies[0].record.name
         what = f"scorecard of {name}: accuracy of {len(work.accuracies)}"

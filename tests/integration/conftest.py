@@ -28,7 +28,7 @@ def short_comparisons() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_NS", 2_000_000)
         patch.setattr(schedule, "MOST_ROUNDS", 6)
-        patch.setattr(launches, "EXACT_GENERATIONS", 2)
+        patch.setattr(launches, "EXACT_LAUNCHES", 2)
         patch.setattr(costs, "IDLE_S", 0.01)
         patch.setattr(costs, "CPU_WINDOW_S", 0.02)
         yield

@@ -329,7 +329,7 @@ def test_compare_prints_one_document_with_contrasts_ranks_and_trials(
     verdicts = {one["verdict"] for one in document["contrasts"]}
     assert done.code == (EXIT_UNDECIDED if "UNDECIDED" in verdicts else 0)
     assert (document["ranks"] == []) == (document["grade"] == "F")
-    check_generations(
+    check_launches(
         document, [baseline, f"{baseline}/1", *(one["candidate"] for one in document["contrasts"])]
     )
     store = Store(cli.home / STORE_NAME)
@@ -365,7 +365,7 @@ NEW_IN_A_CONTRAST = {
 }
 
 
-def check_generations(document: Any, processes: list[str]) -> None:
+def check_launches(document: Any, processes: list[str]) -> None:
     """What a race tells of its processes: who they were, and what they say of each answer."""
     made = document["generations"]
     assert [one["generation"] for one in made] == list(range(len(made)))

@@ -91,10 +91,10 @@ def test_another_file_that_computes_the_same_races_without_being_asked_for(
         if numpy_helper.to_array(weight).dtype == np.float32:
             moved = numpy_helper.to_array(weight) * np.float32(1 + 1e-6)
             weight.CopyFrom(numpy_helper.from_array(moved, weight.name))
-    twin = tmp_path / "twin.onnx"
-    onnx.save(model, twin)
+    same = tmp_path / "twin.onnx"
+    onnx.save(model, same)
     with simulated_clock.machine():
-        done = cli.run("compare", str(small), str(twin), "--json", *QUICK)
+        done = cli.run("compare", str(small), str(same), "--json", *QUICK)
     assert done.code in DECIDED_OR_NOT, done.err
     (contrast,) = [one for one in done.document["contrasts"] if one["candidate"] != one["baseline"]][:1]
     assert (contrast["outputs_differ"], contrast["something_else"]) == (False, "")

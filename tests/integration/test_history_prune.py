@@ -34,11 +34,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
         ("middle", 100 * DAY_S, OTHER),
         ("newest", 3600.0, SHA),
     ):
-        put_duel(store, name, time.time() - age_s, sha)
+        put_compared(store, name, time.time() - age_s, sha)
     return store
 
 
-def put_duel(store: Store, name: str, at: float, sha: str) -> None:
+def put_compared(store: Store, name: str, at: float, sha: str) -> None:
     model = {"model_name": "m" if sha == SHA else "n", "model_sha256": sha}
     ended: dict[str, Any] = {**model, "created_at": at - 60, "finished_at": at}
     names = (f"{name}-cand", f"{name}-base")
@@ -237,7 +237,7 @@ def test_store_that_another_process_writes_to_is_an_error_in_words(
 
 def test_command_in_a_process_of_its_own(tmp_path: Path) -> None:
     cli = CommandLine(tmp_path)
-    put_duel(Store(cli.home / "ortune.db"), "oldest", time.time() - 9 * DAY_S, SHA)
+    put_compared(Store(cli.home / "ortune.db"), "oldest", time.time() - 9 * DAY_S, SHA)
     done = cli.run("history", "--prune", "--older-than", "1w", "--json")
     assert (done.code, done.err) == (0, "")
     assert json.loads(done.out)["trials"] == ["oldest-cand", "oldest-base"]

@@ -49,7 +49,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names a process
 
 
 @pytest.fixture
-def burners() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def busy_processes() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(code: str = BURN, **options: Any) -> subprocess.Popen[bytes]:
@@ -89,8 +89,8 @@ def cores(found: OtherProcesses) -> float:
 # -- who it is ---------------------------------------------------------------------------------------------
 
 
-def test_a_busy_process_is_named(burners: Any) -> None:
-    one, two = burners(), burners()
+def test_a_busy_process_is_named(busy_processes: Any) -> None:
+    one, two = busy_processes(), busy_processes()
     before = snapshot()
     found = used(before, one.pid)
     assert cores(found) > 0
@@ -100,14 +100,14 @@ def test_a_busy_process_is_named(burners: Any) -> None:
     assert NAME in {program["name"] for program in found.to_dict()["programs"]}
 
 
-def test_a_worker_and_its_group_are_not_named(burners: Any) -> None:
-    leader = burners(process_group=0)
-    member = burners(process_group=leader.pid)
+def test_a_worker_and_its_group_are_not_named(busy_processes: Any) -> None:
+    leader = busy_processes(process_group=0)
+    member = busy_processes(process_group=leader.pid)
     assert cores(used(snapshot(), member.pid, own=(leader.pid,))) == 0
 
 
-def test_short_lived_programs_count_as_the_one_that_waits_for_them(burners: Any) -> None:
-    parent = burners(PARENT)
+def test_short_lived_programs_count_as_the_one_that_waits_for_them(busy_processes: Any) -> None:
+    parent = busy_processes(PARENT)
     before = snapshot()
     found = used(before, parent.pid)
     assert cores(found) * found.seconds > 0.4  # it does nothing itself but start them
@@ -131,30 +131,32 @@ def only(pids: list[int]) -> Callable[[], Snapshot]:
     return look
 
 
-def test_it_waits_for_a_burner_that_ends(burners: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_waits_for_a_burner_that_ends(busy_processes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_wait, "WINDOW_S", 0.5)
-    burner = burners()
+    busy_process = busy_processes()
     told: list[str] = []
 
     def on_wait(words: str) -> None:
         told.append(words)
         if words.startswith(f"{NAME} uses "):
-            burner.kill()
-            burner.wait()
+            busy_process.kill()
+            busy_process.wait()
 
-    found = wait_until_quiet(WAIT_S, threading.Event(), on_wait, look=only([burner.pid]), needed_cpus=2)
+    found = wait_until_quiet(WAIT_S, threading.Event(), on_wait, look=only([busy_process.pid]), needed_cpus=2)
     assert found.quiet is True
     assert any(words.startswith(f"{NAME} uses ") for words in told)
     assert found.note
 
 
-def test_it_goes_on_beside_a_burner_that_stays(burners: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_goes_on_beside_a_burner_that_stays(busy_processes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_wait, "WINDOW_S", 0.5)
-    burner = burners()
-    found = wait_until_quiet(1.0, threading.Event(), lambda _: None, look=only([burner.pid]), needed_cpus=2)
+    busy_process = busy_processes()
+    found = wait_until_quiet(
+        1.0, threading.Event(), lambda _: None, look=only([busy_process.pid]), needed_cpus=2
+    )
     assert found.quiet is False
     assert f"{NAME} used " in found.note
-    assert burner.poll() is None
+    assert busy_process.poll() is None
 
 
 def test_a_wait_ends_when_it_is_cancelled() -> None:

@@ -67,7 +67,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Field:
     return Field(slow_model(tmp_path_factory.mktemp("budget") / "slow.onnx", RUN_S))
 
 
-def duel(slow: Field) -> list[Entry]:
+def pair(slow: Field) -> list[Entry]:
     given = {"batch_size": ROWS, "warmup_runs": None, "intra_op_num_threads": 1}
     return [
         slow.entry(**given),
@@ -82,7 +82,7 @@ def p50_of(record: RawComparison, entries: list[Entry], asked: Effort) -> list[f
 
 
 def test_a_slow_model_has_a_p50_of_short_blocks_in_turns(slow: Field, watch: Watch) -> None:
-    entries = duel(slow)
+    entries = pair(slow)
     record = run(entries, settings(effort=TWO, budget_s=600.0))
     check_record(record)
     assert [ran.error for ran in record.ran] == [None, None]
@@ -101,7 +101,7 @@ def test_a_slow_model_has_a_p50_of_short_blocks_in_turns(slow: Field, watch: Wat
 
 def test_nothing_is_measured_where_a_budget_is_refused(slow: Field, watch: Watch) -> None:
     with pytest.raises(BudgetError) as caught:
-        run(duel(slow), settings(budget_s=TOO_LITTLE_S))
+        run(pair(slow), settings(budget_s=TOO_LITTLE_S))
     assert int(re.findall(r"--budget (\d+)", caught.value.hint)[0]) > 0
     assert not any(one.command == "block" for one in watch.asked)
     assert len(watch.processes) == 1

@@ -157,7 +157,7 @@ class TestRecord:
     def test_the_order_is_drawn_anew_and_follows_the_seed(
         self, field: Field, clock: simulated_clock.Clock
     ) -> None:
-        first, again, other = (run(field.duel(), settings(seed=seed, runs=80)) for seed in (1, 1, 2))
+        first, again, other = (run(field.pair(), settings(seed=seed, runs=80)) for seed in (1, 1, 2))
         assert first.orders == again.orders
         assert first.orders != other.orders
         assert len(set(map(tuple, first.orders))) > 1
@@ -197,7 +197,7 @@ class TestExactRuns:
         self, field: Field, clock: simulated_clock.Clock, runs: int
     ) -> None:
         """A shorter block of the twins would make them slower: its first runs are all that it has."""
-        three = [*field.duel(), field.entry("basic", graph_optimization_level="ORT_ENABLE_BASIC")]
+        three = [*field.pair(), field.entry("basic", graph_optimization_level="ORT_ENABLE_BASIC")]
         record = run(three, settings(runs=runs, anchor=2))
         check_record(record)
         made: Counter[tuple[int, int]] = Counter()
@@ -214,14 +214,14 @@ class TestExactRuns:
         self, field: Field, clock: simulated_clock.Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(launches, "REPORT_S", 0.0)
-        monkeypatch.setattr(launches, "EXACT_GENERATIONS", 4)
+        monkeypatch.setattr(launches, "EXACT_LAUNCHES", 4)
         told: list[Progress] = []
-        record = run(field.duel(), settings(runs=80), on_progress=told.append)
+        record = run(field.pair(), settings(runs=80), on_progress=told.append)
         assert {one.total for one in told if one.stage == "rounds"} == {8}
         assert [one.rounds for one in record.generations] == [2, 2, 2, 2]
-        dear = [replace(one, fresh_process=True) for one in field.duel()]
+        dear = [replace(one, fresh_process=True) for one in field.pair()]
         record = run(dear, settings(runs=80))
-        assert [one.rounds for one in record.generations] == [4] * launches.EXACT_GENERATIONS_DEAR
+        assert [one.rounds for one in record.generations] == [4] * launches.EXACT_LAUNCHES_DEAR
         assert [runs_of(record, index) for index in (0, 1)] == [80, 80]
 
     def test_a_round_that_does_not_count_is_made_again(
@@ -233,7 +233,7 @@ class TestExactRuns:
             return asleep if block.round in (2, 5) else ""
 
         monkeypatch.setattr(launches, "void_reason", sometimes)
-        record = run(field.duel(), settings(runs=83))
+        record = run(field.pair(), settings(runs=83))
         check_record(record)
         assert [one.reason for one in record.discarded] == [asleep] * 2
         assert [{block.round for block in one.blocks} for one in record.discarded] == [{2}, {5}]
@@ -250,7 +250,7 @@ class TestReferences:
         assert lost.reference is not None
         lost.reference.plan["model_path"] = "/nowhere.onnx"
         entries = [
-            *field.duel(),
+            *field.pair(),
             field.entry("more rows", batch_size=3),
             field.entry("another model", path=tiny_models.conv(tmp_path / "other.onnx", seed=9)),
             lost,
@@ -313,7 +313,7 @@ class TestFreezing:
                 stopped.append([psutil.Process(pid).status() == psutil.STATUS_STOPPED for pid in others])
 
         watch.before = look
-        run([*field.duel(), field.entry("same")], settings(runs=40))
+        run([*field.pair(), field.entry("same")], settings(runs=40))
         assert stopped
         assert all(len(others) == 3 for others in stopped)  # two contestants, and the twin of the anchor
         assert all(all(others) for others in stopped)
@@ -348,7 +348,7 @@ class TestFailures:
         self, field: Field, clock: simulated_clock.Clock, watch: Watch
     ) -> None:
         broken = field.entry("anchor", path=Path("/nowhere.onnx"))
-        entries = [*field.duel(), broken]
+        entries = [*field.pair(), broken]
         asked = settings(runs=40, baseline=0, anchor=2)
         record = run(entries, asked)
         check_record(record)
@@ -394,7 +394,7 @@ class TestFailures:
                 raise WorkerError("It was killed.")
 
         watch.before = kill
-        entries = [field.entry()] if alone else field.duel()
+        entries = [field.entry()] if alone else field.pair()
         asked = settings(runs=40)
         record = run(entries, asked)
         assert all(ran.error is not None for ran in record.ran)
@@ -451,12 +451,12 @@ class TestMany:
         assert parents["fresh"] == {os.getpid()}
         (server,) = parents["forked"]
         assert server != os.getpid()
-        assert record.neighbours is not None
+        assert record.other_processes is not None
         (pids,) = owned
         measured = {pid for processes in watch.processes for pid in processes.values()}
         assert measured < pids, "the fork server and the passes after the race belong to it, too"
         fresh = [one[1, 0] for one in watch.processes]
-        assert len(set(fresh)) == len(record.generations) == launches.EXACT_GENERATIONS_DEAR
+        assert len(set(fresh)) == len(record.generations) == launches.EXACT_LAUNCHES_DEAR
 
 
 class TestShortMemory:
@@ -464,7 +464,7 @@ class TestShortMemory:
         self, field: Field, clock: simulated_clock.Clock
     ) -> None:
         clock.memory_bytes = lambda: 0
-        four = [*field.duel(), field.entry("b"), field.entry("c", batch_size=2)]
+        four = [*field.pair(), field.entry("b"), field.entry("c", batch_size=2)]
         record = run(four, settings(runs=24))
         check_record(record)
         assert sorted(record.groups) == [[0, 1], [0, 2], [0, 3]]
@@ -483,7 +483,7 @@ class TestShortMemory:
         """What the group before had seen of others is no look at these."""
         clock.memory_bytes = lambda: 0
         two = Effort(name="quick", target=1e-9, budget_s=600, looks=(2, 3))
-        three = [*field.duel(), field.entry("b")]
+        three = [*field.pair(), field.entry("b")]
         record = run(three, settings(effort=two, budget_s=240.0))
         check_record(record)
         assert sorted(record.groups) == [[0, 1], [0, 2]]
@@ -494,7 +494,7 @@ class TestShortMemory:
     ) -> None:
         clock.memory_bytes = lambda: 0 if 1 <= len(watch.processes) - 1 <= 2 else 1 << 60
         four = Effort(name="quick", target=1e-9, budget_s=600, looks=(4,))
-        entries = [*field.duel(), field.entry("b")]
+        entries = [*field.pair(), field.entry("b")]
         asked = settings(effort=four, budget_s=240.0)
         record = run(entries, asked)
         check_record(record)

@@ -36,7 +36,7 @@ from tests.real_comparisons import (
     settings,
 )
 
-DUEL = [(0, 0), (0, 1), (1, 0)]  # the anchor, its twin, the candidate
+PAIR = [(0, 0), (0, 1), (1, 0)]  # the anchor, its twin, the candidate
 
 # One more command, `where`, for the places of what a run reads and writes.
 WITH_WHERE = """
@@ -65,10 +65,10 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def three_generations(short_comparisons: None) -> Iterator[None]:
+def three_launches(short_comparisons: None) -> Iterator[None]:
     """One goes before `LATE`, and one comes after it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launches, "EXACT_GENERATIONS", 3)
+        patch.setattr(launches, "EXACT_LAUNCHES", 3)
         yield
 
 
@@ -114,21 +114,21 @@ def watched(field: Field) -> Watched:
                 alive.extend(pid for pid in before if psutil.pid_exists(pid))
 
         watch.before = look
-        record = run([*field.duel(), field.entry("same")], settings(runs=160))
+        record = run([*field.pair(), field.entry("same")], settings(runs=160))
     check_record(record)
     return Watched(record, watch, alive)
 
 
-THREE = [*DUEL, (2, 0)]
+THREE = [*PAIR, (2, 0)]
 
 
 def test_every_generation_has_processes_of_its_own(watched: Watched) -> None:
     record, processes = watched.record, watched.watch.processes
-    assert len(record.generations) == launches.EXACT_GENERATIONS
-    assert [sorted(one) for one in processes] == [THREE] * launches.EXACT_GENERATIONS
+    assert len(record.generations) == launches.EXACT_LAUNCHES
+    assert [sorted(one) for one in processes] == [THREE] * launches.EXACT_LAUNCHES
     pids = [pid for one in processes for pid in one.values()]
-    assert len(set(pids)) == 4 * launches.EXACT_GENERATIONS
-    assert [sorted(one.order) for one in record.generations] == [THREE] * launches.EXACT_GENERATIONS
+    assert len(set(pids)) == 4 * launches.EXACT_LAUNCHES
+    assert [sorted(one.order) for one in record.generations] == [THREE] * launches.EXACT_LAUNCHES
     assert all(one.start_s > 0 for one in record.generations)
     assert watched.alive == [], "nobody of a generation lives in the next"
 
@@ -168,7 +168,7 @@ def test_the_anchor_has_two_processes_in_the_same_rounds(watched: Watched, field
         assert sorted(keys) == THREE
     for one in watched.watch.processes:
         assert one[0, 0] != one[0, 1]
-    found = evidence_of(record, settings(), [*field.duel(), field.entry("same")])
+    found = evidence_of(record, settings(), [*field.pair(), field.entry("same")])
     assert found.aa is not None
     assert (found.aa.rounds, found.aa.generations) == (len(record.orders), len(record.generations))
     assert [runs_of(record, index) for index in range(3)] == [160] * 3
@@ -189,8 +189,8 @@ def test_inputs_lie_where_the_record_says_and_outputs_move_with_every_process(
                 found[place] = ask(asked.worker, wire.Request("where", dict), {}, timeout_s=60)
 
     watch.before = look
-    record = run(field.duel(), settings(runs=80))
-    assert set(found) == {(g, key) for g in range(len(record.generations)) for key in DUEL}
+    record = run(field.pair(), settings(runs=80))
+    assert set(found) == {(g, key) for g in range(len(record.generations)) for key in PAIR}
     for (generation, key), where in found.items():
         layout = record.generations[generation].layouts[key]
         assert where["pid"] == watch.processes[generation][key]
@@ -202,9 +202,9 @@ def test_inputs_lie_where_the_record_says_and_outputs_move_with_every_process(
 def test_positions_of_the_copies_are_drawn_like_those_of_everybody(
     field: Field, clock: simulated_clock.Clock
 ) -> None:
-    record = run(field.duel(), settings(runs=300))
+    record = run(field.pair(), settings(runs=300))
     first = [next(b for b in record.blocks if b.round == number) for number in round_keys(record)]
-    assert {(block.contestant, block.copy) for block in first} == set(DUEL)
+    assert {(block.contestant, block.copy) for block in first} == set(PAIR)
 
 
 # --- failures in a later generation -------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_the_twins_end_costs_the_aa_test_only(
             fail(asked)
 
     watch.before = end
-    entries = field.duel()
+    entries = field.pair()
     record = run(entries, settings(runs=80))
     check_record(record)
     assert [ran.error for ran in record.ran] == [None, None]
@@ -348,7 +348,7 @@ def test_a_twin_that_cannot_be_started_costs_the_aa_test_only(
 
     monkeypatch.setattr(LaunchProcesses, "_start", begin)
     monkeypatch.setattr(processes, "start_loaded", refuse)
-    record = run(field.duel(), settings(runs=80))
+    record = run(field.pair(), settings(runs=80))
     check_record(record)
     (note,) = record.notes
     assert WHY in note
@@ -365,7 +365,7 @@ def test_a_lost_twin_takes_no_runs_with_it(field: Field, watch: Watch, clock: si
             fail(asked)
 
     watch.before = kill
-    record = run(field.duel(), settings(runs=83))
+    record = run(field.pair(), settings(runs=83))
     assert [runs_of(record, index) for index in (0, 1)] == [83, 83]
 
 
@@ -380,7 +380,7 @@ def test_where_the_fork_server_dies_everybody_is_out_with_what_they_measured(
             watch.before = lambda asked: None
 
     watch.before = kill
-    record = run(field.duel(), settings(runs=80))
+    record = run(field.pair(), settings(runs=80))
     check_record(record)
     assert all(ran.error is not None for ran in record.ran)
     assert measured_launches(record, 0)[:LATE] == measured_launches(record, 1)[:LATE] == list(range(LATE))

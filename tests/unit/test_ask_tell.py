@@ -120,8 +120,8 @@ def go(study: Study, scheduler: Scheduler) -> tuple[StudyState, list[list[str]]]
         assert status is not None
         return status
 
-    def begin(heats: Sequence[ComparisonRequest]) -> None:
-        began.append([one.label for heat in heats for one in heat.asked])
+    def begin(requests: Sequence[ComparisonRequest]) -> None:
+        began.append([one.label for request in requests for one in request.asked])
 
     return study.run(scheduler.store, scheduler.submit, begin=begin, follow=follow), began
 
@@ -144,8 +144,8 @@ def test_a_study_is_found_where_it_was_and_goes_on_from_there(scheduler: Schedul
         assert [one.trial.state for one in first.look(store).known.values()] == ["WAITING"] * 2
     assert scheduler.join(WAIT_S)
     again = Study(name="search #1", strategy=search("search #1"))
-    (heat,) = again.look(store).missing
-    assert [one.label for one in heat.asked] == ["2 threads", "4 threads"]
+    (request,) = again.look(store).missing
+    assert [one.label for one in request.asked] == ["2 threads", "4 threads"]
     assert scheduler.status(job) is not None
     go(again, scheduler)
     assert again.look(store).missing == []
@@ -176,8 +176,8 @@ def test_what_was_measured_before_is_not_measured_again(scheduler: Scheduler, st
         "after",
     }
     elsewhere = measured_before(store, fingerprint="another machine", model_sha256=SHA)
-    (heat,) = Study(name="third", strategy=strategy, earlier=elsewhere).look(store).missing
-    assert len(heat.asked) == 3
+    (request,) = Study(name="third", strategy=strategy, earlier=elsewhere).look(store).missing
+    assert len(request.asked) == 3
 
 
 def test_feeds_of_a_file_are_never_taken_for_the_same(store: Store) -> None:
@@ -235,8 +235,8 @@ def test_a_baseline_races_with_whoever_is_left_and_never_alone(scheduler: Schedu
     rival = Configuration(spec=spec(8), label="rival", role="baseline")
 
     def study(*threads: int) -> Study:
-        heat = ComparisonRequest(asked=[*asked(*threads), rival], job=invented("mine"))
-        return Study(name="mine", strategy=fixed_strategy(heat))
+        request = ComparisonRequest(asked=[*asked(*threads), rival], job=invented("mine"))
+        return Study(name="mine", strategy=fixed_strategy(request))
 
     assert go(study(1), scheduler)[1] == [["1 threads", "rival"]]
     assert go(study(1, 2), scheduler)[1] == [["2 threads", "rival"]]

@@ -21,7 +21,7 @@ from core.show.comparison_text import (
     rank_text,
     reference,
 )
-from core.show.sheets.comparisons import contestants, earlier_comparisons, outputs_text, verdict_text
+from core.show.sheets.comparisons import configurations, earlier_comparisons, outputs_text, verdict_text
 from core.wire.output_check import DIFFERENT_OUTPUTS, OUTPUTS_DIFFER, WARNING
 from dashboard.widgets.tables import frame
 from tests import builders
@@ -48,7 +48,7 @@ def measured(trial: str, *, rows: int = 1, p50_s: float = 0.002) -> Trial:
 
 def rows(of: Comparison, trials: dict[str, Trial]) -> list[dict[Any, Any]]:
     """The contestants as the browser shows them."""
-    return frame(contestants(of, trials.values())).to_dict("records")
+    return frame(configurations(of, trials.values())).to_dict("records")
 
 
 def past_row(of: Comparison) -> dict[Any, Any]:

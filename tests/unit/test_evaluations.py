@@ -279,13 +279,13 @@ def test_a_race_of_many_launches_is_told_with_its_own_interval() -> None:
     rng = np.random.default_rng(1)
     numbers = contrast_between(rng.normal(0.1, 0.01, (6, 8)).tolist(), looks=7)
     gain = {"latency_p50": (math.log(numbers.ratio), numbers.standard_error)}
-    heat = Observation(
+    elimination = Observation(
         stage="heat", race="h", trial="t", gains=gain, launches=numbers.generations, df=numbers.df, splits=7
     )
-    found = reported_speedup(of(seen("screen", 0.9, 1), heat), P50, {})
+    found = reported_speedup(of(seen("screen", 0.9, 1), elimination), P50, {})
     assert found is not None
     assert (found.low, found.high) == pytest.approx((numbers.ratio_low, numbers.ratio_high))
-    among = reported_speedup(of(heat), P50, {}, among=20)
+    among = reported_speedup(of(elimination), P50, {}, among=20)
     assert among is not None
     assert among.low is not None
     assert found.low is not None

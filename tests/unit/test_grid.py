@@ -80,7 +80,7 @@ def tables() -> dict[str, list[str]]:
     other = trial("b" * 16, state="FAIL", result=None, error=FAILED)
     return {
         "history": lines(Sheet("", [comparisons.history([trial(), other])])),
-        "compare": lines(Sheet("", [comparisons.contestants(comparison(), [trial(), other])])),
+        "compare": lines(Sheet("", [comparisons.configurations(comparison(), [trial(), other])])),
         "sweep": lines(Sheet("", [comparisons.points(points())])),
         "nodes": lines(Sheet("", [Table(columns=texts("node", "operator", "ms", left=2), rows=NODES)])),
     }
@@ -224,7 +224,9 @@ def test_csv_has_numbers_in_full_with_their_units_and_no_formula() -> None:
     assert lost["error"].startswith("It crashed")
     assert lost["p50_ms"] == ""
     assert csv_text(comparisons.history([])) == ""
-    (first, second) = csv.DictReader(io.StringIO(csv_text(comparisons.contestants(comparison(), [trial()]))))
+    (first, second) = csv.DictReader(
+        io.StringIO(csv_text(comparisons.configurations(comparison(), [trial()])))
+    )
     assert (first["rank"], first["ratio_low"], first["verdict"], first["state"]) == (
         *("1", "1.4", "FASTER", "COMPLETE"),
     )
@@ -240,7 +242,7 @@ def test_markdown_has_every_column_and_no_stray_bar() -> None:
     columns = head.count("|")
     assert rule.count("---") == columns - 1
     assert row.replace("\\|", "").count("|") == columns
-    assert md_text(comparisons.contestants(comparison(), [trial()])).count("\n") == 3
+    assert md_text(comparisons.configurations(comparison(), [trial()])).count("\n") == 3
 
 
 def test_a_file_works_out_its_own_columns_only() -> None:

@@ -148,7 +148,9 @@ def fill(one: InterimResult, rng: np.random.Generator, launch: int, *, rounds: i
             one.add(key, launch, launch * rounds + number, 0.01 * factor * math.exp(-TRUTH * (key[0] == 1)))
 
 
-@pytest.mark.parametrize(("copies", "rounds", "effort"), [(2, 4, QUICK), (1, live.ROUNDS, live.GLIMPSE)])
+@pytest.mark.parametrize(
+    ("copies", "rounds", "effort"), [(2, 4, QUICK), (1, live.ROUNDS, live.LIVE_ESTIMATE)]
+)
 def test_an_interval_covers_at_every_update_that_is_shown_beside_slow_processes(
     copies: int, rounds: int, effort: Effort
 ) -> None:

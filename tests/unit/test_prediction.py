@@ -11,7 +11,15 @@ import pytest
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial, latency_summary
-from core.run.prediction import MOST_FACTOR, RACES, ComparisonHistory, MeasuredRun, history_of, past, predict
+from core.run.prediction import (
+    COMPARISONS_READ,
+    MOST_FACTOR,
+    ComparisonHistory,
+    MeasuredRun,
+    history_of,
+    past,
+    predict,
+)
 from core.spec import ModelRef, TrialSpec
 from core.spec.effort import EFFORTS
 from core.store import Store
@@ -277,7 +285,9 @@ def ran(models: list[Model], budget_s: float, seed: int, precision: str) -> tupl
 )
 def test_earlier_races_foretell_the_next(models: list[Model], precision: str) -> None:
     budget_s = EFFORTS[precision].budget_s
-    teaching = {"quick": RACES, "standard": RACES // 2, "publish": 3}[precision]  # longer ones differ less
+    teaching = {"quick": COMPARISONS_READ, "standard": COMPARISONS_READ // 2, "publish": 3}[
+        precision
+    ]  # longer ones differ less
     learned = history_of([ran(models, budget_s, seed, precision) for seed in range(teaching)])
     assert learned is not None
     found = predict([spec(protocol={"precision": precision})] * len(models), learned)

@@ -286,18 +286,18 @@ def test_what_cannot_be_reported_is_said(store: Store, kinds: dict[str, list[str
 
 def test_an_id_that_names_several_is_refused(store: Store, kinds: dict[str, list[str]]) -> None:
     trial, comparison = store.trial(kinds["trial"][0]), store.comparison(kinds["race"][0])
-    twins = replace(trial, id="abcdef0000000001"), replace(trial, id="abcdef0000000002")
-    for one in twins:
+    both = replace(trial, id="abcdef0000000001"), replace(trial, id="abcdef0000000002")
+    for one in both:
         store.create_trial(one)
     try:
         with pytest.raises(StoreError, match="`abcdef`"):
             find(store, ["abcdef"])
-        store.delete_trials([twins[1].id])
+        store.delete_trials([both[1].id])
         store.create_comparison(replace(comparison, id="abcdef0000000003"), [])
         with pytest.raises(StoreError, match="2 results"):
             find(store, ["abcdef"])
     finally:
-        store.delete_trials([one.id for one in twins])
+        store.delete_trials([one.id for one in both])
 
 
 def test_a_file_that_would_be_too_large_leaves_out_what_may_be_spared(

@@ -592,11 +592,11 @@ def test_points_stand_under_over_and_astride_the_line() -> None:
 
 def test_a_point_that_is_another_stands_where_that_stands_and_once_on_the_front() -> None:
     top = around(8, p95_s=0.004, throughput=4000, half=0.01)
-    twin = replace(top, values={BATCH: 9}, same=top.values, why="both ask for the same")
-    stands = rank_points([top, twin], line_s=None, margin=0.02)
+    equal = replace(top, values={BATCH: 9}, same=top.values, why="both ask for the same")
+    stands = rank_points([top, equal], line_s=None, margin=0.02)
     assert (stands.best, stands.level, stands.inconclusive) == (top, (), ())
-    assert stands.place(twin) == "level with the best"
-    assert [stands.is_in(one, stands.front) for one in (top, twin)] == [True, False]
+    assert stands.place(equal) == "level with the best"
+    assert [stands.is_in(one, stands.front) for one in (top, equal)] == [True, False]
 
 
 # --- how many processes an interval knows -----------------------------------------------------------------

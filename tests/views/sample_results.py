@@ -184,7 +184,7 @@ def batches(
 # --- races ------------------------------------------------------------------------------------------------
 
 ROUNDS = 16
-ROUNDS_PER_GENERATION = 2
+ROUNDS_PER_LAUNCH = 2
 RUNS_PER_BLOCK = 12
 BUSY_ROUND = 5  # a neighbour takes half a core there
 
@@ -202,7 +202,7 @@ class SampleConfiguration:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Duel:
+class Compared:
     """What `put_duel` stored."""
 
     comparison: Comparison
@@ -210,7 +210,7 @@ class Duel:
     baseline: Trial  # measured again in the same rounds
 
 
-def put_duel(
+def put_compared(
     store: Store,
     record: ModelRecord,
     *,
@@ -223,7 +223,7 @@ def put_duel(
     baseline_rows: int = 1,
     changes: dict[str, Any] | None = None,
     **facts: Any,
-) -> Duel:
+) -> Compared:
     """Store a candidate that raced against a baseline; without `baseline`, against the anchor (the default).
 
     `changes` go over the candidate's result; `facts` are those of `put_race`.
@@ -245,7 +245,7 @@ def put_duel(
     comparison, trials = put_comparison(
         store, record, [own, other, *anchor], fingerprint=fingerprint, **facts
     )
-    return Duel(comparison=comparison, trial=trials[0], baseline=trials[1])
+    return Compared(comparison=comparison, trial=trials[0], baseline=trials[1])
 
 
 def put_comparison(
@@ -291,7 +291,7 @@ def put_comparison(
     wall_s = 0.06 * rounds * (len(configurations) + 1)
     shared: dict[str, Any] = {"grade": grade, "wall_s": wall_s, "notes": []}
     if not older:
-        shared |= _generations_of_contrast(half_width, rounds)
+        shared |= _launches_of_contrast(half_width, rounds)
         shared |= _rejected(grade_reason) if grade == "F" else {"holds": True, "holds_reason": ""}
     contrasts = [
         _contrast(configurations, ids, i, j, half_width=half_width, margin=margin, rounds=rounds)
@@ -329,7 +329,7 @@ def put_comparison(
             "contrasts": [one for one in contrasts if one["candidate"] == ids[i]],
             "blocks": blocks,
             **judged,
-            **({} if older else {"generations": _generations(rounds)}),
+            **({} if older else {"generations": _launches(rounds)}),
             **_measured(configuration, latencies, fingerprint),
             **guarded(),
             **configuration.changes,
@@ -374,7 +374,7 @@ def put_comparison(
             "ranks": [{"trial": ids[k], "rank": n + 1, "ties": []} for n, k in enumerate(ranked)],
             **judged,
             **_aa_tests(older=older, rounds=rounds),
-            **({} if older else {"generations": _all_generations([ids[i] for i, _ in processes], rounds)}),
+            **({} if older else {"generations": _all_launches([ids[i] for i, _ in processes], rounds)}),
             "frozen": True,
             "groups": [[ids[k] for k in range(len(configurations))]],
             "notes": [],
@@ -387,14 +387,14 @@ def put_comparison(
     return comparison, trials
 
 
-def _generations(rounds: int) -> int:
-    return max(1, rounds // ROUNDS_PER_GENERATION)
+def _launches(rounds: int) -> int:
+    return max(1, rounds // ROUNDS_PER_LAUNCH)
 
 
-def _generations_of_contrast(half_width: float, rounds: int) -> dict[str, Any]:
+def _launches_of_contrast(half_width: float, rounds: int) -> dict[str, Any]:
     """What a contrast says of its generations: a quarter of the variance is between processes."""
     return {
-        "generations": _generations(rounds),
+        "generations": _launches(rounds),
         "sigma_between": half_width / 2,
         "between_from": "race",
         "within_half_width": half_width * math.sqrt(0.75),
@@ -419,14 +419,14 @@ def _aa_tests(*, older: bool, rounds: int) -> dict[str, Any]:
     found = {"ratio": 1.001, "ratio_low": 0.99, "ratio_high": 1.012, "sigma": 0.01, "rounds": 12}
     if older:
         return {"self_tests": [{"when": when, **found} for when in ("before", "after")]}
-    more = {"rounds": rounds, "generations": _generations(rounds), "sigma_between": 0.005, "run_s": 0.002}
+    more = {"rounds": rounds, "generations": _launches(rounds), "sigma_between": 0.005, "run_s": 0.002}
     return {"self_tests": [{"when": "during", **found, **more, "half_width": 0.011, "log_ratios": []}]}
 
 
-def _all_generations(trials: Sequence[str], rounds: int) -> list[dict[str, Any]]:
+def _all_launches(trials: Sequence[str], rounds: int) -> list[dict[str, Any]]:
     """The generations of a race; the last of `trials` is the anchor's twin."""
     order = [*trials[:-1], f"{trials[-1]}/1"]
-    count = _generations(rounds)
+    count = _launches(rounds)
     return [
         {
             "generation": number,
@@ -505,7 +505,7 @@ def _blocks(
                 "flags": ["foreign_load", "wait"] if busy else [],
             }
             blocks.append(
-                found if older else found | {"generation": number // ROUNDS_PER_GENERATION, "copy": copy}
+                found if older else found | {"generation": number // ROUNDS_PER_LAUNCH, "copy": copy}
             )
             latencies += runs
     return blocks, latencies

@@ -535,7 +535,7 @@ def test_past_races_are_listed_and_duels_on_request(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     put(mlp, machine)
-    sample_results.put_duel(state.store(), mlp, fingerprint=machine["fingerprint"])
+    sample_results.put_compared(state.store(), mlp, fingerprint=machine["fingerprint"])
     at = opened(open_page("compare", model=mlp), PAST)
     rows = frame(at, "compare.past.").value
     assert len(rows) == 1

@@ -267,7 +267,7 @@ def test_a_ticked_row_of_history_has_an_address(open_page: Open, add_model: Add)
 def test_compare_opens_with_the_newest_race_until_it_is_closed(open_page: Open, add_model: Add) -> None:
     record = add_model()
     fingerprint = state.environment()["fingerprint"]
-    comparison = sample_results.put_duel(
+    comparison = sample_results.put_compared(
         state.store(), record, fingerprint=fingerprint, study="race #1"
     ).comparison
     at = open_page("compare", model=record)
@@ -304,8 +304,8 @@ def test_why_opens_with_the_pair_that_was_explained_last(open_page: Open, add_mo
     from tests.views.test_explain import put_passes
 
     record = add_model()
-    explained = sample_results.put_duel(state.store(), record, fingerprint="x")
-    sample_results.put_duel(state.store(), record, fingerprint="x")
+    explained = sample_results.put_compared(state.store(), record, fingerprint="x")
+    sample_results.put_compared(state.store(), record, fingerprint="x")
     put_passes(explained.baseline, explained.trial)
     at = open_page("explain", model=record)
     assert (address(at)["a"], address(at)["b"]) == (explained.baseline.id, explained.trial.id)

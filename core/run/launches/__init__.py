@@ -44,8 +44,8 @@ from core.run.launches.costs import (
 )
 from core.run.launches.processes import LaunchProcesses
 from core.run.launches.schedule import (
-    EXACT_GENERATIONS,
-    EXACT_GENERATIONS_DEAR,
+    EXACT_LAUNCHES,
+    EXACT_LAUNCHES_DEAR,
     Costs,
     check_budget,
     check_starts,
@@ -167,7 +167,7 @@ class _RunningComparison:
                 raise
             self.record.outcome = "cancelled"
         self.record.wall_s = time.monotonic() - self.began
-        self.record.neighbours = between(before, snapshot(), own=self.workers.pids)
+        self.record.other_processes = between(before, snapshot(), own=self.workers.pids)
         return self.record
 
     def _run(self) -> None:
@@ -298,7 +298,7 @@ class _RunningComparison:
             return []
         rounds = split_runs(self.settings.runs)
         dear = any(entry.fresh_process for entry in self.entries)
-        count = min(len(rounds), EXACT_GENERATIONS_DEAR if dear else EXACT_GENERATIONS)
+        count = min(len(rounds), EXACT_LAUNCHES_DEAR if dear else EXACT_LAUNCHES)
         edges = [round(i * len(rounds) / count) for i in range(count + 1)]
         return [rounds[a:b] for a, b in itertools.pairwise(edges)]
 

@@ -19,8 +19,8 @@ MOST_ROUNDS = 64  # of a launch; more reduce its variance too little
 MIN_ROUNDS = 4  # of a launch with expensive starts: fewer do not show the variance between rounds
 MIN_ROUNDS_OF_TWO = 2  # of each of two launches: the fewest that give an interval
 WANTED_LAUNCHES = 4  # at the first interim analysis; with fewer the launch variance is mostly assumed
-EXACT_GENERATIONS = 8  # launches with an exact number of runs
-EXACT_GENERATIONS_DEAR = 2  # likewise, where every start is a fresh process, not a fork
+EXACT_LAUNCHES = 8  # launches with an exact number of runs
+EXACT_LAUNCHES_DEAR = 2  # likewise, where every start is a fresh process, not a fork
 INTERVAL_MARGIN = 1.2  # safety factor of a forecast; warm-ups take a share of the added budget
 GRACE_S = 1.0  # allowed overrun, with a tenth of the budget: forecasts are no more precise
 

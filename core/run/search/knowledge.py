@@ -104,7 +104,7 @@ class SearchState:
         self.default_spec = reference(self.base)
         self.default = _default_of(self.space, self.default_spec)
         self.tried: dict[Choice, Evaluation] = {}
-        self.twins: list[Evaluation] = []
+        self.controls: list[Evaluation] = []
         self.rivals: list[Choice] = []
         self.confirmed: dict[Choice, Confirmed] = {}
         self.confirmation_runs: list[Choice] = []  # one entry for each confirmation run
@@ -126,7 +126,7 @@ class SearchState:
             one = evaluation_from_dict(data)
             choice = self.space.find(one.changes)
             if one.twin:
-                self.twins.append(one)
+                self.controls.append(one)
             elif choice is not None:
                 self.tried[choice] = one
 
@@ -205,7 +205,7 @@ class SearchState:
         comparison: Comparison,
         trials: Mapping[str, Trial],
         names: Mapping[str, Choice],
-        twin: Choice | None,
+        control: Choice | None,
         *,
         cancelled: bool,
     ) -> None:
@@ -216,7 +216,7 @@ class SearchState:
             comparison: its comparison.
             trials: of the comparison, by id.
             names: label -> configuration.
-            twin: configuration of the hidden A/A control; None: there was none.
+            control: configuration of the hidden A/A control; None: there was none.
             cancelled: by the user; configurations without a result then have not failed.
         """
         default = trials.get(comparison.baseline)
@@ -229,11 +229,11 @@ class SearchState:
         self.self_tests += self_tests
         if (copies := _copies(step.stage, comparison)) is not None:
             self.differences.append(copies)
-        twins: list[Observation] = []
+        controls: list[Observation] = []
         for one in comparison.contestants:
             trial = trials.get(one.trial)
-            is_twin = one.label == CONTROL
-            choice = twin if is_twin else names.get(one.label)
+            is_control = one.label == CONTROL
+            choice = control if is_control else names.get(one.label)
             if trial is None or choice is None:
                 continue
             found = self._observation(
@@ -241,10 +241,10 @@ class SearchState:
             )
             if found is None or (cancelled and trial.state != "COMPLETE"):
                 continue
-            twins += [found] if choice == twin else []
-            if is_twin:
+            controls += [found] if choice == control else []
+            if is_control:
                 spec = self.space.spec(choice)
-                self.twins.append(
+                self.controls.append(
                     Evaluation(changes=self.plain(choice), key=spec.key(), looks=(found,), twin=True)
                 )
                 continue
@@ -252,7 +252,7 @@ class SearchState:
                 changes=self.plain(choice), key=self.space.spec(choice).key()
             )
             self.tried[choice] = replace(before, looks=(*before.looks, found))
-        gains = [found.gains["latency_p50"][0] for found in twins if "latency_p50" in found.gains]
+        gains = [found.gains["latency_p50"][0] for found in controls if "latency_p50" in found.gains]
         if len(gains) == 2:
             self.differences.append(gains[0] - gains[1])
 

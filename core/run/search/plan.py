@@ -42,7 +42,7 @@ EXTRA_PROCESSES = (
 )
 MOST_AT_ONCE = 40  # live processes of a screening
 MOST_RIVALS = 8
-LEAST_HEAT_GENERATIONS = 4
+LEAST_ELIMINATION_LAUNCHES = 4
 SCREENING_SHARE, ELIMINATION_SHARE = (
     0.5,
     0.2,
@@ -393,8 +393,11 @@ def _eliminate(known: PlanState) -> Step | None:
         if len(doubtful) <= FEW:
             return None
         ranked = [one for one in ranked if one[0] in doubtful]
-    heat_s = min(known.own_s * ELIMINATION_SHARE, known.left_s - confirm_s(known))
-    held = math.floor((heat_s - known.fixed_s) / (LEAST_HEAT_GENERATIONS * max(known.each_s, 1e-3))) - 2
+    elimination_s = min(known.own_s * ELIMINATION_SHARE, known.left_s - confirm_s(known))
+    held = (
+        math.floor((elimination_s - known.fixed_s) / (LEAST_ELIMINATION_LAUNCHES * max(known.each_s, 1e-3)))
+        - 2
+    )
     count = min(MOST_RIVALS, held, len(ranked))
     if count < 2 or _is_flat(known, ranked[0][0]):
         return None
@@ -408,8 +411,10 @@ def _eliminate(known: PlanState) -> Step | None:
     choices = list(dict.fromkeys([*best[: max(1, count - len(plain))], *plain, *best]))[:count]
     if not set(known.question.objective) <= set(FROM_MEDIANS):  # elimination works on medians alone
         why = f"rescreening of the best {count}"
-        return Step(stage="screen", choices=choices, budget_s=heat_s, why=why, again=True)
-    return Step(stage="heat", choices=choices, budget_s=heat_s, why=f"elimination round of the best {count}")
+        return Step(stage="screen", choices=choices, budget_s=elimination_s, why=why, again=True)
+    return Step(
+        stage="heat", choices=choices, budget_s=elimination_s, why=f"elimination round of the best {count}"
+    )
 
 
 def _is_flat(known: PlanState, best: Choice) -> bool:

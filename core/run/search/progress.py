@@ -93,7 +93,7 @@ def result(search_state: SearchState, *, course: Sequence[CoursePoint], comparis
     effects, pairs = answers.effects(known, launch_spread(search_state.differences))
     search_state.notes += [answers.excluded_words(one, search_state.space) for one in excluded_values(known)]
     winner = search_state.winner
-    controls = answers.controls([*everybody, *search_state.twins], search_state.self_tests)
+    controls = answers.controls([*everybody, *search_state.controls], search_state.self_tests)
     remark = answers.failed_controls(controls) if search_state.confirmed else ""
     found: SearchResult = {
         "outcome": search_state.outcome,

@@ -162,8 +162,8 @@ class Search:
         """Run the comparison of a step and update the state with its result."""
         asked = [self._configuration(choice, step.stage) for choice in step.choices]
         names = {one.label: choice for one, choice in zip(asked, step.choices, strict=True)}
-        twin = step.choices[0] if step.stage == "screen" and len(asked) >= LEAST_WITH_CONTROL else None
-        if twin is not None:
+        control = step.choices[0] if step.stage == "screen" and len(asked) >= LEAST_WITH_CONTROL else None
+        if control is not None:
             asked.append(replace(asked[0], label=CONTROL))
         default = Configuration(
             spec=self._timed(self.search_state.default_spec, step.stage), label=DEFAULT_LABEL, role="anchor"
@@ -196,7 +196,7 @@ class Search:
         trials = {one.id: one for one in self.store.trials_of(job.id)}
         self.search_state.learn_costs(comparison, took_s, trials.get(comparison.baseline), confirms=confirms)
         self.search_state.add_observations(
-            step, comparison, trials, names, twin, cancelled=self.service.cancel.is_set()
+            step, comparison, trials, names, control, cancelled=self.service.cancel.is_set()
         )
         self.search_state.last_comparison = comparison.id
         if confirms:
@@ -357,7 +357,7 @@ class Search:
 
     def _save(self) -> None:
         """Store the state; on a full disk the search continues but cannot be resumed after a crash."""
-        kept = [one.to_dict() for one in (*self.search_state.tried.values(), *self.search_state.twins)]
+        kept = [one.to_dict() for one in (*self.search_state.tried.values(), *self.search_state.controls)]
         try:
             self.store.update_study(self.record.id, tried=kept, wall_s=self.clock.spent_s)
         except StoreError as error:

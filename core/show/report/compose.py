@@ -115,7 +115,7 @@ def _comparison_parts(about: ComparisonSubject, store: Store, price: Price | Non
     sheet = (
         comparisons.comparison_sheet(comparison, trials)
         if comparison.result
-        else Sheet("", [comparisons.contestants(comparison, trials)])
+        else Sheet("", [comparisons.configurations(comparison, trials)])
     )
     rejected = _rejected(comparison.facts)
     said = (

@@ -70,7 +70,7 @@ def comparison_sheet(comparison: Comparison, trials: Sequence[Trial]) -> Sheet:
         [
             Note(headline(comparison)),
             *grade(result),
-            contestants(comparison, trials),
+            configurations(comparison, trials),
             Line(f"Intervals of the ratios: {intervals_text(comparison)}."),
             *([Line(f"A rank such as 2–3 {RANK_RANGE}")] if several else []),
             *notes(dict.fromkeys([*went_on, *comparison.warnings, *result["notes"], *own])),
@@ -78,7 +78,7 @@ def comparison_sheet(comparison: Comparison, trials: Sequence[Trial]) -> Sheet:
     )
 
 
-def contestants(comparison: Comparison, trials: Iterable[Trial]) -> Table:
+def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
     """Return the table of configurations, the best rank first.
 
     On screens, times are per run, or per sample if the batch sizes differ. In files, times are per run, and

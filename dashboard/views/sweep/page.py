@@ -45,7 +45,7 @@ STUDY = "curves.study"  # study name of the shown sweep
 STUDY_PARAM = "study"  # ?study=<name>
 OPENED_FOR = "curves.looked"  # content hash of the model whose newest sweep was opened
 PICKED = "curves.earlier"
-RACES = 200  # newest comparisons that are searched for sweeps
+COMPARISONS_READ = 200  # newest comparisons that are searched for sweeps
 SETTINGS_PX = 288
 GHOSTS_MOST = 3  # earlier sweeps in the background of a chart
 APPLIED = "curves.applied"  # the linked sweep that was loaded
@@ -159,7 +159,7 @@ def _load(study: str, found: Sequence[Axis], trial: Trial) -> None:
 
 def _earlier(record: ModelRecord) -> None:
     """List the sweeps of the model; open the newest where the user has changed no setting."""
-    found = state.store().comparisons(model_sha256=record.content_sha256, limit=RACES)
+    found = state.store().comparisons(model_sha256=record.content_sha256, limit=COMPARISONS_READ)
     sweeps = {one.study: one for one in reversed(found) if axes_of_study(one.study)}
     listed = list(reversed(sweeps))
     before = st.session_state.get(OPENED_FOR)
@@ -239,7 +239,7 @@ def _shown(record: ModelRecord, named: Models, points: Sequence[Point]) -> Study
 def _earlier_sweeps(record: ModelRecord, named: Models, axes: Sequence[Axis]) -> list[EarlierSweep]:
     """Return earlier sweeps of this model over the same settings."""
     found = sweep.earlier_sweeps(
-        state.store().comparisons(model_sha256=record.content_sha256, limit=RACES),
+        state.store().comparisons(model_sha256=record.content_sha256, limit=COMPARISONS_READ),
         state.store().trials_of,
         axes,
         named,
