@@ -1,4 +1,4 @@
-"""Record the races of the demonstration by running the commands, and pack them. Wants a quiet machine.
+"""Record the comparisons of the demonstration by running the commands, and pack them. Wants a quiet machine.
 
     python docs/demo.py [HOME]
 
@@ -97,7 +97,7 @@ def _make_encoder(home: Path) -> None:
 
 
 def _explain(home: Path, model: str) -> None:
-    """Explain the newest result of a model by what it raced against."""
+    """Explain the newest result of a model by what it was compared with."""
     newest = json.loads(_core(home, "history", "--model", model, "--limit", "1", "--json"))["trials"][0]
     _core(home, "explain", newest["contrasts"][0]["baseline"], newest["trial"], "--quiet")
 

@@ -399,7 +399,7 @@ class _Comparison:
                     left_s,
                     made=self.rounds,
                     variance_ratio=self.standing.variance_ratio(active, active),
-                    generations=self.generations,
+                    launches=self.generations,
                 )
             self._rounds(alive, planned)
             self.generations += 1

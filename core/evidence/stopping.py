@@ -67,11 +67,11 @@ class InterimResult:
         self.splits = settings.splits or len(self.looks)
         self.prior = ASSUMED_PRIOR  # until the duration of a run is known
         self.medians: dict[Key, dict[tuple[int, int], float]] = {}  # process -> round -> ln(s per sample)
-        self._means: dict[int, dict[tuple[int, int], float]] = {}  # contestant -> round -> mean over copies
+        self._means: dict[int, dict[tuple[int, int], float]] = {}  # index -> round -> mean over copies
 
-    def add(self, key: Key, generation: int, number: int, seconds_per_row: float) -> None:
+    def add(self, key: Key, launch: int, number: int, seconds_per_row: float) -> None:
         """Add the median of one block."""
-        at, index = (generation, number), key[0]
+        at, index = (launch, number), key[0]
         self.medians.setdefault(key, {})[at] = math.log(seconds_per_row)
         copies = [one[at] for own, one in self.medians.items() if own[0] == index and at in one]
         self._means.setdefault(index, {})[at] = math.fsum(copies) / len(copies)
@@ -109,7 +109,7 @@ class InterimResult:
         return found
 
     def p50_s(self, index: int) -> float | None:
-        """Return the median over the block medians of a contestant so far, in seconds per sample."""
+        """Return the median over the block medians of a configuration so far, in seconds per sample."""
         values = [one for key, rounds in self.medians.items() if key[0] == index for one in rounds.values()]
         return math.exp(statistics.median(values)) if values else None
 
@@ -126,8 +126,8 @@ class InterimResult:
         """Return the reason to stop after `launches` launches; None: continue.
 
         Args:
-            active: contestants that are still measured.
-            live: contestants that have not failed.
+            active: configurations that are still measured.
+            live: configurations that have not failed.
             launches: completed launches.
             rounds: completed rounds in total.
             elapsed_s: their duration.
@@ -159,10 +159,10 @@ class InterimResult:
     def still_open(
         self, active: Sequence[int], launches: int, rounds: int, live: Collection[int]
     ) -> list[int]:
-        """Return the contestants to measure further; interim analyses drop settled ones, never references.
+        """Return the configurations to measure further; interim analyses drop settled ones, never references.
 
-        If several are ranked, a contestant whose interval overlaps that of a remaining one stays, so both are
-        measured equally long while their order is open. Among rivals, those significantly slower than the
+        If several are ranked, a configuration whose interval overlaps that of a remaining one stays, so both
+        are measured equally long while their order is open. Among rivals, those significantly slower than the
         leader are dropped.
         """
         if self.settings.effort.rivals:
@@ -242,7 +242,7 @@ class InterimResult:
     def _log_ratios(
         self, active: Sequence[int], live: Collection[int], *, before: float = math.inf
     ) -> dict[int, list[list[float]]]:
-        """Return ln(reference / contestant) of common rounds for each configuration in `active`.
+        """Return ln(reference / configuration) of common rounds for each configuration in `active`.
 
         Only launches with a number below `before` count.
         """
@@ -269,7 +269,7 @@ class InterimResult:
         return self.medians.get(key, {})
 
     def _mean(self, index: int) -> Mapping[tuple[int, int], float]:
-        """Return round -> mean over the copies of a contestant."""
+        """Return round -> mean over the copies of a configuration."""
         return self._means.get(index, {})
 
     def _contrast(self, log_ratios: Sequence[Sequence[float]]) -> Contrast:

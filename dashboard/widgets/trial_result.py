@@ -94,7 +94,7 @@ def head(trial: Trial, compared: TrialComparison | None, actions: Callable[[], N
 
     Args:
         trial: the shown one.
-        duel: its comparison; None: it never was in one.
+        compared: its comparison; None: it never was in one.
         actions: draws buttons at the end of the row.
     """
     if compared is None or not compared.contrasts:
@@ -271,7 +271,7 @@ def latency_over_time(trial: Trial, compared: TrialComparison | None, key: str, 
 
     Args:
         trial: the shown one.
-        duel: its comparison, if it had one.
+        compared: its comparison, if it had one.
         key: prefix of the chart's keys.
         height: of the chart in pixels; 0: automatic.
     """

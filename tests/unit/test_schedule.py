@@ -101,7 +101,7 @@ def test_no_other_number_of_rounds_would_know_more_for_the_same_time(
 def test_four_generations_are_wanted_and_rounds_give_way(left_s: float, made: int, rounds: int) -> None:
     costs = Costs(start_s=4.0, round_s=0.064, after_s=0.0, runs=10)
     before = 3 if made else 0  # generations
-    found = rounds_of_launch(costs, left_s, made=made, variance_ratio=None, generations=before)
+    found = rounds_of_launch(costs, left_s, made=made, variance_ratio=None, launches=before)
     assert found == rounds
 
 
@@ -119,7 +119,7 @@ def test_two_launches_of_few_rounds_come_before_one_of_many(left_s: float, launc
     fitting = (left_s - 4.0) / 0.064 / 2
     assert rounds == (math.floor(fitting) if launches == 2 else 25)
     assert launches == 1 or rounds >= MIN_ROUNDS_OF_TWO
-    made = rounds_of_launch(costs, left_s, made=8, variance_ratio=None, generations=1)
+    made = rounds_of_launch(costs, left_s, made=8, variance_ratio=None, launches=1)
     assert made == (25 if left_s < 4.0 + 8 * 0.064 else math.floor(fitting))
 
 
@@ -236,7 +236,7 @@ def compared(costs: Costs, budget_s: float, ratio: float | None = None) -> Told:
         if not made:
             check_budget(costs, budget_s, now)
         left_s = budget_s - now - costs.after_s
-        planned = rounds_of_launch(costs, left_s, made=made, variance_ratio=ratio, generations=generations)
+        planned = rounds_of_launch(costs, left_s, made=made, variance_ratio=ratio, launches=generations)
         done = 0
         while done < planned or (
             made < rounds_for_p50(costs) and not launches_left(costs, budget_s - now - costs.after_s, 1)

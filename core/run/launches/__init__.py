@@ -86,7 +86,7 @@ def run_launches(
         settings: when to stop.
         cancel: set it from any thread to stop.
         on_progress: called for each step.
-        on_live: called a few times a second with {"rounds", "generation", "predicted_rounds", "elapsed_s",
+        on_live: called a few times a second with {"rounds", "launch", "predicted_rounds", "elapsed_s",
             "contrasts", "p50_s", "rows_fed"}, where a contrast has indices of entries as "candidate" and
             "baseline", and numbers as `contrast_values` returns them.
         earlier: launches of a comparison of the same entries, which this one continues.
@@ -192,14 +192,14 @@ class _RunningComparison:
         deadline = self.began + self.settings.budget_s
         outcome: Outcome | None = None
         self.made_before = self.made if self.record.groups else 0
-        generation = 0
+        launches = 0
         while outcome is None:
             keys = [key for index in active for key in self._processes(index)]
             waiting = {
                 index
                 for index, _ in self.launch_processes.start(keys, references, self._warm_cap_s(len(keys)))
             }
-            if generation == 0:
+            if launches == 0:
                 left = [index for index in pending if index in waiting]
                 active = [index for index in active if index not in waiting]
                 self.record.groups.append(sorted(self.launch_processes.alive()))
@@ -208,21 +208,21 @@ class _RunningComparison:
             if not self._has_comparison(active, references, pending):
                 outcome = "rounds"
                 break
-            rounds: Sequence[int | None] = exact[generation] if exact else ()
-            rounds = rounds or self._plan(active, deadline, generation)
+            rounds: Sequence[int | None] = exact[launches] if exact else ()
+            rounds = rounds or self._plan(active, deadline, launches)
             outcome = self._rounds(rounds, deadline)
             self._report_live(0, deadline, before=self.record.generations[-1].number + 1)
-            generation += 1
+            launches += 1
             active = self._not_failed(active)
             if outcome is None and not self._has_comparison(active, references, pending):
                 outcome = "rounds"
             elif outcome is None and (exact or self.settings.effort.rounds):
-                outcome = "rounds" if generation >= len(exact) else None
+                outcome = "rounds" if launches >= len(exact) else None
             elif outcome is None:
-                outcome = self._stop(active, self.continued_launches + generation, deadline)
+                outcome = self._stop(active, self.continued_launches + launches, deadline)
             if outcome is None:
                 active = (
-                    active if exact else self._without_decided(active, self.continued_launches + generation)
+                    active if exact else self._without_decided(active, self.continued_launches + launches)
                 )
                 self.launch_processes.end_all()
         if not self.stage:
@@ -276,9 +276,9 @@ class _RunningComparison:
         copies = (0, 1) if index == self.settings.anchor else (0,)
         return [(index, copy) for copy in copies if (index, copy) not in self.launch_processes.lost_copies]
 
-    def _without_decided(self, active: list[int], generations: int) -> list[int]:
+    def _without_decided(self, active: list[int], launches: int) -> list[int]:
         """Remove decided configurations after measuring their costs; the references stay."""
-        left = self.standing.still_open(active, generations, self.made, active)
+        left = self.standing.still_open(active, launches, self.made, active)
         gone = [index for index in active if index not in left]
         if gone and not self.stage:
             self._costs(gone)
@@ -322,7 +322,7 @@ class _RunningComparison:
             for index in asked
         )
 
-    def _plan(self, active: Sequence[int], deadline: float, generation: int) -> list[None]:
+    def _plan(self, active: Sequence[int], deadline: float, launches: int) -> list[None]:
         """One None for each round of this launch: the pace sets the length of its blocks."""
         spending = self._current_costs()
         rough = self.settings.effort.rounds
@@ -331,13 +331,13 @@ class _RunningComparison:
             self.standing.prior = self.record.prior = self.settings.prior_at(anchor_ns / 1e9)
         if rough:
             return [None] * screening_rounds(spending, rough)
-        if generation == 0 and not self.made and not self.stage:
+        if launches == 0 and not self.made and not self.stage:
             check_budget(spending, self.settings.budget_s, self._spent_s())
             self.record.interval_budget_s = interval_budget_s(spending, self._spent_s())
         left_s = deadline - time.monotonic() - spending.after_s
         ratio = self.standing.variance_ratio(active, active)
         rounds = rounds_of_launch(
-            spending, left_s, made=self._rounds_of_group(), variance_ratio=ratio, generations=generation
+            spending, left_s, made=self._rounds_of_group(), variance_ratio=ratio, launches=launches
         )
         return [None] * rounds
 
@@ -345,16 +345,16 @@ class _RunningComparison:
         """Valid rounds of the current group."""
         return self.made - self.made_before
 
-    def _stop(self, active: Sequence[int], generations: int, deadline: float) -> Outcome | None:
+    def _stop(self, active: Sequence[int], launches: int, deadline: float) -> Outcome | None:
         spending = self._current_costs()
         left_s = deadline - time.monotonic() - spending.after_s
         last = self.record.generations[-1].rounds
         made = rounds_for_p50(spending) if self.stage else self._rounds_of_group()  # a screening needs no p50
-        least = min_rounds_of_next_launch(spending, made, generations)
+        least = min_rounds_of_next_launch(spending, made, launches)
         return self.standing.stop(
             active,
             active,
-            generations,
+            launches,
             rounds=self.made,
             elapsed_s=self._spent_s(),
             left=launches_left(spending, left_s, last, least=least),
@@ -473,8 +473,8 @@ class _RunningComparison:
         now = time.monotonic()
         measured = sorted({index for index, _ in self.standing.medians})
         found = self.standing.interim(measured, measured, before=before)
-        generation = self.record.generations[-1].number + 1
-        self.predicted = self._predicted_rounds(measured, generation, more, deadline - now)
+        launches = self.record.generations[-1].number + 1
+        self.predicted = self._predicted_rounds(measured, launches, more, deadline - now)
         reference = self.standing.reference(measured)
         contrasts = [
             {
@@ -489,7 +489,7 @@ class _RunningComparison:
         self.on_live(
             {
                 "rounds": self.made,
-                "generation": generation,
+                "generation": launches,
                 "predicted_rounds": self.predicted,
                 "elapsed_s": now - self.began,
                 "contrasts": contrasts,
@@ -505,11 +505,11 @@ class _RunningComparison:
         per_row, load = self.standing.p50_s(index), self.record.ran[index].load
         return None if per_row is None or load is None else per_row * max(1, load["batch_size"])
 
-    def _predicted_rounds(self, measured: Sequence[int], generation: int, more: int, left_s: float) -> int:
+    def _predicted_rounds(self, measured: Sequence[int], launches: int, more: int, left_s: float) -> int:
         """Expected total number of rounds: as many as the answer needs, at most what the budget holds."""
         if self.settings.runs is not None:
             return len(split_runs(self.settings.runs))
-        each = max(1, round((self.made + more) / generation))
+        each = max(1, round((self.made + more) / launches))
         wanted = each * self.standing.predicted(measured, measured)
         spending = self._current_costs()
         round_s = spending.round_s + spending.start_s / each

@@ -86,7 +86,7 @@ def verdicts(store: Store, root_sha: str) -> dict[str, dict[str, Any]]:
     """Return the verdict on each variant versus the original, both on the ORT default.
 
     Returns:
-        Content hash -> {ratio, ratio_low, ratio_high, verdict, grade, generations, busy, comparison, trial},
+        Content hash -> {ratio, ratio_low, ratio_high, verdict, grade, launches, busy, comparison, trial},
         from the newest comparison that was not graded F, else from the newest one; variants without a
         comparison are missing.
     """
