@@ -92,7 +92,7 @@ def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
 # --- duels --------------------------------------------------------------------------------------------------
 
 
-class Duels:
+class Comparisons:
     """Like against like, of each model."""
 
     def __init__(self, journal: Journal, names: Sequence[str], folder: Path, given: Any) -> None:
@@ -107,19 +107,19 @@ class Duels:
         pair = self.pairs[subject]
         prior_at = lab.history(self.journal.of(KIND) if self.given.prior == "history" else [])
         budget_s = self.given.budget
-        found = lab.duel(*pair, precision=lab.QUICK, budget_s=budget_s, seed=number, prior_at=prior_at)
+        found = lab.compare(*pair, precision=lab.QUICK, budget_s=budget_s, seed=number, prior_at=prior_at)
         if subject == models.SMALLEST and state == "quiet" and self.given.sequential_s > 0:
             found["sequential"] = lab.compact(sequential(pair, self.given.sequential_s, number))
         return found
 
 
-def targets(names: Sequence[str], states: Sequence[str], duels: int) -> dict[Cell, int]:
+def targets(names: Sequence[str], states: Sequence[str], comparisons: int) -> dict[Cell, int]:
     """How many duels each cell should have."""
     found = {}
     for state in states:
         for name in names:
             share = (1 if name == models.SMALLEST else FEW) * (1 if state == "quiet" else 2)
-            found[name, state] = max(1, math.ceil(duels / share))
+            found[name, state] = max(1, math.ceil(comparisons / share))
     return found
 
 
@@ -215,12 +215,12 @@ def report(path: Path) -> bool:
     """Print all that a record says, each machine and set of options apart."""
     met = True
     for head, rows in merged(path):
-        duels = [row for row in rows if row["kind"] == KIND]
-        if duels:
-            say_head(head, duels)
-            met &= table(duels)
-            for_contrast(duels)
-            print("\nverdicts:", lab.counts([row["verdict"] for row in duels], lab.VERDICTS), "\n")
+        comparisons = [row for row in rows if row["kind"] == KIND]
+        if comparisons:
+            say_head(head, comparisons)
+            met &= table(comparisons)
+            for_contrast(comparisons)
+            print("\nverdicts:", lab.counts([row["verdict"] for row in comparisons], lab.VERDICTS), "\n")
     return met
 
 
@@ -243,8 +243,8 @@ def main() -> int:
         journal = Journal(given.record, script="aa", options=choices, machine=lab.this_machine())
         filling = Filling(journal, targets(given.models, given.states, given.duels), Clock(given.minutes))
         with tempfile.TemporaryDirectory() as folder, lab.turn("benchmarks/aa.py"):
-            duels = Duels(journal, given.models, Path(folder), given)
-            filling.run(duels.one, States(Path(folder)))
+            comparisons = Comparisons(journal, given.models, Path(folder), given)
+            filling.run(comparisons.one, States(Path(folder)))
         missing = filling.missing()
     if not report(given.record):
         return 1

@@ -160,34 +160,36 @@ def part_report(rows: Sequence[dict[str, Any]]) -> bool:
             chosen = of(rows, model, precision)
             if chosen:
                 line(model, precision, chosen)
-    raced = [row for row in rows if row["race_s"] is not None]
-    kept = sum(row["race_s"] <= OVERRUN * row["budget_s"] + GRACE_S for row in raced)
+    measured = [row for row in rows if row["race_s"] is not None]
+    kept = sum(row["race_s"] <= OVERRUN * row["budget_s"] + GRACE_S for row in measured)
     print(f"\n{len(rows)} races, {sum(bool(row['busy']) for row in rows)} on a busy machine\n")
-    lab.row("a race ends within its budget, a tenth and a second", "", share_text(kept, len(raced)), "100 %")
-    return predictions(raced) and kept == len(raced)
+    lab.row(
+        "a race ends within its budget, a tenth and a second", "", share_text(kept, len(measured)), "100 %"
+    )
+    return predictions(measured) and kept == len(measured)
 
 
 def line(model: str, precision: str, rows: Sequence[dict[str, Any]]) -> None:
     """One row of the table: medians over the races."""
-    raced = [row for row in rows if row["race_s"] is not None]
+    measured = [row for row in rows if row["race_s"] is not None]
     budget = f"{rows[0]['budget_s']:g}"
-    if not raced:
+    if not measured:
         waited_s = statistics.median(row["shown_s"] for row in rows)
         why = f"refused after {waited_s:.0f} s: {rows[0]['refused']}"
         print(f"| ({model}) | {precision} | {budget} | {why} | | | | |", flush=True)
         return
 
     def middle(name: str) -> float:
-        return float(statistics.median(row[name] for row in raced))
+        return float(statistics.median(row[name] for row in measured))
 
-    widths = [row["half_width"] for row in raced if row["half_width"] is not None]
-    refused = "" if len(raced) == len(rows) else f"; {len(rows) - len(raced)} refused"
+    widths = [row["half_width"] for row in measured if row["half_width"] is not None]
+    refused = "" if len(measured) == len(rows) else f"; {len(rows) - len(measured)} refused"
     print(
-        f"| {lab.milliseconds([row['p50_s'] for row in raced])} | {precision} | {budget} "
+        f"| {lab.milliseconds([row['p50_s'] for row in measured])} | {precision} | {budget} "
         f"| {middle('race_s'):.1f} | {middle('runs'):.0f} "
         f"| {middle('generations'):.0f} × {middle('rounds') / middle('generations'):.1f} "
         f"| {f'±{statistics.median(widths):.2%}' if widths else '–'} "
-        f"| {lab.counts([row['verdict'] for row in raced], lab.VERDICTS)}{refused} |",
+        f"| {lab.counts([row['verdict'] for row in measured], lab.VERDICTS)}{refused} |",
         flush=True,
     )
 

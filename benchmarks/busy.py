@@ -61,7 +61,7 @@ def session_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "session_config_entries": entries} if entries else rest
 
 
-class Duels:
+class Comparisons:
     """Every pair, as contestants of this machine."""
 
     def __init__(self, folder: Path, journal: Journal, given: Any) -> None:
@@ -79,7 +79,7 @@ class Duels:
 
     def one(self, subject: str, state: str, number: int) -> dict[str, Any]:
         """One duel; as in the product it knows what the A/A tests before it showed."""
-        return lab.duel(
+        return lab.compare(
             *self.entries[subject],
             precision=lab.QUICK,
             budget_s=self.given.budget,
@@ -169,10 +169,10 @@ _TESTS: Mapping[str, Callable[[str, str], bool]] = {
 def report(path: Path) -> None:
     """Print all that a record says, each machine and set of options apart."""
     for head, rows in merged(path):
-        duels = [row for row in rows if row["kind"] == KIND]
-        if duels:
-            say_head(head, duels)
-            part_report(duels)
+        comparisons = [row for row in rows if row["kind"] == KIND]
+        if comparisons:
+            say_head(head, comparisons)
+            part_report(comparisons)
             print()
 
 
@@ -193,7 +193,7 @@ def main() -> int:
         targets = {(name, state): given.times for state in STATES for name in given.pairs}
         filling = Filling(journal, targets, Clock(given.minutes))
         with tempfile.TemporaryDirectory() as folder, lab.turn("benchmarks/busy.py"):
-            filling.run(Duels(Path(folder), journal, given).one, States(Path(folder)))
+            filling.run(Comparisons(Path(folder), journal, given).one, States(Path(folder)))
         missing = filling.missing()
     report(given.record)
     return EXIT_NOT_FULL if missing else 0

@@ -64,7 +64,7 @@ def contestant(label: str, path: Path, **session: Any) -> Entry:
     return Entry(label=label, plan=plan)
 
 
-def duel(
+def compare(
     baseline: Entry,
     candidate: Entry,
     *,
@@ -76,7 +76,7 @@ def duel(
     """Race two contestants as the product does, and return what it would say, as one compact record.
 
     Args:
-        baseline: with two processes in each generation: itself and its A/A twin.
+        baseline: with two processes in each generation: itself and its A/A control.
         candidate: with one.
         precision: when to stop.
         budget_s: of the race, at most.
@@ -159,7 +159,7 @@ def _contrast(evidence: Evidence) -> dict[str, Any]:
 
 def _machine(evidence: Evidence) -> dict[str, Any]:
     """What else went on while this duel ran, and whether that was next to nothing."""
-    summary, around = evidence.interference, evidence.record.neighbours
+    summary, around = evidence.interference, evidence.record.other_processes
     others = None if around is None else others_of(around)
     quiet = (
         summary.steal_share is not None

@@ -181,9 +181,9 @@ def reported(path: Path = REPORTED) -> list[Row]:
 def aa_rows() -> Iterator[Row]:
     """Identical models compared: false alarms, coverage, width."""
     for head, rows in merged(RECORDS / "aa.jsonl"):
-        duels = [row for row in rows if row["kind"] == KIND]
+        comparisons = [row for row in rows if row["kind"] == KIND]
         for state, words in STATES.items():
-            inside = [row for row in duels if row["state"] == state]
+            inside = [row for row in comparisons if row["state"] == state]
             groups = {name: [row for row in inside if row["subject"] == name] for name in MODELS}
             groups["larger"] = [row for row in inside if row["subject"] != SMALLEST]
             groups["all"] = inside
@@ -281,9 +281,9 @@ PAIRS: Mapping[str, str] = {
 def repeat_rows() -> Iterator[Row]:
     """The same comparison thirty times: contradictions, z-scores, verdicts."""
     for head, rows in merged(RECORDS / "repeat.jsonl"):
-        duels = [row for row in rows if row["kind"] == "duel"]
+        comparisons = [row for row in rows if row["kind"] == "duel"]
         about: dict[str, Any] = {
-            "date": days(duels),
+            "date": days(comparisons),
             "machine": machine_key(head["machine"]),
             "script": "repeat.py",
         }
@@ -294,7 +294,7 @@ def repeat_rows() -> Iterator[Row]:
             question="repeat",
             measure="true slow-down, from long comparisons",
             condition=PAIRS[repeat.SLOWER],
-            n=str(truth.races),
+            n=str(truth.comparisons),
             estimate=percent(slower),
             low=percent(low),
             high=percent(high),
@@ -303,7 +303,7 @@ def repeat_rows() -> Iterator[Row]:
         )
         groups = []
         for subject, words in PAIRS.items():
-            chosen = [row for row in duels if row["subject"] == subject]
+            chosen = [row for row in comparisons if row["subject"] == subject]
             true = 1.0 if subject == repeat.LIKE else truth.ratio
             scores = [z for row in chosen if (z := intervals.z_score(row, true)) is not None]
             groups.append(scores)
@@ -374,15 +374,15 @@ GROUPS: Mapping[str, str] = {
 def busy_rows() -> Iterator[Row]:
     """Verdicts beside background processes against those of the idle machine."""
     for head, rows in merged(RECORDS / "busy.jsonl"):
-        duels = [row for row in rows if row["kind"] == KIND]
+        comparisons = [row for row in rows if row["kind"] == KIND]
         about: dict[str, Any] = {
-            "date": days(duels),
+            "date": days(comparisons),
             "machine": machine_key(head["machine"]),
             "script": "busy.py",
         }
         truths = {}
         for name in SUBJECTS:
-            own = [row for row in duels if row["subject"] == name]
+            own = [row for row in comparisons if row["subject"] == name]
             truths[name] = busy.quiet_verdict([row["verdict"] for row in own if row["state"] == "quiet"])
             for state, words in STATES.items():
                 chosen = [row for row in own if row["state"] == state]
@@ -390,7 +390,7 @@ def busy_rows() -> Iterator[Row]:
                     yield _busy_pair(f"{words}; {SUBJECTS[name]}", chosen, about)
         for kind, group in GROUPS.items():
             for state in busy.STATES[1:]:
-                own = [row for row in duels if busy.is_of(row, kind, state)]
+                own = [row for row in comparisons if busy.is_of(row, kind, state)]
                 called = [(row["verdict"], truths[row["subject"]]) for row in own]
                 called = [one for one in called if one[0] in lab.CALLED and one[1] != "UNDECIDED"]
                 for what, test in (

@@ -38,7 +38,7 @@ from tests.e2e.conftest import (  # noqa: E402
     button,
     finished,
     keyed,
-    raced,
+    result_shown,
     saved,
     type_into,
     upload,
@@ -106,7 +106,7 @@ def a_slider(hand: Hand) -> None:
     hand.click(button(page, "run"))
     with hand.job():
         page.locator(".st-key-live").wait_for()
-        raced(page)
+        result_shown(page)
     expect(page.locator(".st-key-verdict h2")).to_be_visible()
 
 

@@ -52,7 +52,7 @@ DIMS: Mapping[str, Mapping[str, int]] = {
     "tiny_transformer": {"sequence": 128},
     "control_flow": {"length": 16},
 }
-GENERATIONS = 36
+LAUNCHES = 36
 BUDGET_S = 3600
 CLASSIFIERS = ("mobilenet_v3_small", "resnet18", "efficientnet_b0", "squeezenet1_1", "shufflenet_v2_x1_0")
 MODELS = ("digits_cnn", "tiny_transformer", "control_flow", *CLASSIFIERS)
@@ -153,7 +153,7 @@ def measure(name: str, folder: Path, generations: int) -> Truth:
         least=generations,
     )
     began = time.monotonic()
-    record = raced(name, entries, settings, on_live=lambda live: _tell_live(name, live))
+    record = compare(name, entries, settings, on_live=lambda live: _tell_live(name, live))
     wall_s = time.monotonic() - began
     return Truth(
         model=name,
@@ -167,7 +167,7 @@ def measure(name: str, folder: Path, generations: int) -> Truth:
     )
 
 
-def raced(
+def compare(
     name: str,
     entries: Sequence[Entry],
     settings: Settings,
@@ -309,7 +309,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("models", nargs="*", choices=[*MODELS, []], default=list(MODELS), metavar="MODEL")
-    parser.add_argument("--generations", type=int, default=GENERATIONS, metavar="N")
+    parser.add_argument("--generations", type=int, default=LAUNCHES, metavar="N")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, lab.turn("grids of configurations"):
         for name in args.models:

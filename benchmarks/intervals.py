@@ -111,11 +111,11 @@ class Truth:
     ratio: float
     low: float
     high: float
-    races: int
+    comparisons: int
 
     def __str__(self) -> str:
         slower, low, high = (1 / one - 1 for one in (self.ratio, self.high, self.low))
-        return f"{slower:.2%} slower, 95 % [{low:.2%}, {high:.2%}], {self.races} long races"
+        return f"{slower:.2%} slower, 95 % [{low:.2%}, {high:.2%}], {self.comparisons} long races"
 
 
 def truth_of(rows: Sequence[Mapping[str, Any]]) -> Truth:
@@ -133,7 +133,9 @@ def truth_of(rows: Sequence[Mapping[str, Any]]) -> Truth:
     half = _reach(sum(row["df"] for row in rows)) * math.hypot(*(row["standard_error"] for row in rows)) / n
     if n > 1:
         half = max(half, _reach(n - 1) * deviation(logs) / math.sqrt(n))
-    return Truth(ratio=math.exp(center), low=math.exp(center - half), high=math.exp(center + half), races=n)
+    return Truth(
+        ratio=math.exp(center), low=math.exp(center - half), high=math.exp(center + half), comparisons=n
+    )
 
 
 def _reach(df: float) -> float:

@@ -211,12 +211,12 @@ def record(name: str, state: str, seconds: float, *, check: Callable[[], None]) 
         count = NAMES_OF_SLOW if name == SLOW_ONE else NAMES
         entries = [grids.entry(f"{name} {number}", spec, path, info) for number in range(count)]
         part = "launches of a slow one" if name == SLOW_ONE else "launches"
-        raced = _raced(entries, seconds * SHARES[part])
+        raw = _compare(entries, seconds * SHARES[part])
         found = Recording(
             model=name,
             state=state,
-            start_s=statistics.median(one.start_s / len(one.order) for one in raced.generations),
-            generations=launches_of(raced),
+            start_s=statistics.median(one.start_s / len(one.order) for one in raw.generations),
+            generations=launches_of(raw),
             passes=[] if name == SLOW_ONE else _passes(entries[0], seconds * SHARES["passes"], Path(folder)),
             peaks=[] if name == SLOW_ONE else _peaks(entries[0]),
         )
@@ -225,7 +225,7 @@ def record(name: str, state: str, seconds: float, *, check: Callable[[], None]) 
     return found
 
 
-def _raced(entries: Sequence[Entry], seconds: float) -> RawComparison:
+def _compare(entries: Sequence[Entry], seconds: float) -> RawComparison:
     """Race to the end of the time, whatever is known."""
     effort = Effort(name="quick", target=1e-9, budget_s=math.ceil(seconds), looks=(100_000,))
     settings = Settings(
@@ -237,13 +237,13 @@ def _raced(entries: Sequence[Entry], seconds: float) -> RawComparison:
         baseline=0,
         anchor=0,
     )
-    return grids.raced(entries[0].label, entries, settings)
+    return grids.compare(entries[0].label, entries, settings)
 
 
-def launches_of(raced: RawComparison) -> list[list[Launch]]:
+def launches_of(raw: RawComparison) -> list[list[Launch]]:
     """Return the blocks of every launch of a race, generation by generation."""
     found: dict[int, dict[tuple[int, int], Launch]] = {}
-    for one in sorted(raced.blocks, key=lambda block: block.round):
+    for one in sorted(raw.blocks, key=lambda block: block.round):
         launch = found.setdefault(one.generation, {}).setdefault((one.contestant, one.copy), [])
         launch.append(
             {

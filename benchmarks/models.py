@@ -122,7 +122,7 @@ class Slower:
     def _sized(self, number: int, rows: Sequence[dict[str, Any]], seconds: float) -> dict[str, Any]:
         """One step of the search: measure the size that the steps before suggest."""
         extra = self._next(rows)
-        found = lab.duel(
+        found = lab.compare(
             self.plain, self.slower(extra), precision=EFFORTS["standard"], budget_s=seconds, seed=number
         )
         return {"extra": extra, **found}

@@ -24,7 +24,7 @@ from benchmarks import experiment as lab  # noqa: E402 - the script also runs fr
 from benchmarks.intervals import Truth, share_text, truth_of  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
 from benchmarks.models import Slower  # noqa: E402
-from benchmarks.states import neighbour  # noqa: E402
+from benchmarks.states import background_load  # noqa: E402
 from core.spec.effort import EFFORTS  # noqa: E402
 
 SLOWDOWN = 0.03
@@ -66,14 +66,18 @@ def main() -> int:
         pair = Slower(Path(folder), SLOWDOWN)
         slower = pair.fitted(journal, given.sizing_s)
 
-        def race(number: int, precision: str, budget_s: float) -> dict[str, Any]:
-            return lab.duel(pair.plain, slower, precision=EFFORTS[precision], budget_s=budget_s, seed=number)
+        def compare(number: int, precision: str, budget_s: float) -> dict[str, Any]:
+            return lab.compare(
+                pair.plain, slower, precision=EFFORTS[precision], budget_s=budget_s, seed=number
+            )
 
-        long = until(journal, "truth", given.truth_races, lambda i: race(1000 + i, "publish", given.truth_s))
-        with neighbour(given.neighbour):
-            duels = until(journal, "duel", given.duels, lambda i: race(i, "quick", given.budget))
+        long = until(
+            journal, "truth", given.truth_races, lambda i: compare(1000 + i, "publish", given.truth_s)
+        )
+        with background_load(given.neighbour):
+            comparisons = until(journal, "duel", given.duels, lambda i: compare(i, "quick", given.budget))
     lab.head(machine)
-    return 0 if report(duels, truth_of(long), given.budget) else 1
+    return 0 if report(comparisons, truth_of(long), given.budget) else 1
 
 
 if __name__ == "__main__":

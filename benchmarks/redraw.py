@@ -50,14 +50,14 @@ def fill(home: Path, count: int) -> None:
     store = Store(home / "ortune.db")
     path = ROOT / "sample_models" / "digits_cnn.onnx"
     record = import_file(store, path, name="digits_cnn", source="sample")
-    duel = sample_results.put_duel(store, record, fingerprint="f")
-    like = store.trial(duel.trial.id)
+    compared = sample_results.put_compared(store, record, fingerprint="f")
+    like = store.trial(compared.trial.id)
     store.delete_trials([like.id])
     drawn = random.Random(0)
     for first in range(0, count, AT_ONCE):
         trials = [varied(like, number, drawn) for number in range(first, min(count, first + AT_ONCE))]
-        race = replace(duel.comparison, id=f"{drawn.getrandbits(64):016x}")
-        store.create_comparison(race, trials)  # one change of the file for all of them
+        comparison = replace(compared.comparison, id=f"{drawn.getrandbits(64):016x}")
+        store.create_comparison(comparison, trials)  # one change of the file for all of them
         store.mark([one.id for one in trials[::50]], Change(starred=True, add=("kept",)))
 
 

@@ -68,7 +68,7 @@ class Pairs:
         until(journal, "truth", given.truth_races, self._long)
 
     def _long(self, number: int) -> dict[str, Any]:
-        return lab.duel(
+        return lab.compare(
             *self.entries[SLOWER],
             precision=EFFORTS["publish"],
             budget_s=self.given.truth_s,
@@ -86,7 +86,7 @@ class Pairs:
 
     def _once(self, subject: str, number: int) -> None:
         earlier = self.journal.of("duel") if self.given.prior == "history" else []
-        found = lab.duel(
+        found = lab.compare(
             *self.entries[subject],
             precision=lab.QUICK,
             budget_s=self.given.budget,

@@ -136,7 +136,7 @@ def comparison(
     effort = replace(QUICK, looks=tuple(look for look in QUICK.looks if look <= most) or (most,))
     candidate = replace(model, run_s=model.run_s / ratio)
     heard: list[dict[str, Any]] = []
-    record = simulated_clock.race(
+    record = simulated_clock.compare(
         [candidate, model],
         max(BUDGET_S, RUNS * model.run_s),
         seed=seed,
@@ -174,7 +174,7 @@ def _gone_on(record: RawComparison, models: Sequence[Model], seed: int) -> Itera
         protocol = continuation.protocol(before, "quick", None)
         splits = continuation.splits(protocol)
         effort = replace(QUICK, looks=tuple(protocol["looks"]))
-        record = simulated_clock.race(
+        record = simulated_clock.compare(
             models,
             float(protocol["budget_s"]),
             seed=seed + 1_000_000 * number,
@@ -200,7 +200,7 @@ def times(result: Mapping[str, Any], truth: Known) -> Iterator[Shown]:
     point = measured(Point(values={}, spec=builders.spec()), trial, reused=False)
     yield shown("rows", 1 / truth.mean_s, point.throughput_interval())
     grounds = Grounds(
-        batch_size=1, races={1: [result]}, size_bytes=None, summaries={}, has_dataset=False, arena=True
+        batch_size=1, results={1: [result]}, size_bytes=None, summaries={}, has_dataset=False, arena=True
     )
     found = evaluate_target(TargetSpec(metric="cpu_s", at_most=1e9), grounds)
     yield shown("cpu", truth.cpu_s, (found.low, found.high))
@@ -213,7 +213,7 @@ def _other_gains(results: Sequence[Any], ratio: float) -> Iterator[Shown]:
             yield shown(kind, ratio, (found.ratio_low, found.ratio_high))
 
 
-def glimpse(
+def live_estimate(
     model: Model,
     seed: int,
     ratios: Sequence[float] = RATIOS,
@@ -223,7 +223,7 @@ def glimpse(
     """What Live shows of a setting, launch after launch, at `most` so many, each of so many `rounds`."""
     ratio, rng, clock = ratios[seed % len(ratios)], random.Random(seed), simulated_clock.Clock()
     settings = Settings(
-        effort=live.GLIMPSE, budget_s=5, margin=MARGIN, seed=0, timeout_s=60, baseline=0, anchor=0
+        effort=live.LIVE_ESTIMATE, budget_s=5, margin=MARGIN, seed=0, timeout_s=60, baseline=0, anchor=0
     )
     found = InterimResult(settings)
     sides = {live.BASELINE: model, live.CANDIDATE: replace(model, run_s=model.run_s / ratio)}
@@ -361,7 +361,7 @@ def operators(model: Model, seed: int) -> Iterator[Shown]:
 
 PARTS: Mapping[Callable[[Model, int], Iterator[Shown]], float] = {  # share of the repetitions
     comparison: 1.0,
-    glimpse: 1.0,
+    live_estimate: 1.0,
     search: 0.3,
     operators: 10.0,  # they take no time
 }
@@ -390,8 +390,8 @@ def played(one: Recording, repetitions: int) -> Iterator[Played]:
     """All that is printed of a recording; everybody in it is the same, so that the truth of a ratio is 1."""
     truth = one.known()
     compared = partial(comparison, ratios=(1.0,), truth=lambda _: truth)
-    glimpsed = partial(glimpse, ratios=(1.0,), rounds=live.LEAST_ROUNDS)
-    for part, rounds, spare in ((compared, 1, 1), (glimpsed, live.LEAST_ROUNDS, 0)):  # spare: read memory
+    estimated = partial(live_estimate, ratios=(1.0,), rounds=live.LEAST_ROUNDS)
+    for part, rounds, spare in ((compared, 1, 1), (estimated, live.LEAST_ROUNDS, 0)):  # spare: read memory
         found, dealt, missing = list[Shown](), 0, set[str]()
         for seed in range(repetitions):
             model = one.played(seed, rounds)
@@ -429,7 +429,7 @@ def memory(peaks: Sequence[Mapping[str, int]]) -> Iterator[Shown]:
     for one in peaks:
         result = {"generations": 1, "batch_size": 1, **one}
         grounds = Grounds(
-            batch_size=1, races={1: [result]}, size_bytes=None, summaries={}, has_dataset=False, arena=True
+            batch_size=1, results={1: [result]}, size_bytes=None, summaries={}, has_dataset=False, arena=True
         )
         found = evaluate_target(TargetSpec(metric="peak_rss", at_most=1e12), grounds)
         yield shown("memory", trimmed_estimate, (found.low, found.high))

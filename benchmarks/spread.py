@@ -42,7 +42,7 @@ from benchmarks import experiment as lab  # noqa: E402 - the script also runs fr
 from benchmarks import models  # noqa: E402
 from benchmarks.intervals import bootstrap, spread  # noqa: E402
 from benchmarks.journal import Journal, until  # noqa: E402
-from benchmarks.states import neighbour  # noqa: E402
+from benchmarks.states import background_load  # noqa: E402
 from core import wire  # noqa: E402
 from core.evidence.record import Entry  # noqa: E402
 from core.evidence.speedup_interval import contrast  # noqa: E402
@@ -52,7 +52,7 @@ from core.run.launches.processes import SEEDS  # noqa: E402
 
 MOST_SPREAD = 1 / 3
 SMALL, LARGE, LARGE_CHANNELS = 64, 256, 112  # pixels and channels of the two nets
-GENERATIONS = 2  # of the larger net's race: what a second or two hold
+LAUNCHES = 2  # of the larger net's race: what a second or two hold
 LEAST_ROUNDS = 3  # of each
 CLOSE_S = 0.05  # to end the contestants
 WARMUPS, RUNS = 10, 20
@@ -101,9 +101,9 @@ def sprint(pair: Sequence[Entry], wall_s: float, seed: int) -> dict[str, Any]:
     generations: list[list[float]] = []
     known: list[int | None] = [None] * len(pair)
     with Workers(threading.Event()) as workers:
-        for number in range(1, GENERATIONS + 1):
+        for number in range(1, LAUNCHES + 1):
             live = [_started(workers, entry, known, side, rng) for side, entry in enumerate(pair)]
-            generations.append(_rounds(live, known, rng, began + wall_s * number / GENERATIONS - CLOSE_S))
+            generations.append(_rounds(live, known, rng, began + wall_s * number / LAUNCHES - CLOSE_S))
             for worker in live:
                 worker.kill()
     found = contrast(generations)
@@ -152,12 +152,12 @@ class Reports:
             lab.contestant("ORT default", self.large),
         ]
         self.budget_s = budget_s
-        self.race_s = 5.0  # how long the last race took
+        self.comparison_s = 5.0  # how long the last race took
 
     def once(self, number: int) -> dict[str, Any]:
         """All of them, in an order drawn from `number`; on the large net Olive's time is the limit."""
         ways = {
-            "ortune": self._race,
+            "ortune": self._comparison,
             "olive": lambda _: olive(self.path, SMALL, 0.0),
             "longer": self._longer,
             "large": self._on_the_large_net,
@@ -169,15 +169,15 @@ class Reports:
         rival = olive(self.large, LARGE, 0.0)
         return {"olive": rival, "ortune": sprint(self.large_pair, rival["wall_s"], number)}
 
-    def _race(self, number: int) -> dict[str, Any]:
-        found = lab.duel(
+    def _comparison(self, number: int) -> dict[str, Any]:
+        found = lab.compare(
             self.baseline, self.candidate, precision=lab.QUICK, budget_s=self.budget_s, seed=number
         )
-        self.race_s = found["wall_s"]
+        self.comparison_s = found["wall_s"]
         return found
 
     def _longer(self, number: int) -> dict[str, Any]:
-        return olive(self.path, SMALL, self.race_s / 2)
+        return olive(self.path, SMALL, self.comparison_s / 2)
 
 
 WAYS = {
@@ -238,7 +238,7 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory() as folder,
         lab.turn("benchmarks/spread.py"),
-        neighbour(given.neighbour),
+        background_load(given.neighbour),
     ):
         rows = until(journal, "report", given.reports, Reports(Path(folder), given.budget).once)
     lab.head(machine)

@@ -72,19 +72,19 @@ class States:
     def enter(self, state: str) -> Iterator[Check]:
         """Be in `state` while the body runs; what is yielded ends the script where a neighbour has gone."""
         with contextlib.ExitStack() as stack:
-            neighbours: list[subprocess.Popen[bytes]] = []
+            background: list[subprocess.Popen[bytes]] = []
             match state:
                 case "quiet":
                     pass
                 case "burner" | "burners":
                     count = 1 if state == "burner" else 2
-                    neighbours += [stack.enter_context(burner()) for _ in range(count)]
+                    background += [stack.enter_context(busy_process()) for _ in range(count)]
                 case "browser":
-                    neighbours += stack.enter_context(self._browser())
+                    background += stack.enter_context(self._browser())
                 case _:
                     raise SystemExit(f"`{state}` is no state of this machine: {', '.join(STATES)}.")
             time.sleep(SETTLE_S)
-            yield lambda: _still_there(neighbours)
+            yield lambda: _still_there(background)
 
     @contextlib.contextmanager
     def _browser(self) -> Iterator[list[subprocess.Popen[bytes]]]:
@@ -109,9 +109,9 @@ class States:
         return note.read_text()
 
 
-def _still_there(neighbours: Sequence[subprocess.Popen[bytes]]) -> None:
+def _still_there(background: Sequence[subprocess.Popen[bytes]]) -> None:
     """End the script where a neighbour has gone: what was just measured was not measured beside it."""
-    if any(one.poll() is not None for one in neighbours):
+    if any(one.poll() is not None for one in background):
         raise SystemExit("A neighbour was gone before the duel beside it was over; that one is not kept.")
 
 
@@ -126,7 +126,7 @@ def own(home: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def burner() -> Iterator[subprocess.Popen[bytes]]:
+def busy_process() -> Iterator[subprocess.Popen[bytes]]:
     """A process that burns one core for as long as the body runs."""
     process = subprocess.Popen([sys.executable, "-c", BURN])
     try:
@@ -137,12 +137,12 @@ def burner() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @contextlib.contextmanager
-def neighbour(wanted: bool) -> Iterator[None]:
+def background_load(wanted: bool) -> Iterator[None]:
     """One burner, settled; nothing when it is not wanted."""
     if not wanted:
         yield
         return
-    with burner():
+    with busy_process():
         time.sleep(SETTLE_S)
         yield
 

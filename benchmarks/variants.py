@@ -78,7 +78,7 @@ def make(store: Store, record: ModelRecord, dims: dict[str, int]) -> list[ModelR
     return made
 
 
-def race(store: Store, records: Sequence[ModelRecord], dims: dict[str, int], precision: str) -> str:
+def compare(store: Store, records: Sequence[ModelRecord], dims: dict[str, int], precision: str) -> str:
     base = TrialSpec(
         model=ModelRef(path=records[0].path),
         workload=WorkloadSpec(dims=dims),
@@ -162,7 +162,7 @@ def main() -> int:
         for name in given.models:
             record, dims = model(store, name), DIMS.get(name, {})
             everybody = [record, *make(store, record, dims)]
-            new = rows(store, race(store, everybody, dims, given.effort))
+            new = rows(store, compare(store, everybody, dims, given.effort))
             found += new
             for one in new:
                 show(one)

@@ -43,7 +43,7 @@ POLL_S = 0.5
 SETTLE_MS = 3000.0  # a page that was just drawn still fetches its plots
 
 
-def one_race(
+def one_comparison(
     browser: Browser, url: str, store: Store, trial: str, viewers: int, *, late: bool
 ) -> tuple[float, bool]:
     """Run once while so many look on; ln(ratio), and whether the race has the remark on other programs."""
@@ -61,18 +61,18 @@ def one_race(
         pages.append(window(browser))
         pages[-1].goto(f"{url}/?trial={new}", wait_until="commit")
     until = time.monotonic() + PATIENCE_S
-    race = store.comparison(str(store.trial(new).comparison))  # which is written after its trials
-    while race.state in ("WAITING", "RUNNING"):
+    comparison = store.comparison(str(store.trial(new).comparison))  # which is written after its trials
+    while comparison.state in ("WAITING", "RUNNING"):
         if time.monotonic() > until:
             raise SystemExit(f"The race took longer than {PATIENCE_S:g} s.")
         time.sleep(POLL_S)
-        race = store.comparison(race.id)
+        comparison = store.comparison(comparison.id)
     for page in pages:
         page.context.close()
-    if race.state != "COMPLETE":
-        raise SystemExit(f"The race ended as {race.state}.")
-    [found] = [one for one in race.facts["contrasts"] if one["candidate"] == new]
-    return math.log(found["ratio"]), bool(background_load_text(race.result))
+    if comparison.state != "COMPLETE":
+        raise SystemExit(f"The race ended as {comparison.state}.")
+    [found] = [one for one in comparison.facts["contrasts"] if one["candidate"] == new]
+    return math.log(found["ratio"]), bool(background_load_text(comparison.result))
 
 
 def followers(browser: Browser, presenter: Page, many: int) -> list[Page]:
@@ -110,7 +110,7 @@ def main() -> int:
             browser = playwright.chromium.launch(executable_path=_executable(), args=list(ARGUMENTS))
             for _ in range(given.repeats):
                 for count in rng.sample(VIEWERS, len(VIEWERS)):
-                    ratio, remark = one_race(browser, url, store, trial, count, late=given.late)
+                    ratio, remark = one_comparison(browser, url, store, trial, count, late=given.late)
                     ratios[count].append(ratio)
                     busy[count] += remark
             browser.close()

@@ -67,7 +67,7 @@ SHOWS_VERDICT = """before => location.href !== before
     && !document.querySelector(".st-key-live") && document.querySelector(".st-key-verdict h2") !== null"""
 
 
-def one_race(page: Page) -> dict[str, float]:
+def one_comparison(page: Page) -> dict[str, float]:
     """Press Run; seconds to the first ratio, and to the verdict."""
     button = page.locator(".st-key-run button").first
     button.wait_for(state="visible")
@@ -102,7 +102,7 @@ def main() -> int:
             browser = playwright.chromium.launch(executable_path=_executable(), args=list(ARGUMENTS))
             for name, trial in trials.items():
                 page = opened(browser, url, trial)
-                rows[name] = [one_race(page) for _ in range(given.times)]
+                rows[name] = [one_comparison(page) for _ in range(given.times)]
                 page.close()
             browser.close()
     lab.head(machine)

@@ -236,8 +236,8 @@ def labels(specs: Sequence[TrialSpec], baseline: int, models: Sequence[str] = ()
             name = _short([models[index], *([] if name == ORT_DEFAULT else [name])])
         elif own and any(models) and name == ORT_DEFAULT:
             name = f"{ORT_DEFAULT} ({format.short(own, LABEL_LIMIT - len(ORT_DEFAULT) - 3)})"
-        twins = sum(one == name or one.startswith(f"{name} (") for one in named)
-        named.append(f"{name} ({twins + 1})" if twins else name)
+        equals = sum(one == name or one.startswith(f"{name} (") for one in named)
+        named.append(f"{name} ({equals + 1})" if equals else name)
     return named
 
 

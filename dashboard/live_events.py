@@ -87,13 +87,13 @@ def of_trial(status: Status, field: ComparedConfigurations, margin: float) -> Ev
         margin: of equivalence.
     """
     share, text = progress(status, "this one")
-    so_far, racing = status.live, status.stage == ROUNDS_STAGE
-    if racing and so_far:
+    so_far, measuring = status.live, status.stage == ROUNDS_STAGE
+    if measuring and so_far:
         text = step_text(replace(status, total=0))  # the line below counts the rounds
     event = _shown(status, share, text)
     if so_far:
         found = live_text.contrasts_of(so_far, status.id)
-        event["lines"] = [{"text": live_text.words(so_far, status.id, field, racing=racing)}]
+        event["lines"] = [{"text": live_text.words(so_far, status.id, field, measuring=measuring)}]
         event["ratio"] = interim.sentence(found[0]) if found else ""
         event["pictures"] = [
             *_intervals(found, field.labels, margin, per_row=field.per_row),
@@ -169,7 +169,7 @@ def running_text(status: Status) -> str:
     """Describe a running comparison: its step, completed and expected rounds, time."""
     so_far = status.live or {}
     if status.stage == ROUNDS_STAGE and so_far.get("predicted_rounds"):
-        text = live_text.rounds_text(so_far, racing=True)
+        text = live_text.rounds_text(so_far, measuring=True)
         return step_text(replace(status, stage=text, total=0, eta_s=None))
     return step_text(replace(status, eta_s=None))
 

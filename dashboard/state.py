@@ -405,7 +405,7 @@ def check_before(spec: TrialSpec) -> None:
     trial_run.check_before(spec, store(), refuse_worker)
 
 
-def race(asked: Sequence[Configuration], **options: Any) -> Job:
+def comparison_job(asked: Sequence[Configuration], **options: Any) -> Job:
     """Return the checked job of a comparison, for `submit`; see `job_types.comparison` for the options.
 
     A configuration that cannot run does not stop the others; its result gives the reason.

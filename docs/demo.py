@@ -1,4 +1,4 @@
-"""Record the races of the demonstration by running the commands, and pack them. Wants a quiet machine.
+"""Record the comparisons of the demonstration by running the commands, and pack them. Wants a quiet machine.
 
     python docs/demo.py [HOME]
 
@@ -97,7 +97,7 @@ def _make_encoder(home: Path) -> None:
 
 
 def _explain(home: Path, model: str) -> None:
-    """Explain the newest result of a model by what it raced against."""
+    """Explain the newest result of a model by what it was compared with."""
     newest = json.loads(_core(home, "history", "--model", model, "--limit", "1", "--json"))["trials"][0]
     _core(home, "explain", newest["contrasts"][0]["baseline"], newest["trial"], "--quiet")
 
@@ -193,8 +193,8 @@ def _stripped(store: Store) -> dict[str, Any]:
             store.update_trial(one.id, owner=OWNER)
             last = max(last, one.finished_at or 0.0)
             environment = one.facts.get("environment") or environment
-    for race in store.comparisons(limit=10_000):
-        store.update_comparison(race.id, owner=OWNER)
+    for comparison in store.comparisons(limit=10_000):
+        store.update_comparison(comparison.id, owner=OWNER)
     for study in store.studies(limit=1000):
         store.update_study(study.id, owner=OWNER)
     return {"on": time.strftime("%Y-%m-%d", time.gmtime(last)), "environment": environment}

@@ -141,7 +141,7 @@ def works(process: subprocess.Popen[str]) -> bool:
         return False
 
 
-def races(process: subprocess.Popen[str]) -> bool:
+def is_comparing(process: subprocess.Popen[str]) -> bool:
     """Whether a command is in the middle of a race: somebody of its family is frozen."""
     try:
         family = psutil.Process(process.pid).children(recursive=True)

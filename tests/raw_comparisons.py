@@ -116,7 +116,7 @@ def record(
     shared: float = 0.2,
     rows: Sequence[int] | None = None,
     anchor: int | None = None,
-    twin: float = 1.0,
+    control: float = 1.0,
     seed: int = 1,
     disturb: Callable[[int, int], Mapping[str, Any]] = lambda contestant, number: {},
     slower: Callable[[int, int], float] = lambda contestant, number: 1.0,
@@ -163,7 +163,7 @@ def record(
             orders.append([index for index, _ in order])
             for position, (index, copy) in enumerate(order):
                 median = medians_s[index] * math.exp(weather + own[index, copy] + rng.gauss(0, noise))
-                median *= slower(index, number) * (twin if copy else 1.0)
+                median *= slower(index, number) * (control if copy else 1.0)
                 blocks.append(
                     Block(
                         contestant=index,

@@ -21,14 +21,14 @@ def recorded_store() -> Iterator[Store]:
 
 def reported(store: Store) -> dict[str, list[str]]:
     """Return each kind of report with the references that name one of it."""
-    races = store.comparisons(limit=500)
+    comparisons = store.comparisons(limit=500)
     pair = next(path for one in store.trials() for path in store.artifacts(one.id, "why-*.json"))
     return {
         "trial": [next(one.id for one in store.trials(kind="measure") if not one.study)],
-        "race": [max(races, key=lambda one: 0 if one.study else len(one.contestants)).id],
+        "race": [max(comparisons, key=lambda one: 0 if one.study else len(one.contestants)).id],
         "search": [next(one.id for one in store.studies() if one.answer and one.answer["winner"])],
-        "curve": [next(one.study for one in races if axes_of_study(one.study))],
-        "card": [next(one.study for one in races if one.study.startswith("scorecard"))],
+        "curve": [next(one.study for one in comparisons if axes_of_study(one.study))],
+        "card": [next(one.study for one in comparisons if one.study.startswith("scorecard"))],
         "why": [pair.stem.removeprefix("why-"), pair.parent.name],
         "profile": [store.trials(kind="profile")[0].id],
     }

@@ -164,7 +164,7 @@ class Run:
     settled: bool = False
     said: SearchOutcome = "UNDECIDED"
     winner: Choice | None = None
-    left_heat: list[Choice] = field(default_factory=list)  # who was eliminated
+    eliminated: list[Choice] = field(default_factory=list)  # who was eliminated
     differences: list[float] = field(default_factory=list)  # ln ratios of two equal launches
 
     def __post_init__(self) -> None:
@@ -227,7 +227,7 @@ class Run:
             self._do(step)
         return self
 
-    def heat(self, choices: Sequence[Choice], budget_s: float) -> None:
+    def elimination(self, choices: Sequence[Choice], budget_s: float) -> None:
         """One heat of these, whatever the plan says."""
         self._do(Step(stage="heat", choices=choices, budget_s=budget_s, why="a heat"))
 
@@ -235,46 +235,48 @@ class Run:
         assert step.choices
         assert len(set(step.choices)) == len(step.choices)
         assert self.default not in step.choices
-        race = _Race(self, step)
-        race.run()
-        self.spent_s += race.took_s + self.machine.fixed_s
+        comparison = _Comparison(self, step)
+        comparison.run()
+        self.spent_s += comparison.took_s + self.machine.fixed_s
         self.spent_s += self.machine.server_s if len(self.steps) == 1 else 0.0
-        self._learn_costs(race)
-        self._read(step, race)
+        self._learn_costs(comparison)
+        self._read(step, comparison)
         if step.stage == "confirm":
-            self._take_confirmed(step, race)
+            self._take_confirmed(step, comparison)
         elif step.ranks:
-            self._rank(step, race)
+            self._rank(step, comparison)
 
-    def _learn_costs(self, race: _Race) -> None:
-        if race.step.stage == "confirm" or not race.generations:
+    def _learn_costs(self, comparison: _Comparison) -> None:
+        if comparison.step.stage == "confirm" or not comparison.generations:
             return
-        rounds = min(STAGES["screen"].rounds, race.rounds)
-        each = (race.starts_s / race.generations + rounds * race.round_s) / race.processes
+        rounds = min(STAGES["screen"].rounds, comparison.rounds)
+        each = (
+            comparison.starts_s / comparison.generations + rounds * comparison.round_s
+        ) / comparison.processes
         self.each_s = each * self.rng.uniform(0.9, 1.1)
         self.fixed_s = self.machine.fixed_s
 
-    def _read(self, step: Step, race: _Race) -> None:
-        found = race.standing.contrasts(list(race.names), list(race.names))
-        for index, choice in race.names.items():
-            if choice == self.default or index == race.twin:
+    def _read(self, step: Step, comparison: _Comparison) -> None:
+        found = comparison.standing.contrasts(list(comparison.names), list(comparison.names))
+        for index, choice in comparison.names.items():
+            if choice == self.default or index == comparison.control:
                 continue
             stage: Any = step.stage
-            looks = 1.0 if step.stage == "screen" else float(len(race.effort.looks))
-            level = race.standing.p50_s(0)
+            looks = 1.0 if step.stage == "screen" else float(len(comparison.effort.looks))
+            level = comparison.standing.p50_s(0)
             head = Observation(
                 stage=stage,
                 race=str(len(self.steps)),
                 trial=f"{len(self.steps)}-{index}",
-                launches=race.generations,
+                launches=comparison.generations,
                 splits=looks,
                 level=None if level is None else math.log(level),
             )
-            if index in race.failed:
+            if index in comparison.failed:
                 one = replace(head, error="It failed.")
             elif index in found:
                 contrast = found[index]
-                copies = self._copies(race) if step.stage == "screen" else None
+                copies = self._copies(comparison) if step.stage == "screen" else None
                 shift = abs(copies) / 2 if copies is not None and abs(copies) > MAX_COPY_DIFFERENCE else 0.0
                 error = contrast.standard_error or _rough_error(contrast.to_dict())
                 gain = math.log(contrast.ratio) - shift, error
@@ -288,45 +290,45 @@ class Run:
                 changes=self.machine.space.changes(choice), key=str(choice)
             )
             self.tried[choice] = replace(before, looks=(*before.looks, one))
-        if step.stage == "screen" and (copies := self._copies(race)) is not None:
+        if step.stage == "screen" and (copies := self._copies(comparison)) is not None:
             self.differences.append(copies)
-            if race.twin in found and race.twin is not None and 1 in found:
-                self.differences.append(math.log(found[1].ratio / found[race.twin].ratio))
+            if comparison.control in found and comparison.control is not None and 1 in found:
+                self.differences.append(math.log(found[1].ratio / found[comparison.control].ratio))
 
     @staticmethod
-    def _copies(race: _Race) -> float | None:
+    def _copies(comparison: _Comparison) -> float | None:
         """ln ratio of the default's two launches."""
-        one, two = (race.standing.medians.get((0, copy), {}) for copy in (0, 1))
+        one, two = (comparison.standing.medians.get((0, copy), {}) for copy in (0, 1))
         rounds = one.keys() & two.keys()
         return math.fsum(two[key] - one[key] for key in rounds) / len(rounds) if rounds else None
 
-    def _rank(self, step: Step, race: _Race) -> None:
+    def _rank(self, step: Step, comparison: _Comparison) -> None:
         ranked = [(self.tried[c], gain) for c, gain in standing(self.known()) if c in step.choices]
-        _, against = race.standing.rivals(list(race.names), list(race.names))
+        _, against = comparison.standing.rivals(list(comparison.names), list(comparison.names))
         level = frozenset(
             str(choice)
-            for index, choice in race.names.items()
+            for index, choice in comparison.names.items()
             if index not in against or against[index].verdict != Verdict.SLOWER
         )
-        self.left_heat = [race.names[index] for index in race.gone]
+        self.eliminated = [comparison.names[index] for index in comparison.gone]
         by_key = {self.tried[c].key: c for c in step.choices if c in self.tried}
         self.rivals = [by_key[one.key] for one, _ in confirmation_order(ranked, level, MARGIN)]
 
     def _undecided(self) -> Choice | None:
         return self.winner if self.said == "UNDECIDED" else None
 
-    def _take_confirmed(self, step: Step, race: _Race) -> None:
-        if not race.generations or race.refused:
+    def _take_confirmed(self, step: Step, comparison: _Comparison) -> None:
+        if not comparison.generations or comparison.refused:
             self.settled = True
             return
-        found = race.standing.contrasts(list(race.names), list(race.names))
+        found = comparison.standing.contrasts(list(comparison.names), list(comparison.names))
         said = {}
-        for index, choice in race.names.items():
+        for index, choice in comparison.names.items():
             if choice == self.default:
                 continue
             verdict = found[index].verdict if index in found else Verdict.UNDECIDED
             said[choice] = {
-                "error": "It failed." if index in race.failed else "",
+                "error": "It failed." if index in comparison.failed else "",
                 "limits": [],
                 "gain": {
                     "verdict": verdict,
@@ -349,16 +351,16 @@ class Run:
         self.settled = self.said in ("FOUND", "REJECTED")
 
 
-class _Race:
+class _Comparison:
     """One race: generations of fresh processes, rounds, and the end by the race's own rules."""
 
     def __init__(self, run: Run, step: Step) -> None:
         self.run_, self.step, self.machine, self.rng = run, step, run.machine, run.rng
         self.names: dict[int, Choice] = dict(enumerate((run.default, *step.choices)))
-        self.twin: int | None = None
+        self.control: int | None = None
         if step.stage == "screen" and len(step.choices) >= 4:
-            self.twin = len(self.names)
-            self.names[self.twin] = step.choices[0]
+            self.control = len(self.names)
+            self.names[self.control] = step.choices[0]
         effort: Effort = STAGES[step.stage] if step.stage != "confirm" else EFFORTS["quick"]
         self.effort = effort
         self.budget_s = max(LEAST_CONFIRMATION_S, step.budget_s)
@@ -377,11 +379,11 @@ class _Race:
 
     def run(self) -> None:
         """Race to the end."""
-        racing = list(self.names)
-        while racing:
-            alive = self._start(racing)
-            racing = [index for index in racing if index not in self.failed]
-            if racing == [0]:
+        active = list(self.names)
+        while active:
+            alive = self._start(active)
+            active = [index for index in active if index not in self.failed]
+            if active == [0]:
                 return
             self.round_s = self.machine.block_s * len(alive)
             costs = Costs(start_s=self.began_s, round_s=self.round_s, after_s=0.0, runs=10)
@@ -396,27 +398,27 @@ class _Race:
                     costs,
                     left_s,
                     made=self.rounds,
-                    variance_ratio=self.standing.variance_ratio(racing, racing),
-                    generations=self.generations,
+                    variance_ratio=self.standing.variance_ratio(active, active),
+                    launches=self.generations,
                 )
             self._rounds(alive, planned)
             self.generations += 1
-            if self.effort.rounds or self._stops(racing, costs, planned):
+            if self.effort.rounds or self._stops(active, costs, planned):
                 return
-            still = self.standing.still_open(racing, self.generations, self.rounds, racing)
-            self.gone += [index for index in racing if index not in still]
-            racing = still
+            still = self.standing.still_open(active, self.generations, self.rounds, active)
+            self.gone += [index for index in active if index not in still]
+            active = still
 
-    def _start(self, racing: Sequence[int]) -> dict[tuple[int, int], float]:
+    def _start(self, active: Sequence[int]) -> dict[tuple[int, int], float]:
         alive = {}
         self.began_s = 0.0
-        for key in [(index, 0) for index in racing] + [(0, 1)]:
+        for key in [(index, 0) for index in active] + [(0, 1)]:
             self.began_s += self.machine.start_s
             if self.machine.fails(self.names[key[0]]):
                 self.failed.add(key[0])
             else:
                 alive[key] = self.machine.life(self.rng, self.names[key[0]])
-        self.processes = max(self.processes, len(racing) + 1)
+        self.processes = max(self.processes, len(active) + 1)
         self.took_s += self.began_s
         self.starts_s += self.began_s
         return alive
@@ -432,11 +434,11 @@ class _Race:
             self.rounds += 1
             self.took_s += self.round_s
 
-    def _stops(self, racing: Sequence[int], costs: Costs, planned: int) -> bool:
+    def _stops(self, active: Sequence[int], costs: Costs, planned: int) -> bool:
         left = launches_left(costs, self.budget_s - self.took_s, planned)
         return (
             self.standing.stop(
-                racing, racing, self.generations, rounds=self.rounds, elapsed_s=self.took_s, left=left
+                active, active, self.generations, rounds=self.rounds, elapsed_s=self.took_s, left=left
             )
             is not None
         )

@@ -282,7 +282,7 @@ def machine(model_of: ModelOf = lambda label, plan: Model(), *, seed: int = 0) -
         yield clock
 
 
-def race(
+def compare(
     models: Sequence[Model],
     budget_s: float,
     *,

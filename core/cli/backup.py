@@ -119,7 +119,7 @@ def _check_idle() -> None:
 
 
 def _content(found: CheckResult) -> str:
-    trials, races, accuracies = found.trials[0], found.comparisons[0], found.accuracies[0]
-    said = f"{counted(trials, 'trial')}, {counted(races, 'comparison')}, {accuracies} of accuracy, "
+    trials, comparisons, accuracies = found.trials[0], found.comparisons[0], found.accuracies[0]
+    said = f"{counted(trials, 'trial')}, {counted(comparisons, 'comparison')}, {accuracies} of accuracy, "
     said += f"{found.studies[0]} search" + ("es" if found.studies[0] != 1 else "")
     return f"{said}; {found.damaged} damaged" if found.damaged else f"{said}; no damage found"

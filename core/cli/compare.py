@@ -174,8 +174,8 @@ def compare(
             )
         store = Store()
         job = _continuation(store, continue_, given, patience_s, progress)
-        race = _run(store, job, progress, {}, json_=json_)
-        _report(store, race, limit, {}, "json" if json_ else format_)
+        comparison = _run(store, job, progress, {}, json_=json_)
+        _report(store, comparison, limit, {}, "json" if json_ else format_)
         return
     model, refs = _model_and_references(models or [], baseline, candidate or [])
     store = Store()
@@ -188,8 +188,8 @@ def compare(
     check_configurations(store, asked, progress)
     announce(store, asked, progress)
     job = job_types.comparison(asked, wait_quiet_s=patience_s, different_models=different_models)
-    race = _run(store, job, progress, told, json_=json_)
-    _report(store, race, limit, told, "json" if json_ else format_)
+    comparison = _run(store, job, progress, told, json_=json_)
+    _report(store, comparison, limit, told, "json" if json_ else format_)
 
 
 def _model_and_references(
@@ -250,46 +250,48 @@ def _run(store: Store, job: Job, progress: Progress, told: dict[str, Any], *, js
             status = watch(service, submitted, progress)
     except Interrupted as interrupted:
         if submitted:
-            race = store.comparison(submitted)
-            interrupted.document = {**_document(store, race, None), **told}
-            if race.result and not json_:
-                print_sheet(comparisons.raced(race, store.trials_of(submitted)))
+            comparison = store.comparison(submitted)
+            interrupted.document = {**_document(store, comparison, None), **told}
+            if comparison.result and not json_:
+                print_sheet(comparisons.comparison_sheet(comparison, store.trials_of(submitted)))
         raise
-    race = store.comparison(submitted)
-    if status.state != race.state:  # the store could not save its end
+    comparison = store.comparison(submitted)
+    if status.state != comparison.state:  # the store could not save its end
         print_error(*_error_text(status.error))
         raise typer.Exit(exit_code(status.error))
-    report_precision(race, progress)
-    return race
+    report_precision(comparison, progress)
+    return comparison
 
 
 def _error_text(error: Any) -> tuple[str, str]:
     return (error["message"], error["hint"]) if error else ("The comparison has no result.", "")
 
 
-def _report(store: Store, race: Comparison, limit: float | None, told: dict[str, Any], kind: str) -> None:
-    trials = store.trials_of(race.id)
-    found = None if limit is None else check_slower_limit(race, limit)
+def _report(
+    store: Store, comparison: Comparison, limit: float | None, told: dict[str, Any], kind: str
+) -> None:
+    trials = store.trials_of(comparison.id)
+    found = None if limit is None else check_slower_limit(comparison, limit)
     if kind == "json":
-        print_json({**_document(store, race, found), **told})
+        print_json({**_document(store, comparison, found), **told})
     elif kind == "csv":
-        print_lines([csv_text(comparisons.contestants(race, trials))])
+        print_lines([csv_text(comparisons.configurations(comparison, trials))])
     elif kind == "md":
-        print_lines([md_text(comparisons.contestants(race, trials))])
-    elif race.result:
-        print_sheet(comparisons.raced(race, trials))
-    errors = list({error["message"]: error for error in failures(race, trials)}.values())
+        print_lines([md_text(comparisons.configurations(comparison, trials))])
+    elif comparison.result:
+        print_sheet(comparisons.comparison_sheet(comparison, trials))
+    errors = list({error["message"]: error for error in failures(comparison, trials)}.values())
     for error in errors:
         print_error(error["message"], error["hint"])
     if errors:
         raise typer.Exit(combined_exit_code(errors))
-    raise typer.Exit(_verdict_code(race, found))
+    raise typer.Exit(_verdict_code(comparison, found))
 
 
-def _verdict_code(race: Comparison, found: Limit | None) -> int:
+def _verdict_code(comparison: Comparison, found: Limit | None) -> int:
     if found is None:
-        return EXIT_UNDECIDED if has_undecided(race) else 0
-    names = {one.trial: one.label for one in race.contestants}
+        return EXIT_UNDECIDED if has_undecided(comparison) else 0
+    names = {one.trial: one.label for one in comparison.contestants}
     if found.broken:
         who = ", ".join(f"`{names[trial]}`" for trial in found.broken)
         print_error(f"{who}: more than {100 * found.limit:g} % slower than the baseline.", "")
@@ -302,7 +304,7 @@ def _verdict_code(race: Comparison, found: Limit | None) -> int:
     return 0
 
 
-def check_slower_limit(race: Comparison, limit: float) -> Limit:
+def check_slower_limit(comparison: Comparison, limit: float) -> Limit:
     """Return which candidates are slower than the baseline by more than `limit`, and which may be.
 
     A candidate that takes (1 + limit) times as long has the ratio 1 / (1 + limit). Broken: the whole interval
@@ -311,9 +313,9 @@ def check_slower_limit(race: Comparison, limit: float) -> Limit:
     """
     least = 1 / (1 + limit)
     broken: list[str] = []
-    candidates = [one.trial for one in race.contestants if one.role == "candidate"]
+    candidates = [one.trial for one in comparison.contestants if one.role == "candidate"]
     still_open = set(candidates)  # includes candidates without a contrast
-    for one in against_baseline(race):
+    for one in against_baseline(comparison):
         low, high = one["ratio_low"], one["ratio_high"]
         doubtful = one["contradicted"] or not one["holds"]
         if low is None or high is None or doubtful or low < least <= high:
@@ -325,9 +327,9 @@ def check_slower_limit(race: Comparison, limit: float) -> Limit:
     return Limit(limit=limit, passed=not broken and not left, broken=broken, open=left)
 
 
-def _document(store: Store, race: Comparison, limit: Limit | None) -> dict[str, Any]:
+def _document(store: Store, comparison: Comparison, limit: Limit | None) -> dict[str, Any]:
     return {
-        **race.to_dict(),
+        **comparison.to_dict(),
         "fail_if_slower": None if limit is None else asdict(limit),
-        "trials": [store.trial(one.trial).to_dict() for one in race.contestants],
+        "trials": [store.trial(one.trial).to_dict() for one in comparison.contestants],
     }

@@ -245,24 +245,28 @@ def _prediction(store: Store, specs: Sequence[TrialSpec], family: int | None) ->
     """Predict from earlier comparisons of this model; a prediction must start no worker."""
     try:
         model = resolve_trial(specs[0], store, refuse_worker).record.content_sha256
-        races = store.comparisons(model_sha256=model, state="COMPLETE", limit=1)
-        known = past(store, model_sha256=model, fingerprint=races[0].fingerprint) if races else None
+        comparisons = store.comparisons(model_sha256=model, state="COMPLETE", limit=1)
+        known = (
+            past(store, model_sha256=model, fingerprint=comparisons[0].fingerprint) if comparisons else None
+        )
     except TunerError:
         return None
     return None if known is None else predict(specs, known, family)
 
 
-def report_precision(race: Comparison, progress: Progress) -> None:
+def report_precision(comparison: Comparison, progress: Progress) -> None:
     """Print the precision of the result and the time it took."""
-    result = race.facts
-    widths = [one["half_width"] for one in against_baseline(race) if one["half_width"] is not None]
+    result = comparison.facts
+    widths = [one["half_width"] for one in against_baseline(comparison) if one["half_width"] is not None]
     if not result:
         return
     text = f"{launches(len(result['generations']))}, {counted(result['rounds'], 'round')}"
     text += f", {result['wall_s']:.1f} s"
     if widths:
         text += f", ±{100 * max(widths):.2g} %"
-        text += "" if race.protocol.get("runs") else f" (goal ±{100 * race.protocol['target']:g} %)"
+        text += (
+            "" if comparison.protocol.get("runs") else f" (goal ±{100 * comparison.protocol['target']:g} %)"
+        )
     progress.line(f"{text}. {result['outcome_text']}")
 
 
@@ -271,28 +275,32 @@ def launches(number: int) -> str:
     return f"{number} launch" if number == 1 else f"{number} launches"
 
 
-def against_baseline(race: Comparison) -> list[ContrastRecord]:
+def against_baseline(comparison: Comparison) -> list[ContrastRecord]:
     """Return the verdicts on the candidates: contrasts against the comparison's baseline."""
-    candidates = {one.trial for one in race.contestants if one.role == "candidate"}
+    candidates = {one.trial for one in comparison.contestants if one.role == "candidate"}
     return [
         one
-        for one in race.facts.get("contrasts", ())
-        if one["candidate"] in candidates and one["baseline"] == race.baseline
+        for one in comparison.facts.get("contrasts", ())
+        if one["candidate"] in candidates and one["baseline"] == comparison.baseline
     ]
 
 
-def has_undecided(race: Comparison) -> bool:
+def has_undecided(comparison: Comparison) -> bool:
     """Whether the verdict on a candidate is undecided or missing."""
-    verdicts = {one["candidate"]: one["verdict"] for one in against_baseline(race)}
-    asked = [one.trial for one in race.contestants if one.role == "candidate" and one.trial != race.baseline]
+    verdicts = {one["candidate"]: one["verdict"] for one in against_baseline(comparison)}
+    asked = [
+        one.trial
+        for one in comparison.contestants
+        if one.role == "candidate" and one.trial != comparison.baseline
+    ]
     return any(verdicts.get(trial, "UNDECIDED") == "UNDECIDED" for trial in asked)
 
 
-def failures(race: Comparison, trials: Sequence[Trial]) -> list[ErrorRecord]:
+def failures(comparison: Comparison, trials: Sequence[Trial]) -> list[ErrorRecord]:
     """Return the errors of the requested configurations: the candidates and the baseline.
 
     Configurations that were cancelled because others failed are omitted, if there is another error.
     """
-    asked = {one.trial for one in race.contestants if one.role != "anchor"}
+    asked = {one.trial for one in comparison.contestants if one.role != "anchor"}
     errors = [trial.error for trial in trials if trial.id in asked and trial.error is not None]
     return [one for one in errors if one["type"] != "Cancelled"] or errors

@@ -59,7 +59,7 @@ def explain(
     if json_:
         print_json(_document(of, found, error, _stored_comparison(store, of, found)))
     elif found is not None:
-        print_sheet(sheet(of, found, top=top, race=_stored_comparison(store, of, found)))
+        print_sheet(sheet(of, found, top=top, comparison=_stored_comparison(store, of, found)))
     if error is not None:
         print_error(error["message"], error["hint"])
     raise typer.Exit(exit_code(error))
@@ -83,10 +83,10 @@ def _stored_comparison(store: Store, of: Pair, found: Difference | None) -> str:
 
 
 def _document(
-    of: Pair, found: Difference | None, error: ErrorRecord | None, race: str = ""
+    of: Pair, found: Difference | None, error: ErrorRecord | None, comparison: str = ""
 ) -> dict[str, Any]:
     names = {"baseline": of.baseline.id, "candidate": of.candidate.id}
     if found is None:
         return {**names, "state": "FAIL", "error": error}
-    said = {"sentence": sentence(found), "measure_longer": race or None}
+    said = {"sentence": sentence(found), "measure_longer": comparison or None}
     return {**names, "state": "COMPLETE", "error": None, **said, **found.to_dict()}

@@ -514,16 +514,21 @@ def show(
 
 def _show_comparison(store: Store, ref: str, unknown: StoreError, *, json_: bool) -> None:
     try:
-        race = store.comparison(ref)
+        comparison = store.comparison(ref)
     except StoreError:
         raise unknown from None
-    trials = store.trials_of(race.id)
+    trials = store.trials_of(comparison.id)
     if json_:
-        print_json({**race.to_dict(), "trials": [trial.to_dict() for trial in trials]})
-    elif race.result:
-        print_sheet(comparisons.raced(race, trials))
+        print_json({**comparison.to_dict(), "trials": [trial.to_dict() for trial in trials]})
+    elif comparison.result:
+        print_sheet(comparisons.comparison_sheet(comparison, trials))
     else:
-        print_sheet(Sheet(f"comparison {race.id} · {race.state}", [comparisons.contestants(race, trials)]))
+        print_sheet(
+            Sheet(
+                f"comparison {comparison.id} · {comparison.state}",
+                [comparisons.configurations(comparison, trials)],
+            )
+        )
 
 
 def _labels(store: Store, trial: Trial) -> dict[str, str]:

@@ -149,18 +149,18 @@ def tune(
     check_configurations(store, everybody, progress)
     announce(store, everybody, progress)
     trial = _run_trial(store, job_types.tune(spec, baseline=rival, wait_quiet_s=patience_s), progress, told)
-    race = store.comparison(trial.comparison)
-    names = {one.trial: one.label for one in race.contestants}
+    comparison = store.comparison(trial.comparison)
+    names = {one.trial: one.label for one in comparison.contestants}
     if trial.state == "COMPLETE":
-        report_precision(race, progress)
+        report_precision(comparison, progress)
     _report(trial, lambda one: sheets.measured(one, names), told, json_=json_)
-    for error in failures(race, store.trials_of(race.id)):  # of the baseline
+    for error in failures(comparison, store.trials_of(comparison.id)):  # of the baseline
         print_error(error["message"], error["hint"])
         raise typer.Exit(exit_code(error))
     thin = trial.state == "COMPLETE" and trial.p50_s is None
     if thin:
         print_error("There are too few inferences for a p50.", "Use a larger --budget, or more --runs.")
-    raise typer.Exit(EXIT_UNDECIDED if thin or has_undecided(race) else 0)
+    raise typer.Exit(EXIT_UNDECIDED if thin or has_undecided(comparison) else 0)
 
 
 @with_settings
@@ -405,13 +405,13 @@ class _Sweep:
     known: Known = field(default_factory=dict)
 
     @property
-    def race(self) -> Comparison | None:
+    def comparison(self) -> Comparison | None:
         """Return the comparison of the points; None: all were measured earlier."""
-        return next((one.race for one in self.known.values() if not one.reused), None)
+        return next((one.comparison for one in self.known.values() if not one.reused), None)
 
     def ended(self) -> list[KnownTrial]:
         """Return the results of the points that are measured, not replaced by an equivalent one."""
-        keys = (point.spec.key() for point in self.points if point.spec is not None and point.races)
+        keys = (point.spec.key() for point in self.points if point.spec is not None and point.is_measured)
         return [self.known[key] for key in keys if key in self.known]
 
     def rows(self) -> list[Measured]:
@@ -431,7 +431,7 @@ class _Sweep:
         return {
             "study": self.study.name,
             "axes": {one.name: list(one.values) for one in self.axes},
-            "comparison": self.race.to_dict() if self.race is not None else None,
+            "comparison": self.comparison.to_dict() if self.comparison is not None else None,
             "line_s": ranking.line_s,
             "percentile": ranking.percentile,
             "best": None if ranking.best is None else dict(ranking.best.values),
@@ -444,7 +444,7 @@ class _Sweep:
 
     def _point(self, point: Point, row: Measured, ranking: SweepRanking) -> dict[str, Any]:
         """Return one point as JSON data, with raw measurements if it was measured now."""
-        found = self.known.get(point.raced.key()) if point.raced is not None else None
+        found = self.known.get(point.measured_spec.key()) if point.measured_spec is not None else None
         trial: dict[str, Any] = {"state": row.state}
         if found is not None:
             trial = (found.trial if found.reused else self.store.trial(found.trial.id)).to_dict()
@@ -483,7 +483,7 @@ def _study(name: str, points: Sequence[Point], model: ModelRecord, patience_s: f
     """Return the study that measures all points in one comparison."""
     asked = configurations(points)
 
-    def race(asked: Sequence[Configuration]) -> Job:
+    def compare(asked: Sequence[Configuration]) -> Job:
         what = f"sweep of {len(asked)} points of {model.name}"
         return job_types.comparison(
             asked,
@@ -494,15 +494,15 @@ def _study(name: str, points: Sequence[Point], model: ModelRecord, patience_s: f
             protocol=job_types.sweep_protocol(asked),
         )
 
-    return Study(name=name, strategy=fixed_strategy(ComparisonRequest(asked=asked, job=race)))
+    return Study(name=name, strategy=fixed_strategy(ComparisonRequest(asked=asked, job=compare)))
 
 
 def _measure(found: _Sweep, model: ModelRecord, named: Models, progress: Progress, *, reuse: bool) -> None:
     """Measure all points without an earlier result in one comparison."""
     store = found.store
 
-    def begin(heats: Sequence[ComparisonRequest]) -> None:
-        announce(store, [one for heat in heats for one in heat.asked], progress, family=1)
+    def begin(requests: Sequence[ComparisonRequest]) -> None:
+        announce(store, [one for request in requests for one in request.asked], progress, family=1)
 
     with scheduler(store) as service:
         if reuse:
@@ -511,8 +511,8 @@ def _measure(found: _Sweep, model: ModelRecord, named: Models, progress: Progres
             found.study = replace(found.study, earlier=earlier)
         follow = partial(watch, service, progress=progress)
         found.known = found.study.run(store, service.submit, begin=begin, follow=follow).known
-    if found.race is not None:
-        report_precision(found.race, progress)
+    if found.comparison is not None:
+        report_precision(found.comparison, progress)
 
 
 def _report_sweep(found: _Sweep, kind: str) -> None:
@@ -529,7 +529,7 @@ def _report_sweep(found: _Sweep, kind: str) -> None:
     if errors:
         print_error(f"{len(errors)} of {len(ended)} points failed. {errors[0]['message']}", errors[0]["hint"])
         raise typer.Exit(combined_exit_code(errors))
-    result = found.race.facts if found.race is not None else {}
+    result = found.comparison.facts if found.comparison is not None else {}
     if is_rejected(result):
         rated = quality(result)
         assert rated is not None  # a rejected result has a grade

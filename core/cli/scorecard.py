@@ -116,7 +116,9 @@ def _measured(
             work = needed([judged(fingerprint)])
             jobs = start(service, work)
             if jobs:
-                progress.line(_announcement(subject, sorted(work.races), accuracy=bool(work.accuracies)))
+                progress.line(
+                    _announcement(subject, sorted(work.comparisons), accuracy=bool(work.accuracies))
+                )
             for job in jobs:
                 status = watch(service, job, progress)
                 if status.error is not None:
@@ -143,7 +145,7 @@ def document(row: Row, errors: Sequence[ErrorRecord] = ()) -> dict[str, Any]:
         "model": {"name": subject.record.name, "sha256": subject.record.sha256},
         "spec": subject.spec.to_dict(),
         "targets": [one.to_dict() for one in row.judged],
-        "trials": sorted({one["trial"] for found in row.evidence.races.values() for one in found[:1]}),
+        "trials": sorted({one["trial"] for found in row.evidence.results.values() for one in found[:1]}),
         "breach": row.breach or None,
         "calibration_note": row.calibration or None,
         "error": errors[0] if errors else None,

@@ -10,7 +10,7 @@ latency. There are two kinds of signals:
 - *causes* name what took resources away: another program, the hypervisor, the container's quota, another
   program on the GPU. They make a machine busy, and every display of its numbers says so.
 - *symptoms* show missing resources: CPU time, a core's speed. Some configurations cause their own (more
-  threads than CPUs), so each is judged against the usual value of that contestant.
+  threads than CPUs), so each is judged against the usual value of that configuration.
 
 Thresholds without another source come from comparisons on shared virtual machines under artificial
 background load.
@@ -50,17 +50,17 @@ CAUSES = frozenset({"foreign_load", "throttled", "gpu_shared"})  # steal has its
 
 # --- thresholds of a block ----------------------------------------------------------------------------------
 
-CPU_DEFICIT = 0.97  # CPU time per second, relative to the contestant's own 90th percentile
-WAIT_SHARE = 0.03  # waiting time over the contestant's usual CPU time; matches the 3 % of CPU_DEFICIT
-SWITCHES_PER_S = 50.0  # involuntary, beyond the contestant's own: 5 in 100 ms
+CPU_DEFICIT = 0.97  # CPU time per second, relative to the configuration's own 90th percentile
+WAIT_SHARE = 0.03  # waiting time over the configuration's usual CPU time; matches the 3 % of CPU_DEFICIT
+SWITCHES_PER_S = 50.0  # involuntary, beyond the configuration's own: 5 in 100 ms
 STEAL_SHARE = 0.01  # of the requested CPU time
-PRESSURE_SHARE = 0.10  # of the time, beyond the usual value of this contestant
+PRESSURE_SHARE = 0.10  # of the time, beyond the usual value of this configuration
 TICK_S = 0.010  # of /proc/stat
 Z_ONE_SIDED = (
     1.645  # one-sided 95 %: the load must exceed its threshold by more than the counter steps explain
 )
 FOREIGN_CPUS = 0.10  # of one core
-IDLE_CPUS = 1.0  # with a whole CPU idle, other processes took nothing from the contestant
+IDLE_CPUS = 1.0  # with a whole CPU idle, other processes took nothing from the configuration
 CANARY_DEVIATION = 0.05  # of a window's median from the run's; one canary varies by 10 % on a shared core
 FREQUENCY_SHARE = 0.95  # of the median
 GPU_CLOCK_SHARE = 0.75  # of the maximum; below, the block is discarded (nvbench does the same)
@@ -105,33 +105,33 @@ def _foreign_on_gpu(counters: Counters) -> int:
 # --- flags of blocks ----------------------------------------------------------------------------------------
 
 
-def flag_blocks(blocks: Sequence[Counters], contestants: Sequence[int], *, cpus: int) -> list[list[str]]:
+def flag_blocks(blocks: Sequence[Counters], configurations: Sequence[int], *, cpus: int) -> list[list[str]]:
     """Return the flags of each block, as names of `FLAGS`.
 
     Args:
         blocks: counters of all blocks of a run, in run order.
-        contestants: contestant of each block; usual values differ between contestants.
+        configurations: configuration of each block; usual values differ between configurations.
         cpus: number of CPUs that `busy_s` and `steal_s` cover.
     """
-    signals = [*_window_signals(blocks, contestants, cpus), *_block_signals(blocks, contestants)]
+    signals = [*_window_signals(blocks, configurations, cpus), *_block_signals(blocks, configurations)]
     return [[name for name, hits in signals if hits[index]] for index in range(len(blocks))]
 
 
-def _block_signals(blocks: Sequence[Counters], contestants: Sequence[int]) -> list[tuple[str, list[bool]]]:
+def _block_signals(blocks: Sequence[Counters], configurations: Sequence[int]) -> list[tuple[str, list[bool]]]:
     """Return the signals that are exact within one block."""
     used = [_share(one["cpu_s"], one["wall_s"]) for one in blocks]
     waited = [_share(one["wait_s"], one["wall_s"]) for one in blocks]
     switched = [_share(one["involuntary_switches"], one["wall_s"]) for one in blocks]
     clock = [one["frequency_hz"] for one in blocks]
-    usual_use = _usual(used, contestants, 0.9)
-    usual_clock = _usual(clock, contestants, 0.5)
+    usual_use = _usual(used, configurations, 0.9)
+    usual_clock = _usual(clock, configurations, 0.5)
     no_limit = [1.0] * len(blocks)
     return [
         ("throttled", [bool(one["throttled_periods"]) for one in blocks]),
         ("gpu_shared", [_foreign_on_gpu(one) > 0 for one in blocks]),
         ("cpu_deficit", _below(used, usual_use, CPU_DEFICIT)),
-        ("wait", _above(_excess(waited, contestants), usual_use, WAIT_SHARE)),
-        ("switches", _above(_excess(switched, contestants), no_limit, SWITCHES_PER_S)),
+        ("wait", _above(_excess(waited, configurations), usual_use, WAIT_SHARE)),
+        ("switches", _above(_excess(switched, configurations), no_limit, SWITCHES_PER_S)),
         ("frequency", _below(clock, usual_clock, FREQUENCY_SHARE)),
         ("major_faults", [one["major_faults"] > 0 for one in blocks]),
         ("suspended", [one["suspended_s"] > SUSPENDED_S for one in blocks]),
@@ -140,10 +140,10 @@ def _block_signals(blocks: Sequence[Counters], contestants: Sequence[int]) -> li
 
 
 def _window_signals(
-    blocks: Sequence[Counters], contestants: Sequence[int], cpus: int
+    blocks: Sequence[Counters], configurations: Sequence[int], cpus: int
 ) -> list[tuple[str, list[bool]]]:
     """Return signals of the whole machine, coarse or bursty, judged over windows of consecutive blocks."""
-    excess = _excess([_share(one["pressure_s"], one["wall_s"]) for one in blocks], contestants)
+    excess = _excess([_share(one["pressure_s"], one["wall_s"]) for one in blocks], configurations)
     canary_ns = statistics.median(one["canary_ns"] for one in blocks) if blocks else 0.0
     hits: dict[str, list[bool]] = {"foreign_load": [], "steal": [], "pressure": [], "slow_core": []}
     for window in windows(blocks):
@@ -159,7 +159,7 @@ def _window_signals(
 
 
 def _is_loaded(window: Sequence[Counters], cpus: int) -> bool:
-    """Whether other processes used CPUs the contestant could have used, beyond the counters' resolution."""
+    """Whether other processes used CPUs that the comparison could have used, beyond the resolution."""
     load, busy_s, wall_s = _foreign_cpus(window), _sum(window, "busy_s"), _sum(window, "wall_s")
     if load is None or busy_s is None or not wall_s:
         return False
@@ -206,19 +206,21 @@ def _resolution_s(blocks: int, counters: int) -> float:
     return TICK_S * math.sqrt(blocks * counters / 6)
 
 
-def _usual(values: Sequence[float | None], contestants: Sequence[int], quantile: float) -> list[float | None]:
-    """Return the usual value of each block's contestant: a quantile of its known values."""
+def _usual(
+    values: Sequence[float | None], configurations: Sequence[int], quantile: float
+) -> list[float | None]:
+    """Return the usual value of each block's configuration: a quantile of its known values."""
     own: dict[int, list[float]] = defaultdict(list)
-    for value, contestant in zip(values, contestants, strict=True):
+    for value, configuration in zip(values, configurations, strict=True):
         if value is not None:
-            own[contestant].append(value)
-    usual = {contestant: _quantile(known, quantile) for contestant, known in own.items()}
-    return [usual.get(contestant) for contestant in contestants]
+            own[configuration].append(value)
+    usual = {configuration: _quantile(known, quantile) for configuration, known in own.items()}
+    return [usual.get(configuration) for configuration in configurations]
 
 
-def _excess(values: Sequence[float | None], contestants: Sequence[int]) -> list[float | None]:
-    """Return each value minus the contestant's 10th percentile, its value without disturbance."""
-    calm = _usual(values, contestants, 0.1)
+def _excess(values: Sequence[float | None], configurations: Sequence[int]) -> list[float | None]:
+    """Return each value minus the configuration's 10th percentile, its value without disturbance."""
+    calm = _usual(values, configurations, 0.1)
     return [None if x is None or low is None else x - low for x, low in zip(values, calm, strict=True)]
 
 
@@ -354,7 +356,7 @@ class UnusualSpeed:
     """The machine's speed differs from earlier comparisons, without a counter that shows the cause."""
 
     factor: float  # latency of the default over its usual latency
-    races: int
+    comparisons: int
 
     @property
     def words(self) -> str:
@@ -365,8 +367,8 @@ class UnusualSpeed:
             else f"only {_percent(self.factor)} of the time"
         )
         return (
-            f"at an unusual machine speed: ONNX Runtime's default took {times} as in {self.races} earlier "
-            "comparisons on this machine"
+            f"at an unusual machine speed: ONNX Runtime's default took {times} as in {self.comparisons} "
+            "earlier comparisons on this machine"
         )
 
 
@@ -392,7 +394,7 @@ def unusual_speed(own_s: float | None, earlier_s: Sequence[float]) -> UnusualSpe
     alike = sum(abs(math.log(own_s / one)) <= math.log(SIMILAR_FACTOR) for one in earlier_s)
     if alike >= SIMILAR_SHARE * len(earlier_s):
         return None
-    return UnusualSpeed(factor=factor, races=len(earlier_s))
+    return UnusualSpeed(factor=factor, comparisons=len(earlier_s))
 
 
 MIN_EARLIER = 3
@@ -401,7 +403,9 @@ OTHER_STATE = "other_state"
 SIMILAR_FACTOR, SIMILAR_SHARE = 1.1, 0.25  # similar: within 10 %; required share of the earlier comparisons
 
 
-def busy(summary: Summary, neighbours: Programs | None, state: UnusualSpeed | None = None) -> Busy | None:
+def busy(
+    summary: Summary, other_processes: Programs | None, state: UnusualSpeed | None = None
+) -> Busy | None:
     """Return the note to display with all numbers of a run under background load; None on an idle machine.
 
     Ratios measured under background load apply to a busy machine, where other thread counts may be best.
@@ -409,7 +413,7 @@ def busy(summary: Summary, neighbours: Programs | None, state: UnusualSpeed | No
 
     Args:
         summary: summary of all blocks.
-        neighbours: other processes that ran meanwhile; None: not known.
+        other_processes: other processes that ran meanwhile; None: not known.
         state: unusual state of the machine; None: usual, or not known.
     """
     reasons = [name for name in FLAGS if name in CAUSES and summary.shares.get(name, 0.0) > RUN_SHARE]
@@ -421,7 +425,9 @@ def busy(summary: Summary, neighbours: Programs | None, state: UnusualSpeed | No
     cores = (summary.neighbour_cpus or 0.0) if loaded else 0.0
     stolen, throttled = summary.steal_share or 0.0, summary.shares.get("throttled", 0.0)
     said = {
-        "foreign_load": neighbours.words(cores) if neighbours else f"other processes used {cores:.1f} cores",
+        "foreign_load": other_processes.words(cores)
+        if other_processes
+        else f"other processes used {cores:.1f} cores",
         "steal": f"the hypervisor gave {_percent(stolen)} of the CPU time to other guests",
         "throttled": f"the container's CPU quota throttled it during {_percent(throttled)} of the blocks",
         "gpu_shared": f"other programs ({summary.foreign_gpu_processes}) used the GPU",
@@ -431,7 +437,7 @@ def busy(summary: Summary, neighbours: Programs | None, state: UnusualSpeed | No
     return {
         "words": "; ".join(words),
         "cores": cores,
-        "programs": neighbours.to_dict()["programs"] if neighbours and loaded else [],
+        "programs": other_processes.to_dict()["programs"] if other_processes and loaded else [],
         "steal_share": summary.steal_share,
         "reasons": [*reasons, *([OTHER_STATE] if state is not None else [])],
     }

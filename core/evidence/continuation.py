@@ -25,7 +25,7 @@ GROWTH = 1.5  # of the number of launches, from one interim analysis to the next
 MIN_ERROR = 1e-9  # remaining error rate; a smaller one is rounding
 
 
-def ensure_continuable(race: Comparison, trials: Sequence[Trial]) -> None:
+def ensure_continuable(comparison: Comparison, trials: Sequence[Trial]) -> None:
     """Refuse a comparison that cannot be continued.
 
     Raises:
@@ -33,13 +33,13 @@ def ensure_continuable(race: Comparison, trials: Sequence[Trial]) -> None:
             used its error rate, has failed configurations, or its raw measurements are gone.
     """
     reason = ""
-    if not race.result:
+    if not comparison.result:
         reason = "has no result"
-    elif not race.result.get("generations"):
+    elif not comparison.result.get("generations"):
         reason = "was measured by an older version, with one process per configuration"
-    elif race.protocol.get("runs"):
+    elif comparison.protocol.get("runs"):
         reason = "was measured with a fixed number of runs"
-    elif remaining_error(race) <= MIN_ERROR:
+    elif remaining_error(comparison) <= MIN_ERROR:
         reason = "has used all interim analyses that its 95 % intervals allow"
     elif any(trial.state != "COMPLETE" for trial in trials):
         reason = "has configurations that failed"
@@ -47,35 +47,36 @@ def ensure_continuable(race: Comparison, trials: Sequence[Trial]) -> None:
         reason = "has no raw measurements any more"
     if reason:
         raise SpecError(
-            f"Comparison {race.id} {reason}, so it cannot be measured longer.", hint="Start a new comparison."
+            f"Comparison {comparison.id} {reason}, so it cannot be measured longer.",
+            hint="Start a new comparison.",
         )
 
 
-def protocol(race: Comparison, precision: str, budget_s: float | None) -> dict[str, Any]:
+def protocol(comparison: Comparison, precision: str, budget_s: float | None) -> dict[str, Any]:
     """Return the protocol of a continuation, with its own budget and further interim analyses.
 
     Args:
-        race: the finished comparison.
+        comparison: the finished comparison.
         precision: name of the effort of the continuation.
         budget_s: seconds; None: the budget of the effort.
     """
     asked = EFFORTS[precision]
-    made = len(race.facts["generations"])
+    made = len(comparison.facts["generations"])
     looks = list(asked.looks)
     while sum(look > made for look in looks) < MIN_FURTHER_ANALYSES:
         looks.append(round(GROWTH * max(looks[-1], made)))
-    share = remaining_error(race) / parts(sum(look > made for look in looks))
+    share = remaining_error(comparison) / parts(sum(look > made for look in looks))
     return {
-        **race.protocol,
+        **comparison.protocol,
         "precision": precision,
         "target": asked.target,
         "budget_s": asked.budget_s if budget_s is None else budget_s,
         "looks": looks,
         "splits": (1 - CONFIDENCE) / share,
-        "spent": (1 - CONFIDENCE) / family(race.protocol) - remaining_error(race),
+        "spent": (1 - CONFIDENCE) / family(comparison.protocol) - remaining_error(comparison),
         "made": made,
         "least": min(look for look in looks if look > made),  # minimum number of launches
-        "continues": race.id,
+        "continues": comparison.id,
     }
 
 
@@ -100,25 +101,25 @@ def splits(protocol: Mapping[str, Any]) -> float:
     return float(protocol.get("splits") or max(1, len(protocol.get("looks") or [])))
 
 
-def remaining_error(race: Comparison) -> float:
+def remaining_error(comparison: Comparison) -> float:
     """Return the error rate left to each contrast after all interim analyses of this and earlier comparisons.
 
     The end of the comparison counts as an interim analysis.
     """
-    protocol, made = race.protocol, len(race.facts.get("generations") or ())
+    protocol, made = comparison.protocol, len(comparison.facts.get("generations") or ())
     looks = {look for look in protocol.get("looks") or () if protocol.get("made", 0) < look <= made}
     spent = protocol.get("spent", 0.0) + len(looks | {made}) * (1 - CONFIDENCE) / splits(protocol)
     return float((1 - CONFIDENCE) / family(protocol) - spent)
 
 
-def raw_comparison(race: Comparison, trials: Sequence[Trial]) -> RawComparison:
+def raw_comparison(comparison: Comparison, trials: Sequence[Trial]) -> RawComparison:
     """Return the raw record of a comparison.
 
     Args:
-        race: a comparison that passed `ensure_continuable`.
+        comparison: a comparison that passed `ensure_continuable`.
         trials: trials of all its configurations, in their order, with their latencies.
     """
-    result = race.facts
+    result = comparison.facts
     ids = [trial.id for trial in trials]
     record = RawComparison(ran=[_ran(trial) for trial in trials])
     record.blocks = sorted(
@@ -126,7 +127,7 @@ def raw_comparison(race: Comparison, trials: Sequence[Trial]) -> RawComparison:
         key=lambda block: (block.round, block.position),
     )
     record.orders = [[ids.index(one) for one in order] for order in result["orders"]]
-    record.generations = [_generation(one, ids) for one in result["generations"]]
+    record.generations = [_launch(one, ids) for one in result["generations"]]
     return record
 
 
@@ -155,7 +156,7 @@ def _blocks(index: int, trial: Trial) -> list[Block]:
     ]
 
 
-def _generation(one: Mapping[str, Any], ids: Sequence[str]) -> Launch:
+def _launch(one: Mapping[str, Any], ids: Sequence[str]) -> Launch:
     def key(process: str) -> Key:
         trial, _, copy = process.partition("/")
         return ids.index(trial), int(copy or 0)

@@ -55,7 +55,7 @@ class Sizes:
 
     axes: tuple[float, ...]
     pair: float
-    race: float
+    comparison: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Effects:
         effects shrink to zero with narrow intervals. Displayed effects must not.
         """
         axes = tuple(max(one, least) for one in self.sizes.axes)
-        sizes = Sizes(axes=axes, pair=self.sizes.pair, race=self.sizes.race)
+        sizes = Sizes(axes=axes, pair=self.sizes.pair, comparison=self.sizes.comparison)
         precision: Array = np.linalg.inv(self.looks.covariance(sizes)).astype(np.float64)
         return replace(self, sizes=sizes, precision=precision, weights=precision @ self.gains)
 
@@ -133,7 +133,7 @@ def fit(
     tried: Codes,
     gains: Sequence[float],
     errors: Sequence[float | None],
-    races: Sequence[str] | None = None,
+    comparisons: Sequence[str] | None = None,
     doubts: Sequence[float] | None = None,
 ) -> Effects:
     """Fit the model to the observations.
@@ -142,7 +142,7 @@ def fit(
         tried: observed configurations, at least one; a configuration may occur several times.
         gains: log speed-up of each over the default.
         errors: their standard errors; None: not known.
-        races: comparison of each observation, whose reference it shares; empty: none.
+        comparisons: comparison of each observation, whose reference it shares; empty: none.
         doubts: further standard error of the reference; see `evaluations.reference_doubts`.
     """
     known = tuple(UNKNOWN_ERROR if one is None else one for one in errors)
@@ -151,7 +151,7 @@ def fit(
         tried.shape[1],
         tuple(gains),
         known,
-        tuple(races or [""] * len(known)),
+        tuple(comparisons or [""] * len(known)),
         tuple(doubts or [0.0] * len(known)),
     )
 
@@ -162,12 +162,12 @@ def _fit(
     width: int,
     gains: tuple[float, ...],
     errors: tuple[float, ...],
-    races: tuple[str, ...],
+    comparisons: tuple[str, ...],
     doubts: tuple[float, ...],
 ) -> Effects:
     """Fit with hashable arguments, cached: a search fits the model of one state several times."""
     looks = _Observations(
-        np.frombuffer(raw, dtype=np.int16).reshape(len(gains), width), gains, errors, races, doubts
+        np.frombuffer(raw, dtype=np.int16).reshape(len(gains), width), gains, errors, comparisons, doubts
     )
     step = math.ceil(len(gains) / MAX_FITTED)
     sizes = _sizes(looks if step == 1 else looks.some(step), None)
@@ -194,16 +194,18 @@ class _Observations:
         codes: Codes,
         gains: Sequence[float],
         errors: Sequence[float],
-        races: Sequence[str],
+        comparisons: Sequence[str],
         doubts: Sequence[float],
     ) -> None:
         self.codes = codes
         self.y = np.asarray(gains, dtype=np.float64)
         self.errors = np.asarray(errors, dtype=np.float64)
-        self.races = np.asarray(races)
+        self.comparisons = np.asarray(comparisons)
         self.reference = np.asarray(doubts, dtype=np.float64)  # of the comparison of each observation
         self.doubt = np.zeros(len(codes))  # variance added to observations of slow processes
-        self.same_race = (self.races[:, None] == self.races[None, :]) & (self.races != "")[:, None]
+        self.same_comparison = (self.comparisons[:, None] == self.comparisons[None, :]) & (
+            self.comparisons != ""
+        )[:, None]
         self.agree = (codes[:, None, :] == codes[None, :, :]).transpose(2, 0, 1).astype(np.float64)
         self._noise: dict[float, Array] = {}
         self.whole = LACK_OF_FIT**2 * (self.agree.sum(axis=0) == codes.shape[1])
@@ -211,7 +213,7 @@ class _Observations:
     def some(self, step: int) -> _Observations:
         """Return every `step`-th observation."""
         at = slice(None, None, step)
-        lists = (one[at].tolist() for one in (self.y, self.errors, self.races, self.reference))
+        lists = (one[at].tolist() for one in (self.y, self.errors, self.comparisons, self.reference))
         found = _Observations(self.codes[at], *lists)
         found.doubt = self.doubt[at]
         return found
@@ -226,18 +228,20 @@ class _Observations:
     def of(self, total: Array, squares: Array, sizes: Sizes) -> Array:
         """Return the covariance from sums of sizes and squared sizes over the axes in which a pair agrees."""
         true = CONSTANT_SD**2 + squares + sizes.pair**2 * (total**2 - squares) / 2 + self.whole
-        found: Array = true + self.noise(sizes.race)
+        found: Array = true + self.noise(sizes.comparison)
         return found
 
-    def noise(self, race: float) -> Array:
+    def noise(self, comparison: float) -> Array:
         """Return the covariance of the errors. The result is cached: do not modify it."""
-        if race in self._noise:
-            return self._noise[race]
-        alone = (1 - REFERENCE_SHARE * (self.races != "")) * self.errors**2 + self.doubt + LEAST_VARIANCE
-        together = REFERENCE_SHARE * np.outer(self.errors, self.errors) + race**2
+        if comparison in self._noise:
+            return self._noise[comparison]
+        alone = (
+            (1 - REFERENCE_SHARE * (self.comparisons != "")) * self.errors**2 + self.doubt + LEAST_VARIANCE
+        )
+        together = REFERENCE_SHARE * np.outer(self.errors, self.errors) + comparison**2
         together = together + np.outer(self.reference, self.reference)
-        found: Array = np.where(self.same_race, together, 0.0) + np.diag(alone)
-        self._noise[race] = found
+        found: Array = np.where(self.same_comparison, together, 0.0) + np.diag(alone)
+        self._noise[comparison] = found
         return found
 
     def inflate_slow(self, sizes: Sizes) -> bool:
@@ -257,7 +261,9 @@ def _sizes(looks: _Observations, start: Sizes | None) -> Sizes:
     if start is None:
         agree = looks.agree.sum(axis=0)
         equal = [
-            Sizes(axes=(size,) * width, pair=p, race=REFERENCE_SDS[0]) for size in SIZES for p in PAIR_SHARES
+            Sizes(axes=(size,) * width, pair=p, comparison=REFERENCE_SDS[0])
+            for size in SIZES
+            for p in PAIR_SHARES
         ]
         start = max(
             equal,
@@ -265,12 +271,12 @@ def _sizes(looks: _Observations, start: Sizes | None) -> Sizes:
                 looks.of(one.axes[0] * agree, one.axes[0] ** 2 * agree, one), looks.y, one
             ),
         )
-    axes, pair, race = list(start.axes), start.pair, start.race
+    axes, pair, comparison = list(start.axes), start.pair, start.comparison
     for _ in range(SWEEPS):
-        before = [*axes], pair, race
+        before = [*axes], pair, comparison
         total = np.tensordot(np.asarray(axes), looks.agree, axes=1)
         squares = np.tensordot(np.asarray(axes) ** 2, looks.agree, axes=1)
-        fixed = CONSTANT_SD**2 + looks.whole + looks.noise(race)
+        fixed = CONSTANT_SD**2 + looks.whole + looks.noise(comparison)
         for axis in range(width):
             same = looks.agree[axis]
             if same.all():
@@ -281,19 +287,19 @@ def _sizes(looks: _Observations, start: Sizes | None) -> Sizes:
             at = SIZES.index(axes[axis])
             for size in SIZES[max(0, at - 1) : at + 2]:
                 t, s = total + size * same, squares + size**2 * same
-                tried = Sizes(axes=(*axes[:axis], size, *axes[axis + 1 :]), pair=pair, race=race)
+                tried = Sizes(axes=(*axes[:axis], size, *axes[axis + 1 :]), pair=pair, comparison=comparison)
                 likely = _log_posterior(fixed + s + pair**2 * (t**2 - s) / 2, looks.y, tried)
                 if likely > best:
                     best, axes[axis] = likely, size
             total += axes[axis] * same
             squares += axes[axis] ** 2 * same
-        options = [Sizes(axes=tuple(axes), pair=p, race=r) for p in PAIR_SHARES for r in REFERENCE_SDS]
+        options = [Sizes(axes=tuple(axes), pair=p, comparison=r) for p in PAIR_SHARES for r in REFERENCE_SDS]
         found = [_log_posterior(looks.of(total, squares, one), looks.y, one) for one in options]
         chosen = options[found.index(max(found))]
-        pair, race = chosen.pair, chosen.race
-        if ([*axes], pair, race) == before:
+        pair, comparison = chosen.pair, chosen.comparison
+        if ([*axes], pair, comparison) == before:
             break
-    return Sizes(axes=tuple(axes), pair=pair, race=race)
+    return Sizes(axes=tuple(axes), pair=pair, comparison=comparison)
 
 
 def _log_posterior(spread: Array, y: Array, sizes: Sizes) -> float:

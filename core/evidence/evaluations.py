@@ -237,7 +237,7 @@ def reference_doubts(tried: Iterable[Evaluation]) -> dict[str, float]:
     if len(levels) < 2:
         return {}
     least = min(levels.values())
-    return {race: level - least for race, level in levels.items() if level - least > MAX_DEFAULT_SHIFT}
+    return {name: level - least for name, level in levels.items() if level - least > MAX_DEFAULT_SHIFT}
 
 
 def pooled(gains: Sequence[LogSpeedup]) -> LogSpeedup:

@@ -15,7 +15,7 @@ from core.evidence.speedup_interval import ASSUMED_PRIOR, Prior
 from core.spec.effort import Effort
 from core.wire.errors import TunerError
 
-Key = tuple[int, int]  # a process: contestant and copy; the ORT default has copies 0 and 1, all others copy 0
+Key = tuple[int, int]  # a process: configuration, copy; the ORT default has copies 0 and 1, others copy 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One contestant of a comparison."""
+    """One configuration of a comparison."""
 
     label: str
     plan: wire.ContestantPlan
@@ -46,7 +46,7 @@ class Settings:
     budget_s: float  # wall time of the comparison: starts, warm-ups, rounds and the passes after them
     margin: float
     seed: int
-    timeout_s: float  # for loading and warming up one contestant
+    timeout_s: float  # for loading and warming up one configuration
     baseline: int
     anchor: int
     runs: int | None = None  # fixed number of timed runs of each; None: until the comparison is decided
@@ -58,7 +58,7 @@ class Settings:
 
 @dataclass(slots=True, kw_only=True)
 class Ran:
-    """Replies of one contestant. After an `error`, it keeps the replies that came before."""
+    """Replies of one configuration. After an `error`, it keeps the replies that came before."""
 
     load: wire.LoadReply | None = None
     warm: wire.WarmReply | None = None
@@ -78,7 +78,7 @@ class Block:
     """The runs of one process in one round. `at_s` counts from the first block of the comparison."""
 
     contestant: int
-    copy: int  # of the contestant; 1: the A/A control
+    copy: int  # of the configuration; 1: the A/A control
     generation: int
     round: int  # counted over the whole comparison
     position: int
@@ -114,15 +114,15 @@ class RawComparison:
     ran: list[Ran]
     runs: int | None = None  # fixed number of runs per process; the A/A control makes as many of its own
     blocks: list[Block] = field(default_factory=list)
-    orders: list[list[int]] = field(default_factory=list)  # contestants of each valid round
+    orders: list[list[int]] = field(default_factory=list)  # configurations of each valid round
     generations: list[Launch] = field(default_factory=list)
     discarded: list[Discarded] = field(default_factory=list)
-    groups: list[list[int]] = field(default_factory=list)  # contestants in memory at the same time
+    groups: list[list[int]] = field(default_factory=list)  # configurations in memory at the same time
     outcome: Outcome = "rounds"
     frozen: bool = True  # False: parked workers kept running
     energy_note: str = ""
     wall_s: float = 0.0
     interval_budget_s: int | None = None  # budget for two launches of each; None: no budget was set
     prior: Prior = ASSUMED_PRIOR  # prior that the comparison used
-    neighbours: OtherProcesses | None = None  # CPU use of other processes; None: not known
+    other_processes: OtherProcesses | None = None  # CPU use of other processes; None: not known
     notes: list[str] = field(default_factory=list)

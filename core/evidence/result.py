@@ -66,9 +66,9 @@ if TYPE_CHECKING:
     from core.evidence.record import Block, Key, Launch, Ran, RawComparison
 
 MAX_RANKED = 32  # configurations; a sweep of hundreds of points is not ranked
-CLEAN_ROUNDS, CLEAN_GENERATIONS = 8, 4  # undisturbed rounds and launches needed for a separate verdict
+CLEAN_ROUNDS, CLEAN_LAUNCHES = 8, 4  # undisturbed rounds and launches needed for a separate verdict
 LEAST_WARM_UP = 4  # runs, including the first one; fewer cannot show a steady latency
-COPIES = (0, 1)  # possible copies of a contestant in a launch
+COPIES = (0, 1)  # possible copies of a configuration in a launch
 CLOCK_WARNING = 0.015  # overhead of clock and loop, as a share of a run
 
 OUTCOMES: Mapping[str, str] = {
@@ -129,7 +129,7 @@ class Evidence:
         record = self.record
         return {
             "rounds": len(record.orders),
-            "generations": [self._generation(one) for one in record.generations],
+            "generations": [self._launch(one) for one in record.generations],
             "wall_s": record.wall_s,
             "outcome": record.outcome,
             "outcome_text": OUTCOMES[record.outcome],
@@ -164,7 +164,7 @@ class Evidence:
         ]
         return {**self_test_dict("during", self.aa, self._aa), "run_s": statistics.median(runs_s)}
 
-    def _generation(self, one: Launch) -> LaunchRecord:
+    def _launch(self, one: Launch) -> LaunchRecord:
         return {
             "generation": one.number,
             "rounds": one.rounds,
@@ -210,7 +210,7 @@ class Evidence:
         return next((one for one in (self.baseline, self.anchor) if self._has_result(one)), None)
 
     def _has_result(self, index: int) -> bool:
-        """Whether a contestant has valid numbers: it completed rounds and did not fail."""
+        """Whether a configuration has valid numbers: it completed rounds and did not fail."""
         return self.record.ran[index].error is None and bool(self._log_medians[index])
 
     def _have_common_round(self, one: int, other: int) -> bool:
@@ -276,7 +276,7 @@ class Evidence:
     def _without(self, flagged: Collection[PerRoundKey], own: PerRound, other: PerRound) -> Contrast | None:
         """Return the contrast without rounds in which either side was disturbed, by counters alone."""
         kept = paired_log_ratios({key: value for key, value in own.items() if key not in flagged}, other)
-        if sum(map(len, kept)) < CLEAN_ROUNDS or len(kept) < CLEAN_GENERATIONS:
+        if sum(map(len, kept)) < CLEAN_ROUNDS or len(kept) < CLEAN_LAUNCHES:
             return None
         return self._estimate(kept)
 
@@ -358,7 +358,7 @@ class Evidence:
             t for block in self.record.blocks if block.contestant == self.anchor for t in block.latencies_s
         ]
         state = unusual_speed(statistics.median(own) if own else None, self.usual_s)
-        return busy(self.interference, self.record.neighbours, state)
+        return busy(self.interference, self.record.other_processes, state)
 
     @cached_property
     def interference(self) -> Summary:
@@ -413,7 +413,7 @@ class Evidence:
 
     @cached_property
     def _flagged(self) -> list[set[PerRoundKey]]:
-        """Contestant -> rounds in which it was disturbed."""
+        """Configuration -> rounds in which it was disturbed."""
         found: list[set[PerRoundKey]] = [set() for _ in self.entrants]
         for block, flags in zip(self.record.blocks, self._flags, strict=True):
             if flags:
@@ -422,7 +422,7 @@ class Evidence:
 
     @cached_property
     def _log_medians(self) -> list[dict[PerRoundKey, float]]:
-        """Contestant -> round -> ln(median seconds per sample), the mean over its processes in that round."""
+        """Configuration -> round -> ln(median seconds per sample), the mean over its processes there."""
         found: list[dict[PerRoundKey, float]] = []
         for index in range(len(self.entrants)):
             copies = [one for copy in COPIES if (one := self._of_copy(index, copy))]
@@ -448,10 +448,10 @@ class Evidence:
         load = self.record.ran[index].load
         return max(1, load["batch_size"]) if load is not None else 1
 
-    # --- one contestant -------------------------------------------------------------------------------------
+    # --- one configuration ----------------------------------------------------------------------------------
 
     def trial_result(self, index: int) -> TrialResult | None:
-        """Return the result of one contestant's trial under the names of the `--json` contract.
+        """Return the result of one configuration's trial under the names of the `--json` contract.
 
         Measurements from before a failure or a cancellation are a result too. None: it has no block. The
         result of the ORT default includes the runs of its A/A control, which has the same configuration. With
@@ -609,7 +609,7 @@ def _contradict(one: Contrast, other: Contrast) -> bool:
 
 
 def _facts(ran: Ran, load: wire.LoadReply) -> TrialResult:
-    """Return the facts from loading and warming up a contestant."""
+    """Return the facts from loading and warming up a configuration."""
     warm = ran.warm
     return {
         "requested_providers": load["requested_providers"],
@@ -688,7 +688,7 @@ def _block(block: Block, flags: list[str]) -> result_types.Block:
 
 
 def _notes(ran: Ran, latency: Mapping[str, Any]) -> list[str]:
-    """Return the notes of a contestant, and notes on its warm-up and the resolution of the clock."""
+    """Return the notes of a configuration, and notes on its warm-up and the resolution of the clock."""
     load, footprint = ran.load, ran.footprint
     assert load is not None
     found = [*load["notes"], *ran.notes, *(footprint["notes"] if footprint is not None else [])]

@@ -2,8 +2,8 @@
 
 Pure functions of numbers; no clock, no I/O. A round is one block of every configuration within about a
 second, so background load affects both sides and cancels in their ratio. A launch is the rounds of one set of
-fresh processes; the code calls it a generation. Memory layout, page and thread placement are drawn once per
-process, so the rounds of one launch share them. The launch is therefore the unit of analysis, and an interval
+fresh processes; the code calls it a launch. Memory layout, page and thread placement are drawn once per
+fresh processes (`generation` in stored results). Memory layout, page and thread placement are drawn once per
 holds for new processes of the same configurations. A ratio is baseline latency over candidate latency per
 sample: above 1 the candidate is faster.
 """
@@ -91,7 +91,7 @@ class Contrast:
 
 
 def contrast(
-    generations: Sequence[Sequence[float]],
+    launches: Sequence[Sequence[float]],
     *,
     looks: float = 1,
     margin: float = DEFAULT_MARGIN,
@@ -119,7 +119,7 @@ def contrast(
     and a standard error of zero would be wrong.
 
     Args:
-        generations: for each launch, in order, ln(baseline's median per sample / candidate's) of its rounds;
+        launches: for each launch, in order, ln(baseline's median per sample / candidate's) of its rounds;
             empty launches are skipped.
         looks: divisor of the 5 %: number of interim analyses times the number of contrasts that hold
             together.
@@ -129,12 +129,12 @@ def contrast(
     Raises:
         ValueError: there is no round.
 
-    Source: Tukey and McLaughlin (1963); Yuen (1974), Biometrika 61, 165-170; generations as units: Kalibera
+    Source: Tukey and McLaughlin (1963); Yuen (1974), Biometrika 61, 165-170; launches as units: Kalibera
     and Jones (2013), Rigorous benchmarking in reasonable time; moderated variances: Smyth (2004), Statistical
     Applications in Genetics and Molecular Biology 3(1); widening by autocorrelation: the effective sample
     size of a first-order autoregression, Bayley and Hammersley (1946).
     """
-    kept = [sorted(one) for one in generations if one]
+    kept = [sorted(one) for one in launches if one]
     n, rounds = len(kept), sum(map(len, kept))
     if n == 0:
         raise ValueError("a contrast needs at least one round")
@@ -188,7 +188,7 @@ def trimmed_estimate(values: Sequence[float]) -> Estimate:
     return Estimate(value=value, low=max(0.0, value - half), high=value + half)
 
 
-def excess_between(generations: Sequence[Sequence[float]]) -> float | None:
+def excess_between(launches: Sequence[Sequence[float]]) -> float | None:
     """Return the variance of the log ratio between fresh processes, estimated from these launches alone.
 
     It is the variance between launches minus the part that their rounds explain. It can be negative by
@@ -196,9 +196,9 @@ def excess_between(generations: Sequence[Sequence[float]]) -> float | None:
     each.
 
     Args:
-        generations: as for `contrast`.
+        launches: as for `contrast`.
     """
-    kept = [sorted(one) for one in generations if one]
+    kept = [sorted(one) for one in launches if one]
     within = _within_center(kept, _within(kept))
     if len(kept) < SPREAD_LAUNCHES or within is None:
         return None
@@ -300,19 +300,19 @@ class _Noise:
 
 
 def _noise(
-    generations: Sequence[Sequence[float]],
+    launches: Sequence[Sequence[float]],
     centers: Sequence[float],
     within_s: float | None,
     prior: Prior | None,
 ) -> _Noise | None:
     """Return None where the rounds are too few, or too similar, to estimate the variance."""
-    n, within = len(centers), _within_center(generations, within_s)
+    n, within = len(centers), _within_center(launches, within_s)
     if within is None:  # the prior covers processes, not single rounds
         prior = None
     enough = (
-        (n >= 2 or len(generations[0]) >= MIN_ROUNDS) if prior is not None else n >= MIN_SINGLE_ROUND_LAUNCHES
+        (n >= 2 or len(launches[0]) >= MIN_ROUNDS) if prior is not None else n >= MIN_SINGLE_ROUND_LAUNCHES
     )
-    if not enough or _all_alike(generations, centers):
+    if not enough or _all_alike(launches, centers):
         return None
     own_df = _spread_df(n)
     own = _robust_deviation(centers) if n > 1 else None
@@ -329,13 +329,13 @@ def _noise(
     return _Noise(variance=max(seen, moderated), within=within, df=df * counts + own_df)
 
 
-def _all_alike(generations: Sequence[Sequence[float]], centers: Sequence[float]) -> bool:
+def _all_alike(launches: Sequence[Sequence[float]], centers: Sequence[float]) -> bool:
     """Whether all values left after trimming are equal, within launches and between them."""
     if len(centers) > 1:
         return _trimmed_range(centers) < RESOLUTION and all(
-            _trimmed_range(one) < RESOLUTION for one in generations
+            _trimmed_range(one) < RESOLUTION for one in launches
         )
-    return _trimmed_range(generations[0]) < RESOLUTION
+    return _trimmed_range(launches[0]) < RESOLUTION
 
 
 def _trimmed_range(ordered: Sequence[float]) -> float:
@@ -361,14 +361,14 @@ def _trimming_cost(n: int) -> float:
     return _normal_winsorised_deviation(cut / n) / (1 - 2 * cut / n)
 
 
-def _within(generations: Sequence[Sequence[float]]) -> float | None:
+def _within(launches: Sequence[Sequence[float]]) -> float | None:
     """Return the standard deviation of one round within a launch; None where no launch has two rounds.
 
     It is the median over the launches, weighted by their degrees of freedom: an outlier in one launch does
     not move the trimmed means, so it must not count here. From three launches on, each variance is divided by
     the ratio of the median of a chi-squared variable to its mean (Wilson and Hilferty 1931).
     """
-    kept = [(one, df) for one in generations if (df := _spread_df(len(one))) > 0]
+    kept = [(one, df) for one in launches if (df := _spread_df(len(one))) > 0]
     shortfall = {df: (1 - 2 / (9 * df)) ** 3 if len(kept) > 2 else 1.0 for df in {df for _, df in kept}}
     seen = sorted([(_robust_deviation(one) ** 2 / shortfall[df], df) for one, df in kept])
     half, below = sum(df for _, df in seen) / 2, 0
@@ -386,11 +386,11 @@ def _spread_df(n: int) -> int:
     return n - 2 * _trimmed_count(n) - 1
 
 
-def _within_center(generations: Sequence[Sequence[float]], within_s: float | None) -> float | None:
+def _within_center(launches: Sequence[Sequence[float]], within_s: float | None) -> float | None:
     """Return the mean variance of a launch's center caused by its rounds; None where it is not known."""
     if within_s is None:
         return None
-    costs = [_trimming_cost(n) ** 2 / n for n in map(len, generations)]
+    costs = [_trimming_cost(n) ** 2 / n for n in map(len, launches)]
     return within_s**2 * math.fsum(costs) / len(costs)
 
 

@@ -67,11 +67,11 @@ class InterimResult:
         self.splits = settings.splits or len(self.looks)
         self.prior = ASSUMED_PRIOR  # until the duration of a run is known
         self.medians: dict[Key, dict[tuple[int, int], float]] = {}  # process -> round -> ln(s per sample)
-        self._means: dict[int, dict[tuple[int, int], float]] = {}  # contestant -> round -> mean over copies
+        self._means: dict[int, dict[tuple[int, int], float]] = {}  # index -> round -> mean over copies
 
-    def add(self, key: Key, generation: int, number: int, seconds_per_row: float) -> None:
+    def add(self, key: Key, launch: int, number: int, seconds_per_row: float) -> None:
         """Add the median of one block."""
-        at, index = (generation, number), key[0]
+        at, index = (launch, number), key[0]
         self.medians.setdefault(key, {})[at] = math.log(seconds_per_row)
         copies = [one[at] for own, one in self.medians.items() if own[0] == index and at in one]
         self._means.setdefault(index, {})[at] = math.fsum(copies) / len(copies)
@@ -80,15 +80,15 @@ class InterimResult:
         """Return the reference: the baseline, or the ORT default if the baseline has failed."""
         return next((one for one in (self.settings.baseline, self.settings.anchor) if one in live), None)
 
-    def contrasts(self, racing: Sequence[int], live: Collection[int]) -> dict[int, Contrast]:
-        """Return the contrasts of the contestants in `racing` with the reference.
+    def contrasts(self, active: Sequence[int], live: Collection[int]) -> dict[int, Contrast]:
+        """Return the contrasts of the configurations in `active` with the reference.
 
         If only the ORT default runs, it is compared with its A/A control.
         """
-        return {index: self._contrast(one) for index, one in self._log_ratios(racing, live).items() if one}
+        return {index: self._contrast(one) for index, one in self._log_ratios(active, live).items() if one}
 
     def interim(
-        self, racing: Sequence[int], live: Collection[int], *, before: int
+        self, active: Sequence[int], live: Collection[int], *, before: int
     ) -> dict[int, Contrast | None]:
         """Return the contrasts at the last interim analysis, for display during the comparison.
 
@@ -96,94 +96,94 @@ class InterimResult:
         number of displays is valid. None before the first interim analysis, or before the third launch.
 
         Args:
-            racing: as for `contrasts`.
+            active: as for `contrasts`.
             live: as for `contrasts`.
             before: number of the first incomplete launch.
         """
-        whole = self._log_ratios(racing, live, before=before)
+        whole = self._log_ratios(active, live, before=before)
         found: dict[int, Contrast | None] = {}
-        for index in self._log_ratios(racing, live):
+        for index in self._log_ratios(active, live):
             units = whole.get(index, [])
             last = max((look for look in self.looks if MIN_SHOWN_LAUNCHES <= look <= len(units)), default=0)
             found[index] = self._contrast(units[:last]) if last else None
         return found
 
     def p50_s(self, index: int) -> float | None:
-        """Return the median over the block medians of a contestant so far, in seconds per sample."""
+        """Return the median over the block medians of a configuration so far, in seconds per sample."""
         values = [one for key, rounds in self.medians.items() if key[0] == index for one in rounds.values()]
         return math.exp(statistics.median(values)) if values else None
 
     def stop(
         self,
-        racing: Sequence[int],
+        active: Sequence[int],
         live: Collection[int],
-        generations: int,
+        launches: int,
         *,
         rounds: int,
         elapsed_s: float,
         left: int,
     ) -> Outcome | None:
-        """Return the reason to stop after `generations` launches; None: continue.
+        """Return the reason to stop after `launches` launches; None: continue.
 
         Args:
-            racing: contestants that are still measured.
-            live: contestants that have not failed.
-            generations: completed launches.
+            active: configurations that are still measured.
+            live: configurations that have not failed.
+            launches: completed launches.
             rounds: completed rounds in total.
             elapsed_s: their duration.
             left: launches that the budget still allows.
         """
         if self.settings.effort.rivals:
-            return self._stop_among_rivals(racing, live, generations, left=left)
-        found = list(self.contrasts(racing, live).values())
+            return self._stop_among_rivals(active, live, launches, left=left)
+        found = list(self.contrasts(active, live).values())
         answered = bool(found) and all(map(self._is_settled, found))
         rich = rounds >= P99_ROUNDS or elapsed_s >= P99_MAX_S
-        if generations >= self.looks[-1]:
+        if launches >= self.looks[-1]:
             return "decided" if answered else "rounds"
         if left <= 0:
             return "decided" if answered else "budget"
-        if generations < self.settings.least:
+        if launches < self.settings.least:
             return None
         if not found:
-            return "rounds" if rich and generations >= self.looks[0] else None
-        if generations not in self.looks:
-            return "decided" if rich and answered and self._was_settled(racing, live, generations) else None
+            return "rounds" if rich and launches >= self.looks[0] else None
+        if launches not in self.looks:
+            return "decided" if rich and answered and self._was_settled(active, live, launches) else None
         if answered:
             return "decided" if rich else None
         open_ones = [one for one in found if not self._is_settled(one)]
-        most = min(left, self.looks[-1] - generations)
+        most = min(left, self.looks[-1] - launches)
         if all(is_futile(one, looks=self.splits, left=most) for one in open_ones):
             return "hopeless"
         return None
 
     def still_open(
-        self, racing: Sequence[int], generations: int, rounds: int, live: Collection[int]
+        self, active: Sequence[int], launches: int, rounds: int, live: Collection[int]
     ) -> list[int]:
-        """Return the contestants to measure further; interim analyses drop settled ones, never references.
+        """Return the configurations to measure further; interim analyses drop settled ones, never references.
 
-        If several are ranked, a contestant whose interval overlaps that of a remaining one stays, so both are
-        measured equally long while their order is open. Among rivals, those significantly slower than the
+        If several are ranked, a configuration whose interval overlaps that of a remaining one stays, so both
+        are measured equally long while their order is open. Among rivals, those significantly slower than the
         leader are dropped.
         """
         if self.settings.effort.rivals:
-            if generations not in self.looks:
-                return list(racing)
-            _, against = self.rivals(racing, live)
-            return [i for i in racing if i not in against or against[i].verdict != Verdict.SLOWER]
-        if generations not in self.looks or rounds < P99_ROUNDS:
-            return list(racing)
-        found = self.contrasts(racing, live)
+            if launches not in self.looks:
+                return list(active)
+            _, against = self.rivals(active, live)
+            return [i for i in active if i not in against or against[i].verdict != Verdict.SLOWER]
+        if launches not in self.looks or rounds < P99_ROUNDS:
+            return list(active)
+        found = self.contrasts(active, live)
         settled_ones = {index for index, one in found.items() if self._is_settled(one)}
         if self.settings.family > 1:
             settled_ones = _separable(found, settled_ones)
-        return [i for i in racing if i not in settled_ones]
+        return [i for i in active if i not in settled_ones]
 
-    def rivals(self, racing: Sequence[int], live: Collection[int]) -> tuple[int | None, dict[int, Contrast]]:
+    def rivals(self, active: Sequence[int], live: Collection[int]) -> tuple[int | None, dict[int, Contrast]]:
         """Return the leader and the contrasts of the other rivals with it; they share the error rate.
 
         The references are not rivals. The leader is None if only references run.
         """
-        against = self._log_ratios(racing, live)
+        against = self._log_ratios(active, live)
         references = {self.settings.baseline, self.settings.anchor}
         found = {i: self._contrast(one) for i, one in against.items() if i not in references and any(one)}
         if not found:
@@ -199,21 +199,21 @@ class InterimResult:
         }
 
     def _stop_among_rivals(
-        self, racing: Sequence[int], live: Collection[int], generations: int, *, left: int
+        self, active: Sequence[int], live: Collection[int], launches: int, *, left: int
     ) -> Outcome | None:
-        leader, against = self.rivals(racing, live)
+        leader, against = self.rivals(active, live)
         still = [one for one in against.values() if one.verdict != Verdict.SLOWER]
         alike = all(one.verdict == Verdict.EQUIVALENT for one in still)
-        if generations in self.looks and generations >= MIN_RIVAL_LAUNCHES and leader is not None and alike:
+        if launches in self.looks and launches >= MIN_RIVAL_LAUNCHES and leader is not None and alike:
             return "decided"
-        if generations >= self.looks[-1]:
+        if launches >= self.looks[-1]:
             return "rounds"
         return "budget" if left <= 0 else None
 
-    def predicted(self, racing: Sequence[int], live: Collection[int]) -> int:
+    def predicted(self, active: Sequence[int], live: Collection[int]) -> int:
         """Return the number of launches that the widest contrast is predicted to need."""
         needed = [self.looks[0]]
-        for one in self.contrasts(racing, live).values():
+        for one in self.contrasts(active, live).values():
             if one.standard_error:
                 deviation = one.standard_error * math.sqrt(one.generations)
                 prior_df = self.prior.df
@@ -222,27 +222,27 @@ class InterimResult:
                 needed.append(predicted_launches(deviation, target, looks=self.splits, prior_df=prior_df))
         return sufficient_analysis(max(needed), self.looks) or self.looks[-1]
 
-    def variance_ratio(self, racing: Sequence[int], live: Collection[int]) -> float | None:
+    def variance_ratio(self, active: Sequence[int], live: Collection[int]) -> float | None:
         """Return the variance of rounds within a launch over that between processes; None: not known yet."""
         ratios = [
             one.sigma**2 / one.sigma_between**2
-            for one in self.contrasts(racing, live).values()
+            for one in self.contrasts(active, live).values()
             if one.sigma and one.sigma_between
         ]
         return statistics.median(ratios) if ratios else None
 
-    def _was_settled(self, racing: Sequence[int], live: Collection[int], generations: int) -> bool:
+    def _was_settled(self, active: Sequence[int], live: Collection[int], launches: int) -> bool:
         """Whether all were settled at the last interim analysis, so that it may end before the next."""
-        last = max((look for look in self.looks if look <= generations), default=0)
-        found = [one[:last] for one in self._log_ratios(racing, live).values()]
+        last = max((look for look in self.looks if look <= launches), default=0)
+        found = [one[:last] for one in self._log_ratios(active, live).values()]
         return bool(last and found) and all(
             any(one) and self._is_settled(self._contrast(one)) for one in found
         )
 
     def _log_ratios(
-        self, racing: Sequence[int], live: Collection[int], *, before: float = math.inf
+        self, active: Sequence[int], live: Collection[int], *, before: float = math.inf
     ) -> dict[int, list[list[float]]]:
-        """Return ln(reference / contestant) of common rounds for each contestant in `racing`.
+        """Return ln(reference / configuration) of common rounds for each configuration in `active`.
 
         Only launches with a number below `before` count.
         """
@@ -250,9 +250,9 @@ class InterimResult:
         if reference is None:
             return {}
         references = {self.settings.baseline, self.settings.anchor}
-        others = [index for index in racing if index not in references]
+        others = [index for index in active if index not in references]
         if not others:  # the ORT default compared with the baseline
-            others = [index for index in racing if index != reference]
+            others = [index for index in active if index != reference]
         if not others:  # the ORT default compared with its A/A control
             return {
                 reference: paired_log_ratios(
@@ -269,7 +269,7 @@ class InterimResult:
         return self.medians.get(key, {})
 
     def _mean(self, index: int) -> Mapping[tuple[int, int], float]:
-        """Return round -> mean over the copies of a contestant."""
+        """Return round -> mean over the copies of a configuration."""
         return self._means.get(index, {})
 
     def _contrast(self, log_ratios: Sequence[Sequence[float]]) -> Contrast:

@@ -41,7 +41,7 @@ class Evidence:
 
     Attributes:
         batch_size: batch size of the configuration.
-        races: batch size -> results of complete trials with their latencies, newest first.
+        results: batch size -> results of complete trials with their latencies, newest first.
         failures: requested batch size -> reason why the newest trial has no result.
         size_bytes: size of the model with external data.
         summaries: (positive class, threshold) of a target -> `run.accuracy.summary`.
@@ -51,7 +51,7 @@ class Evidence:
     """
 
     batch_size: int
-    races: Mapping[int, Sequence[Result]] = field(default_factory=dict)
+    results: Mapping[int, Sequence[Result]] = field(default_factory=dict)
     failures: Mapping[int, str] = field(default_factory=dict)
     size_bytes: int | None = None
     summaries: Mapping[Condition, Result] = field(default_factory=dict)
@@ -201,7 +201,7 @@ def _from_comparisons(target: TargetSpec, evidence: Evidence) -> _Reading | _Mis
     rows = evidence.rows_of(target)
     gap: _Missing | None = None
     busy: _Reading | None = None
-    for result in evidence.races.get(rows, ()):
+    for result in evidence.results.get(rows, ()):
         found = _from_comparison(target, result, arena=evidence.arena)
         if isinstance(found, _Missing):
             gap = gap or found
@@ -238,7 +238,7 @@ def _of_result(target: TargetSpec, result: Result, *, arena: bool) -> _Reading |
         return _percentile(PERCENTILES[target.metric], result)
     if target.metric == "peak_rss":
         return _memory(result, MEMORY_SPREAD if arena else MEMORY_SPREAD_WITHOUT_ARENA)
-    return _OF_A_RACE[target.metric](result)
+    return _OF_A_COMPARISON[target.metric](result)
 
 
 def _percentile(name: str, result: Result) -> _Reading | _Missing:
@@ -335,7 +335,7 @@ def _not_in_comparison(what: str) -> _Missing:
     )
 
 
-_OF_A_RACE = {"throughput": _throughput, "cpu_s": _cpu, "output_error": _error}
+_OF_A_COMPARISON = {"throughput": _throughput, "cpu_s": _cpu, "output_error": _error}
 
 
 def _from_accuracy(target: TargetSpec, evidence: Evidence) -> _Reading | _Missing:

@@ -25,7 +25,7 @@ class KnownTrial:
     """An evaluated configuration, as the store lists it: without raw latencies."""
 
     trial: Trial
-    race: Comparison | None  # that measured it; None: deleted since
+    comparison: Comparison | None  # that measured it; None: deleted since
     reused: bool  # measured before this study
 
 
@@ -46,9 +46,9 @@ class ComparisonRequest:
 Strategy = Callable[[Known], Sequence[ComparisonRequest]]
 
 
-def fixed_strategy(*heats: ComparisonRequest) -> Strategy:
+def fixed_strategy(*requests: ComparisonRequest) -> Strategy:
     """Return a strategy that always asks for the same comparisons."""
-    return lambda known: heats
+    return lambda known: requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class Study:
             own.setdefault(one.key, one)  # the newest
 
         @cache
-        def race(comparison_id: str) -> Comparison | None:
+        def comparison(comparison_id: str) -> Comparison | None:
             try:
                 return store.comparison(comparison_id)
             except StoreError:
@@ -86,15 +86,15 @@ class Study:
             before = self.earlier(spec) if trial is None or trial.state == "CANCELLED" else None
             if (found := before or trial) is None:
                 return None
-            return KnownTrial(trial=found, race=race(found.comparison), reused=before is not None)
+            return KnownTrial(trial=found, comparison=comparison(found.comparison), reused=before is not None)
 
         known: dict[str, KnownTrial] = {}
         while True:
-            heats = self.strategy(known)
-            asked = {key: spec for key, spec in _candidates(heats).items() if key not in known}
+            requests = self.strategy(known)
+            asked = {key: spec for key, spec in _candidates(requests).items() if key not in known}
             new = {key: found for key, spec in asked.items() if (found := find(key, spec)) is not None}
             known |= new
-            missing = [left for heat in heats if _candidates([left := _without_known(heat, known)])]
+            missing = [left for request in requests if _candidates([left := _without_known(request, known)])]
             if missing or not new or any(one.trial.state not in FINISHED for one in new.values()):
                 return StudyState(known=known, missing=missing)
 
@@ -156,15 +156,17 @@ def measured_before(
     return earlier
 
 
-def _queue(heats: Sequence[ComparisonRequest], submit: Callable[[Job], str]) -> list[str]:
-    return [submit(heat.job(heat.asked)) for heat in heats]
+def _queue(requests: Sequence[ComparisonRequest], submit: Callable[[Job], str]) -> list[str]:
+    return [submit(request.job(request.asked)) for request in requests]
 
 
-def _candidates(heats: Sequence[ComparisonRequest]) -> dict[str, TrialSpec]:
-    return {one.spec.key(): one.spec for heat in heats for one in heat.asked if one.role == "candidate"}
+def _candidates(requests: Sequence[ComparisonRequest]) -> dict[str, TrialSpec]:
+    return {
+        one.spec.key(): one.spec for request in requests for one in request.asked if one.role == "candidate"
+    }
 
 
-def _without_known(heat: ComparisonRequest, known: Known) -> ComparisonRequest:
+def _without_known(request: ComparisonRequest, known: Known) -> ComparisonRequest:
     """The comparison without known candidates; the baseline stays, because every comparison needs it."""
-    left = [one for one in heat.asked if one.role != "candidate" or one.spec.key() not in known]
-    return replace(heat, asked=left)
+    left = [one for one in request.asked if one.role != "candidate" or one.spec.key() not in known]
+    return replace(request, asked=left)

@@ -232,11 +232,13 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
     baseline_s, candidate_s = baseline_s / rows[0], candidate_s / rows[1]
     candidate_p50_s = candidate_s
     found = _contrast(of, protocol or {}) if of.baseline.fingerprint == of.candidate.fingerprint else None
-    raced = found is not None
+    compared = found is not None
     found = found or _separately_measured(of)
-    if raced and found.get("ratio"):  # from paired rounds: the ratio of two separate p50 could contradict it
+    if compared and found.get(
+        "ratio"
+    ):  # from paired rounds: the ratio of two separate p50 could contradict it
         candidate_s = baseline_s / found["ratio"]
-    if raced and "holds" not in found and is_rejected(_result(of.candidate)):  # stored by an older version
+    if compared and "holds" not in found and is_rejected(_result(of.candidate)):  # stored by an older version
         reason = _result(of.candidate).get("grade_reason") or "the A/A control failed"
         text = f"their comparison was rejected: {reason.rstrip('.')}"
         found = {**found, "verdict": Verdict.UNDECIDED, "words": text}
@@ -251,7 +253,7 @@ def end_to_end(of: Pair, protocol: Mapping[str, Any] | None = None) -> EndToEnd:
         high_s=baseline_s * (1 / low - 1) if low else None,
         verdict=Verdict[found["verdict"]],
         words=(found.get("words") or words(found)) + different_outputs_words(found),
-        raced=raced,
+        raced=compared,
         per_row=per_row,
     )
 

@@ -34,7 +34,7 @@ IDLE_WINDOWS = 2  # in a row: a browser that loads a page is idle for one
 class Window:
     """Activity between two snapshots of the machine, while ORTune measured nothing."""
 
-    neighbours: OtherProcesses
+    other_processes: OtherProcesses
     load: float | None  # cores in use, of those a comparison could use; None: unknown on this system
     crowded: bool  # by other processes
     steal_share: float | None  # of the requested CPU time, where too high
@@ -48,7 +48,7 @@ class Window:
     def words(self, *, verb: str = "use") -> str:
         """Return the disturbances as text; empty: none. `verb`: "use" for now, "used" for the past."""
         if self.crowded:
-            return self.neighbours.words(self.load, verb=verb)
+            return self.other_processes.words(self.load, verb=verb)
         if self.steal_share is not None:
             gives = "gives" if verb == "use" else "gave"
             return f"the hypervisor {gives} {self.steal_share:.0%} of the CPU time to other guests"
@@ -133,21 +133,21 @@ def seen(before: Snapshot, after: Snapshot, *, needed_cpus: float) -> Window:
     Other processes that leave as many CPUs free as a comparison may use, and one more, do not disturb it: a
     container with a quota of two need not wait until its host of 64 is idle.
     """
-    neighbours = between(before, after, own=())
+    other_processes = between(before, after, own=())
     was, now = before.usable, after.usable
     if was is None or now is None:
-        return _unknown(neighbours)
+        return _unknown(other_processes)
     busy_s, stolen_s = now.busy_s - was.busy_s, max(0.0, now.steal_s - was.steal_s)
     if busy_s + stolen_s + now.idle_s - was.idle_s <= 0:  # counters do not advance, as in some sandboxes
-        return _unknown(neighbours)
-    load = max(0.0, busy_s) / neighbours.seconds
+        return _unknown(other_processes)
+    load = max(0.0, busy_s) / other_processes.seconds
     roomy = now.cpus - load >= needed_cpus + IDLE_CPUS
     return Window(
-        neighbours=neighbours,
+        other_processes=other_processes,
         load=load,
         crowded=load > FOREIGN_CPUS and not roomy,
-        steal_share=_too_much_steal(stolen_s, busy_s, seconds=neighbours.seconds, cpus=now.cpus),
-        pressure_share=None if roomy else _too_much_pressure(before, after, neighbours.seconds),
+        steal_share=_too_much_steal(stolen_s, busy_s, seconds=other_processes.seconds, cpus=now.cpus),
+        pressure_share=None if roomy else _too_much_pressure(before, after, other_processes.seconds),
     )
 
 
@@ -158,8 +158,10 @@ def usable_cpus() -> float:
     return allowed if quota is None else min(allowed, quota)
 
 
-def _unknown(neighbours: OtherProcesses) -> Window:
-    return Window(neighbours=neighbours, load=None, crowded=False, steal_share=None, pressure_share=None)
+def _unknown(other_processes: OtherProcesses) -> Window:
+    return Window(
+        other_processes=other_processes, load=None, crowded=False, steal_share=None, pressure_share=None
+    )
 
 
 def _too_much_steal(stolen_s: float, busy_s: float, *, seconds: float, cpus: int) -> float | None:

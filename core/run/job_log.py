@@ -66,8 +66,10 @@ class JobLog:
         self._change_trial(
             entry, trial_id, spec=spec.to_dict(), key=spec.key(), model_sha256=sha256, model_name=name
         )
-        race = entry.comparison
-        if race is not None and (not race.model_sha256 or trial_id == _requested_baseline(race)):
+        comparison = entry.comparison
+        if comparison is not None and (
+            not comparison.model_sha256 or trial_id == _requested_baseline(comparison)
+        ):
             self._change_comparison(entry, model_sha256=sha256, model_name=entry.job.model_name or name)
 
     def _change_trial(self, entry: Queued, trial_id: str, **changes: Any) -> None:
@@ -194,9 +196,9 @@ def _changes(ending: Ending, notes: Sequence[str]) -> dict[str, Any]:
     return changes
 
 
-def _requested_baseline(race: Comparison) -> str | None:
+def _requested_baseline(comparison: Comparison) -> str | None:
     """Trial of the requested baseline; None where only the added ORT default is the reference."""
-    return next((one.trial for one in race.contestants if one.role == "baseline"), None)
+    return next((one.trial for one in comparison.contestants if one.role == "baseline"), None)
 
 
 def _recorded(error: TunerError | None) -> ErrorRecord | None:

@@ -170,7 +170,7 @@ def _comparison_job(
     wait_quiet_s: float,
     earlier: RawComparison | None = None,
 ) -> Job:
-    race_id = secrets.token_hex(8)
+    comparison_id = secrets.token_hex(8)
     kind: TrialKind = "screen" if protocol["precision"] in STAGES else "measure"
     trials = [
         _trial(
@@ -178,12 +178,12 @@ def _comparison_job(
             kind=kind if one.role == "candidate" else "reference",
             study=study,
             model_name=model_name,
-            comparison=race_id,
+            comparison=comparison_id,
         )
         for one in everybody
     ]
     comparison = Comparison(
-        id=race_id,
+        id=comparison_id,
         state="WAITING",
         model_name=model_name or trials[0].model_name,
         model_sha256="",
@@ -197,7 +197,7 @@ def _comparison_job(
     )
     specs = {trial.id: one.spec for one, trial in zip(everybody, trials, strict=True)}
     return Job(
-        id=race_id,
+        id=comparison_id,
         kind="comparison",
         what=what,
         work=lambda service: perform_comparison(comparison, specs, service, earlier),

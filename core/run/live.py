@@ -51,7 +51,7 @@ LEAST_LAUNCHES, MOST_LAUNCHES = (
     MIN_SHOWN_LAUNCHES,
     12,
 )  # of a request; from the lower number on an interval is shown
-GLIMPSE = Effort(
+LIVE_ESTIMATE = Effort(
     name="glimpse", target=0.1, budget_s=5, looks=tuple(range(LEAST_LAUNCHES, MOST_LAUNCHES + 1))
 )
 ROUNDS, LEAST_ROUNDS = 3, 2  # of a launch; fewer do not show the variance between rounds
@@ -254,7 +254,7 @@ class _Live:
         """The measurements of a requested configuration; a new record where there are none."""
         if wish.key not in self.found:
             settings = Settings(
-                effort=GLIMPSE,
+                effort=LIVE_ESTIMATE,
                 budget_s=MOST_S,
                 margin=wish.spec.protocol.margin,
                 seed=0,

@@ -20,7 +20,7 @@ from core.evidence.stopping import P99_MAX_S, P99_ROUNDS
 from core.evidence.verdict import MIN_LAUNCHES
 from core.run.launches.blocks import SWITCH_S, exact_pace, pace, split_runs
 from core.run.launches.schedule import (
-    EXACT_GENERATIONS,
+    EXACT_LAUNCHES,
     MIN_ROUNDS_OF_TWO,
     Costs,
     interval_budget_s,
@@ -32,7 +32,7 @@ from core.spec.effort import EFFORTS
 from core.store import Store
 from core.wire.errors import SpecError
 
-RACES = 8  # the newest: libraries and background load change
+COMPARISONS_READ = 8  # the newest: libraries and background load change
 MOST_FACTOR = 3.0  # a larger error cannot be corrected by scaling
 
 
@@ -84,21 +84,27 @@ def past(store: Store, *, model_sha256: str, fingerprint: str) -> ComparisonHist
     Raises:
         StoreError: the store cannot be read.
     """
-    races = [
-        (race, store.trials_of(race.id))
-        for race in store.comparisons(model_sha256=model_sha256, state="COMPLETE", limit=RACES)
-        if race.fingerprint == fingerprint
+    comparisons = [
+        (comparison, store.trials_of(comparison.id))
+        for comparison in store.comparisons(
+            model_sha256=model_sha256, state="COMPLETE", limit=COMPARISONS_READ
+        )
+        if comparison.fingerprint == fingerprint
     ]
-    return history_of(races)
+    return history_of(comparisons)
 
 
-def history_of(races: Sequence[tuple[Comparison, Sequence[Trial]]]) -> ComparisonHistory | None:
-    """Return facts from `races`, newest first; None when they do not contain all of them.
+def history_of(comparisons: Sequence[tuple[Comparison, Sequence[Trial]]]) -> ComparisonHistory | None:
+    """Return facts from `comparisons`, newest first; None when they do not contain all of them.
 
     Comparisons of old versions with only one pair of processes are left out.
     """
-    known = [one for race, trials in races if (one := _EarlierComparison.of(race, trials)) is not None]
-    noise = [one for race in known for one in race.noise]
+    known = [
+        one
+        for comparison, trials in comparisons
+        if (one := _EarlierComparison.of(comparison, trials)) is not None
+    ]
+    noise = [one for comparison in known for one in comparison.noise]
     if not known or not noise:
         return None
     by_precision: dict[str, list[int]] = {}
@@ -131,8 +137,8 @@ def predict(specs: Sequence[TrialSpec], past: ComparisonHistory, family: int | N
     runs_s = [expected_run_s(spec, past.seen) for spec in specs]
     processes_s = [*runs_s, runs_s[-1]]  # the ORT default comes last, and has an A/A control
     if protocol.runs is not None:
-        rounds, racing_s = _exact(processes_s, protocol.runs, past)
-        return Prediction(seconds=past.factor * racing_s + past.beside_s, rounds=rounds, in_budget=True)
+        rounds, rounds_s = _exact(processes_s, protocol.runs, past)
+        return Prediction(seconds=past.factor * rounds_s + past.beside_s, rounds=rounds, in_budget=True)
     found = _in_budget(processes_s, protocol, past, family or max(1, len(specs) - 1))
     budget_s = float(protocol.budget_s or EFFORTS[protocol.effort].budget_s)
     seconds = min(past.factor * found.seconds, max(budget_s, found.seconds)) + past.beside_s
@@ -144,7 +150,7 @@ def _exact(processes_s: Sequence[float], runs: int, past: ComparisonHistory) -> 
     rounds_s = math.fsum(
         exact_pace(run_s * 1e9, part).expected_s + SWITCH_S for run_s in processes_s[:-1] for part in parts
     )
-    starts_s = min(len(parts), EXACT_GENERATIONS) * len(processes_s) * past.start_s
+    starts_s = min(len(parts), EXACT_LAUNCHES) * len(processes_s) * past.start_s
     return len(parts), rounds_s + starts_s + (len(processes_s) - 1) * past.after_s
 
 
@@ -206,13 +212,19 @@ class _EarlierComparison:
     noise: list[tuple[float, float]]
 
     @classmethod
-    def of(cls, race: Comparison, trials: Sequence[Trial]) -> _EarlierComparison | None:
+    def of(cls, comparison: Comparison, trials: Sequence[Trial]) -> _EarlierComparison | None:
         """Read a stored comparison; None where it lacks facts."""
-        result = race.facts
+        result = comparison.facts
         generations = result.get("generations") or []
         seen = [one for trial in trials if (one := _seen(trial)) is not None]
-        went_on = "continues" in race.protocol  # its wall time excludes the continued launches
-        if went_on or not seen or not generations or race.started_at is None or race.finished_at is None:
+        went_on = "continues" in comparison.protocol  # its wall time excludes the continued launches
+        if (
+            went_on
+            or not seen
+            or not generations
+            or comparison.started_at is None
+            or comparison.finished_at is None
+        ):
             return None
         rounds = sum(one["rounds"] for one in generations)
         processes_s = [*(one.run_s for one in seen), seen[-1].run_s]
@@ -225,15 +237,15 @@ class _EarlierComparison:
         ]
         return cls(
             seen=seen,
-            precision=race.protocol["precision"],
-            exact=race.protocol.get("runs") is not None,
+            precision=comparison.protocol["precision"],
+            exact=comparison.protocol.get("runs") is not None,
             contestants=len(seen),
             processes=len(processes_s),
             generations=len(generations),
             rounds=rounds,
             start_s=statistics.median(one["start_s"] for one in generations),
             after_s=max(0.0, result["wall_s"] - starts_s - rounds_s),
-            beside_s=max(0.0, race.finished_at - race.started_at - result["wall_s"]),
+            beside_s=max(0.0, comparison.finished_at - comparison.started_at - result["wall_s"]),
             wall_s=result["wall_s"],
             noise=noise,
         )

@@ -77,7 +77,7 @@ class Scheduler:
         self._wait_quiet_s = wait_quiet_s
         self._process = f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
         self._changed = threading.Condition()
-        self._ledger = JobLog(store, self._changed)
+        self._job_log = JobLog(store, self._changed)
         self._jobs: dict[str, Queued] = {}
         self._job_of: dict[str, str] = {}  # trial -> its job
         self._waiting: deque[Queued] = deque()
@@ -115,16 +115,18 @@ class Scheduler:
         for spec in job.specs:
             self._admit(spec)
         trials = [self._with_owner(one) for one in job.trials]
-        race = job.comparison
-        if race is not None:
-            race = replace(race, owner=self.owner, model_name=job.model_name or trials[0].model_name)
-            self.store.create_comparison(race, trials, process=self._process)
+        comparison = job.comparison
+        if comparison is not None:
+            comparison = replace(
+                comparison, owner=self.owner, model_name=job.model_name or trials[0].model_name
+            )
+            self.store.create_comparison(comparison, trials, process=self._process)
         else:
             for one in trials:
                 self.store.create_trial(one, process=self._process)
         if job.study is not None:
             self.store.put_study(replace(job.study, owner=self.owner), process=self._process)
-        entry = Queued(job=job, trials={one.id: one for one in trials}, comparison=race, cancel=cancel)
+        entry = Queued(job=job, trials={one.id: one for one in trials}, comparison=comparison, cancel=cancel)
         with self._changed:
             self._jobs[job.id] = entry
             self._job_of |= dict.fromkeys(entry.trials, job.id)
@@ -150,7 +152,7 @@ class Scheduler:
             if queued:
                 self._waiting.remove(entry)
         if queued:
-            self._ledger.finish(entry, self._failed(entry, _cancelled()))
+            self._job_log.finish(entry, self._failed(entry, _cancelled()))
 
     def status(self, job_id: str) -> Status | None:
         """Return the status of a trial, comparison or job; None when it is unknown here or forgotten."""
@@ -216,7 +218,7 @@ class Scheduler:
         """Run one job and record its end."""
         with contextlib.ExitStack() as turn:
             ending = self._run_work(entry, turn, partial(self._take_turn, entry, turn))
-        self._ledger.finish(entry, ending)
+        self._job_log.finish(entry, ending)
 
     def _take_turn(self, entry: Queued, turn: contextlib.ExitStack) -> None:
         on_wait = partial(self._on_wait, entry)
@@ -229,8 +231,8 @@ class Scheduler:
         try:
             take_turn()
             self._wait_quiet(entry)
-            self._ledger.begin(entry)
-            return self._ledger.end(entry, job.work(self._service(entry, turn)))
+            self._job_log.begin(entry)
+            return self._job_log.end(entry, job.work(self._service(entry, turn)))
         except TunerError as error:
             return self._failed(entry, error)
         except Exception as error:  # a bug must fail one job, not the queue
@@ -244,14 +246,14 @@ class Scheduler:
     def _failed(self, entry: Queued, error: TunerError) -> Ending:
         """Record the failure of a job and of its trials that have not ended."""
         ending = Ending(state="CANCELLED" if isinstance(error, Cancelled) else "FAIL", error=error)
-        return self._ledger.end(entry, Outcome(whole=ending))
+        return self._job_log.end(entry, Outcome(whole=ending))
 
     def _run_nested(self, outer: Queued, turn: contextlib.ExitStack, job: Job) -> Ending:
         """Run a job within the turn of another, which shares its cancellation and shows its progress."""
         entry = self._store_and_register(job, outer.cancel)
         entry.outer = outer
         ending = self._run_work(entry, turn, lambda: None)
-        self._ledger.finish(entry, ending)
+        self._job_log.finish(entry, ending)
         return ending
 
     def _give_way(self, outer: Queued, turn: contextlib.ExitStack) -> float:
@@ -264,7 +266,7 @@ class Scheduler:
             return 0.0
         began = time.monotonic()
         turn.close()
-        self._ledger.set_progress(outer, Progress(stage="waits for other jobs", done=0, total=0))
+        self._job_log.set_progress(outer, Progress(stage="waits for other jobs", done=0, total=0))
         for entry in ours:
             with self._changed:
                 self._current = entry
@@ -274,7 +276,7 @@ class Scheduler:
                 with self._changed:
                     self._current = outer
         self._take_turn(outer, turn)
-        self._ledger.record_turn(outer, Progress(stage="start", done=0, total=0))
+        self._job_log.record_turn(outer, Progress(stage="start", done=0, total=0))
         return time.monotonic() - began
 
     def _on_wait(self, entry: Queued, place: int, holder: str) -> None:
@@ -290,7 +292,7 @@ class Scheduler:
             return
 
         def on_wait(words: str) -> None:
-            self._ledger.record_turn(entry, Progress(stage=WAITING_IDLE, done=0, total=0, text=words))
+            self._job_log.record_turn(entry, Progress(stage=WAITING_IDLE, done=0, total=0, text=words))
 
         waited = wait_until_quiet(wait_s, entry.cancel, on_wait)
         entry.notes.append(waited.note)
@@ -303,9 +305,9 @@ class Scheduler:
 
     def _service(self, entry: Queued, turn: contextlib.ExitStack) -> Service:
         def on_progress(progress: Progress) -> None:
-            self._ledger.set_progress(entry, progress)
+            self._job_log.set_progress(entry, progress)
             if entry.outer is not None:
-                self._ledger.set_progress(entry.outer, replace(progress, text=""))  # it belongs to `entry`
+                self._job_log.set_progress(entry.outer, replace(progress, text=""))  # it belongs to `entry`
 
         def run(job: wire.Request[Reply], payload: Mapping[str, Any], *, timeout_s: float = 600.0) -> Reply:
             on_progress(Progress(stage=job, done=0, total=0))
@@ -322,7 +324,7 @@ class Scheduler:
             cancel=entry.cancel,
             on_progress=on_progress,
             on_live=on_live,
-            on_resolved=partial(self._ledger.resolved, entry),
+            on_resolved=partial(self._job_log.resolved, entry),
             perform=partial(self._run_nested, entry, turn),
             give_way=partial(self._give_way, entry, turn),
             fork_server=self._fork_server,

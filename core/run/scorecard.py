@@ -88,7 +88,7 @@ class Row:
     @property
     def breach(self) -> str:
         """Why its newest comparisons exceed the output tolerance; empty: they do not."""
-        newest = [one[0] for one in self.evidence.races.values() if one]
+        newest = [one[0] for one in self.evidence.results.values() if one]
         guards = [guard for one in newest if (guard := one.get("guard")) and guard.get("breach")]
         return str(guards[0].get("why") or "The outputs differ.") if guards else ""
 
@@ -109,12 +109,12 @@ class Row:
 class MissingMeasurements:
     """The measurements that would decide open targets."""
 
-    races: Mapping[int, Sequence[Subject]]  # batch size -> configurations to compare
+    comparisons: Mapping[int, Sequence[Subject]]  # batch size -> configurations to compare
     accuracies: Sequence[Subject]
 
     def __bool__(self) -> bool:
         """Whether anything is missing."""
-        return bool(self.races or self.accuracies)
+        return bool(self.comparisons or self.accuracies)
 
 
 def on_model(spec: TrialSpec, record: ModelRecord, *, path: str | None = None) -> TrialSpec:
@@ -160,25 +160,25 @@ def rows(
 def _evidence(
     store: Store, subject: Subject, targets: Sequence[TargetSpec], *, fingerprint: str, since: float
 ) -> Evidence:
-    raced = [one for one in targets if one.about.source == "race"]
-    wanted = {target.batch_size or subject.rows for target in raced}
-    races: dict[int, list[Mapping[str, Any]]] = {}
+    timed = [one for one in targets if one.about.source == "race"]
+    wanted = {target.batch_size or subject.rows for target in timed}
+    results: dict[int, list[Mapping[str, Any]]] = {}
     failures: dict[int, str] = {}
-    for trial in _trials(store, subject, since) if raced else ():
+    for trial in _trials(store, subject, since) if timed else ():
         size = _rows_of(trial, subject)
         if size not in wanted:
             continue
-        if trial.state == "FAIL" and trial.error is not None and size not in races:
+        if trial.state == "FAIL" and trial.error is not None and size not in results:
             failures.setdefault(size, trial.error["message"])
         elif trial.state == "COMPLETE" and trial.result and trial.fingerprint == fingerprint:
-            races.setdefault(size, []).append(trial.result | {"trial": trial.id})
-    if any(one.metric == "cpu_s" for one in raced):
-        races = {size: [_whole(store, one) for one in found[:KEPT]] for size, found in races.items()}
+            results.setdefault(size, []).append(trial.result | {"trial": trial.id})
+    if any(one.metric == "cpu_s" for one in timed):
+        results = {size: [_whole(store, one) for one in found[:KEPT]] for size, found in results.items()}
     failures |= {size: why for size in wanted if (why := subject.refusal(size))}
     accuracy, failure = _accuracy(store, subject, targets)
     return Evidence(
         batch_size=subject.rows,
-        races={size: found[:KEPT] for size, found in races.items()},
+        results={size: found[:KEPT] for size, found in results.items()},
         failures=failures,
         size_bytes=subject.record.info["size_bytes"],
         summaries=_summaries(accuracy, targets) if accuracy is not None else {},
@@ -264,19 +264,19 @@ def needed(card: Iterable[Row]) -> MissingMeasurements:
 
     Left out: batches that the model does not take, and accuracies that are already measured.
     """
-    races: dict[int, list[Subject]] = {}
+    comparisons: dict[int, list[Subject]] = {}
     accuracies: list[Subject] = []
     for row in card:
         unknown = [one for one in row.judged if one.state == "UNKNOWN"]
-        raced = {row.evidence.rows_of(one.target) for one in unknown if one.target.about.source == "race"}
-        for size in sorted(raced):
+        sizes = {row.evidence.rows_of(one.target) for one in unknown if one.target.about.source == "race"}
+        for size in sorted(sizes):
             if not row.subject.refusal(size):
-                races.setdefault(size, []).append(row.subject)
+                comparisons.setdefault(size, []).append(row.subject)
         if row.subject.spec.dataset is not None and any(
             one.target.about.source == "accuracy" and one.cause == "missing" for one in unknown
         ):
             accuracies.append(row.subject)
-    return MissingMeasurements(races=races, accuracies=accuracies)
+    return MissingMeasurements(comparisons=comparisons, accuracies=accuracies)
 
 
 def start(service: Scheduler, work: MissingMeasurements, *, wait_quiet_s: float = 0.0) -> list[str]:
@@ -289,7 +289,7 @@ def start(service: Scheduler, work: MissingMeasurements, *, wait_quiet_s: float 
     """
     study = f"scorecard #{secrets.token_hex(4)}"
 
-    def heat(size: int, part: Sequence[Subject]) -> ComparisonRequest:
+    def request(size: int, part: Sequence[Subject]) -> ComparisonRequest:
         what = f"scorecard of {part[0].record.name}: {len(part)} at batch {size}"
         asked = [Configuration(spec=one.at_batch(size), label=one.label) for one in part]
         protocol = job_types.sweep_protocol(asked)
@@ -298,12 +298,12 @@ def start(service: Scheduler, work: MissingMeasurements, *, wait_quiet_s: float 
         )
         return ComparisonRequest(asked=asked, job=job)
 
-    heats = [
-        heat(size, subjects[first : first + MAX_CANDIDATES])
-        for size, subjects in work.races.items()
+    requests = [
+        request(size, subjects[first : first + MAX_CANDIDATES])
+        for size, subjects in work.comparisons.items()
         for first in range(0, len(subjects), MAX_CANDIDATES)
     ]
-    jobs = Study(name=study, strategy=fixed_strategy(*heats)).advance(service.store, service.submit)
+    jobs = Study(name=study, strategy=fixed_strategy(*requests)).advance(service.store, service.submit)
     if work.accuracies:
         name = work.accuracies[0].record.name
         what = f"scorecard of {name}: accuracy of {len(work.accuracies)}"

@@ -55,12 +55,12 @@ class Point:
     equivalent_spec: TrialSpec | None = None  # the spec of `same`
 
     @property
-    def raced(self) -> TrialSpec | None:
+    def measured_spec(self) -> TrialSpec | None:
         """The spec whose results apply to this point."""
         return self.equivalent_spec or self.spec
 
     @property
-    def races(self) -> bool:
+    def is_measured(self) -> bool:
         """Whether the point itself is measured."""
         return self.spec is not None and self.same is None
 
@@ -85,7 +85,7 @@ class Measured:
     same: Values | None = None  # the equivalent point that was measured
     why: str = ""  # reason for the equivalence
     peak_rss_bytes: int | None = None
-    race: str = ""  # id of the comparison that measured it
+    comparison: str = ""  # id of the comparison that measured it
     grade: str = ""  # of that comparison
     contrast: Mapping[str, Any] | None = None  # versus the ORT default, in the same rounds
     is_default: bool = False  # it is the ORT default, the reference of the others
@@ -268,14 +268,14 @@ def configurations(points: Iterable[Point]) -> list[Configuration]:
 # --- what was measured ----------------------------------------------------------
 
 
-def measured(point: Point, trial: Trial, *, reused: bool, race: Comparison | None = None) -> Measured:
+def measured(point: Point, trial: Trial, *, reused: bool, comparison: Comparison | None = None) -> Measured:
     """Return the point with the results of `trial` and the measured batch size.
 
     Args:
         point: the point.
         trial: that measured it.
         reused: whether it was measured before this sweep.
-        race: the comparison of `trial`, with its verdicts.
+        comparison: the comparison of `trial`, with its verdicts.
     """
     result = trial.facts
     processes, between = _processes(result)
@@ -297,10 +297,10 @@ def measured(point: Point, trial: Trial, *, reused: bool, race: Comparison | Non
         fallback=bool(result.get("fallback")),
         breach=breach(result),
         error=trial.error["message"] if trial.error else "",
-        race=trial.comparison,
+        comparison=trial.comparison,
         grade=result.get("grade") or "",
-        contrast=_against_default(trial.id, race),
-        is_default=_has_default(race) and race.baseline == trial.id,
+        contrast=_against_default(trial.id, comparison),
+        is_default=_has_default(comparison) and comparison.baseline == trial.id,
         processes=processes,
         between=between,
     )
@@ -315,16 +315,16 @@ def _processes(result: Mapping[str, Any]) -> tuple[int | None, bool]:
     return made, made is None or made >= MIN_BLOCKS
 
 
-def _has_default(race: Comparison | None) -> TypeGuard[Comparison]:
+def _has_default(comparison: Comparison | None) -> TypeGuard[Comparison]:
     """Whether the reference of a comparison is the ORT default: no baseline was given."""
-    return race is not None and all(one.role != "baseline" for one in race.contestants)
+    return comparison is not None and all(one.role != "baseline" for one in comparison.contestants)
 
 
-def _against_default(trial: str, race: Comparison | None) -> Mapping[str, Any] | None:
-    if not _has_default(race) or race.result is None:
+def _against_default(trial: str, comparison: Comparison | None) -> Mapping[str, Any] | None:
+    if not _has_default(comparison) or comparison.result is None:
         return None
-    own = (one for one in race.result["contrasts"] if one["candidate"] == trial)
-    return next((one for one in own if one["baseline"] == race.baseline), None)
+    own = (one for one in comparison.result["contrasts"] if one["candidate"] == trial)
+    return next((one for one in own if one["baseline"] == comparison.baseline), None)
 
 
 def join(points: Sequence[Point], known: Known) -> list[Measured]:
@@ -333,14 +333,14 @@ def join(points: Sequence[Point], known: Known) -> list[Measured]:
 
 
 def _joined(point: Point, known: Known) -> Measured:
-    if point.raced is None:
+    if point.measured_spec is None:
         return Measured(values=point.values, trial="", state=REFUSED, reused=False, error=point.refused)
-    found: KnownTrial | None = known.get(point.raced.key())
+    found: KnownTrial | None = known.get(point.measured_spec.key())
     if found is None:
         return Measured(
             values=point.values, trial="", state=NEW, reused=False, same=point.same, why=point.why
         )
-    return measured(point, found.trial, reused=found.reused, race=found.race)
+    return measured(point, found.trial, reused=found.reused, comparison=found.comparison)
 
 
 def running_points(
@@ -356,7 +356,7 @@ def running_points(
     by_key = {one.key: one for one in trials}
     found = []
     for point in points:
-        trial = None if point.raced is None else by_key.get(point.raced.key())
+        trial = None if point.measured_spec is None else by_key.get(point.measured_spec.key())
         known, rows = (
             live.get(name, {}).get(trial.id) if trial is not None else None for name in ("p50_s", "rows_fed")
         )
@@ -405,7 +405,7 @@ def before(
 
 
 def earlier_sweeps(
-    races: Iterable[Comparison],
+    comparisons: Iterable[Comparison],
     trials_of: Callable[[str], Sequence[Trial]],
     axes: Sequence[Axis],
     models: Models,
@@ -416,7 +416,7 @@ def earlier_sweeps(
     """Return the newest earlier sweeps over the same axes, each with its measured points.
 
     Args:
-        races: comparisons of the model, newest first.
+        comparisons: comparisons of the model, newest first.
         trials_of: lists the trials of a comparison.
         axes: of the displayed sweep.
         models: the values of MODEL.
@@ -425,26 +425,28 @@ def earlier_sweeps(
     """
     names = {one.name for one in axes}
     found: list[tuple[Comparison, list[Measured]]] = []
-    for race in races:
-        if race.study == but or {one.name for one in axes_of_study(race.study)} != names:
+    for comparison in comparisons:
+        if comparison.study == but or {one.name for one in axes_of_study(comparison.study)} != names:
             continue
-        asked = {one.trial for one in race.contestants if one.role == "candidate"}
-        rows = [of_trial(one, axes, models, race) for one in trials_of(race.id) if one.id in asked]
+        asked = {one.trial for one in comparison.contestants if one.role == "candidate"}
+        rows = [
+            of_trial(one, axes, models, comparison) for one in trials_of(comparison.id) if one.id in asked
+        ]
         if known := [one for one in rows if one is not None and one.latency is not None]:
-            found.append((race, known))
+            found.append((comparison, known))
         if len(found) == most:
             break
     return found
 
 
-def of_trial(trial: Trial, axes: Sequence[Axis], models: Models, race: Comparison) -> Measured | None:
+def of_trial(trial: Trial, axes: Sequence[Axis], models: Models, comparison: Comparison) -> Measured | None:
     """The point of a trial; None: it was stored by another version."""
     try:
         spec = spec_from_dict(trial.spec)
     except SpecError:
         return None
     values = {one.name: _value_on_axis(spec, one.name, models) for one in axes}
-    return measured(Point(values=values, spec=spec), trial, reused=False, race=race)
+    return measured(Point(values=values, spec=spec), trial, reused=False, comparison=comparison)
 
 
 def _value_on_axis(spec: TrialSpec, name: str, models: Models) -> Value | None:

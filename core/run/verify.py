@@ -275,9 +275,9 @@ def _run_comparison(
     ending = service.perform(job)
     if ending.state == "CANCELLED":
         raise Cancelled("The verification was cancelled.", hint="Start it again.")
-    race = service.store.comparison(job.id)
-    trial = service.store.trial(next(one.trial for one in race.contestants if one.label == LABEL))
-    found.comparison, found.trial = race.id, trial.id
+    comparison = service.store.comparison(job.id)
+    trial = service.store.trial(next(one.trial for one in comparison.contestants if one.label == LABEL))
+    found.comparison, found.trial = comparison.id, trial.id
     if ending.error is not None or trial.error is not None:
         told = trial.error["message"] if trial.error is not None else str(ending.error)
         found.no_speed = f"The comparison has no result: {told}"
@@ -370,7 +370,7 @@ def _judge_targets(
         return rows(service.store, [subject], targets, fingerprint=fingerprint, since=since)[0]
 
     work = needed([judged()])
-    for batch in sorted(set(work.races) - {subject.rows}):
+    for batch in sorted(set(work.comparisons) - {subject.rows}):
         _progress(service, "targets", f"batch {batch:,}")
         asked = [Configuration(spec=subject.at_batch(batch), label=LABEL, model=held.name)]
         service.perform(job_types.comparison(asked, model_name=held.name))

@@ -109,14 +109,14 @@ def can_measure_longer(comparison: Comparison, trials: Sequence[Trial]) -> bool:
 
 def continuable_comparison(store: Store, of: Pair) -> str:
     """Return the comparison of both results if it can be measured longer, else an empty text."""
-    race = of.candidate.comparison
-    if not race or race != of.baseline.comparison:
+    comparison_id = of.candidate.comparison
+    if not comparison_id or comparison_id != of.baseline.comparison:
         return ""
     try:
-        comparison = store.comparison(race)
+        comparison = store.comparison(comparison_id)
     except StoreError:  # deleted in the meantime
         return ""
-    return race if can_measure_longer(comparison, store.trials_of(race)) else ""
+    return comparison_id if can_measure_longer(comparison, store.trials_of(comparison_id)) else ""
 
 
 def _has_launches(comparison: Comparison) -> bool:

@@ -89,7 +89,11 @@ def prune(
     file_bytes, free_bytes = database.file_bytes(), database.free_bytes()
     with database.reading() as db:
         held = [_trial_samples(row) for row in db.execute(_HELD, (model_sha256, model_name))]
-    old = [race for race in _comparisons_to_delete(held) if before is not None and race[-1].ended_at < before]
+    old = [
+        comparison
+        for comparison in _comparisons_to_delete(held)
+        if before is not None and comparison[-1].ended_at < before
+    ]
     gone = _drop(database, old, dry_run=dry_run)
     packed = _pack(database, [one for one in _without(held, gone) if one.is_text], dry_run=dry_run)
     left = [replace(one, size=packed.get(one.id, one.size)) for one in _without(held, gone)]
@@ -117,23 +121,25 @@ def prune(
 
 def _comparisons_to_delete(held: Iterable[_TrialSamples]) -> list[list[_TrialSamples]]:
     """Finished comparisons, the oldest first; their trials sorted by end time."""
-    races: dict[str, list[_TrialSamples]] = {}
+    comparisons: dict[str, list[_TrialSamples]] = {}
     for one in sorted(held, key=lambda one: one.ended_at):
         if not one.is_profile:
-            races.setdefault(one.comparison, []).append(one)
-    ended = [race for race in races.values() if not any(one.is_unfinished for one in race)]
-    return sorted(ended, key=lambda race: race[-1].ended_at)
+            comparisons.setdefault(one.comparison, []).append(one)
+    ended = [
+        comparison for comparison in comparisons.values() if not any(one.is_unfinished for one in comparison)
+    ]
+    return sorted(ended, key=lambda comparison: comparison[-1].ended_at)
 
 
 def _beyond(held: Sequence[_TrialSamples], keep_bytes: int) -> list[list[_TrialSamples]]:
     """The oldest comparisons whose deletion makes the others fit into `keep_bytes`."""
     total = _size(held)
     found = []
-    for race in _comparisons_to_delete(held):
+    for comparison in _comparisons_to_delete(held):
         if total <= keep_bytes:
             break
-        found.append(race)
-        total -= _size(one for one in race if not one.is_pinned)
+        found.append(comparison)
+        total -= _size(one for one in comparison if not one.is_pinned)
     return found
 
 
@@ -157,10 +163,10 @@ def _trial_samples(row: rows.Row) -> _TrialSamples:
 
 
 def _drop(
-    database: Database, races: Iterable[Sequence[_TrialSamples]], *, dry_run: bool
+    database: Database, comparisons: Iterable[Sequence[_TrialSamples]], *, dry_run: bool
 ) -> list[_TrialSamples]:
     """Delete the raw measurements of comparisons and set `PRUNED` in their results; return the deleted."""
-    wanted = [one for one in chain.from_iterable(races) if not one.is_pinned]
+    wanted = [one for one in chain.from_iterable(comparisons) if not one.is_pinned]
     if dry_run:
         return wanted
     now = time.time()

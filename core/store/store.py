@@ -419,7 +419,7 @@ class Store:
         self,
         *,
         model_sha256: str | None = None,
-        raced_sha256: str | None = None,
+        compared_sha256: str | None = None,
         study: str | None = None,
         state: str | None = None,
         limit: int = 200,
@@ -430,7 +430,7 @@ class Store:
 
         Args:
             model_sha256: the model of the comparison: its baseline's, else its first candidate's.
-            raced_sha256: a model of any configuration of the comparison.
+            compared_sha256: a model of any configuration of the comparison.
             study: study of the candidates.
             state: see `Comparison`.
             limit: largest number of comparisons.
@@ -439,7 +439,7 @@ class Store:
         took_part = (
             "(model_sha256 = :sha256 OR id IN (SELECT comparison FROM trials WHERE model_sha256 = :sha256))"
         )
-        where, bound = ("1", {}) if raced_sha256 is None else (took_part, {"sha256": raced_sha256})
+        where, bound = ("1", {}) if compared_sha256 is None else (took_part, {"sha256": compared_sha256})
         where += "" if study else f" AND {_NO_STAGE}"
         with self._database.reading() as db:
             return rows.undamaged(_select(db, "comparisons", wanted, limit, where, **bound), rows.comparison)
@@ -885,7 +885,7 @@ def _deletion(db: sqlite3.Connection, trial_ids: Sequence[str]) -> Deletion:
     ids = [row["id"] for row in found]
     references = _references_without_candidates(db, ids)
     gone = rows.text([*ids, *references])
-    size, starred, races = (
+    size, starred, comparisons = (
         db.execute(query, {"gone": gone}).fetchone()[0]
         for query in (
             "SELECT coalesce(sum(length(data)), 0) FROM samples"
@@ -899,7 +899,7 @@ def _deletion(db: sqlite3.Connection, trial_ids: Sequence[str]) -> Deletion:
     return Deletion(
         trials=tuple(ids),
         references=len(references),
-        comparisons=races,
+        comparisons=comparisons,
         samples_bytes=size,
         starred=starred,
         unfinished=tuple(row["id"] for row in found if row["state"] in ("WAITING", "RUNNING")),

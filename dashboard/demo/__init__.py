@@ -59,8 +59,8 @@ def opening(store: Store) -> str | None:
             float(one["ratio_low"] or 0.0),
             str(one["candidate"]),
         )
-        for race in store.comparisons(state="COMPLETE", limit=1000)
-        for one in (race.result or {}).get("contrasts", [])
+        for comparison in store.comparisons(state="COMPLETE", limit=1000)
+        for one in (comparison.result or {}).get("contrasts", [])
         if _is_clear(one) and store.trial(one["candidate"]).kind == "measure"
     ]
     return max(wins)[2] if wins else None

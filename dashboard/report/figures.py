@@ -49,7 +49,7 @@ def plots(about: About) -> list[Plot]:
         case OneTrial():
             return list(_trial(about))
         case ComparisonSubject():
-            return list(_comparison_figures(about.race, about.trials))
+            return list(_comparison_figures(about.comparison, about.trials))
         case Search():
             return list(_search(about))
         case Curve():
@@ -60,16 +60,16 @@ def plots(about: About) -> list[Plot]:
 
 
 def _trial(about: OneTrial) -> Iterator[Plot]:
-    trial, race = about.trial, about.race
+    trial, comparison = about.trial, about.comparison
     if trial.kind == "profile":
         yield from _profile(trial)
         return
-    contrasts = verdict.contrasts_of(race, trial.id) if race is not None else []
-    if race is not None and any(one.get("ratio") for one in contrasts):
-        info = compare_charts.trial_forest_info(race, contrasts)
+    contrasts = verdict.contrasts_of(comparison, trial.id) if comparison is not None else []
+    if comparison is not None and any(one.get("ratio") for one in contrasts):
+        info = compare_charts.trial_forest_info(comparison, contrasts)
         yield Plot(title="Speed", figure=compare_charts.forest(info), alt=_forest_alt(info))
     against = contrasts[0]["baseline"] if contrasts else ""
-    names = comparison_text.labels(race) if race is not None else {}
+    names = comparison_text.labels(comparison) if comparison is not None else {}
     baseline = [one for one in about.beside if one.id == against]
     sides = [charts.side(trial, "this trial" if baseline else "")]
     sides += [charts.side(one, names.get(one.id, "")) for one in baseline]
@@ -77,12 +77,12 @@ def _trial(about: OneTrial) -> Iterator[Plot]:
     yield from _samples(sides, others)
 
 
-def _comparison_figures(race: Comparison, trials: Sequence[Trial]) -> Iterator[Plot]:
-    info = compare_charts.comparison_forest_info(race)
+def _comparison_figures(comparison: Comparison, trials: Sequence[Trial]) -> Iterator[Plot]:
+    info = compare_charts.comparison_forest_info(comparison)
     if info is not None:
         yield Plot(title="Speed", figure=compare_charts.forest(info), alt=_forest_alt(info))
-    by_id, names = {one.id: one for one in trials}, comparison_text.labels(race)
-    ordered = [by_id[one] for one in comparison_text.order(race) if one in by_id]
+    by_id, names = {one.id: one for one in trials}, comparison_text.labels(comparison)
+    ordered = [by_id[one] for one in comparison_text.order(comparison) if one in by_id]
     yield from _samples([charts.side(one, names[one.id]) for one in ordered if one.result])
 
 

@@ -178,7 +178,7 @@ def _table(comparison: Comparison, trials: Mapping[str, Trial]) -> list[str]:
     """Draw the table and return the ids of the selected trials."""
     with st.container(key=TABLE):
         chosen = tables.draw(
-            comparisons.contestants(comparison, trials.values()),
+            comparisons.configurations(comparison, trials.values()),
             key=f"{TABLE}.{comparison.id}",  # a selection belongs to one comparison
             on_select="rerun",
             alt="Rank, verdict versus baseline, and the numbers of every configuration",

@@ -22,7 +22,7 @@ from core.wire.access import libraries_folder
 from core.wire.errors import TunerError
 from dashboard import fields, format, state
 from dashboard.widgets import chain, choice, feeding
-from dashboard.widgets import protocol as race
+from dashboard.widgets import protocol as comparison
 from dashboard.widgets.setting import DEFAULTS, is_changed, one
 
 MOST_BADGES = 5
@@ -176,7 +176,7 @@ def _group(group: str, record: ModelRecord, spec: TrialSpec | None, effects: dic
     if group == "Providers":
         chain.providers()
     if group == "Protocol":
-        race.protocol(spec, effects)
+        comparison.protocol(spec, effects)
     for setting in _in_group(group, advanced=False):
         one(setting, effects.get(setting.name), record)
     if group == "Threads" and spec is not None:

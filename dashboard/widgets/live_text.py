@@ -33,15 +33,15 @@ def compared_configurations(comparison: Comparison, trials: Sequence[Trial]) -> 
     )
 
 
-def rounds_text(live: Mapping[str, Any], *, racing: bool) -> str:
+def rounds_text(live: Mapping[str, Any], *, measuring: bool) -> str:
     """Name the current launch, and the numbers of completed and expected rounds.
 
     Args:
         live: `Status.live`.
-        racing: whether more rounds may follow.
+        measuring: whether more rounds may follow.
     """
     rounds, predicted = live.get("rounds") or 0, live.get("predicted_rounds") or 0
-    more = f" of about {predicted:,}" if racing and predicted > rounds else ""
+    more = f" of about {predicted:,}" if measuring and predicted > rounds else ""
     text = f"{rounds:,}{more} round{'s' * (max(rounds, predicted) != 1)}"
     return f"launch {live['generation']:,} · {text}" if live.get("generation") else text
 
@@ -58,14 +58,14 @@ def p50_text(live: Mapping[str, Any], trial: str, field: ComparedConfigurations)
     return f"{format.ms(seconds / rows)} per sample" if rows else ""
 
 
-def words(live: Mapping[str, Any], trial: str, field: ComparedConfigurations, *, racing: bool) -> str:
+def words(live: Mapping[str, Any], trial: str, field: ComparedConfigurations, *, measuring: bool) -> str:
     """Describe the comparison of `trial` so far: progress and findings; a verdict exists only at the end.
 
     "launch 3 · 9 of about 32 rounds · p50 0.8123 ms (ORT default: 1.064 ms) · 1.31× faster than ORT
     default so far, 95 % [1.10, 1.56] · not final"
     """
     own = contrasts_of(live, trial)
-    parts = [rounds_text(live, racing=racing)]
+    parts = [rounds_text(live, measuring=measuring)]
     if text := p50_text(live, trial, field):
         beside = [
             f"{field.labels.get(one['baseline'], 'the baseline')}: {other}"

@@ -16,33 +16,33 @@ from dashboard.widgets.protocol import wait_quiet_s
 
 
 def button(
-    page: str, race: Comparison, trials: Sequence[Trial], follow: Callable[[Comparison], None]
+    page: str, comparison: Comparison, trials: Sequence[Trial], follow: Callable[[Comparison], None]
 ) -> None:
     """Draw the button; nothing if the comparison cannot be continued. Call only while the page has no job.
 
     Args:
         page: begins the key of the widget.
-        race: the ended comparison.
+        comparison: the ended comparison.
         trials: of its configurations, with or without samples.
         follow: called with the continued comparison, to show it on the page.
     """
-    if not verdict.can_measure_longer(race, trials):
+    if not verdict.can_measure_longer(comparison, trials):
         return
     st.button(
         "Measure longer",
         key=f"{page}.go_on",
         icon=":material/more_time:",
         on_click=_start,
-        args=(race.id, follow),
+        args=(comparison.id, follow),
         **state.unless_closed(
             "Adds launches of fresh processes; finished rounds count. This result stays as it is."
         ),
     )
 
 
-def _start(race_id: str, follow: Callable[[Comparison], None]) -> None:
+def _start(comparison_id: str, follow: Callable[[Comparison], None]) -> None:
     try:
-        job = job_types.more_launches(state.store(), race_id, wait_quiet_s=wait_quiet_s())
+        job = job_types.more_launches(state.store(), comparison_id, wait_quiet_s=wait_quiet_s())
         more = state.submit(job)
         follow(state.store().comparison(more))
     except TunerError as error:

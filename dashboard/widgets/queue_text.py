@@ -7,14 +7,14 @@ from dashboard import format
 
 
 def progress(status: Status, what: str) -> tuple[float, str]:
-    """Return share and text of a progress bar, while `what` ("this race") waits or runs."""
+    """Return share and text of a progress bar, while `what` ("this comparison") waits or runs."""
     if status.state == "WAITING":
         return 0.0, waiting_text(status, what)
     return (min(1.0, status.done / status.total) if status.total else 0.0), step_text(status)
 
 
 def waiting_text(status: Status, what: str) -> str:
-    """Say who uses the machine, and how many jobs are ahead of `what` ("this race"), or what it waits for."""
+    """Say who uses the machine, how many jobs precede `what` ("this comparison"), or what it waits for."""
     if status.stage == WAITING_IDLE:
         return f"Waiting for an idle machine: {status.text}"
     if not status.holder and status.place <= 0:

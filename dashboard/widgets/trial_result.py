@@ -80,31 +80,31 @@ def _trial(trial_id: str) -> Trial | None:
 # --- the verdict --------------------------------------------------------------------------------------------
 
 
-def card(duel: TrialComparison) -> None:
+def card(compared: TrialComparison) -> None:
     """Draw the verdict, the interval, and the confidence."""
     with st.container(key="verdict", gap="xsmall"):
-        head(duel.trial, duel)
-        if duel.contrasts:
-            forest(duel)
-        card_details(duel)
+        head(compared.trial, compared)
+        if compared.contrasts:
+            forest(compared)
+        card_details(compared)
 
 
-def head(trial: Trial, duel: TrialComparison | None, actions: Callable[[], None] = lambda: None) -> None:
+def head(trial: Trial, compared: TrialComparison | None, actions: Callable[[], None] = lambda: None) -> None:
     """Draw the answer in a sentence with its interval, its reference, and the facts that change its meaning.
 
     Args:
         trial: the shown one.
-        duel: its comparison; None: it never was in one.
+        compared: its comparison; None: it never was in one.
         actions: draws buttons at the end of the row.
     """
-    if duel is None or not duel.contrasts:
-        _without_contrast(trial, duel, actions)
+    if compared is None or not compared.contrasts:
+        _without_contrast(trial, compared, actions)
         return
-    said = verdict.card(duel.comparison, duel.contrasts[0])
+    said = verdict.card(compared.comparison, compared.contrasts[0])
     _headline(format.icon(said.icon), said.headline, actions)
-    _about(trial, duel, said.against)
-    for contrast in duel.contrasts[1:]:
-        _further(duel, contrast, said.reason)
+    _about(trial, compared, said.against)
+    for contrast in compared.contrasts[1:]:
+        _further(compared, contrast, said.reason)
     if said.rejected:
         parts = (verdict.sentence(one) for one in (said.reason, said.advice) if one)
         st.error(f"**Why it was rejected.** {format.plain(' '.join(parts))}", icon=":material/block:")
@@ -112,15 +112,15 @@ def head(trial: Trial, duel: TrialComparison | None, actions: Callable[[], None]
         st.markdown(f":orange[:material/warning:] {format.plain(line)}")
 
 
-def card_details(duel: TrialComparison) -> None:
+def card_details(compared: TrialComparison) -> None:
     """Draw the amount of data, what would narrow the interval, and the confidence details on demand."""
-    if not duel.contrasts:
-        _self_test(duel)
+    if not compared.contrasts:
+        _self_test(compared)
         return
-    said = verdict.card(duel.comparison, duel.contrasts[0])
+    said = verdict.card(compared.comparison, compared.contrasts[0])
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         with st.popover("Confidence details", icon=":material/help_center:", key="sure"):
-            _confidence_details(duel, said)
+            _confidence_details(compared, said)
         st.caption(format.plain(" · ".join(said.facts)), width="content")
     if said.advice and not said.rejected:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -128,19 +128,19 @@ def card_details(duel: TrialComparison) -> None:
             st.page_link(QUIET_PAGE, label="Noise check", icon=":material/monitor_heart:")
 
 
-def warnings(duel: TrialComparison | None) -> list[str]:
+def warnings(compared: TrialComparison | None) -> list[str]:
     """Return the cautions on the card; the remarks next to the numbers need not repeat them."""
-    if duel is None or not duel.contrasts:
+    if compared is None or not compared.contrasts:
         return []
-    return verdict.card(duel.comparison, duel.contrasts[0]).warnings
+    return verdict.card(compared.comparison, compared.contrasts[0]).warnings
 
 
-def _confidence_details(duel: TrialComparison, said: verdict.Card) -> None:
+def _confidence_details(compared: TrialComparison, said: verdict.Card) -> None:
     """Draw the evidence for the interval, other processes, and the meaning of the grade."""
-    result = duel.comparison.facts
+    result = compared.comparison.facts
     if said.noise:
         st.caption(f":material/align_horizontal_center: {format.plain(verdict.sentence(said.noise))}")
-    results.other_processes_note(duel.comparison.result)
+    results.other_processes_note(compared.comparison.result)
     if not said.rejected and (reason := str(result.get("grade_reason") or "")):
         st.caption(f":material/info: {format.plain(reason)} {format.plain(result.get('remedy') or '')}")
     for note in result.get("notes") or []:
@@ -155,15 +155,15 @@ def _headline(icon: str, text: str, actions: Callable[[], None]) -> None:
         actions()
 
 
-def _about(trial: Trial, duel: TrialComparison | None, against: str = "") -> None:
+def _about(trial: Trial, compared: TrialComparison | None, against: str = "") -> None:
     """Draw one line: reference, confidence, settings, machine."""
     result = trial.facts
-    judged = duel.comparison.facts if duel is not None else result
+    judged = compared.comparison.facts if compared is not None else result
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="about"):
         if against:
             st.caption(format.plain(against), width="content")
         results.tolerance_badge(trial.result)
-        contrasts = duel.contrasts[:1] if duel is not None else []
+        contrasts = compared.contrasts[:1] if compared is not None else []
         results.quality_badge(quality(judged, contrasts), judged)
         try:
             controls.spec_badges(state.trial_spec(trial), model_text(trial.result))
@@ -177,40 +177,40 @@ def _about(trial: Trial, duel: TrialComparison | None, against: str = "") -> Non
             st.badge(ran, icon=":material/memory:", color="gray", help="The execution providers used.")
 
 
-def _further(duel: TrialComparison, contrast: verdict.Contrast, reason: str) -> None:
-    more = verdict.card(duel.comparison, contrast)
+def _further(compared: TrialComparison, contrast: verdict.Contrast, reason: str) -> None:
+    more = verdict.card(compared.comparison, contrast)
     st.markdown(f"{format.icon(more.icon)} {format.plain(f'{more.headline}, {more.against}')}")
     if more.rejected and more.reason != reason:
         st.caption(f":material/block: {format.plain(more.reason)}")
 
 
-def _without_contrast(trial: Trial, duel: TrialComparison | None, actions: Callable[[], None]) -> None:
+def _without_contrast(trial: Trial, compared: TrialComparison | None, actions: Callable[[], None]) -> None:
     """Describe a trial without a contrast: it is the baseline of the others, or those failed."""
     result = trial.facts
-    failed = [one for one in duel.others if one.error] if duel is not None else []
-    rate = next((one.value for one in _latency(trial, duel) if one.name == "throughput_per_s"), "")
+    failed = [one for one in compared.others if one.error] if compared is not None else []
+    rate = next((one.value for one in _latency(trial, compared) if one.name == "throughput_per_s"), "")
     words = " · ".join([f"p50 {format.ms(trial.p50_s)}", *([rate] if rate else [])])
     _headline(":material/flag:", words, actions)
-    _about(trial, duel)
+    _about(trial, compared)
     for one in failed:
-        name = verdict.label(duel.comparison, one.id) if duel is not None else one.id[:8]
+        name = verdict.label(compared.comparison, one.id) if compared is not None else one.id[:8]
         said = one.error["message"] if one.error else ""
         st.warning(
             f"No comparison: {format.plain(name)} failed. {format.plain(said)}", icon=":material/person_off:"
         )
-    if duel is not None and not failed:
+    if compared is not None and not failed:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.caption("This is the baseline. Change a setting and run again, or:", width="content")
             st.page_link(SEARCH_PAGE, label="Find the best settings", icon=":material/manage_search:")
-    if duel is None and (reason := result.get("grade_reason")):
+    if compared is None and (reason := result.get("grade_reason")):
         st.caption(f":material/info: {format.plain(reason)}")
 
 
-def _self_test(duel: TrialComparison) -> None:
+def _self_test(compared: TrialComparison) -> None:
     """Describe the A/A test of a baseline, and the other processes that used the machine."""
-    results.other_processes_note(duel.comparison.result)
-    lines = verdict.self_test_lines(duel.comparison)
-    reason = duel.comparison.facts.get("grade_reason")
+    results.other_processes_note(compared.comparison.result)
+    lines = verdict.self_test_lines(compared.comparison)
+    reason = compared.comparison.facts.get("grade_reason")
     if not lines and not reason:
         return
     with st.popover("Confidence details", icon=":material/help_center:", key="sure"):
@@ -222,9 +222,9 @@ def _self_test(duel: TrialComparison) -> None:
             st.caption(f":material/info: {format.plain(reason)}")
 
 
-def forest(duel: TrialComparison) -> None:
+def forest(compared: TrialComparison) -> None:
     """Draw the interval; with two references, each interval is named after its reference."""
-    info = compare_charts.trial_forest_info(duel.comparison, duel.contrasts)
+    info = compare_charts.trial_forest_info(compared.comparison, compared.contrasts)
     plots.draw(
         compare_charts.forest(info, slim=True),
         "Speed versus reference",
@@ -253,50 +253,54 @@ def offer_comparison(trial: Trial, pinned: Trial) -> None:
 # --- both sides ---------------------------------------------------------------------------------------------
 
 
-def latencies(trial: Trial, duel: TrialComparison | None, key: str) -> None:
+def latencies(trial: Trial, compared: TrialComparison | None, key: str) -> None:
     """Draw latency over time with disturbances, and the distribution, of a trial and its baseline."""
     over_time, distribution = st.tabs(
         ["Latency over time", "Distribution"], key=f"{key}.plots", on_change="rerun"
     )
     with over_time:
         if over_time.open:
-            latency_over_time(trial, duel, key)
+            latency_over_time(trial, compared, key)
     with distribution:
         if distribution.open:
-            latency_distribution(trial, duel, key)
+            latency_distribution(trial, compared, key)
 
 
-def latency_over_time(trial: Trial, duel: TrialComparison | None, key: str, *, height: int = 0) -> None:
+def latency_over_time(trial: Trial, compared: TrialComparison | None, key: str, *, height: int = 0) -> None:
     """Draw the runs of a trial and its baseline over time, with the disturbances.
 
     Args:
         trial: the shown one.
-        duel: its comparison, if it had one.
+        compared: its comparison, if it had one.
         key: prefix of the chart's keys.
         height: of the chart in pixels; 0: automatic.
     """
-    sides = _sides(trial, duel)
+    sides = _sides(trial, compared)
     if not sides:
         return
-    others = duel.others if duel is not None else []
-    race = duel.comparison if duel is not None else None
-    beside = [charts.side(one, verdict.label(race, one.id)) for one in others] if race is not None else []
+    others = compared.others if compared is not None else []
+    comparison = compared.comparison if compared is not None else None
+    beside = (
+        [charts.side(one, verdict.label(comparison, one.id)) for one in others]
+        if comparison is not None
+        else []
+    )
     info = timeline_charts.timeline_info(sides, beside)
     latency_plots.over_time(info, key=f"{key}.timeline", words=_strip_words(info), height=height)
 
 
-def latency_distribution(trial: Trial, duel: TrialComparison | None, key: str) -> None:
+def latency_distribution(trial: Trial, compared: TrialComparison | None, key: str) -> None:
     """Draw the distributions of a trial and its baseline."""
-    if sides := _sides(trial, duel):
+    if sides := _sides(trial, compared):
         latency_plots.distribution(sides, key=key)
 
 
-def _sides(trial: Trial, duel: TrialComparison | None) -> list[charts.Side]:
+def _sides(trial: Trial, compared: TrialComparison | None) -> list[charts.Side]:
     """Return the trial and its baseline; without samples, say so and return none."""
-    baseline = duel.baseline if duel is not None else None
+    baseline = compared.baseline if compared is not None else None
     sides = [charts.side(trial, "this trial" if baseline is not None else "")]
-    if duel is not None and baseline is not None:
-        sides.append(charts.side(baseline, verdict.label(duel.comparison, baseline.id)))
+    if compared is not None and baseline is not None:
+        sides.append(charts.side(baseline, verdict.label(compared.comparison, baseline.id)))
     if pruned := charts.pruned(sides):
         results.pruned_note(pruned if len(pruned) < len(sides) else ())
     return [] if len(pruned) == len(sides) else sides
@@ -311,11 +315,11 @@ def _strip_words(info: timeline_charts.Timeline) -> str:
 # --- start-up and cost --------------------------------------------------------------------------------------
 
 
-def cold_start(trial: Trial, duel: TrialComparison | None) -> None:
+def cold_start(trial: Trial, compared: TrialComparison | None) -> None:
     """Draw the start-up cost, and the number of runs after which the faster side has repaid it."""
-    result, baseline = trial.facts, _result(duel)
+    result, baseline = trial.facts, _result(compared)
     shown = cells.cold_cells(result, baseline)
-    contrast = duel.contrast if duel is not None else None
+    contrast = compared.contrast if compared is not None else None
     found = break_even(result, baseline, contrast) if contrast is not None and baseline else None
     if found is not None:
         rejected = is_rejected(contrast)
@@ -327,40 +331,42 @@ def cold_start(trial: Trial, duel: TrialComparison | None) -> None:
         st.caption(f":material/info: {warm:,} warm-up runs, {settled}, not in the numbers above.")
 
 
-def cost(trial: Trial, duel: TrialComparison | None) -> None:
+def cost(trial: Trial, compared: TrialComparison | None) -> None:
     """Draw the cost of a run besides its latency."""
-    found = cells.cost_cells(trial.facts, _result(duel))
+    found = cells.cost_cells(trial.facts, _result(compared))
     results.grid([one for one in found if one.name not in FIRST], key="cost")
 
 
-def _result(duel: TrialComparison | None) -> Mapping[str, Any] | None:
-    return duel.baseline.result if duel is not None and duel.baseline is not None else None
+def _result(compared: TrialComparison | None) -> Mapping[str, Any] | None:
+    return compared.baseline.result if compared is not None and compared.baseline is not None else None
 
 
 FIRST = ("p50_s", "p95_s", "throughput_per_s", cells.PEAK_MEMORY)  # names of the cells
 
 
-def numbers(trial: Trial, duel: TrialComparison | None) -> None:
+def numbers(trial: Trial, compared: TrialComparison | None) -> None:
     """Draw the four main numbers, with the verdict and the numbers of the other configurations."""
     result = trial.facts
     results.outputs(result, agree=False)
-    if duel is None or not verdict.background_load_text(
-        duel.comparison.result
+    if compared is None or not verdict.background_load_text(
+        compared.comparison.result
     ):  # otherwise the card has said it
         results.other_processes_note(result)
-    shown = [*_latency(trial, duel), *cells.cost_cells(result, _result(duel))]
+    shown = [*_latency(trial, compared), *cells.cost_cells(result, _result(compared))]
     results.strip([one for one in shown if one.name in FIRST], key="numbers")
 
 
-def latency(trial: Trial, duel: TrialComparison | None) -> None:
+def latency(trial: Trial, compared: TrialComparison | None) -> None:
     """Draw the other latencies, and the output error."""
     outputs = cells.outputs_cell(trial.facts)
-    shown = [one for one in _latency(trial, duel) if one.name not in FIRST]
+    shown = [one for one in _latency(trial, compared) if one.name not in FIRST]
     results.grid([*shown, *([outputs] if outputs is not None else [])], key="latencies")
 
 
-def _latency(trial: Trial, duel: TrialComparison | None) -> list[cells.Cell]:
-    return cells.latency_cells(trial.facts, _result(duel), duel.contrast if duel is not None else None)
+def _latency(trial: Trial, compared: TrialComparison | None) -> list[cells.Cell]:
+    return cells.latency_cells(
+        trial.facts, _result(compared), compared.contrast if compared is not None else None
+    )
 
 
 # --- while it runs ------------------------------------------------------------------------------------------
@@ -369,7 +375,7 @@ def _latency(trial: Trial, duel: TrialComparison | None) -> list[cells.Cell]:
 def compared_configurations(trial: Trial) -> ComparedConfigurations:
     """Return the configurations compared with `trial`; empty when the comparison was deleted."""
     try:
-        race = state.store().comparison(trial.comparison)
+        comparison = state.store().comparison(trial.comparison)
     except TunerError:
         return ComparedConfigurations(labels={}, rows={})
-    return live_text.compared_configurations(race, state.store().trials_of(race.id))
+    return live_text.compared_configurations(comparison, state.store().trials_of(comparison.id))

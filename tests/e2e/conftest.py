@@ -262,14 +262,14 @@ class Recorded:
 
 def recorded(store: Store) -> Recorded:
     """Find the results of the recording that tests open; all are of the sample model `digits_cnn`."""
-    races = [one for one in store.comparisons(limit=1000) if one.model_name == "digits_cnn"]
+    comparisons = [one for one in store.comparisons(limit=1000) if one.model_name == "digits_cnn"]
     (search,) = (one for one in store.studies() if one.model_name == "digits_cnn")
     trials = [one for one in store.trials(limit=1000, kind="measure") if one.model_name == "digits_cnn"]
     return Recorded(
         slower=next(one for one in trials if one.spec.get("session") == {"intra_op_num_threads": 1}),
         explained=next(one for one in trials if list(explanations(store, [one.id]))),
-        comparison=max((one for one in races if not one.study), key=lambda one: len(one.contestants)),
-        curve=next(one for one in races if one.study.startswith("curve")),
+        comparison=max((one for one in comparisons if not one.study), key=lambda one: len(one.contestants)),
+        curve=next(one for one in comparisons if one.study.startswith("curve")),
         profile=next(one for one in store.trials(kind="profile") if one.model_name == "digits_cnn"),
         search=store.study(search.id),
     )
@@ -410,7 +410,7 @@ def set_number(page: Page, name: str, value: int) -> None:
     type_into(page, f"knob-{name}", str(value))
 
 
-def raced(page: Page) -> None:
+def result_shown(page: Page) -> None:
     """Wait for the result of the race that the address names."""
     expect(page.locator(".st-key-live")).to_have_count(0, timeout=JOB_MS)
     expect(page.locator(".st-key-cancel")).to_have_count(0)

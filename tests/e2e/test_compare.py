@@ -43,17 +43,17 @@ def test_a_comparison_is_found_again_and_cancelled_and_a_finished_one_opens_by_i
     add_preset(page, "cpu-latency")
     page.locator(".st-key-compare-precision").get_by_role("radio").last.click()  # the longest
     finished(page)
-    race = started(page, button(page, "compare.run"))
+    comparison = started(page, button(page, "compare.run"))
     is_running(page)
     expect(button(page, "compare.run")).to_be_disabled()
     page.reload()
     is_running(page)
-    assert race in page.url
+    assert comparison in page.url
     visit(page, "History")
     visit(page, "Compare")
     is_running(page)
     button(page, "compare.cancel").click()
     expect(page.locator(".st-key-compare-live [data-ortune=picture]")).to_have_count(0)
     finished(page)
-    stored = site.store.comparison(race)
+    stored = site.store.comparison(comparison)
     assert (stored.state, len(stored.contestants)) == ("CANCELLED", entries(page))

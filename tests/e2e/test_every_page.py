@@ -82,8 +82,8 @@ def told(home: Path, job: str, kind: str, **live: Any) -> None:
 def under_way(site: Site) -> dict[str, tuple[str, str]]:
     """Page -> the address of a result that is measured again on it, by playback, and its button's key."""
     results = recorded(site.store)
-    race = site.store.comparison(results.slower.comparison)
-    for one, job in ((race, results.slower.id), (results.comparison, results.comparison.id)):
+    comparison = site.store.comparison(results.slower.comparison)
+    for one, job in ((comparison, results.slower.id), (results.comparison, results.comparison.id)):
         contrasts = [
             {**each, "label": each["candidate"], "ratio_low": 0.9, "ratio": 1.0, "ratio_high": 1.1}
             for each in (one.result or {})["contrasts"]

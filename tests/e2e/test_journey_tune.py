@@ -21,8 +21,8 @@ from tests.e2e.conftest import (
     keyed,
     named,
     number,
-    raced,
     recorded,
+    result_shown,
     run_button,
     set_number,
     show,
@@ -81,7 +81,7 @@ def test_the_keyboard_alone_goes_from_a_live_slider_to_a_verdict_and_its_yaml(
     [trial] = named(page.url)["trial"]
     other = open_browser(f"/?trial={trial}", scheme="dark")  # somebody else follows it to its end
     for one in (page, other):
-        raced(one)
+        result_shown(one)
         expect(one.locator(".st-key-verdict h2")).to_be_visible()
     assert page.locator(".st-key-verdict h2").inner_text() == other.locator(".st-key-verdict h2").inner_text()
     stored = site.store.trial(trial)

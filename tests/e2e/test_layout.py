@@ -110,11 +110,11 @@ def states_of(store: Store) -> dict[str, Trial]:
 
 def judge_anew(store: Store, trial: Trial, *, busy: Any = None, **contrast: Any) -> None:
     """Change what the race of a trial says."""
-    race = store.comparison(trial.comparison)
-    facts = copy.deepcopy(dict(race.facts))
+    comparison = store.comparison(trial.comparison)
+    facts = copy.deepcopy(dict(comparison.facts))
     for one in facts["contrasts"]:
         one.update(contrast)
-    store.update_comparison(race.id, result=facts | ({"busy": busy} if busy else {}))
+    store.update_comparison(comparison.id, result=facts | ({"busy": busy} if busy else {}))
 
 
 def height(page: Page, trial: Trial) -> int:

@@ -23,12 +23,12 @@ from tests.command_line import CommandLine
 
 
 @pytest.fixture(autouse=True, scope="module")
-def short_races() -> Iterator[None]:
+def short_comparisons() -> Iterator[None]:
     """Blocks of 2 ms, few rounds and generations, and costs that are read for hundredths of a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_NS", 2_000_000)
         patch.setattr(schedule, "MOST_ROUNDS", 6)
-        patch.setattr(launches, "EXACT_GENERATIONS", 2)
+        patch.setattr(launches, "EXACT_LAUNCHES", 2)
         patch.setattr(costs, "IDLE_S", 0.01)
         patch.setattr(costs, "CPU_WINDOW_S", 0.02)
         yield

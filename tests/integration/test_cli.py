@@ -40,7 +40,7 @@ from core.spec.settings.provider_options import KNOWN_PROVIDERS
 from core.store import STORE_NAME, Store
 from core.wire.errors import SpecError
 from tests import tiny_models
-from tests.command_line import CommandLine, Done, races, wait_until, works
+from tests.command_line import CommandLine, Done, is_comparing, wait_until, works
 
 CONTRACT = {"trial", "state", "error", "model", "spec", "fingerprint", "started_at", *RESULT_FIELDS}
 QUICK = ("--runs", "20", "--warmup-runs", "2")
@@ -492,8 +492,10 @@ def test_sweep_measures_every_combination_and_takes_earlier_points_when_asked(
             "sweep", mlp, *QUICK, "--batch-size", "2,4", "--intra-op-num-threads", "2", "--reuse", "--json"
         )
     ).document
-    race = document["comparison"]  # what was rejected, or measured on a busy machine, is not taken again
-    worth = race["grade"] != "F" and race["busy"] is None
+    comparison = document[
+        "comparison"
+    ]  # what was rejected, or measured on a busy machine, is not taken again
+    worth = comparison["grade"] != "F" and comparison["busy"] is None
     assert [point["reused"] for point in again["points"]] == [worth, False]
     assert (again["points"][0]["trial"] == document["points"][3]["trial"]) is worth
 
@@ -510,14 +512,15 @@ def test_two_settings_give_the_table_that_the_browser_makes_of_the_store(cli: Co
     assert all(float(row["rows_per_s_low"]) <= float(row["rows_per_s"]) for row in rows)
 
     store = Store(cli.home / STORE_NAME)
-    (race,) = store.comparisons()
-    assert len(race.contestants) == 4  # three of the four combinations, and ONNX Runtime's default
-    axes = axes_of_study(race.study)
+    (comparison,) = store.comparisons()
+    assert len(comparison.contestants) == 4  # three of the four combinations, and ONNX Runtime's default
+    axes = axes_of_study(comparison.study)
     assert [axis.name for axis in axes] == ["execution_mode", "inter_op_num_threads"]
-    base = spec_from_dict(store.trials_of(race.id)[0].spec)
+    base = spec_from_dict(store.trials_of(comparison.id)[0].spec)
     points = expand(base, axes)
     known = Study(
-        name=race.study, strategy=fixed_strategy(ComparisonRequest(asked=configurations(points), job=no_job))
+        name=comparison.study,
+        strategy=fixed_strategy(ComparisonRequest(asked=configurations(points), job=no_job)),
     ).look(store)
     found = join(points, known.known)
     stands = rank_points(found, line_s=0.5, margin=base.protocol.margin)
@@ -643,7 +646,7 @@ def test_a_signal_while_a_model_loads_cancels_and_leaves_no_process(cli: Command
 
 def test_a_stopped_sweep_shows_what_was_measured(cli: CommandLine, mlp: str) -> None:
     process = cli.start("sweep", mlp, "--batch-size", "1,2,4", "--runs", "200000", "--json")
-    wait_until(lambda: races(process))
+    wait_until(lambda: is_comparing(process))
     time.sleep(1)  # some rounds
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)

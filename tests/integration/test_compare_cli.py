@@ -23,12 +23,12 @@ from core.evidence import continuation
 from core.evidence.comparison import DEFAULT_LABEL, Comparison, Configuration, Contestant
 from core.evidence.measurement import Trial
 from core.run.prediction import history_of
-from core.show.sheets.comparisons import raced
+from core.show.sheets.comparisons import comparison_sheet
 from core.spec import spec_from_dict
 from core.store import STORE_NAME, Store
 from core.wire.errors import SpecError
 from tests import tiny_models
-from tests.command_line import CommandLine, Done, races, wait_until
+from tests.command_line import CommandLine, Done, is_comparing, wait_until
 
 CUDA = "CUDAExecutionProvider"
 QUICK = ("--runs", "40", "--warmup-runs", "2")
@@ -131,7 +131,7 @@ def test_the_same_reference_twice_has_two_names() -> None:
 # --- limits and verdicts ----------------------------------------------------------------------------------
 
 
-def race(**ratios: tuple[float | None, float | None]) -> Comparison:
+def comparison(**ratios: tuple[float | None, float | None]) -> Comparison:
     """A comparison whose candidates have these intervals of baseline latency over their own."""
     contrasts = [
         {
@@ -207,14 +207,14 @@ def race(**ratios: tuple[float | None, float | None]) -> Comparison:
 def test_a_limit_is_broken_held_or_open(
     interval: tuple[float | None, float | None], broken: bool, still_open: bool
 ) -> None:
-    assert check_slower_limit(race(one=interval), 0.02) == Limit(
+    assert check_slower_limit(comparison(one=interval), 0.02) == Limit(
         limit=0.02, passed=not (broken or still_open), broken=["one"] * broken, open=["one"] * still_open
     )
 
 
 @pytest.mark.parametrize("doubt", [{"contradicted": True}, {"holds": False}])
 def test_a_doubtful_verdict_and_a_missing_one_leave_the_limit_open(doubt: dict[str, bool]) -> None:
-    found = race(one=(0.5, 0.6), two=(1.1, 1.2))
+    found = comparison(one=(0.5, 0.6), two=(1.1, 1.2))
     assert found.result is not None
     found.result["contrasts"][0] |= doubt
     del found.result["contrasts"][1]
@@ -222,23 +222,27 @@ def test_a_doubtful_verdict_and_a_missing_one_leave_the_limit_open(doubt: dict[s
 
 
 def test_each_of_several_is_judged_and_what_they_are_put_against_is_not() -> None:
-    found = check_slower_limit(race(open=(0.5, 1.5), broken=(0.5, 0.6), check_slower_limit=(1.1, 1.2)), 0.02)
+    found = check_slower_limit(
+        comparison(open=(0.5, 1.5), broken=(0.5, 0.6), check_slower_limit=(1.1, 1.2)), 0.02
+    )
     assert found == Limit(limit=0.02, passed=False, broken=["broken"], open=["open"])
-    assert check_slower_limit(replace(race(one=(1.1, 1.2)), result={"contrasts": []}), 0.02).open == ["one"]
+    assert check_slower_limit(replace(comparison(one=(1.1, 1.2)), result={"contrasts": []}), 0.02).open == [
+        "one"
+    ]
 
 
 def test_an_answer_is_unsure_when_undecided_or_rejected() -> None:
-    assert not has_undecided(race(one=(1.1, 1.2)))
-    assert has_undecided(race(one=(1.1, 1.2), two=(0.9, 1.2)))
-    lost = race(one=(1.1, 1.2))
+    assert not has_undecided(comparison(one=(1.1, 1.2)))
+    assert has_undecided(comparison(one=(1.1, 1.2), two=(0.9, 1.2)))
+    lost = comparison(one=(1.1, 1.2))
     assert lost.result is not None
     lost.result["contrasts"] = []  # the baseline crashed
     assert has_undecided(lost)
-    rejected = race(one=(1.1, 1.2))
+    rejected = comparison(one=(1.1, 1.2))
     assert rejected.result is not None
     rejected.result["contrasts"][0] |= {"verdict": "UNDECIDED", "holds": False, "grade": "F"}
     assert has_undecided(rejected)
-    coarse = race(one=(1.1, 1.2))
+    coarse = comparison(one=(1.1, 1.2))
     assert coarse.result is not None
     coarse.result.update(grade="C", busy={"words": "under background load: others used 1.6 cores"})
     assert not has_undecided(coarse), "what made the machine busy changes no verdict"
@@ -260,7 +264,7 @@ def trial(name: str, **changes: Any) -> Trial:
 
 
 def test_table_shows_verdicts_ties_and_what_to_doubt() -> None:
-    found = race(one=(1.1, 1.2), two=(0.9, 1.2))
+    found = comparison(one=(1.1, 1.2), two=(0.9, 1.2))
     assert found.result is not None
     found.result["ranks"] = [
         {"trial": "one", "rank": 1, "ties": ["two"]},
@@ -270,7 +274,7 @@ def test_table_shows_verdicts_ties_and_what_to_doubt() -> None:
     found.result["contrasts"][1] |= {"outputs_differ": True, "notes": ["outputs differ: largest error 0.5"]}
     error = {"type": "WorkerError", "message": "It crashed.", "hint": ""}
     trials = [trial("one"), trial("two", state="FAIL", error=error, result=None)]
-    text = "\n".join(lines(raced(found, trials)))
+    text = "\n".join(lines(comparison_sheet(found, trials)))
     for words in (
         "grade A",
         "× faster, 95 % [1.10, 1.20]",
@@ -325,7 +329,7 @@ def test_compare_prints_one_document_with_contrasts_ranks_and_trials(
     verdicts = {one["verdict"] for one in document["contrasts"]}
     assert done.code == (EXIT_UNDECIDED if "UNDECIDED" in verdicts else 0)
     assert (document["ranks"] == []) == (document["grade"] == "F")
-    check_generations(
+    check_launches(
         document, [baseline, f"{baseline}/1", *(one["candidate"] for one in document["contrasts"])]
     )
     store = Store(cli.home / STORE_NAME)
@@ -361,7 +365,7 @@ NEW_IN_A_CONTRAST = {
 }
 
 
-def check_generations(document: Any, processes: list[str]) -> None:
+def check_launches(document: Any, processes: list[str]) -> None:
     """What a race tells of its processes: who they were, and what they say of each answer."""
     made = document["generations"]
     assert [one["generation"] for one in made] == list(range(len(made)))
@@ -405,17 +409,17 @@ def before(
     for trial in store.trials_of(document["comparison"]):
         whole = store.trial(trial.id).result
         store.update_trial(trial.id, result=as_before(whole))
-    race = store.comparison(document["comparison"])
-    store.update_comparison(race.id, result=as_before(race.result))
-    return cli, store, store.comparison(race.id)
+    comparison = store.comparison(document["comparison"])
+    store.update_comparison(comparison.id, result=as_before(comparison.result))
+    return cli, store, store.comparison(comparison.id)
 
 
 def test_results_of_the_version_before_are_shown_used_and_raced_against(
     mlp: str, before: tuple[CommandLine, Store, Comparison]
 ) -> None:
-    cli, store, race = before
-    candidate, _, baseline = (one.trial for one in race.contestants)
-    assert "generations" not in race.result
+    cli, store, comparison = before
+    candidate, _, baseline = (one.trial for one in comparison.contestants)
+    assert "generations" not in comparison.result
     assert "generation" not in store.trial(candidate).result["blocks"][0]
     listed = cli.run("history")
     assert listed.code == 0, listed.err
@@ -432,11 +436,11 @@ def test_results_of_the_version_before_are_shown_used_and_raced_against(
 def test_a_race_of_the_version_before_cannot_go_on_and_says_why(
     before: tuple[CommandLine, Store, Comparison],
 ) -> None:
-    cli, store, race = before
-    done = cli.run("compare", "--continue", race.id)
+    cli, store, comparison = before
+    done = cli.run("compare", "--continue", comparison.id)
     assert done.code == EXIT_BAD_INPUT
     with pytest.raises(SpecError) as caught:
-        continuation.ensure_continuable(race, store.trials_of(race.id))
+        continuation.ensure_continuable(comparison, store.trials_of(comparison.id))
     assert caught.value.message in done.err
     assert caught.value.hint in done.err
 
@@ -485,11 +489,11 @@ def pairs(document: Any) -> Any:
 def test_a_race_is_called_after_the_model_of_its_baseline(cli: CommandLine, mlp: str, tmp_path: Path) -> None:
     other = tiny_models.mlp(tmp_path / "other.onnx", hidden=8)
     document = measured(cli.run("compare", mlp, str(other), *QUICK, "--different-models", "--json")).document
-    race = Store(cli.home / STORE_NAME).comparison(document["comparison"])
+    comparison = Store(cli.home / STORE_NAME).comparison(document["comparison"])
     base = next(one for one in document["trials"] if one["model"]["name"] == Path(mlp).stem)
-    assert document["model_name"] == race.model_name == Path(mlp).stem
-    assert race.model_sha256 == base["model"]["sha256"]
-    assert not race.is_single_trial  # the dashboard lists it
+    assert document["model_name"] == comparison.model_name == Path(mlp).stem
+    assert comparison.model_sha256 == base["model"]["sha256"]
+    assert not comparison.is_single_trial  # the dashboard lists it
 
 
 def test_bench_races_against_a_baseline_of_choice(cli: CommandLine, mlp: str) -> None:
@@ -560,7 +564,7 @@ def test_a_signal_in_the_middle_of_a_race_shows_the_rounds_and_leaves_nobody(
 ) -> None:
     process = cli.start("compare", mlp, "--candidate", "preset:edge", "--runs", "200000", "--json")
     store = Store(cli.home / STORE_NAME)
-    wait_until(lambda: races(process))
+    wait_until(lambda: is_comparing(process))
     time.sleep(1)  # some rounds
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)

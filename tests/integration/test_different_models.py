@@ -54,16 +54,18 @@ def test_a_race_of_different_models_that_was_asked_for_says_so_with_every_verdic
     with simulated_clock.machine():
         done = cli.run("compare", str(small), str(large), "--different-models", "--json", *QUICK)
     assert done.code in DECIDED_OR_NOT, done.err
-    race = done.document
-    assert {one["label"]: one["role"] for one in race["contestants"]} == {
+    comparison = done.document
+    assert {one["label"]: one["role"] for one in comparison["contestants"]} == {
         "large.onnx": "candidate",
         "small.onnx": "baseline",
     }
-    assert {one["model"]["name"] for one in race["trials"]} == {"large", "small"}
-    (contrast,) = [one for one in race["contrasts"] if one["baseline"] == race["contestants"][1]["trial"]]
+    assert {one["model"]["name"] for one in comparison["trials"]} == {"large", "small"}
+    (contrast,) = [
+        one for one in comparison["contrasts"] if one["baseline"] == comparison["contestants"][1]["trial"]
+    ]
     assert contrast["outputs_differ"] is True
     assert "`small`" in contrast["something_else"]
-    assert race["protocol"]["different_models"] is True
+    assert comparison["protocol"]["different_models"] is True
     with simulated_clock.machine():
         how = ("--different-models", "--wide", *QUICK)
         shown = cli.run("compare", str(small), "--candidate", str(large), *how)
@@ -89,10 +91,10 @@ def test_another_file_that_computes_the_same_races_without_being_asked_for(
         if numpy_helper.to_array(weight).dtype == np.float32:
             moved = numpy_helper.to_array(weight) * np.float32(1 + 1e-6)
             weight.CopyFrom(numpy_helper.from_array(moved, weight.name))
-    twin = tmp_path / "twin.onnx"
-    onnx.save(model, twin)
+    same = tmp_path / "twin.onnx"
+    onnx.save(model, same)
     with simulated_clock.machine():
-        done = cli.run("compare", str(small), str(twin), "--json", *QUICK)
+        done = cli.run("compare", str(small), str(same), "--json", *QUICK)
     assert done.code in DECIDED_OR_NOT, done.err
     (contrast,) = [one for one in done.document["contrasts"] if one["candidate"] != one["baseline"]][:1]
     assert (contrast["outputs_differ"], contrast["something_else"]) == (False, "")

@@ -13,7 +13,7 @@ import pytest
 
 from core.store import Store
 from tests import simulated_clock, tiny_models
-from tests.command_line import CommandLine, races, wait_until
+from tests.command_line import CommandLine, is_comparing, wait_until
 from tests.small_disks import small_disk
 
 pytestmark = pytest.mark.skipif(
@@ -42,7 +42,7 @@ def fill(folder: Path) -> Path:
 
 def await_rounds(home: Path, process: subprocess.Popen[str]) -> str:
     """Wait until a contestant is frozen, so that another one runs, and return the trial."""
-    wait_until(lambda: races(process))
+    wait_until(lambda: is_comparing(process))
     (running,) = Store(home / "ortune.db").trials(state="RUNNING")
     return running.id
 

@@ -120,8 +120,8 @@ def test_show_tells_a_stored_result_or_why_there_is_none(cli: CommandLine, mlp: 
         assert "p50" in shown.out
         assert "float32" in shown.out
         assert cli.run("show", measured["trial"], "--json").document["trial"] == measured["trial"]
-        race = cli.run("show", measured["comparison"])
-        assert "configuration" in race.out
+        comparison = cli.run("show", measured["comparison"])
+        assert "configuration" in comparison.out
         found = cli.run("compare", mlp, "--candidate", "preset:edge", *QUICK, "--format", "csv")
         rows = list(csv.DictReader(io.StringIO(found.out)))
         assert {row["configuration"] for row in rows} == {"preset:edge", "preset:default"}

@@ -34,11 +34,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
         ("middle", 100 * DAY_S, OTHER),
         ("newest", 3600.0, SHA),
     ):
-        put_duel(store, name, time.time() - age_s, sha)
+        put_compared(store, name, time.time() - age_s, sha)
     return store
 
 
-def put_duel(store: Store, name: str, at: float, sha: str) -> None:
+def put_compared(store: Store, name: str, at: float, sha: str) -> None:
     model = {"model_name": "m" if sha == SHA else "n", "model_sha256": sha}
     ended: dict[str, Any] = {**model, "created_at": at - 60, "finished_at": at}
     names = (f"{name}-cand", f"{name}-base")
@@ -46,7 +46,7 @@ def put_duel(store: Store, name: str, at: float, sha: str) -> None:
         Contestant(trial=one, label=one, role=role)
         for one, role in zip(names, ("candidate", "anchor"), strict=True)
     )
-    race = Comparison(
+    comparison = Comparison(
         id=f"race-{name}",
         state="COMPLETE",
         contestants=contestants,
@@ -62,12 +62,12 @@ def put_duel(store: Store, name: str, at: float, sha: str) -> None:
             spec={"model": {"path": "m.onnx", "sha256": sha}},
             key=one,
             result=measured(),
-            comparison=race.id,
+            comparison=comparison.id,
             **ended,
         )
         for one, kind in zip(names, ("measure", "reference"), strict=True)
     ]
-    store.create_comparison(race, trials)
+    store.create_comparison(comparison, trials)
 
 
 def measured() -> dict[str, Any]:
@@ -237,7 +237,7 @@ def test_store_that_another_process_writes_to_is_an_error_in_words(
 
 def test_command_in_a_process_of_its_own(tmp_path: Path) -> None:
     cli = CommandLine(tmp_path)
-    put_duel(Store(cli.home / "ortune.db"), "oldest", time.time() - 9 * DAY_S, SHA)
+    put_compared(Store(cli.home / "ortune.db"), "oldest", time.time() - 9 * DAY_S, SHA)
     done = cli.run("history", "--prune", "--older-than", "1w", "--json")
     assert (done.code, done.err) == (0, "")
     assert json.loads(done.out)["trials"] == ["oldest-cand", "oldest-base"]

@@ -49,7 +49,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names a process
 
 
 @pytest.fixture
-def burners() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def busy_processes() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(code: str = BURN, **options: Any) -> subprocess.Popen[bytes]:
@@ -89,8 +89,8 @@ def cores(found: OtherProcesses) -> float:
 # -- who it is ---------------------------------------------------------------------------------------------
 
 
-def test_a_busy_process_is_named(burners: Any) -> None:
-    one, two = burners(), burners()
+def test_a_busy_process_is_named(busy_processes: Any) -> None:
+    one, two = busy_processes(), busy_processes()
     before = snapshot()
     found = used(before, one.pid)
     assert cores(found) > 0
@@ -100,14 +100,14 @@ def test_a_busy_process_is_named(burners: Any) -> None:
     assert NAME in {program["name"] for program in found.to_dict()["programs"]}
 
 
-def test_a_worker_and_its_group_are_not_named(burners: Any) -> None:
-    leader = burners(process_group=0)
-    member = burners(process_group=leader.pid)
+def test_a_worker_and_its_group_are_not_named(busy_processes: Any) -> None:
+    leader = busy_processes(process_group=0)
+    member = busy_processes(process_group=leader.pid)
     assert cores(used(snapshot(), member.pid, own=(leader.pid,))) == 0
 
 
-def test_short_lived_programs_count_as_the_one_that_waits_for_them(burners: Any) -> None:
-    parent = burners(PARENT)
+def test_short_lived_programs_count_as_the_one_that_waits_for_them(busy_processes: Any) -> None:
+    parent = busy_processes(PARENT)
     before = snapshot()
     found = used(before, parent.pid)
     assert cores(found) * found.seconds > 0.4  # it does nothing itself but start them
@@ -131,30 +131,32 @@ def only(pids: list[int]) -> Callable[[], Snapshot]:
     return look
 
 
-def test_it_waits_for_a_burner_that_ends(burners: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_waits_for_a_burner_that_ends(busy_processes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_wait, "WINDOW_S", 0.5)
-    burner = burners()
+    busy_process = busy_processes()
     told: list[str] = []
 
     def on_wait(words: str) -> None:
         told.append(words)
         if words.startswith(f"{NAME} uses "):
-            burner.kill()
-            burner.wait()
+            busy_process.kill()
+            busy_process.wait()
 
-    found = wait_until_quiet(WAIT_S, threading.Event(), on_wait, look=only([burner.pid]), needed_cpus=2)
+    found = wait_until_quiet(WAIT_S, threading.Event(), on_wait, look=only([busy_process.pid]), needed_cpus=2)
     assert found.quiet is True
     assert any(words.startswith(f"{NAME} uses ") for words in told)
     assert found.note
 
 
-def test_it_goes_on_beside_a_burner_that_stays(burners: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_goes_on_beside_a_burner_that_stays(busy_processes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_wait, "WINDOW_S", 0.5)
-    burner = burners()
-    found = wait_until_quiet(1.0, threading.Event(), lambda _: None, look=only([burner.pid]), needed_cpus=2)
+    busy_process = busy_processes()
+    found = wait_until_quiet(
+        1.0, threading.Event(), lambda _: None, look=only([busy_process.pid]), needed_cpus=2
+    )
     assert found.quiet is False
     assert f"{NAME} used " in found.note
-    assert burner.poll() is None
+    assert busy_process.poll() is None
 
 
 def test_a_wait_ends_when_it_is_cancelled() -> None:
@@ -190,7 +192,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 
 @pytest.fixture
-def raced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Comparisons that were performed, in place of races."""
     performed: list[str] = []
 
@@ -229,7 +231,7 @@ def waiting(one: Scheduler, job: str) -> Status:
 
 
 def test_a_race_waits_in_its_turn_and_nobody_measures_meanwhile(
-    service: Any, gate: Gate, raced: list[str]
+    service: Any, gate: Gate, compared: list[str]
 ) -> None:
     one = service()
     trial = one.submit(job_types.tune(asked(), wait_quiet_s=300.0))
@@ -240,19 +242,19 @@ def test_a_race_waits_in_its_turn_and_nobody_measures_meanwhile(
     assert status.started_at is None  # the wait is not its own time, and must not spoil predictions
     assert [entry.running for entry in MachineQueue().entries()] == [True]
     assert (one.status(behind).place, one.status(behind).holder) == (1, "tester: measure m")
-    assert raced == []
+    assert compared == []
     gate.open.set()
     assert one.join(WAIT_S)
-    assert len(raced) == 2
+    assert len(compared) == 2
     assert gate.asked == [300.0]  # the other did not ask for it
 
 
-def test_what_came_of_the_wait_stands_with_the_results(service: Any, gate: Gate, raced: list[str]) -> None:
+def test_what_came_of_the_wait_stands_with_the_results(service: Any, gate: Gate, compared: list[str]) -> None:
     gate.open.set()
     one = service()
-    race = one.submit(job_types.comparison([Configuration(spec=asked(), label="a")], wait_quiet_s=60.0))
+    job = one.submit(job_types.comparison([Configuration(spec=asked(), label="a")], wait_quiet_s=60.0))
     assert one.join(WAIT_S)
-    comparison = one.store.comparison(race)
+    comparison = one.store.comparison(job)
     note = "The machine was not idle within 5 min: yes used 1.2 cores. The measurement started anyway."
     results = [comparison.result, *(one.store.trial(c.trial).result for c in comparison.contestants)]
     assert [found["notes"] for found in results] == [[note, "A note of its own."]] * len(results)
@@ -272,12 +274,12 @@ def test_a_race_without_a_result_keeps_the_note_too(
     one = service()
     trial = one.submit(job_types.tune(asked(), wait_quiet_s=60.0))
     assert one.join(WAIT_S)
-    race = one.store.comparison(one.store.trial(trial).comparison)
-    assert race.warnings[0].startswith("The machine was not idle")
-    assert race.warnings[1:] == ["`a` could not race"]
+    ended = one.store.comparison(one.store.trial(trial).comparison)
+    assert ended.warnings[0].startswith("The machine was not idle")
+    assert ended.warnings[1:] == ["`a` could not race"]
 
 
-def test_a_wait_can_be_cancelled(service: Any, gate: Gate, raced: list[str]) -> None:
+def test_a_wait_can_be_cancelled(service: Any, gate: Gate, compared: list[str]) -> None:
     one = service()
     trial = one.submit(job_types.tune(asked(), wait_quiet_s=300.0))
     behind = one.submit(job_types.tune(asked()))
@@ -287,10 +289,10 @@ def test_a_wait_can_be_cancelled(service: Any, gate: Gate, raced: list[str]) -> 
     assert one.store.trial(trial).state == "CANCELLED"
     assert one.store.comparison(one.store.trial(trial).comparison).state == "CANCELLED"
     assert one.store.trial(behind).state == "COMPLETE"
-    assert len(raced) == 1
+    assert len(compared) == 1
 
 
-def test_a_scheduler_may_make_everything_wait(service: Any, gate: Gate, raced: list[str]) -> None:
+def test_a_scheduler_may_make_everything_wait(service: Any, gate: Gate, compared: list[str]) -> None:
     gate.open.set()
     one = service(wait_quiet_s=60.0)
     one.submit(job_types.tune(asked()))

@@ -19,14 +19,14 @@ from core.spec.effort import Effort
 from core.wire.errors import BudgetError
 from tests import simulated_clock
 from tests.command_line import CommandLine
-from tests.real_races import (
+from tests.real_comparisons import (
     ROWS,
     Field,
     Watch,
     check_record,
     evidence_of,
+    measured_launches,
     nobody_is_left,
-    raced,
     run,
     runs_of,
     settings,
@@ -52,7 +52,7 @@ def nothing_is_left(watch: Watch) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def seconds_are_short(short_races: None) -> Iterator[None]:
+def seconds_are_short(short_comparisons: None) -> Iterator[None]:
     """A run is called slow early, so that a race of slow models is over in seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "LONG_RUN_S", LONG_S)
@@ -67,7 +67,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Field:
     return Field(slow_model(tmp_path_factory.mktemp("budget") / "slow.onnx", RUN_S))
 
 
-def duel(slow: Field) -> list[Entry]:
+def pair(slow: Field) -> list[Entry]:
     given = {"batch_size": ROWS, "warmup_runs": None, "intra_op_num_threads": 1}
     return [
         slow.entry(**given),
@@ -82,11 +82,11 @@ def p50_of(record: RawComparison, entries: list[Entry], asked: Effort) -> list[f
 
 
 def test_a_slow_model_has_a_p50_of_short_blocks_in_turns(slow: Field, watch: Watch) -> None:
-    entries = duel(slow)
+    entries = pair(slow)
     record = run(entries, settings(effort=TWO, budget_s=600.0))
     check_record(record)
     assert [ran.error for ran in record.ran] == [None, None]
-    assert raced(record, 0) == raced(record, 1) == [0, 1]
+    assert measured_launches(record, 0) == measured_launches(record, 1) == [0, 1]
     assert min(runs_of(record, index) for index in (0, 1)) >= P50_RUNS
     assert all(one is not None for one in p50_of(record, entries, TWO))
     assert all(len(block.latencies_s) == 1 for block in record.blocks)
@@ -101,7 +101,7 @@ def test_a_slow_model_has_a_p50_of_short_blocks_in_turns(slow: Field, watch: Wat
 
 def test_nothing_is_measured_where_a_budget_is_refused(slow: Field, watch: Watch) -> None:
     with pytest.raises(BudgetError) as caught:
-        run(duel(slow), settings(budget_s=TOO_LITTLE_S))
+        run(pair(slow), settings(budget_s=TOO_LITTLE_S))
     assert int(re.findall(r"--budget (\d+)", caught.value.hint)[0]) > 0
     assert not any(one.command == "block" for one in watch.asked)
     assert len(watch.processes) == 1
@@ -111,7 +111,7 @@ def test_nothing_is_measured_where_a_budget_is_refused(slow: Field, watch: Watch
 def test_a_race_that_has_its_answer_does_not_use_up_its_budget() -> None:
     """Equal ones: settled at the first look, with a target that any interval meets."""
     at_once = Effort(name="quick", target=1e9, budget_s=600, looks=(2, 3))
-    record = simulated_clock.race([Model(), Model()], 600.0, effort=at_once)
+    record = simulated_clock.compare([Model(), Model()], 600.0, effort=at_once)
     assert len(record.generations) <= 3
     assert record.outcome in ("decided", "rounds")
 

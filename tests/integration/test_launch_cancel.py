@@ -16,12 +16,12 @@ import pytest
 
 from core.evidence.record import Entry
 from core.process.contestant_workers import _WorkerChannel
-from core.run import launches as races
+from core.run import launches as launches
 from core.run.launches import costs
 from core.run.launches.processes import LaunchProcesses
 from core.wire.errors import Cancelled, WorkerError
 from tests import simulated_clock, tiny_models
-from tests.real_races import (
+from tests.real_comparisons import (
     ENDLESS,
     Asked,
     Field,
@@ -202,14 +202,14 @@ def check_cancelled_at(
 
 def test_cancelled_while_the_fork_server_starts(field: Field, watch: Watch) -> None:
     cancel = threading.Event()
-    record = cancelled(watch, field.duel(), SOON, cancel, on_progress=lambda progress: cancel.set())
+    record = cancelled(watch, field.pair(), SOON, cancel, on_progress=lambda progress: cancel.set())
     assert record is None
 
 
 def test_cancelled_before_it_began(field: Field, watch: Watch) -> None:
     cancel = threading.Event()
     cancel.set()
-    assert cancelled(watch, field.duel(), SOON, cancel) is None
+    assert cancelled(watch, field.pair(), SOON, cancel) is None
 
 
 # --- in between ---------------------------------------------------------------------------------------------
@@ -239,12 +239,12 @@ def after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, do: Callable[[
         (simulated_clock.Worker, "freeze", 2),
         (simulated_clock.Worker, "kill", 1),
         (simulated_clock.Worker, "kill", 5),
-        (races, "void_reason", 1),
-        (races, "void_reason", 5),
-        (races, "read_cost", 1),
-        (races, "read_cost", 2),
-        (races, "read_energy", 1),
-        (races, "compare_outputs", 1),
+        (launches, "void_reason", 1),
+        (launches, "void_reason", 5),
+        (launches, "read_cost", 1),
+        (launches, "read_cost", 2),
+        (launches, "read_energy", 1),
+        (launches, "compare_outputs", 1),
         (costs, "start_loaded", 1),
         (costs, "start_loaded", 2),
     ],
@@ -261,7 +261,7 @@ def test_cancelled_between_two_requests(
     cancel, calls = threading.Event(), itertools.count(1)
     after(monkeypatch, owner, name, lambda: cancel.set() if next(calls) == nth else None)
     precision = replace(SOON.effort, name="standard" if name == "read_energy" else "quick")
-    record = cancelled(watch, field.duel(), replace(SOON, effort=precision), cancel)
+    record = cancelled(watch, field.pair(), replace(SOON, effort=precision), cancel)
     assert cancel.is_set(), "it never came to that"
     if record is None:
         return  # not to a whole round: `cancelled` has looked at the rest
@@ -274,7 +274,7 @@ def test_cancelled_between_two_generations_keeps_all_rounds_before(
 ) -> None:
     cancel = threading.Event()
     after(monkeypatch, LaunchProcesses, "end_all", cancel.set)
-    record = cancelled(watch, field.duel(), settings(runs=160), cancel)
+    record = cancelled(watch, field.pair(), settings(runs=160), cancel)
     assert record.outcome == "cancelled"
     assert len(record.generations[0].order) == 3
     assert len(record.orders) == record.generations[0].rounds == 8
@@ -290,7 +290,7 @@ def test_cancelled_in_a_pass_after_the_rounds_keeps_all_of_them(
         if progress.stage == stage:
             cancel.set()
 
-    entries = field.duel()
+    entries = field.pair()
     record = cancelled(watch, entries, settings(runs=80), cancel, on_progress=stop)
     assert len(record.orders) == 8
     assert record.outcome == "cancelled"
@@ -311,7 +311,7 @@ def test_cancelled_in_the_rounds_by_who_reads_the_live_numbers(
             cancel.set()
 
     asked = settings(effort=ENDLESS, budget_s=600.0)
-    record = cancelled(watch, field.duel(), asked, cancel, on_live=stop)
+    record = cancelled(watch, field.pair(), asked, cancel, on_live=stop)
     assert record.outcome == "cancelled"
     assert len(record.orders) >= 2
 
@@ -321,7 +321,7 @@ def test_cancelled_from_another_thread_at_any_time(field: Field, watch: Watch) -
     timer = threading.Timer(0.5, cancel.set)
     timer.start()
     try:
-        record = cancelled(watch, field.duel(), settings(effort=ENDLESS, budget_s=600.0), cancel)
+        record = cancelled(watch, field.pair(), settings(effort=ENDLESS, budget_s=600.0), cancel)
     finally:
         timer.cancel()
         timer.join()
@@ -339,7 +339,7 @@ def test_cancelled_in_a_block_of_a_model_that_takes_minutes(
             threading.Timer(0.2, cancel.set).start()
 
     watch.before = stop
-    assert cancelled(watch, slow.duel(), settings(), cancel) is None
+    assert cancelled(watch, slow.pair(), settings(), cancel) is None
 
 
 def test_what_was_lost_before_a_cancel_stays_lost(
@@ -347,7 +347,7 @@ def test_what_was_lost_before_a_cancel_stays_lost(
 ) -> None:
     """A contestant that fails while the race is cancelled keeps the error that it had."""
     cancel = threading.Event()
-    entries = [*field.duel(), field.entry("broken")]
+    entries = [*field.pair(), field.entry("broken")]
 
     def lose(asked: Asked) -> None:
         if asked.command == "load" and asked.worker.label == "broken":

@@ -22,19 +22,19 @@ from core.evidence import stopping
 from core.evidence.record import Key, RawComparison
 from core.process.contestant_workers import Workers
 from core.process.job_worker import Progress
-from core.run import launches as races
+from core.run import launches as launches
 from core.run.launches import blocks, processes
 from core.spec.effort import Effort
 from core.wire.errors import TunerError, WorkerError
 from tests import simulated_clock, tiny_models
-from tests.real_races import (
+from tests.real_comparisons import (
     Asked,
     Field,
     Watch,
     check_record,
     evidence_of,
+    measured_launches,
     nobody_is_left,
-    raced,
     round_keys,
     run,
     runs_of,
@@ -92,7 +92,7 @@ def told(field: Field) -> Told:
     live: list[dict[str, Any]] = []
     progress: list[Progress] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(races, "REPORT_S", 0.0)
+        patch.setattr(launches, "REPORT_S", 0.0)
         asked = settings(effort=never, budget_s=120.0)
         record = run(entries, asked, on_live=live.append, on_progress=progress.append)
     return Told(record, live, progress)
@@ -157,7 +157,7 @@ class TestRecord:
     def test_the_order_is_drawn_anew_and_follows_the_seed(
         self, field: Field, clock: simulated_clock.Clock
     ) -> None:
-        first, again, other = (run(field.duel(), settings(seed=seed, runs=80)) for seed in (1, 1, 2))
+        first, again, other = (run(field.pair(), settings(seed=seed, runs=80)) for seed in (1, 1, 2))
         assert first.orders == again.orders
         assert first.orders != other.orders
         assert len(set(map(tuple, first.orders))) > 1
@@ -197,7 +197,7 @@ class TestExactRuns:
         self, field: Field, clock: simulated_clock.Clock, runs: int
     ) -> None:
         """A shorter block of the twins would make them slower: its first runs are all that it has."""
-        three = [*field.duel(), field.entry("basic", graph_optimization_level="ORT_ENABLE_BASIC")]
+        three = [*field.pair(), field.entry("basic", graph_optimization_level="ORT_ENABLE_BASIC")]
         record = run(three, settings(runs=runs, anchor=2))
         check_record(record)
         made: Counter[tuple[int, int]] = Counter()
@@ -213,15 +213,15 @@ class TestExactRuns:
     def test_they_are_spread_over_generations(
         self, field: Field, clock: simulated_clock.Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(races, "REPORT_S", 0.0)
-        monkeypatch.setattr(races, "EXACT_GENERATIONS", 4)
+        monkeypatch.setattr(launches, "REPORT_S", 0.0)
+        monkeypatch.setattr(launches, "EXACT_LAUNCHES", 4)
         told: list[Progress] = []
-        record = run(field.duel(), settings(runs=80), on_progress=told.append)
+        record = run(field.pair(), settings(runs=80), on_progress=told.append)
         assert {one.total for one in told if one.stage == "rounds"} == {8}
         assert [one.rounds for one in record.generations] == [2, 2, 2, 2]
-        dear = [replace(one, fresh_process=True) for one in field.duel()]
+        dear = [replace(one, fresh_process=True) for one in field.pair()]
         record = run(dear, settings(runs=80))
-        assert [one.rounds for one in record.generations] == [4] * races.EXACT_GENERATIONS_DEAR
+        assert [one.rounds for one in record.generations] == [4] * launches.EXACT_LAUNCHES_DEAR
         assert [runs_of(record, index) for index in (0, 1)] == [80, 80]
 
     def test_a_round_that_does_not_count_is_made_again(
@@ -232,8 +232,8 @@ class TestExactRuns:
         def sometimes(block: Any) -> str:
             return asleep if block.round in (2, 5) else ""
 
-        monkeypatch.setattr(races, "void_reason", sometimes)
-        record = run(field.duel(), settings(runs=83))
+        monkeypatch.setattr(launches, "void_reason", sometimes)
+        record = run(field.pair(), settings(runs=83))
         check_record(record)
         assert [one.reason for one in record.discarded] == [asleep] * 2
         assert [{block.round for block in one.blocks} for one in record.discarded] == [{2}, {5}]
@@ -250,7 +250,7 @@ class TestReferences:
         assert lost.reference is not None
         lost.reference.plan["model_path"] = "/nowhere.onnx"
         entries = [
-            *field.duel(),
+            *field.pair(),
             field.entry("more rows", batch_size=3),
             field.entry("another model", path=tiny_models.conv(tmp_path / "other.onnx", seed=9)),
             lost,
@@ -290,14 +290,14 @@ class TestStop:
         monkeypatch.setattr(
             stopping.InterimResult,
             "still_open",
-            lambda self, racing, generations, *_: [one for one in racing if one != 2 or generations < 2],
+            lambda self, active, generations, *_: [one for one in active if one != 2 or generations < 2],
         )
         three = Effort(name="quick", target=1e-9, budget_s=600, looks=(3,))
         entries = [field.entry(), field.entry("same"), field.entry("settled")]
         record = run(entries, settings(effort=three, budget_s=120.0))
         check_record(record)
-        assert raced(record, 0) == raced(record, 1) == [0, 1, 2]
-        assert raced(record, 2) == [0, 1]
+        assert measured_launches(record, 0) == measured_launches(record, 1) == [0, 1, 2]
+        assert measured_launches(record, 2) == [0, 1]
         assert record.ran[2].cost is not None
         assert record.ran[2].output_error is not None
 
@@ -313,7 +313,7 @@ class TestFreezing:
                 stopped.append([psutil.Process(pid).status() == psutil.STATUS_STOPPED for pid in others])
 
         watch.before = look
-        run([*field.duel(), field.entry("same")], settings(runs=40))
+        run([*field.pair(), field.entry("same")], settings(runs=40))
         assert stopped
         assert all(len(others) == 3 for others in stopped)  # two contestants, and the twin of the anchor
         assert all(all(others) for others in stopped)
@@ -348,7 +348,7 @@ class TestFailures:
         self, field: Field, clock: simulated_clock.Clock, watch: Watch
     ) -> None:
         broken = field.entry("anchor", path=Path("/nowhere.onnx"))
-        entries = [*field.duel(), broken]
+        entries = [*field.pair(), broken]
         asked = settings(runs=40, baseline=0, anchor=2)
         record = run(entries, asked)
         check_record(record)
@@ -394,7 +394,7 @@ class TestFailures:
                 raise WorkerError("It was killed.")
 
         watch.before = kill
-        entries = [field.entry()] if alone else field.duel()
+        entries = [field.entry()] if alone else field.pair()
         asked = settings(runs=40)
         record = run(entries, asked)
         assert all(ran.error is not None for ran in record.ran)
@@ -404,12 +404,12 @@ class TestFailures:
     def test_a_machine_that_is_always_disturbed_ends_the_race(
         self, field: Field, clock: simulated_clock.Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(races, "void_reason", lambda block: "the machine was suspended")
-        monkeypatch.setattr(races, "DISCARD_PAUSE_S", 0.0)
+        monkeypatch.setattr(launches, "void_reason", lambda block: "the machine was suspended")
+        monkeypatch.setattr(launches, "DISCARD_PAUSE_S", 0.0)
         record = run([field.entry(), field.entry("same")])
         assert record.outcome == "disturbed"
         assert record.blocks == []
-        assert len(record.discarded) == races.MAX_DISCARDED + 1
+        assert len(record.discarded) == launches.MAX_DISCARDED + 1
 
 
 class TestMany:
@@ -429,13 +429,13 @@ class TestMany:
         self, field: Field, watch: Watch, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         owned: list[set[int]] = []
-        between = races.between
+        between = launches.between
 
         def remember(*given: Any, own: set[int], **named: Any) -> Any:
             owned.append(set(own))
             return between(*given, own=own, **named)
 
-        monkeypatch.setattr(races, "between", remember)
+        monkeypatch.setattr(launches, "between", remember)
         parents: dict[str, set[int]] = {}
 
         def look(asked: Asked) -> None:
@@ -451,12 +451,12 @@ class TestMany:
         assert parents["fresh"] == {os.getpid()}
         (server,) = parents["forked"]
         assert server != os.getpid()
-        assert record.neighbours is not None
+        assert record.other_processes is not None
         (pids,) = owned
-        raced = {pid for processes in watch.processes for pid in processes.values()}
-        assert raced < pids, "the fork server and the passes after the race belong to it, too"
+        measured = {pid for processes in watch.processes for pid in processes.values()}
+        assert measured < pids, "the fork server and the passes after the race belong to it, too"
         fresh = [one[1, 0] for one in watch.processes]
-        assert len(set(fresh)) == len(record.generations) == races.EXACT_GENERATIONS_DEAR
+        assert len(set(fresh)) == len(record.generations) == launches.EXACT_LAUNCHES_DEAR
 
 
 class TestShortMemory:
@@ -464,14 +464,18 @@ class TestShortMemory:
         self, field: Field, clock: simulated_clock.Clock
     ) -> None:
         clock.memory_bytes = lambda: 0
-        four = [*field.duel(), field.entry("b"), field.entry("c", batch_size=2)]
+        four = [*field.pair(), field.entry("b"), field.entry("c", batch_size=2)]
         record = run(four, settings(runs=24))
         check_record(record)
         assert sorted(record.groups) == [[0, 1], [0, 2], [0, 3]]
         assert {tuple(sorted(order)) for order in record.orders} == {(0, 0, 1), (0, 0, 2), (0, 0, 3)}
         assert all(ran.error is None for ran in record.ran)
         assert [runs_of(record, index) for index in (1, 2, 3)] == [24] * 3
-        assert not set(raced(record, 1)) & set(raced(record, 2)) & set(raced(record, 3))
+        assert (
+            not set(measured_launches(record, 1))
+            & set(measured_launches(record, 2))
+            & set(measured_launches(record, 3))
+        )
 
     def test_each_group_has_the_generations_that_its_answer_takes(
         self, field: Field, clock: simulated_clock.Clock
@@ -479,28 +483,28 @@ class TestShortMemory:
         """What the group before had seen of others is no look at these."""
         clock.memory_bytes = lambda: 0
         two = Effort(name="quick", target=1e-9, budget_s=600, looks=(2, 3))
-        three = [*field.duel(), field.entry("b")]
+        three = [*field.pair(), field.entry("b")]
         record = run(three, settings(effort=two, budget_s=240.0))
         check_record(record)
         assert sorted(record.groups) == [[0, 1], [0, 2]]
-        assert [len(raced(record, index)) for index in (1, 2)] == [3, 3]
+        assert [len(measured_launches(record, index)) for index in (1, 2)] == [3, 3]
 
     def test_memory_that_is_short_for_a_while_costs_a_contestant_generations_and_nothing_else(
         self, field: Field, clock: simulated_clock.Clock, watch: Watch
     ) -> None:
         clock.memory_bytes = lambda: 0 if 1 <= len(watch.processes) - 1 <= 2 else 1 << 60
         four = Effort(name="quick", target=1e-9, budget_s=600, looks=(4,))
-        entries = [*field.duel(), field.entry("b")]
+        entries = [*field.pair(), field.entry("b")]
         asked = settings(effort=four, budget_s=240.0)
         record = run(entries, asked)
         check_record(record)
         assert record.groups == [[0, 1, 2]]
-        assert raced(record, 0) == [0, 1, 2, 3]
-        left = [{0, 1, 2, 3} - set(raced(record, index)) for index in (1, 2)]
+        assert measured_launches(record, 0) == [0, 1, 2, 3]
+        left = [{0, 1, 2, 3} - set(measured_launches(record, index)) for index in (1, 2)]
         assert left[0] | left[1] == {1, 2}
         assert not left[0] & left[1]
         assert all(ran.error is None for ran in record.ran)
         found = evidence_of(record, asked, entries)
         assert {one["candidate"]: one["generations"] for one in found.contrasts} == {
-            str(index): len(raced(record, index)) for index in (1, 2)
+            str(index): len(measured_launches(record, index)) for index in (1, 2)
         }

@@ -147,8 +147,8 @@ def test_a_race_keeps_the_hash_and_what_leaves_names_it(
     assert done.code in (0, 3), done.err  # 3: nobody is faster
     document = done.document
     assert document["spec"]["session"]["custom_op_libraries"] == [library]
-    raced = Store(command.home / "ortune.db").trials_of(document["comparison"])
-    sessions = [one.spec["session"] for one in raced]
+    compared = Store(command.home / "ortune.db").trials_of(document["comparison"])
+    sessions = [one.spec["session"] for one in compared]
     assert {"custom_op_libraries": [library]} in sessions, "the default needs it, too"
     assert document["libraries"]["libtwice.so"] == f"sha256:{digest}"
     assert any(digest in note for note in document["notes"])

@@ -74,7 +74,7 @@ BAD = Evaluation(
 WRONG = Evaluation(
     changes={"enable_mem_pattern": False}, key="d", looks=(look(2.0, breach="The outputs differ."),)
 )
-TWIN = Evaluation(changes={"intra_op_num_threads": 1}, key="a", looks=(look(1.19),), twin=True)
+CONTROL_EVALUATION = Evaluation(changes={"intra_op_num_threads": 1}, key="a", looks=(look(1.19),), twin=True)
 UNSEEN = Evaluation(changes={"enable_cpu_mem_arena": False}, key="e")
 
 
@@ -92,7 +92,7 @@ def opened(url: str) -> Any:
 
 
 def test_optuna_reads_every_configuration_with_its_value_and_state(url: str) -> None:
-    written = export(record(ONE, XNN, BAD, WRONG, TWIN, UNSEEN), url)
+    written = export(record(ONE, XNN, BAD, WRONG, CONTROL_EVALUATION, UNSEEN), url)
     study = opened(url)
     one, xnn, bad, wrong = study.trials
     assert written == 4

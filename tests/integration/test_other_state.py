@@ -27,7 +27,7 @@ def asked(model: Path) -> TrialSpec:
     return spec_from_dict({"model": {"path": str(model)}, "session": session, "protocol": {"runs": 40}})
 
 
-def raced(scheduler: Scheduler, spec: TrialSpec) -> Trial:
+def measured(scheduler: Scheduler, spec: TrialSpec) -> Trial:
     trial = scheduler.submit(job_types.tune(spec))
     assert scheduler.join(120)
     found = scheduler.store.trial(trial)
@@ -36,7 +36,7 @@ def raced(scheduler: Scheduler, spec: TrialSpec) -> Trial:
 
 
 def test_what_is_usual_is_what_the_default_took_in_earlier_races(scheduler: Scheduler, square: Path) -> None:
-    trial = raced(scheduler, asked(square))
+    trial = measured(scheduler, asked(square))
     [reference] = [one for one in scheduler.store.trials_of(trial.comparison) if one.id != trial.id]
     known = ort_default(asked(square)).model_copy(update={"model": spec_from_dict(reference.spec).model})
     machine = scheduler.environment()
@@ -53,7 +53,7 @@ def test_another_state_is_remarked_and_the_result_is_none_to_reuse(
     scheduler: Scheduler, square: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison, "usual_s", lambda *where, **what: [1.0] * 5)  # a second a run
-    trial = raced(scheduler, asked(square))
+    trial = measured(scheduler, asked(square))
     busy = trial.facts["busy"]
     assert "other_state" in busy["reasons"]
     assert " 5 " in busy["words"]  # earlier comparisons

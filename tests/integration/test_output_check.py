@@ -45,7 +45,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def measure() -> Iterator[Callable[..., Trial]]:
     scheduler = Scheduler(Store(), owner="tester")
 
-    def race(record: ModelRecord, **parts: Any) -> Trial:
+    def run(record: ModelRecord, **parts: Any) -> Trial:
         protocol = {**SHORT, **parts.pop("protocol", {})}
         model = {"path": record.path, "sha256": record.sha256, **parts.pop("model", {})}
         trial = scheduler.submit(
@@ -56,7 +56,7 @@ def measure() -> Iterator[Callable[..., Trial]]:
         assert found.state == "COMPLETE", found.error
         return found
 
-    yield race
+    yield run
     scheduler.close()
     assert psutil.Process().children(recursive=True) == []
 
@@ -80,20 +80,20 @@ def test_everybody_of_a_family_is_stored_under_the_model_that_it_ran(
     base = spec_from_dict({"model": {"path": root.path, "sha256": root.sha256}, "protocol": SHORT})
     try:
         with simulated_clock.machine():
-            race = scheduler.submit(
+            comparison = scheduler.submit(
                 job_types.comparison(family_configurations([root, lean], base), model_name="root")
             )
-            waiting = {one.model_name for one in Store().trials_of(race)}
+            waiting = {one.model_name for one in Store().trials_of(comparison)}
             assert scheduler.join(WAIT_S)
     finally:
         scheduler.close()
-    trials = {one.model_sha256: one for one in Store().trials_of(race)}
+    trials = {one.model_sha256: one for one in Store().trials_of(comparison)}
     assert waiting == {"root", "lean"}
     assert {sha256: one.model_name for sha256, one in trials.items()} == {
         root.content_sha256: "root",
         lean.content_sha256: "lean",
     }
-    assert Store().comparison(race).model_name == "root"
+    assert Store().comparison(comparison).model_name == "root"
     one = Store().trial(trials[lean.content_sha256].id)
     assert model_text(one.result) == "int8, variant of `root`"
     assert one.to_dict()["model"]["precision"] == "int8"
@@ -149,14 +149,14 @@ def test_a_planted_wrong_weight_is_caught_wherever_its_numbers_stand(
     assert found["reference"] == {"model": "conv", "sha256": conv.content_sha256}
     assert found["error"]["max_rel"] > found["tolerance"]["max_rel"] == 1e-3
     assert trial.result["notes"]  # type: ignore[index]
-    race = Store().comparison(trial.comparison)
-    trials = Store().trials_of(race.id)
-    assert set((race.result or {})["breaches"]) == {
+    comparison = Store().comparison(trial.comparison)
+    trials = Store().trials_of(comparison.id)
+    assert set((comparison.result or {})["breaches"]) == {
         one.id for one in trials
     }  # the default runs the same file
     for sheet in (
         measured(trial),
-        comparisons.raced(race, trials),
+        comparisons.comparison_sheet(comparison, trials),
         Sheet("", [comparisons.history([trial])]),
     ):
         assert "outputs differ" in "\n".join(lines(sheet)).lower()

@@ -16,27 +16,27 @@ from core import wire
 from core.evidence.record import Key, RawComparison
 from core.process import contestant_workers as workers_module
 from core.process.contestant_workers import Worker
-from core.run import launches as races
+from core.run import launches as launches
 from core.run.launches import processes
 from core.run.launches.processes import LaunchProcesses
 from core.wire.errors import WorkerError
 from core.worker.measure.memory_layout import ALIGNMENT, PAGE
 from tests import simulated_clock, tiny_models
-from tests.real_races import (
+from tests.real_comparisons import (
     Asked,
     Field,
     Watch,
     check_record,
     evidence_of,
+    measured_launches,
     nobody_is_left,
-    raced,
     round_keys,
     run,
     runs_of,
     settings,
 )
 
-DUEL = [(0, 0), (0, 1), (1, 0)]  # the anchor, its twin, the candidate
+PAIR = [(0, 0), (0, 1), (1, 0)]  # the anchor, its twin, the candidate
 
 # One more command, `where`, for the places of what a run reads and writes.
 WITH_WHERE = """
@@ -65,10 +65,10 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def three_generations(short_races: None) -> Iterator[None]:
+def three_launches(short_comparisons: None) -> Iterator[None]:
     """One goes before `LATE`, and one comes after it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(races, "EXACT_GENERATIONS", 3)
+        patch.setattr(launches, "EXACT_LAUNCHES", 3)
         yield
 
 
@@ -114,21 +114,21 @@ def watched(field: Field) -> Watched:
                 alive.extend(pid for pid in before if psutil.pid_exists(pid))
 
         watch.before = look
-        record = run([*field.duel(), field.entry("same")], settings(runs=160))
+        record = run([*field.pair(), field.entry("same")], settings(runs=160))
     check_record(record)
     return Watched(record, watch, alive)
 
 
-THREE = [*DUEL, (2, 0)]
+THREE = [*PAIR, (2, 0)]
 
 
 def test_every_generation_has_processes_of_its_own(watched: Watched) -> None:
     record, processes = watched.record, watched.watch.processes
-    assert len(record.generations) == races.EXACT_GENERATIONS
-    assert [sorted(one) for one in processes] == [THREE] * races.EXACT_GENERATIONS
+    assert len(record.generations) == launches.EXACT_LAUNCHES
+    assert [sorted(one) for one in processes] == [THREE] * launches.EXACT_LAUNCHES
     pids = [pid for one in processes for pid in one.values()]
-    assert len(set(pids)) == 4 * races.EXACT_GENERATIONS
-    assert [sorted(one.order) for one in record.generations] == [THREE] * races.EXACT_GENERATIONS
+    assert len(set(pids)) == 4 * launches.EXACT_LAUNCHES
+    assert [sorted(one.order) for one in record.generations] == [THREE] * launches.EXACT_LAUNCHES
     assert all(one.start_s > 0 for one in record.generations)
     assert watched.alive == [], "nobody of a generation lives in the next"
 
@@ -168,7 +168,7 @@ def test_the_anchor_has_two_processes_in_the_same_rounds(watched: Watched, field
         assert sorted(keys) == THREE
     for one in watched.watch.processes:
         assert one[0, 0] != one[0, 1]
-    found = evidence_of(record, settings(), [*field.duel(), field.entry("same")])
+    found = evidence_of(record, settings(), [*field.pair(), field.entry("same")])
     assert found.aa is not None
     assert (found.aa.rounds, found.aa.generations) == (len(record.orders), len(record.generations))
     assert [runs_of(record, index) for index in range(3)] == [160] * 3
@@ -189,8 +189,8 @@ def test_inputs_lie_where_the_record_says_and_outputs_move_with_every_process(
                 found[place] = ask(asked.worker, wire.Request("where", dict), {}, timeout_s=60)
 
     watch.before = look
-    record = run(field.duel(), settings(runs=80))
-    assert set(found) == {(g, key) for g in range(len(record.generations)) for key in DUEL}
+    record = run(field.pair(), settings(runs=80))
+    assert set(found) == {(g, key) for g in range(len(record.generations)) for key in PAIR}
     for (generation, key), where in found.items():
         layout = record.generations[generation].layouts[key]
         assert where["pid"] == watch.processes[generation][key]
@@ -202,9 +202,9 @@ def test_inputs_lie_where_the_record_says_and_outputs_move_with_every_process(
 def test_positions_of_the_copies_are_drawn_like_those_of_everybody(
     field: Field, clock: simulated_clock.Clock
 ) -> None:
-    record = run(field.duel(), settings(runs=300))
+    record = run(field.pair(), settings(runs=300))
     first = [next(b for b in record.blocks if b.round == number) for number in round_keys(record)]
-    assert {(block.contestant, block.copy) for block in first} == set(DUEL)
+    assert {(block.contestant, block.copy) for block in first} == set(PAIR)
 
 
 # --- failures in a later generation -------------------------------------------------------------------------
@@ -251,10 +251,10 @@ def check_who_is_out(record: RawComparison, entries: Any, who: str, words: str) 
     assert error is not None
     assert words in error.message
     assert [record.ran[one].error for one in others] == [None] * 3
-    assert raced(record, index)[:LATE] == list(range(LATE))
-    assert raced(record, index)[-1] <= LATE
+    assert measured_launches(record, index)[:LATE] == list(range(LATE))
+    assert measured_launches(record, index)[-1] <= LATE
     everything = list(range(len(record.generations)))
-    assert all(raced(record, one) == everything for one in others)
+    assert all(measured_launches(record, one) == everything for one in others)
     assert [runs_of(record, one) for one in others] == [80] * 3
     asked = settings(baseline=0, anchor=2, runs=80)
     found = evidence_of(record, asked, entries)
@@ -298,7 +298,7 @@ def check_late_failure(
     entries = four(field)
     record = run(entries, settings(baseline=0, anchor=2, runs=80))
     check_who_is_out(record, entries, who, words)
-    assert command != "load" or raced(record, index) == list(range(LATE))
+    assert command != "load" or measured_launches(record, index) == list(range(LATE))
     tried = [one for one in watch.started if one == who]
     assert len(tried) <= (LATE + 1) * (2 if who == "anchor" else 1) + 1, "it is not started again"
 
@@ -312,13 +312,13 @@ def test_the_twins_end_costs_the_aa_test_only(
             fail(asked)
 
     watch.before = end
-    entries = field.duel()
+    entries = field.pair()
     record = run(entries, settings(runs=80))
     check_record(record)
     assert [ran.error for ran in record.ran] == [None, None]
     everything = list(range(len(record.generations)))
-    assert raced(record, 0) == raced(record, 1) == everything
-    assert raced(record, 0, copy=1) == list(range(generation))
+    assert measured_launches(record, 0) == measured_launches(record, 1) == everything
+    assert measured_launches(record, 0, copy=1) == list(range(generation))
     assert all((0, 1) not in one.order for one in record.generations[generation + 1 :])
     assert runs_of(record, 1) == 80
     (note,) = record.notes
@@ -348,12 +348,12 @@ def test_a_twin_that_cannot_be_started_costs_the_aa_test_only(
 
     monkeypatch.setattr(LaunchProcesses, "_start", begin)
     monkeypatch.setattr(processes, "start_loaded", refuse)
-    record = run(field.duel(), settings(runs=80))
+    record = run(field.pair(), settings(runs=80))
     check_record(record)
     (note,) = record.notes
     assert WHY in note
     assert [ran.error for ran in record.ran] == [None, None]
-    assert raced(record, 0, copy=1) == list(range(LATE))
+    assert measured_launches(record, 0, copy=1) == list(range(LATE))
     assert [runs_of(record, index) for index in (0, 1)] == [80, 80]
 
 
@@ -365,7 +365,7 @@ def test_a_lost_twin_takes_no_runs_with_it(field: Field, watch: Watch, clock: si
             fail(asked)
 
     watch.before = kill
-    record = run(field.duel(), settings(runs=83))
+    record = run(field.pair(), settings(runs=83))
     assert [runs_of(record, index) for index in (0, 1)] == [83, 83]
 
 
@@ -380,7 +380,7 @@ def test_where_the_fork_server_dies_everybody_is_out_with_what_they_measured(
             watch.before = lambda asked: None
 
     watch.before = kill
-    record = run(field.duel(), settings(runs=80))
+    record = run(field.pair(), settings(runs=80))
     check_record(record)
     assert all(ran.error is not None for ran in record.ran)
-    assert raced(record, 0)[:LATE] == raced(record, 1)[:LATE] == list(range(LATE))
+    assert measured_launches(record, 0)[:LATE] == measured_launches(record, 1)[:LATE] == list(range(LATE))

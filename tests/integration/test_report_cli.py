@@ -28,12 +28,12 @@ def recorded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_is_written_by_a_process_of_its_own(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    race, output = store.comparisons()[0].id, tmp_path / "r.html"
+    comparison, output = store.comparisons()[0].id, tmp_path / "r.html"
     price = ["--price-per-hour", "0.34", "--currency", "EUR"]
-    assert run(["report", race[:10], "-o", str(output), *price, "--json"]) == 0
+    assert run(["report", comparison[:10], "-o", str(output), *price, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert errors_of("report", document) == []
-    assert (document["id"], document["output_bytes"]) == (race, output.stat().st_size)
+    assert (document["id"], document["output_bytes"]) == (comparison, output.stat().st_size)
     text = output.read_text(encoding="utf-8")
     assert "EUR" in text
     assert "0.34" in text
@@ -51,8 +51,8 @@ def test_a_file_is_written_by_a_process_of_its_own(
 def test_what_cannot_be_is_refused(
     given: list[str], said: str, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    race = store.comparisons()[0].id
-    assert run(["report", *(one.replace("{race}", race) for one in given)]) == 2
+    comparison = store.comparisons()[0].id
+    assert run(["report", *(one.replace("{race}", comparison) for one in given)]) == 2
     told = capsys.readouterr().err
     assert said in told
     assert len(told.splitlines()) == 2

@@ -449,8 +449,8 @@ def test_a_duel_is_one_job_with_its_references(schedulers, square, monkeypatch):
     assert fake.running.wait(WAIT_S)
     status = one.status(trial)
     assert (status.state, status.kind, status.stage, status.done) == ("RUNNING", "measure", "rounds", 3)
-    race = one.store.comparison(status.comparison)
-    reference, anchor = race.contestants[1:]
+    comparison = one.store.comparison(status.comparison)
+    reference, anchor = comparison.contestants[1:]
     assert [(entry.label, entry.role) for entry in (reference, anchor)] == [
         ("no arena", "baseline"),
         (DEFAULT_LABEL, "anchor"),
@@ -461,14 +461,14 @@ def test_a_duel_is_one_job_with_its_references(schedulers, square, monkeypatch):
     # each interval once, when it was known first
     assert status.live["course"] == {trial: [(0.2, 1.5, 1.2, 1.8), (0.4, 1.5, 1.4, 1.6)]}
     assert (status.live["generation"], status.live["rounds"]) == (1, 3)
-    assert one.status(race.id).kind == "comparison"
-    assert [entry.id for entry in one.active()] == [race.id]
+    assert one.status(comparison.id).kind == "comparison"
+    assert [entry.id for entry in one.active()] == [comparison.id]
     assert (fake.settings.baseline, fake.settings.anchor, fake.settings.runs) == (1, 2, 20)
     fake.go.set()
     assert one.join(WAIT_S)
     assert one.status(trial).live is None
     assert [entry.id for entry in one.store.trials()] == [trial]
-    stored = one.store.trials_of(race.id)
+    stored = one.store.trials_of(comparison.id)
     assert [(entry.kind, entry.state, entry.study) for entry in stored] == [
         ("measure", "COMPLETE", "s"),
         ("reference", "COMPLETE", "s"),
@@ -477,7 +477,7 @@ def test_a_duel_is_one_job_with_its_references(schedulers, square, monkeypatch):
     result = one.store.trial(trial).result
     assert {entry["baseline"] for entry in result["contrasts"]} == {reference.trial, anchor.trial}
     assert result["role"] == "candidate"
-    ended = one.store.comparison(race.id)
+    ended = one.store.comparison(comparison.id)
     assert (ended.state, ended.model_name, ended.fingerprint) == ("COMPLETE", "m", stored[0].fingerprint)
     assert ended.protocol["seed"] == fake.settings.seed
     assert len(ended.result["contrasts"]) == 4
@@ -492,9 +492,9 @@ def test_what_asks_for_the_same_does_not_race_twice(schedulers, square, monkeypa
     second = one.submit(job_types.tune(spec(square, **ONE_THREAD), baseline=spec(square)))
     assert one.join(WAIT_S)
     for trial, label in ((first, DEFAULT_LABEL), (second, "baseline")):
-        race = one.store.comparison(one.store.trial(trial).comparison)
-        assert [entry.label for entry in race.contestants] == ["candidate", label]
-        assert race.baseline == race.contestants[1].trial
+        comparison = one.store.comparison(one.store.trial(trial).comparison)
+        assert [entry.label for entry in comparison.contestants] == ["candidate", label]
+        assert comparison.baseline == comparison.contestants[1].trial
 
 
 def test_a_cancelled_race_keeps_the_rounds_that_it_had(schedulers, square, monkeypatch):
@@ -507,9 +507,13 @@ def test_a_cancelled_race_keeps_the_rounds_that_it_had(schedulers, square, monke
     stored = one.store.trial(trial)
     assert (stored.state, stored.error["type"]) == ("CANCELLED", "Cancelled")
     assert len(stored.result["latencies_s"]) == 3 * raw_comparisons.RUNS
-    race = one.store.comparison(stored.comparison)
-    assert (race.state, race.result["outcome"], race.result["rounds"]) == ("CANCELLED", "cancelled", 3)
-    assert one.status(trial).state == one.status(race.id).state == "CANCELLED"
+    comparison = one.store.comparison(stored.comparison)
+    assert (comparison.state, comparison.result["outcome"], comparison.result["rounds"]) == (
+        "CANCELLED",
+        "cancelled",
+        3,
+    )
+    assert one.status(trial).state == one.status(comparison.id).state == "CANCELLED"
     assert one.store.find_complete(stored.key, stored.fingerprint) is None
 
 
@@ -519,11 +523,15 @@ def test_a_cancelled_race_in_groups_keeps_the_groups_that_had_ended(schedulers, 
     asked = [
         Configuration(spec=spec(square, session={"intra_op_num_threads": n}), label=str(n)) for n in (1, 2)
     ]
-    race = one.submit(job_types.comparison(asked))
+    comparison = one.submit(job_types.comparison(asked))
     assert fake.running.wait(WAIT_S)
-    one.cancel(race)
+    one.cancel(comparison)
     assert one.join(WAIT_S)
-    assert [entry.state for entry in one.store.trials_of(race)] == ["COMPLETE", "CANCELLED", "CANCELLED"]
+    assert [entry.state for entry in one.store.trials_of(comparison)] == [
+        "COMPLETE",
+        "CANCELLED",
+        "CANCELLED",
+    ]
 
 
 def test_a_contestant_that_crashes_fails_alone(schedulers, square, monkeypatch):
@@ -534,16 +542,16 @@ def test_a_contestant_that_crashes_fails_alone(schedulers, square, monkeypatch):
     asked = [
         Configuration(spec=spec(square, session={"intra_op_num_threads": n}), label=str(n)) for n in (1, 2)
     ]
-    race = one.submit(job_types.comparison(asked, what="two of them"))
+    comparison = one.submit(job_types.comparison(asked, what="two of them"))
     assert one.join(WAIT_S)
-    good, bad, _ = one.store.trials_of(race)
+    good, bad, _ = one.store.trials_of(comparison)
     assert (good.state, bad.state, bad.error["message"]) == ("COMPLETE", "FAIL", str(fake.lost[1]))
     assert bad.result["runs"] == 16 * raw_comparisons.RUNS
-    ended = one.store.comparison(race)
+    ended = one.store.comparison(comparison)
     assert ended.state == "COMPLETE"
     assert any("`2`" in note and bad.error["message"] in note for note in ended.result["notes"])
     assert one.status(bad.id).error == bad.error
-    assert one.status(race).what == "two of them"
+    assert one.status(comparison).what == "two of them"
 
 
 def test_a_race_of_which_nobody_is_left_failed(schedulers, square, monkeypatch):
@@ -553,9 +561,9 @@ def test_a_race_of_which_nobody_is_left_failed(schedulers, square, monkeypatch):
     one = schedulers()
     trial = one.submit(job_types.tune(spec(square, **ONE_THREAD)))
     assert one.join(WAIT_S)
-    race = one.store.comparison(one.store.trial(trial).comparison)
-    assert (race.state, race.error["message"]) == ("FAIL", str(fake.lost[0]))
-    assert [entry.state for entry in one.store.trials_of(race.id)] == ["FAIL", "COMPLETE"]
+    comparison = one.store.comparison(one.store.trial(trial).comparison)
+    assert (comparison.state, comparison.error["message"]) == ("FAIL", str(fake.lost[0]))
+    assert [entry.state for entry in one.store.trials_of(comparison.id)] == ["FAIL", "COMPLETE"]
 
 
 def test_a_race_that_never_began_fails_all_and_keeps_the_reasons_apart(schedulers, square, monkeypatch):
@@ -570,12 +578,12 @@ def test_a_race_that_never_began_fails_all_and_keeps_the_reasons_apart(scheduler
         Configuration(spec=spec(square, **ONE_THREAD), label="fine"),
         Configuration(spec=spec(square, workload={"dims": {"no": 3}}), label="impossible"),
     ]
-    race = one.submit(job_types.comparison(asked))
+    comparison = one.submit(job_types.comparison(asked))
     assert one.join(WAIT_S)
-    fine, impossible, anchor = one.store.trials_of(race)
+    fine, impossible, anchor = one.store.trials_of(comparison)
     assert (fine.error["message"], anchor.error["message"]) == (why.message,) * 2
     assert impossible.error["type"] == "SpecError"
-    ended = one.store.comparison(race)
+    ended = one.store.comparison(comparison)
     assert (ended.state, ended.result) == ("FAIL", None)
     assert any("`impossible`" in warning for warning in ended.warnings)
 
@@ -605,10 +613,10 @@ def test_a_baseline_that_cannot_be_prepared_is_replaced_by_the_default(
     assert one.join(WAIT_S)
     assert fake.labels == ["candidate", f"{DEFAULT_LABEL} (m)"]
     stored = one.store.trial(trial)
-    race = one.store.comparison(stored.comparison)
-    assert [entry["baseline"] for entry in stored.result["contrasts"]] == [race.contestants[2].trial]
-    assert any("`gone`" in warning for warning in race.warnings)
-    assert [entry.state for entry in one.store.trials_of(race.id)] == ["COMPLETE", "FAIL", "COMPLETE"]
+    comparison = one.store.comparison(stored.comparison)
+    assert [entry["baseline"] for entry in stored.result["contrasts"]] == [comparison.contestants[2].trial]
+    assert any("`gone`" in warning for warning in comparison.warnings)
+    assert [entry.state for entry in one.store.trials_of(comparison.id)] == ["COMPLETE", "FAIL", "COMPLETE"]
 
 
 def test_comparison_that_the_store_does_not_take_is_kept_beside_it(schedulers, square, monkeypatch):
@@ -626,13 +634,13 @@ def test_comparison_that_the_store_does_not_take_is_kept_beside_it(schedulers, s
         monkeypatch.setattr(one.store, name, full)
     trial = one.submit(job_types.tune(spec(square, **ONE_THREAD)))
     assert one.join(WAIT_S)
-    race = one.status(trial).comparison
-    assert one.status(trial).state == one.status(race).state == "FAIL"
-    assert one.status(race).error["type"] == "StoreError"
+    comparison = one.status(trial).comparison
+    assert one.status(trial).state == one.status(comparison).state == "FAIL"
+    assert one.status(comparison).error["type"] == "StoreError"
     schedulers()
     store = Store()
-    assert store.comparison(race).result["rounds"] == 16
-    assert [entry.state for entry in store.trials_of(race)] == ["COMPLETE"] * 2
+    assert store.comparison(comparison).result["rounds"] == 16
+    assert [entry.state for entry in store.trials_of(comparison)] == ["COMPLETE"] * 2
     assert len(store.trial(trial).result["latencies_s"]) == 16 * raw_comparisons.RUNS
 
 
@@ -677,9 +685,9 @@ def test_real_race_is_stored_with_everything_and_found_for_reuse(schedulers, tmp
     trial = finished(one, one.submit(job_types.tune(asked, study="s")))
     assert trial.error is None
     check_measurement(one, trial, path)
-    race = one.store.comparison(trial.comparison)
-    candidate, anchor = (entry.trial for entry in race.contestants)
-    result = race.result
+    comparison = one.store.comparison(trial.comparison)
+    candidate, anchor = (entry.trial for entry in comparison.contestants)
+    result = comparison.result
     made = result["generations"]
     assert [entry["generation"] for entry in made] == list(range(len(made)))
     assert len(made) > 1
@@ -709,24 +717,24 @@ def test_real_race_is_stored_with_everything_and_found_for_reuse(schedulers, tmp
         assert sum(block["runs"] for block in blocks) == row.result["runs"] == 160
         assert row.result["busy"] == result["busy"]
         assert row.result["grade"] == result["grade"]
-    check_self_test(one, race)
-    json.dumps(race.to_dict(), allow_nan=False)
+    check_self_test(one, comparison)
+    json.dumps(comparison.to_dict(), allow_nan=False)
     check_found_again(one, trial)
 
 
-def check_self_test(one: Scheduler, race: Comparison) -> None:
+def check_self_test(one: Scheduler, comparison: Comparison) -> None:
     """The two processes of the anchor are a test of the machine, which is kept."""
-    result = race.facts
+    result = comparison.facts
     made = result["generations"]
     (test,) = result["self_tests"]
     assert (test["when"], test["generations"], test["rounds"]) == ("during", len(made), result["rounds"])
     assert len(test["log_ratios"]) == test["rounds"]
     assert test["run_s"] > 0
-    (kept,) = one.store.self_tests(race.fingerprint)
+    (kept,) = one.store.self_tests(comparison.fingerprint)
     assert {name: value for name, value in kept.items() if name != "at"} == {
         **test,
         "busy": result["busy"],
-        "comparison": race.id,
+        "comparison": comparison.id,
         "grade": result["grade"],
     }
 
@@ -780,11 +788,11 @@ def test_a_race_of_three_ranks_and_compares_them(schedulers, mlp):
         ),
     ]
     with simulated_clock.machine(model_of):
-        race = one.submit(job_types.comparison(asked))
+        comparison = one.submit(job_types.comparison(asked))
         assert one.join(WAIT_S)
-    found = one.store.comparison(race)
+    found = one.store.comparison(comparison)
     assert found.error is None
-    rows, thread, cuda = one.store.trials_of(race)[:3]
+    rows, thread, cuda = one.store.trials_of(comparison)[:3]
     assert cuda.state == "FAIL"
     contrast = next(c for c in found.result["contrasts"] if c["candidate"] == thread.id)
     assert contrast["baseline"] == found.baseline == rows.id
@@ -809,10 +817,12 @@ def test_a_real_race_cancelled_in_its_rounds_keeps_them(schedulers, tmp_path):
     assert psutil.Process().children(recursive=True) == []
     stored = one.store.trial(trial)
     assert (stored.state, stored.error["type"]) == ("CANCELLED", "Cancelled")
-    race = one.store.comparison(stored.comparison)
-    assert (race.state, race.result["outcome"]) == ("CANCELLED", "cancelled")
-    assert race.result["rounds"] == sum(entry["rounds"] for entry in race.result["generations"]) > 0
-    assert len({block["round"] for block in stored.result["blocks"]}) == race.result["rounds"]
+    comparison = one.store.comparison(stored.comparison)
+    assert (comparison.state, comparison.result["outcome"]) == ("CANCELLED", "cancelled")
+    assert (
+        comparison.result["rounds"] == sum(entry["rounds"] for entry in comparison.result["generations"]) > 0
+    )
+    assert len({block["round"] for block in stored.result["blocks"]}) == comparison.result["rounds"]
     assert [entry["candidate"] for entry in stored.result["contrasts"]] == [trial]
 
 
@@ -822,8 +832,8 @@ def test_a_budget_that_gives_no_p50_fails_the_race_with_its_reason(schedulers, s
         asked = spec(square, protocol={"budget_s": 1}, **ONE_THREAD)
         trial = finished(one, one.submit(job_types.tune(asked)))
     assert (trial.state, trial.error["type"], trial.result) == ("FAIL", "BudgetError", None)
-    race = one.store.comparison(trial.comparison)
-    assert (race.state, race.error, race.result) == ("FAIL", trial.error, None)
+    comparison = one.store.comparison(trial.comparison)
+    assert (comparison.state, comparison.error, comparison.result) == ("FAIL", trial.error, None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])

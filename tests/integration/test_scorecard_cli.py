@@ -182,7 +182,7 @@ def row(*judged: TargetResult, **evidence: Any) -> Row:
 def test_the_scorecard_as_text_marks_outputs_that_differ_and_no_escape() -> None:
     target = target_from_dict({"metric": "model_size", "at_most": "1 MB"})
     result = {"trial": "t", "guard": {"breach": True, "why": "the largest error is 0.5"}}
-    found = row(evaluate_target(target, Evidence(batch_size=1, size_bytes=10)), races={1: [result]})
+    found = row(evaluate_target(target, Evidence(batch_size=1, size_bytes=10)), results={1: [result]})
     text = "\n".join(lines(scorecard(found)))
     assert "OUTPUTS DIFFER: the largest error is 0.5" in text
     assert "\x1b" not in text

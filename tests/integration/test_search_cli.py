@@ -163,7 +163,9 @@ def test_what_a_search_tried_is_no_result_of_the_history(
     confirmed = [one for one in [found["winner"], *found["others"]] if one]
     assert {one["trial"] for one in confirmed} <= listed
     store = store_of(later)
-    assert all(race.protocol["precision"] not in ("screen", "heat") for race in store.comparisons())
+    assert all(
+        comparison.protocol["precision"] not in ("screen", "heat") for comparison in store.comparisons()
+    )
     assert len(store.comparisons(study=found["study"])) > len(store.comparisons())
 
 

@@ -17,7 +17,7 @@ import pytest
 from core.evidence.evaluations import Evaluation, Stage, evaluation_from_dict
 from core.process import contestant_workers
 from core.process.job_worker import run_job
-from core.run import launches as racing
+from core.run import launches as launches
 from core.run import search
 from core.run.launches import processes
 from core.run.scheduler import Scheduler
@@ -198,7 +198,7 @@ def test_a_first_process_that_shows_that_no_look_fits_ends_the_search_or_extends
         if len(checked) == 1:
             raise BudgetError("Too slow.")
 
-    monkeypatch.setattr(racing, "check_starts", too_slow)
+    monkeypatch.setattr(launches, "check_starts", too_slow)
     planned(monkeypatch, "screen", "screen", "confirm")
     question = question_from_dict(
         {"budget_s": 12, "vary": {"use_io_binding": [False, True]}, "extend": extend}

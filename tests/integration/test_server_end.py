@@ -125,11 +125,11 @@ def test_a_signal_writes_the_race_down_and_leaves_nothing(
     store = Store(one.home / STORE_NAME)
     trial = store.trial(one.said["trial"])
     assert trial.state == "CANCELLED"
-    race = store.comparison(trial.comparison)
-    assert race.state == "CANCELLED"
-    assert race.result is not None
-    assert race.result["rounds"] >= 3, "its rounds are kept"
-    assert {entry.state for entry in store.trials_of(race.id)} == {"CANCELLED"}
+    comparison = store.comparison(trial.comparison)
+    assert comparison.state == "CANCELLED"
+    assert comparison.result is not None
+    assert comparison.result["rounds"] >= 3, "its rounds are kept"
+    assert {entry.state for entry in store.trials_of(comparison.id)} == {"CANCELLED"}
     assert one.left() == []
     assert MachineQueue(tmp_path / "queue").entries() == []
 

@@ -146,13 +146,13 @@ def test_verify_needs_neither_browser_nor_torch(bundled: Path, tmp_path: Path) -
     absent = ("streamlit", "plotly", "pandas", "torch", "onnxslim", "dashboard")
     assert importable(python, "core", *absent, environment=target.environment) == ["core"]
 
-    raced = target.run_alone("verify", str(bundled), "--budget", "3", "--quiet", "--json")
-    assert raced.code in (0, 1, EXIT_UNDECIDED), raced.err
-    found = raced.document
+    compared = target.run_alone("verify", str(bundled), "--budget", "3", "--quiet", "--json")
+    assert compared.code in (0, 1, EXIT_UNDECIDED), compared.err
+    found = compared.document
     assert (found["runs"]["state"], found["same"]["state"]) == ("YES", "YES")
     assert {one["here"] for one in found["differences"]} <= {"absent"}, "only packages that were left out"
     assert found["fast"]["state"] in ("HOLDS", "DIFFERS", "UNDECIDED")
-    assert "Traceback" not in raced.err
+    assert "Traceback" not in compared.err
 
 
 def test_an_older_onnxruntime_in_an_environment_of_its_own(
@@ -174,9 +174,9 @@ def test_an_older_onnxruntime_in_an_environment_of_its_own(
     assert check["state"] == "NOTE"
     assert version in check["here"]
     assert looked.document["same"]["state"] == "YES"
-    raced = target.run_alone("verify", str(bundled), "--budget", "4", "--quiet", "--json")
-    assert raced.code in (0, 1, EXIT_UNDECIDED), raced.err
-    assert raced.document["fast"]["state"] in ("HOLDS", "DIFFERS", "UNDECIDED")
+    compared = target.run_alone("verify", str(bundled), "--budget", "4", "--quiet", "--json")
+    assert compared.code in (0, 1, EXIT_UNDECIDED), compared.err
+    assert compared.document["fast"]["state"] in ("HOLDS", "DIFFERS", "UNDECIDED")
 
     def newer(data: dict[str, Any]) -> None:
         data["session"]["execution_order"] = "MEMORY_EFFICIENT"
@@ -696,11 +696,11 @@ def test_own_numbers_of_another_machine_are_refused_before_anything_races(
     line: CommandLine, bundled: Path, verified_once: tuple[Done, Path], elsewhere: Callable[..., None]
 ) -> None:
     elsewhere(lambda facts: facts.update(kernel="6.1.0-other"))
-    races = len(Store(line.home / STORE_NAME).comparisons())
+    comparisons = len(Store(line.home / STORE_NAME).comparisons())
     refused = line.run("verify", str(bundled), "--against", str(verified_once[1]), "--quiet")
     assert refused.code == EXIT_BAD_INPUT
     assert "6.1.0-other" in refused.err
-    assert len(Store(line.home / STORE_NAME).comparisons()) == races
+    assert len(Store(line.home / STORE_NAME).comparisons()) == comparisons
 
 
 @pytest.mark.parametrize(
@@ -744,8 +744,8 @@ def test_the_old_baseline_races_again(cli: CommandLine, mlp: str, tmp_path: Path
     assert str(slow)[:60] in baseline["against"]  # a name of 80 characters at most
     assert default["here"] is not None
     assert baseline["here"] is not None
-    race = Store(cli.home / STORE_NAME).comparison(found["comparison"])
-    assert {one.role for one in race.contestants} == {"candidate", "baseline", "anchor"}
+    comparison = Store(cli.home / STORE_NAME).comparison(found["comparison"])
+    assert {one.role for one in comparison.contestants} == {"candidate", "baseline", "anchor"}
 
 
 @pytest.mark.parametrize("bound", [False, True], ids=["every-type-of-numpy", "bfloat16"])

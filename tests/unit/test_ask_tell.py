@@ -73,17 +73,17 @@ def invented(name: str, *, ends: TrialState = "COMPLETE") -> Callable[[Sequence[
     """Jobs like those of races, whose work is to invent what a race would find."""
 
     def job(asked: Sequence[Configuration]) -> Job:
-        race = job_types.comparison(asked, study=name)
+        comparison = job_types.comparison(asked, study=name)
 
         def work(service: Service) -> Outcome:
             found = {
                 one.id: Ending(state=ends, result=result(threads_of(one)))
-                for one in race.trials
+                for one in comparison.trials
                 if one.kind == "measure"
             }
             return Outcome(whole=Ending(state=ends), trials=found)
 
-        return replace(race, work=work)
+        return replace(comparison, work=work)
 
     return job
 
@@ -101,10 +101,13 @@ def search(name: str) -> Strategy:
     return strategy
 
 
-def races_of(store: Store, study: str) -> list[list[int]]:
+def comparisons_of(store: Store, study: str) -> list[list[int]]:
     """Threads of the candidates of each race of a study, the first race first."""
-    races = reversed(store.comparisons(study=study))
-    return [[threads_of(one) for one in store.trials_of(race.id) if one.kind == "measure"] for race in races]
+    comparisons = reversed(store.comparisons(study=study))
+    return [
+        [threads_of(one) for one in store.trials_of(comparison.id) if one.kind == "measure"]
+        for comparison in comparisons
+    ]
 
 
 def go(study: Study, scheduler: Scheduler) -> tuple[StudyState, list[list[str]]]:
@@ -117,8 +120,8 @@ def go(study: Study, scheduler: Scheduler) -> tuple[StudyState, list[list[str]]]
         assert status is not None
         return status
 
-    def begin(heats: Sequence[ComparisonRequest]) -> None:
-        began.append([one.label for heat in heats for one in heat.asked])
+    def begin(requests: Sequence[ComparisonRequest]) -> None:
+        began.append([one.label for request in requests for one in request.asked])
 
     return study.run(scheduler.store, scheduler.submit, begin=begin, follow=follow), began
 
@@ -127,7 +130,7 @@ def test_a_search_of_two_steps_is_a_strategy(scheduler: Scheduler) -> None:
     study = Study(name="search #1", strategy=search("search #1"))
     standing, began = go(study, scheduler)
     assert began == [["1 threads", "8 threads"], ["2 threads", "4 threads"]]
-    assert sorted(map(sorted, races_of(scheduler.store, "search #1"))) == [[1, 8], [2, 4]]
+    assert sorted(map(sorted, comparisons_of(scheduler.store, "search #1"))) == [[1, 8], [2, 4]]
     assert [threads_of(one.trial) for one in standing.known.values()] == [1, 8, 2, 4]
     assert not standing.missing
     assert not any(one.reused for one in standing.known.values())
@@ -141,8 +144,8 @@ def test_a_study_is_found_where_it_was_and_goes_on_from_there(scheduler: Schedul
         assert [one.trial.state for one in first.look(store).known.values()] == ["WAITING"] * 2
     assert scheduler.join(WAIT_S)
     again = Study(name="search #1", strategy=search("search #1"))
-    (heat,) = again.look(store).missing
-    assert [one.label for one in heat.asked] == ["2 threads", "4 threads"]
+    (request,) = again.look(store).missing
+    assert [one.label for one in request.asked] == ["2 threads", "4 threads"]
     assert scheduler.status(job) is not None
     go(again, scheduler)
     assert again.look(store).missing == []
@@ -168,10 +171,13 @@ def test_what_was_measured_before_is_not_measured_again(scheduler: Scheduler, st
         (2, True),
         (4, False),
     ]
-    assert {one.race.study for one in standing.known.values() if one.race is not None} == {"before", "after"}
+    assert {one.comparison.study for one in standing.known.values() if one.comparison is not None} == {
+        "before",
+        "after",
+    }
     elsewhere = measured_before(store, fingerprint="another machine", model_sha256=SHA)
-    (heat,) = Study(name="third", strategy=strategy, earlier=elsewhere).look(store).missing
-    assert len(heat.asked) == 3
+    (request,) = Study(name="third", strategy=strategy, earlier=elsewhere).look(store).missing
+    assert len(request.asked) == 3
 
 
 def test_feeds_of_a_file_are_never_taken_for_the_same(store: Store) -> None:
@@ -229,8 +235,8 @@ def test_a_baseline_races_with_whoever_is_left_and_never_alone(scheduler: Schedu
     rival = Configuration(spec=spec(8), label="rival", role="baseline")
 
     def study(*threads: int) -> Study:
-        heat = ComparisonRequest(asked=[*asked(*threads), rival], job=invented("mine"))
-        return Study(name="mine", strategy=fixed_strategy(heat))
+        request = ComparisonRequest(asked=[*asked(*threads), rival], job=invented("mine"))
+        return Study(name="mine", strategy=fixed_strategy(request))
 
     assert go(study(1), scheduler)[1] == [["1 threads", "rival"]]
     assert go(study(1, 2), scheduler)[1] == [["2 threads", "rival"]]

@@ -132,8 +132,10 @@ def judged(
     return grade(aa, half_widths, summarize(blocks, flags), **facts)
 
 
-def busy_with(blocks: Sequence[Counters], neighbours: OtherProcesses | None = None) -> dict[str, Any] | None:
-    return busy(summarize(blocks, flag_blocks(blocks, [0] * len(blocks), cpus=2)), neighbours)
+def busy_with(
+    blocks: Sequence[Counters], other_processes: OtherProcesses | None = None
+) -> dict[str, Any] | None:
+    return busy(summarize(blocks, flag_blocks(blocks, [0] * len(blocks), cpus=2)), other_processes)
 
 
 # --- every threshold, a little below and a little above -----------------------------------------------------

@@ -391,7 +391,7 @@ def test_the_unit_is_the_generation_and_not_the_round():
 
 def test_the_anchor_is_both_of_its_processes():
     """Its copies are a fifth apart: the candidate is put against their middle, the A/A test against each."""
-    record = raw_comparisons.record([0.001, 0.001], twin=1.2, noise=0.001, between=0.0)
+    record = raw_comparisons.record([0.001, 0.001], control=1.2, noise=0.001, between=0.0)
     found = evidence(record)
     assert found.contrasts[0]["ratio"] == pytest.approx(math.sqrt(1.2), rel=0.002)
     assert found.aa is not None
@@ -417,7 +417,7 @@ def test_the_spread_between_processes_that_the_race_was_told_counts():
 
 
 def test_a_rejected_verdict_is_undecided_and_ranks_nobody():
-    found = evidence(raw_comparisons.record([0.001, 0.002], twin=1.4))
+    found = evidence(raw_comparisons.record([0.001, 0.002], control=1.4))
     whole = found.to_dict()
     assert (whole["grade"], whole["ranks"]) == ("F", [])
     assert " 0.7" in whole["grade_reason"]
@@ -433,7 +433,7 @@ def test_a_rejected_verdict_is_undecided_and_ranks_nobody():
 
 
 def test_an_effect_several_times_the_fault_stands_and_a_small_one_beside_it_does_not():
-    found = evidence(raw_comparisons.record([0.001, 0.0095, 0.01], twin=1.1))
+    found = evidence(raw_comparisons.record([0.001, 0.0095, 0.01], control=1.1))
     large, small = found.contrasts
     assert (large["verdict"], large["holds"], large["grade"]) == ("FASTER", True, "A")
     assert (small["verdict"], small["holds"], small["grade"]) == ("UNDECIDED", False, "F")
@@ -442,14 +442,14 @@ def test_an_effect_several_times_the_fault_stands_and_a_small_one_beside_it_does
 
 
 def test_two_copies_that_differ_do_not_touch_what_is_undecided_anyway():
-    found = evidence(raw_comparisons.record([math.sqrt(2), 1.0], generations=6, noise=0.2, twin=2.0))
+    found = evidence(raw_comparisons.record([math.sqrt(2), 1.0], generations=6, noise=0.2, control=2.0))
     (contrast,) = found.contrasts
     assert (contrast["verdict"], contrast["holds"]) == ("UNDECIDED", True)
 
 
 def test_a_race_of_one_alone_is_rejected_where_its_copies_differ():
     assert evidence(raw_comparisons.record([0.001])).grade.grade == "A"
-    assert evidence(raw_comparisons.record([0.001], twin=1.2)).grade.grade == "F"
+    assert evidence(raw_comparisons.record([0.001], control=1.2)).grade.grade == "F"
 
 
 def test_without_a_twin_nothing_is_known_of_the_measurement_itself():
@@ -647,7 +647,7 @@ def test_a_self_test_of_its_own_has_a_grade_and_says_how_long_a_generation_takes
     assert (quiet["rounds"], quiet["generations"]) == (72, 9)
     assert (quiet["seconds_per_generation"], quiet["rounds_per_generation"]) == (2.0, 8.0)
     assert quiet["busy"] is None
-    assert self_test_result(evidence(raw_comparisons.record([0.001], twin=1.2)))["grade"] == "F"
+    assert self_test_result(evidence(raw_comparisons.record([0.001], control=1.2)))["grade"] == "F"
 
 
 def test_a_self_test_without_a_second_process_is_an_error():

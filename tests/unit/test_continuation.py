@@ -31,10 +31,10 @@ def finished(record: RawComparison, **protocol: Any) -> tuple[Comparison, list[T
         builders.trial(entrant.trial, comparison="c1", result=found.trial_result(index))
         for index, entrant in enumerate(found.entrants)
     ]
-    return raced(found.to_dict(), [one.trial for one in found.entrants], **protocol), trials
+    return compared(found.to_dict(), [one.trial for one in found.entrants], **protocol), trials
 
 
-def raced(result: dict[str, Any] | None, trials: list[str], **protocol: Any) -> Comparison:
+def compared(result: dict[str, Any] | None, trials: list[str], **protocol: Any) -> Comparison:
     looks = protocol.get("looks", list(QUICK.looks))
     family = protocol.get("family", 1)
     facts = {"precision": "quick", "looks": looks, "runs": None, "margin": 0.02, "seed": 5, "family": family}
@@ -48,37 +48,37 @@ def raced(result: dict[str, Any] | None, trials: list[str], **protocol: Any) -> 
 
 def made(generations: int, **protocol: Any) -> Comparison:
     """A race that has made so many generations; nothing else of it matters."""
-    return raced({"generations": [{"generation": n} for n in range(generations)]}, [], **protocol)
+    return compared({"generations": [{"generation": n} for n in range(generations)]}, [], **protocol)
 
 
 # --- what cannot be gone on with --------------------------------------------------------------------------
 
 
 def test_a_finished_race_may_go_on() -> None:
-    race, trials = finished(raw_comparisons.record([0.001, 0.002]))
-    continuation.ensure_continuable(race, trials)
+    comparison, trials = finished(raw_comparisons.record([0.001, 0.002]))
+    continuation.ensure_continuable(comparison, trials)
 
 
 def test_what_cannot_go_on_says_why() -> None:
-    race, trials = finished(raw_comparisons.record([0.001, 0.002], generations=2, rounds=2))
+    comparison, trials = finished(raw_comparisons.record([0.001, 0.002], generations=2, rounds=2))
 
-    def refused(race: Comparison, trials: list[Trial]) -> str:
+    def refused(comparison: Comparison, trials: list[Trial]) -> str:
         with pytest.raises(SpecError, match="cannot be measured longer") as caught:
-            continuation.ensure_continuable(race, trials)
+            continuation.ensure_continuable(comparison, trials)
         assert caught.value.hint
         return caught.value.message
 
-    result = dict(race.result or {})
+    result = dict(comparison.result or {})
     failed = [dataclasses.replace(trials[0], state="FAIL"), trials[1]]
     kept = {name: value for name, value in (trials[1].result or {}).items() if name != "blocks"}
     pruned = [trials[0], dataclasses.replace(trials[1], result={**kept, PRUNED: True})]
     del result["generations"]
-    assert "result" in refused(dataclasses.replace(race, result=None), trials)
-    assert "older" in refused(dataclasses.replace(race, result=result), trials)
-    assert "fixed number" in refused(raced(race.result, [], runs=50), trials)
-    assert "failed" in refused(race, failed)
-    assert "raw measurements" in refused(race, pruned)
-    assert "raw measurements" in refused(race, [dataclasses.replace(trials[0], result=None), trials[1]])
+    assert "result" in refused(dataclasses.replace(comparison, result=None), trials)
+    assert "older" in refused(dataclasses.replace(comparison, result=result), trials)
+    assert "fixed number" in refused(compared(comparison.result, [], runs=50), trials)
+    assert "failed" in refused(comparison, failed)
+    assert "raw measurements" in refused(comparison, pruned)
+    assert "raw measurements" in refused(comparison, [dataclasses.replace(trials[0], result=None), trials[1]])
 
 
 # --- what is left of the five percent ---------------------------------------------------------------------
@@ -160,25 +160,25 @@ def test_wherever_a_race_ended_all_its_intervals_hold_together_with_95_percent(
 ) -> None:
     looks = list(EFFORTS[first].looks)
     for end in range(1, looks[-1] + 1):
-        race = made(end, looks=looks, family=family)
-        protocol = continuation.protocol(race, then, None)
+        comparison = made(end, looks=looks, family=family)
+        protocol = continuation.protocol(comparison, then, None)
         assert protocol["family"] == family
         ahead = [look for look in protocol["looks"] if look > end]
         assert len(ahead) >= 3
         assert ahead == sorted(set(ahead))
-        assert spent_by(race.protocol, protocol, ends=(end, ahead[-1])) < ALPHA
+        assert spent_by(comparison.protocol, protocol, ends=(end, ahead[-1])) < ALPHA
 
 
 def test_a_race_that_goes_on_again_and_again_still_says_95_percent() -> None:
-    race = made(71)
-    protocols, ends = [race.protocol], [71]
+    comparison = made(71)
+    protocols, ends = [comparison.protocol], [71]
     for _ in range(6):
-        protocols.append(continuation.protocol(race, "quick", None))
+        protocols.append(continuation.protocol(comparison, "quick", None))
         ends.append(protocols[-1]["looks"][-1])
-        race = made(ends[-1], **protocols[-1])
+        comparison = made(ends[-1], **protocols[-1])
         spent = spent_by(*protocols, ends=tuple(ends))
         assert spent < ALPHA
-        assert continuation.remaining_error(race) == pytest.approx(ALPHA - spent)
+        assert continuation.remaining_error(comparison) == pytest.approx(ALPHA - spent)
 
 
 def test_a_race_of_an_earlier_version_that_kept_nothing_back_cannot_go_on_for_ever() -> None:
@@ -225,10 +225,12 @@ NOISY = [Model(noise=0.05, between=0.01), Model(noise=0.05, between=0.01)]
 
 
 def test_more_generations_join_those_that_there_are() -> None:
-    first = simulated_clock.race(NOISY, 8.0)
+    first = simulated_clock.compare(NOISY, 8.0)
     held = len(first.generations)
-    race, trials = finished(first)
-    again = simulated_clock.race(NOISY, 8.0, earlier=continuation.raw_comparison(race, trials), seed=1)
+    comparison, trials = finished(first)
+    again = simulated_clock.compare(
+        NOISY, 8.0, earlier=continuation.raw_comparison(comparison, trials), seed=1
+    )
     assert again.blocks[: len(first.blocks)] == first.blocks
     assert again.orders[: len(first.orders)] == first.orders
     assert [one.number for one in again.generations] == list(range(len(again.generations)))
@@ -248,10 +250,10 @@ def test_more_generations_join_those_that_there_are() -> None:
 
 
 def test_a_record_that_was_gone_on_with_can_be_gone_on_with() -> None:
-    record = simulated_clock.race(NOISY, 8.0)
+    record = simulated_clock.compare(NOISY, 8.0)
     for seed in (1, 2):
         before = len(record.generations)
-        record = simulated_clock.race(
+        record = simulated_clock.compare(
             NOISY, 8.0, earlier=continuation.raw_comparison(*finished(record)), seed=seed
         )
         assert len(record.generations) > before

@@ -408,7 +408,7 @@ def test_undecided_results_have_no_parts_anywhere() -> None:
     data = found.to_dict()
     assert (data["rows"], data["groups"], data["moves"]) == ([], [], [])
     of = Pair(baseline=trial("a" * 12), candidate=trial("b" * 12))
-    sheet = sheets.explained(of, found, top=15, race="cafe")
+    sheet = sheets.explained(of, found, top=15, comparison="cafe")
     texts = [part.text for part in sheet.parts if isinstance(part, Line)]
     assert len(texts) == len(sheet.parts)  # no table, no fact, no note
     headline, command = texts

@@ -96,8 +96,8 @@ def test_two_looks_at_one_configuration_count_as_two() -> None:
 
 
 def test_looks_of_one_race_count_less_than_looks_of_two() -> None:
-    def deviation(races: list[str]) -> float:
-        return float(fit(CODES[[0, 0]], [0.1, 0.1], [0.02, 0.02], races).at(CODES[:1])[1][0])
+    def deviation(comparisons: list[str]) -> float:
+        return float(fit(CODES[[0, 0]], [0.1, 0.1], [0.02, 0.02], comparisons).at(CODES[:1])[1][0])
 
     assert deviation(["a", "a"]) > deviation(["a", "b"])
 
@@ -106,10 +106,10 @@ def test_a_race_whose_reference_was_slow_is_seen_through() -> None:
     """Half of the looks come from a race in which everybody seems 6 % better."""
     rng = np.random.default_rng(3)
     at = rng.permutation(len(CODES))
-    races = ["a" if i < 12 else "b" for i in range(len(CODES))]
-    gains = np.array(measured(CODES[at], 5)) + 0.06 * (np.array(races) == "b")
+    comparisons = ["a" if i < 12 else "b" for i in range(len(CODES))]
+    gains = np.array(measured(CODES[at], 5)) + 0.06 * (np.array(comparisons) == "b")
     blind = fit(CODES[at], gains.tolist(), [ERROR] * len(CODES))
-    seeing = fit(CODES[at], gains.tolist(), [ERROR] * len(CODES), races)
+    seeing = fit(CODES[at], gains.tolist(), [ERROR] * len(CODES), comparisons)
     order = np.corrcoef(seeing.at(CODES)[0], truth(CODES))[0, 1]
     assert order > 0.97
     assert order >= np.corrcoef(blind.at(CODES)[0], truth(CODES))[0, 1]
@@ -135,7 +135,7 @@ def test_what_does_nothing_is_taken_for_small() -> None:
 
 
 def test_the_prior_variance_is_that_of_one_configuration_with_itself() -> None:
-    sizes = Sizes(axes=(0.1, 0.2), pair=0.5, race=0.0)
+    sizes = Sizes(axes=(0.1, 0.2), pair=0.5, comparison=0.0)
     one = np.zeros((1, 2), dtype=np.int16)
     expected = CONSTANT_SD**2 + 0.1**2 + 0.2**2 + 0.5**2 * 0.1 * 0.2 + 0.005**2
     assert covariance(one, one, sizes)[0, 0] == pytest.approx(expected)

@@ -215,7 +215,9 @@ def test_cpu_time_of_a_row(changes: dict[str, Any], found: tuple[float, float] |
 # --- other statistics than the median -------------------------------------------------------------------
 
 
-def raced(factor: float, seed: int, *, runs: int = 40, generations: int = 6, rows: int = 1) -> dict[str, Any]:
+def measured(
+    factor: float, seed: int, *, runs: int = 40, generations: int = 6, rows: int = 1
+) -> dict[str, Any]:
     """A result with its samples: four rounds in each generation, a tail of one run in ten."""
     rng = np.random.default_rng(seed)
     blocks = [
@@ -227,27 +229,28 @@ def raced(factor: float, seed: int, *, runs: int = 40, generations: int = 6, row
 
 @pytest.mark.parametrize("metric", ["latency_mean", "latency_p95", "latency_p99", "throughput"])
 def test_other_statistics_find_the_ratio_that_is_there(metric: str) -> None:
-    found = contrast_of(metric, raced(1.0, 1, runs=100), raced(1.5, 2, runs=100), looks=1, margin=0.02)
+    found = contrast_of(metric, measured(1.0, 1, runs=100), measured(1.5, 2, runs=100), looks=1, margin=0.02)
     assert found is not None
     assert found.ratio == pytest.approx(1.5, rel=0.1)
     assert found.verdict == "FASTER"
 
 
 def test_rows_that_are_fed_together_count_each() -> None:
-    found = contrast_of("throughput", raced(1.0, 1, rows=8), raced(1.0, 2), looks=1, margin=0.02)
+    found = contrast_of("throughput", measured(1.0, 1, rows=8), measured(1.0, 2), looks=1, margin=0.02)
     assert found is not None
     assert found.ratio == pytest.approx(1.0, rel=0.1)
 
 
 def test_a_tail_of_too_few_runs_is_no_number() -> None:
     assert (
-        contrast_of("latency_p99", raced(1, 1, runs=20), raced(1, 2, runs=20), looks=1, margin=0.02) is None
+        contrast_of("latency_p99", measured(1, 1, runs=20), measured(1, 2, runs=20), looks=1, margin=0.02)
+        is None
     )
-    assert contrast_of("latency_p95", raced(1, 1, runs=20), raced(1, 2, runs=20), looks=1, margin=0.02)
+    assert contrast_of("latency_p95", measured(1, 1, runs=20), measured(1, 2, runs=20), looks=1, margin=0.02)
 
 
 def test_results_without_common_rounds_tell_nothing() -> None:
-    assert contrast_of("latency_mean", raced(1, 1), {"batch_size": 1}, looks=1, margin=0.02) is None
+    assert contrast_of("latency_mean", measured(1, 1), {"batch_size": 1}, looks=1, margin=0.02) is None
     assert contrast_of("latency_p95", {}, {}, looks=1, margin=0.02) is None
 
 
@@ -276,13 +279,13 @@ def test_a_race_of_many_launches_is_told_with_its_own_interval() -> None:
     rng = np.random.default_rng(1)
     numbers = contrast_between(rng.normal(0.1, 0.01, (6, 8)).tolist(), looks=7)
     gain = {"latency_p50": (math.log(numbers.ratio), numbers.standard_error)}
-    heat = Observation(
+    elimination = Observation(
         stage="heat", race="h", trial="t", gains=gain, launches=numbers.generations, df=numbers.df, splits=7
     )
-    found = reported_speedup(of(seen("screen", 0.9, 1), heat), P50, {})
+    found = reported_speedup(of(seen("screen", 0.9, 1), elimination), P50, {})
     assert found is not None
     assert (found.low, found.high) == pytest.approx((numbers.ratio_low, numbers.ratio_high))
-    among = reported_speedup(of(heat), P50, {}, among=20)
+    among = reported_speedup(of(elimination), P50, {}, among=20)
     assert among is not None
     assert among.low is not None
     assert found.low is not None
@@ -331,9 +334,11 @@ def test_a_gain_is_over_the_faster_launch_of_the_default() -> None:
 
 
 def test_a_run_whose_default_was_slow_is_doubted_by_as_much() -> None:
-    def at(race: str, level: float) -> Evaluation:
+    def at(comparison: str, level: float) -> Evaluation:
         return of(
-            Observation(stage="screen", race=race, trial="t", gains={"latency_p50": (0, 0.01)}, level=level)
+            Observation(
+                stage="screen", race=comparison, trial="t", gains={"latency_p50": (0, 0.01)}, level=level
+            )
         )
 
     assert reference_doubts([at("a", -5.0)]) == {}

@@ -50,7 +50,7 @@ def trial(name: str = "0123456789abcdef", **changes: Any) -> Trial:
 FAILED = {"type": "WorkerError", "message": "It crashed | with a long story of why it did so.", "hint": ""}
 
 
-def race(*, against: str = "b" * 16, **changes: Any) -> Comparison:
+def comparison(*, against: str = "b" * 16, **changes: Any) -> Comparison:
     one, other = "0123456789abcdef", "b" * 16
     judged = {"ratio_low": 1.4, "ratio_high": 1.6, "outputs_differ": False, "contradicted": False, **changes}
     return builders.comparison(
@@ -80,7 +80,7 @@ def tables() -> dict[str, list[str]]:
     other = trial("b" * 16, state="FAIL", result=None, error=FAILED)
     return {
         "history": lines(Sheet("", [comparisons.history([trial(), other])])),
-        "compare": lines(Sheet("", [comparisons.contestants(race(), [trial(), other])])),
+        "compare": lines(Sheet("", [comparisons.configurations(comparison(), [trial(), other])])),
         "sweep": lines(Sheet("", [comparisons.points(points())])),
         "nodes": lines(Sheet("", [Table(columns=texts("node", "operator", "ms", left=2), rows=NODES)])),
     }
@@ -93,22 +93,22 @@ def test_a_table_fits_80_characters(name: str) -> None:
 
 
 def test_a_race_says_first_who_is_ahead() -> None:
-    said = lines(comparisons.raced(race(), [trial(), trial("b" * 16)]))[1]
+    said = lines(comparisons.comparison_sheet(comparison(), [trial(), trial("b" * 16)]))[1]
     assert said == f"  {LONG}.yaml is the fastest; against preset:default: 1.50× faster, 95 % [1.40, 1.60]."
 
 
 def test_where_the_baseline_failed_the_verdicts_are_those_against_the_default() -> None:
     default = "c" * 16
     lost = trial("b" * 16, state="FAIL", result=None, error=FAILED)
-    said = lines(comparisons.raced(race(against=default), [trial(), lost, trial(default)]))
+    said = lines(comparisons.comparison_sheet(comparison(against=default), [trial(), lost, trial(default)]))
     row = next(line for line in said if line.startswith("1 "))
     assert "1.50× faster" in row
     assert DEFAULT_LABEL in said[1]
 
 
 def test_what_was_rejected_has_no_rank_and_is_said_to_be_no_verdict() -> None:
-    found = race(verdict="UNDECIDED", grade="F", holds=False, holds_reason="Two copies differed.")
-    said = "\n".join(lines(comparisons.raced(found, [trial(), trial("b" * 16)])))
+    found = comparison(verdict="UNDECIDED", grade="F", holds=False, holds_reason="Two copies differed.")
+    said = "\n".join(lines(comparisons.comparison_sheet(found, [trial(), trial("b" * 16)])))
     assert any("1.40×" in line and "1.60×" in line for line in said.splitlines())
     assert not any(line.startswith("1 ") for line in said.splitlines())
     assert "faster" not in said
@@ -224,7 +224,9 @@ def test_csv_has_numbers_in_full_with_their_units_and_no_formula() -> None:
     assert lost["error"].startswith("It crashed")
     assert lost["p50_ms"] == ""
     assert csv_text(comparisons.history([])) == ""
-    (first, second) = csv.DictReader(io.StringIO(csv_text(comparisons.contestants(race(), [trial()]))))
+    (first, second) = csv.DictReader(
+        io.StringIO(csv_text(comparisons.configurations(comparison(), [trial()])))
+    )
     assert (first["rank"], first["ratio_low"], first["verdict"], first["state"]) == (
         *("1", "1.4", "FASTER", "COMPLETE"),
     )
@@ -240,7 +242,7 @@ def test_markdown_has_every_column_and_no_stray_bar() -> None:
     columns = head.count("|")
     assert rule.count("---") == columns - 1
     assert row.replace("\\|", "").count("|") == columns
-    assert md_text(comparisons.contestants(race(), [trial()])).count("\n") == 3
+    assert md_text(comparisons.configurations(comparison(), [trial()])).count("\n") == 3
 
 
 def test_a_file_works_out_its_own_columns_only() -> None:

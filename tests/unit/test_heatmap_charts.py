@@ -36,7 +36,7 @@ def point(threads: int, batch: int, *, p95_s: float, rate: float, **changes: Any
         "latency": {**latency, **bounds},
         "throughput_per_s": rate,
         "providers": ("CPUExecutionProvider",),
-        "race": "race",
+        "comparison": "race",
     }
     return Measured(**(facts | changes))
 

@@ -101,7 +101,7 @@ def test_a_terminal_says_the_same_sentence() -> None:
 def test_a_running_comparison_shows_what_whole_launches_said_at_an_interim_analysis() -> None:
     heard: list[dict[str, Any]] = []
     models = [simulated_clock.Model(run_s=0.0008), simulated_clock.Model()]
-    record = simulated_clock.race(models, 30.0, on_live=heard.append)
+    record = simulated_clock.compare(models, 30.0, on_live=heard.append)
     assert len(record.generations) >= 5
     ends = {one["generation"]: number for number, one in enumerate(heard)}  # a launch counts when it is over
     for number, one in enumerate(heard):
@@ -148,7 +148,9 @@ def fill(one: InterimResult, rng: np.random.Generator, launch: int, *, rounds: i
             one.add(key, launch, launch * rounds + number, 0.01 * factor * math.exp(-TRUTH * (key[0] == 1)))
 
 
-@pytest.mark.parametrize(("copies", "rounds", "effort"), [(2, 4, QUICK), (1, live.ROUNDS, live.GLIMPSE)])
+@pytest.mark.parametrize(
+    ("copies", "rounds", "effort"), [(2, 4, QUICK), (1, live.ROUNDS, live.LIVE_ESTIMATE)]
+)
 def test_an_interval_covers_at_every_update_that_is_shown_beside_slow_processes(
     copies: int, rounds: int, effort: Effort
 ) -> None:

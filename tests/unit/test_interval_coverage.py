@@ -68,12 +68,12 @@ QUICK_ONE = simulated_clock.Model(run_s=0.004, jitter=0.02)
 
 def recording(**changes: Any) -> launches.Recording:
     """Four names of one configuration, raced on a clock of its own."""
-    raced = simulated_clock.race([QUICK_ONE] * 4, 12.0, least=100)
+    record = simulated_clock.compare([QUICK_ONE] * 4, 12.0, least=100)
     facts: dict[str, Any] = {
         "model": "invented",
         "state": "quiet",
         "start_s": 0.3,
-        "generations": launches.launches_of(raced),
+        "generations": launches.launches_of(record),
         "passes": [],
         "peaks": [{"peak_rss_bytes": 100 << 20, "baseline_rss_bytes": 1 << 20}] * 3,
     }

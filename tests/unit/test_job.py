@@ -35,7 +35,7 @@ def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sched
     service.close()
 
 
-def race(work: Callable[[Service], Outcome]) -> Job:
+def comparison_job(work: Callable[[Service], Outcome]) -> Job:
     """Two candidates beside the default, with invented work."""
     other = spec_from_dict({"model": {"path": "m.onnx"}, "session": {"intra_op_num_threads": 2}})
     asked = [Configuration(spec=SPEC, label="one"), Configuration(spec=other, label="two")]
@@ -49,7 +49,7 @@ def test_a_trial_that_the_work_does_not_name_ends_as_its_job(scheduler: Schedule
         named = {first.id: Ending(state="FAIL", error=ModelError("It is none."), result=result)}
         return Outcome(whole=Ending(state="COMPLETE", result=result), trials=named, warnings=["w"])
 
-    job = race(work)
+    job = comparison_job(work)
     first, second = job.trials
     assert scheduler.submit(job) == job.id
     assert scheduler.join(WAIT_S)
@@ -74,7 +74,7 @@ def test_what_the_work_raises_ends_all_of_its_rows(
     def work(_: Service) -> Outcome:
         raise error
 
-    job = race(work)
+    job = comparison_job(work)
     scheduler.submit(job)
     assert scheduler.join(WAIT_S)
     assert {one.state for one in scheduler.store.trials_of(job.id)} == {state}

@@ -29,7 +29,7 @@ def asked(**session: Any) -> TrialSpec:
 ONE, TWO = asked(intra_op_num_threads=1), asked(intra_op_num_threads=2)
 
 
-class Glimpses:
+class LiveEstimates:
     """A live race whose processes are numbers; `slow` says which of each configuration are slow for life."""
 
     def __init__(self, models: dict[str, Model], slow: Callable[[str, int], bool], seed: int) -> None:
@@ -54,7 +54,7 @@ class Glimpses:
         self.workers.append((key, worker))
         return worker, raw_comparisons.load_reply(session_creation_s=0.1, first_run_ns=1)
 
-    def glimpse(self, spec: TrialSpec, label: str) -> dict[str, Any]:
+    def estimate(self, spec: TrialSpec, label: str) -> dict[str, Any]:
         wish = live.LiveRequest(visitor="Ann", spec=spec, label=label)
         self.wishes.put(wish)
         self.wishes.take(0.0)
@@ -66,12 +66,12 @@ class Glimpses:
 
 
 @pytest.fixture
-def glimpses(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Glimpses]:
+def live_estimates(monkeypatch: pytest.MonkeyPatch) -> Callable[..., LiveEstimates]:
     def make(
         slow: Callable[[str, int], bool] = lambda key, number: False, seed: int = 1, **models: Model
-    ) -> Glimpses:
+    ) -> LiveEstimates:
         monkeypatch.setattr(live, "prior_of", lambda store, machine: lambda run_s: ASSUMED_PRIOR)
-        one = Glimpses(models, slow, seed)
+        one = LiveEstimates(models, slow, seed)
         monkeypatch.setattr(live, "time", one.clock)
         monkeypatch.setattr(live, "MOST_S", 1000.0)
         monkeypatch.setattr(live, "start_loaded", one.start)
@@ -90,10 +90,10 @@ def contrast_of(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_no_number_is_told_before_three_launches_and_each_has_fresh_processes(
-    glimpses: Callable[..., Glimpses],
+    live_estimates: Callable[..., LiveEstimates],
 ) -> None:
-    one = glimpses(mine=Model(run_s=0.0005))
-    found = one.glimpse(ONE, "mine")
+    one = live_estimates(mine=Model(run_s=0.0005))
+    found = one.estimate(ONE, "mine")
     ratios = {told["launches"]: contrast_of(told)["ratio"] for told in one.told if "contrasts" in told}
     assert ratios[0] is ratios[1] is ratios[2] is None
     assert all(ratios[n] == pytest.approx(2.0, rel=0.05) for n in ratios if n >= live.LEAST_LAUNCHES)
@@ -103,9 +103,9 @@ def test_no_number_is_told_before_three_launches_and_each_has_fresh_processes(
     assert alive == [REFERENCE] * live.LEAST_LAUNCHES, "the candidate's processes are over"
 
 
-def test_intervals_shrink_with_every_launch(glimpses: Callable[..., Glimpses]) -> None:
-    one = glimpses(mine=Model(run_s=0.0005))
-    one.glimpse(ONE, "mine")
+def test_intervals_shrink_with_every_launch(live_estimates: Callable[..., LiveEstimates]) -> None:
+    one = live_estimates(mine=Model(run_s=0.0005))
+    one.estimate(ONE, "mine")
     widths = [
         contrast["ratio_high"] / contrast["ratio_low"]
         for told in one.told
@@ -116,19 +116,21 @@ def test_intervals_shrink_with_every_launch(glimpses: Callable[..., Glimpses]) -
 
 
 def test_a_first_process_that_is_slow_for_life_is_not_told_as_a_slower_setting(
-    glimpses: Callable[..., Glimpses],
+    live_estimates: Callable[..., LiveEstimates],
 ) -> None:
-    one = glimpses(lambda key, number: key == "mine" and number == 0)
-    one.glimpse(ONE, "mine")
+    one = live_estimates(lambda key, number: key == "mine" and number == 0)
+    one.estimate(ONE, "mine")
     for told in (told for told in one.told if told.get("contrasts")):
         said = interim.sentence(contrast_of(told))
         assert "slower" not in said
         assert "faster" not in said
 
 
-def test_the_defaults_are_compared_with_nothing_and_have_a_point(glimpses: Callable[..., Glimpses]) -> None:
-    one = glimpses()
-    found = one.glimpse(asked(), "defaults")
+def test_the_defaults_are_compared_with_nothing_and_have_a_point(
+    live_estimates: Callable[..., LiveEstimates],
+) -> None:
+    one = live_estimates()
+    found = one.estimate(asked(), "defaults")
     assert live.is_default(asked())
     assert not live.is_default(ONE)
     assert "contrasts" not in found
@@ -137,11 +139,11 @@ def test_the_defaults_are_compared_with_nothing_and_have_a_point(glimpses: Calla
     assert point["p50_s"] == pytest.approx(0.001, rel=0.05)
 
 
-def test_points_of_the_trail_stand_as_the_ratios_do(glimpses: Callable[..., Glimpses]) -> None:
-    one = glimpses(mine=Model(run_s=0.0005), other=Model(run_s=0.002))
-    one.glimpse(asked(), "defaults")
-    first = contrast_of(one.glimpse(ONE, "mine"))["ratio"]
-    found = one.glimpse(TWO, "other")
+def test_points_of_the_trail_stand_as_the_ratios_do(live_estimates: Callable[..., LiveEstimates]) -> None:
+    one = live_estimates(mine=Model(run_s=0.0005), other=Model(run_s=0.002))
+    one.estimate(asked(), "defaults")
+    first = contrast_of(one.estimate(ONE, "mine"))["ratio"]
+    found = one.estimate(TWO, "other")
     second = contrast_of(found)["ratio"]
     by_label = {point["label"]: point for point in found["trail"]}
     default_s = by_label["defaults"]["p50_s"]
@@ -150,34 +152,34 @@ def test_points_of_the_trail_stand_as_the_ratios_do(glimpses: Callable[..., Glim
     assert by_label["mine"]["rows_per_s"] == pytest.approx(1 / by_label["mine"]["p50_s"])
 
 
-def test_a_wish_whose_ratio_is_not_known_has_no_point(glimpses: Callable[..., Glimpses]) -> None:
-    one = glimpses(lambda key, number: key == "mine" and number % 2 == 1)
-    one.glimpse(ONE, "mine")
+def test_a_wish_whose_ratio_is_not_known_has_no_point(live_estimates: Callable[..., LiveEstimates]) -> None:
+    one = live_estimates(lambda key, number: key == "mine" and number % 2 == 1)
+    one.estimate(ONE, "mine")
     for told in (told for told in one.told if told.get("contrasts")):
         assert bool(told["trail"]) == interim.is_known(contrast_of(told))
     assert not all(told["trail"] for told in one.told if told.get("launches", 0) >= live.LEAST_LAUNCHES)
 
 
 def test_moving_back_goes_on_with_what_was_found(
-    glimpses: Callable[..., Glimpses], monkeypatch: pytest.MonkeyPatch
+    live_estimates: Callable[..., LiveEstimates], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = glimpses()
+    one = live_estimates()
     monkeypatch.setattr(live, "MOST_S", 0.0)  # it ends with its first number
-    assert one.glimpse(ONE, "mine")["launches"] == live.LEAST_LAUNCHES
-    one.glimpse(TWO, "other")
+    assert one.estimate(ONE, "mine")["launches"] == live.LEAST_LAUNCHES
+    one.estimate(TWO, "other")
     heard = len(one.told)
-    assert one.glimpse(ONE, "mine")["launches"] == live.LEAST_LAUNCHES + 1
+    assert one.estimate(ONE, "mine")["launches"] == live.LEAST_LAUNCHES + 1
     again = [told for told in one.told[heard:] if told.get("contrasts")]
     assert all(contrast_of(told)["ratio"] for told in again), "its number stands at once"
 
 
 def test_the_references_of_two_workloads_have_latencies_of_their_own(
-    glimpses: Callable[..., Glimpses],
+    live_estimates: Callable[..., LiveEstimates],
 ) -> None:
-    one = glimpses()
+    one = live_estimates()
     larger = asked().model_copy(update={"workload": asked().workload.model_copy(update={"batch_size": 8})})
     assert ort_default(larger).key() != ort_default(asked()).key()
-    one.glimpse(asked(), "one row")
-    found = one.glimpse(larger, "eight rows")
+    one.estimate(asked(), "one row")
+    found = one.estimate(larger, "eight rows")
     assert len(found["trail"]) == 2
     assert all(math.isfinite(point["p50_s"]) for point in found["trail"])

@@ -112,16 +112,16 @@ def test_a_race_of_too_many_is_progress_alone_and_one_that_waits_too() -> None:
 
 
 def test_a_sweep_adds_its_points_so_far() -> None:
-    race = live_events.of_comparison(running(), RACE, FIELD, margin=0.02, failed={})
+    comparison = live_events.of_comparison(running(), RACE, FIELD, margin=0.02, failed={})
     points = [
         Measured(values={"batch_size": n}, trial="", state=NEW, reused=False, rows=n, latency=known)
         for n, known in ((1, {"p50_s": 0.002}), (8, None))
     ]
-    event = live_events.add_points(race, points, ["batch_size"])
+    event = live_events.add_points(comparison, points, ["batch_size"])
     assert [one["kind"] for one in event["pictures"]] == ["forest", "plot", "plot"]
     assert numbers(event["lines"][-1]["text"])[:2] == [1, 2]
     nothing = [replace(one, latency=None) for one in points]
-    assert live_events.add_points(race, nothing, ["batch_size"]) == race
+    assert live_events.add_points(comparison, nothing, ["batch_size"]) == comparison
 
 
 # --- the queue ----------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_others_are_told_in_their_order() -> None:
 # --- estimates ----------------------------------------------------------------------------------------------
 
 
-def glimpse(told: dict[str, Any], *, is_default: bool = False, **changes: Any) -> live_events.Event:
+def estimate(told: dict[str, Any], *, is_default: bool = False, **changes: Any) -> live_events.Event:
     status = running(kind="live", **changes)
     return live_events.of_estimate(status, told, "k", is_default=is_default, margin=0.02)
 
@@ -172,7 +172,7 @@ def told(**changes: Any) -> dict[str, Any]:
 
 
 def test_an_estimate_is_hollow_and_told_in_the_bar_as_one() -> None:
-    event = glimpse(told())
+    event = estimate(told())
     assert tells(event["lines"][0]["text"], "1.31×", "1.000 ms")
     assert event["ratio"].startswith("estimate: 1.31× faster")
     assert [one["hollow"] for one in event["pictures"] if one["kind"] == "forest"] == [True]
@@ -180,11 +180,11 @@ def test_an_estimate_is_hollow_and_told_in_the_bar_as_one() -> None:
 
 
 def test_an_estimate_of_other_settings_is_not_shown() -> None:
-    event = glimpse(told(key="other"))
+    event = estimate(told(key="other"))
     assert event["state"] == "waiting"
     assert "ratio" not in event
     assert event["pictures"] == []
-    behind = glimpse({}, state="WAITING", holder="ann: a race")
+    behind = estimate({}, state="WAITING", holder="ann: a race")
     assert tells(behind["lines"][0]["text"], "ann: a race")
 
 
@@ -193,11 +193,11 @@ def test_estimates_that_have_ended_say_why() -> None:
     assert rests["ended"]
     assert rests["lines"]
     error = {"type": "WorkerError", "message": "It crashed.", "hint": "Use fewer."}
-    failed = glimpse({}, state="FAIL", error=error)
+    failed = estimate({}, state="FAIL", error=error)
     assert failed["ended"]
     assert tells(failed["lines"][0]["text"], "It crashed.", "Use fewer.")
-    assert tells(glimpse(told(error=error))["lines"][0]["text"], "It crashed.")
-    assert numbers(glimpse(told(contrasts=[]), is_default=True)["lines"][0]["text"]) == []
+    assert tells(estimate(told(error=error))["lines"][0]["text"], "It crashed.")
+    assert numbers(estimate(told(contrasts=[]), is_default=True)["lines"][0]["text"]) == []
 
 
 def test_the_last_estimate_stays_with_its_time_when_live_rests() -> None:

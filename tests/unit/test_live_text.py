@@ -27,7 +27,7 @@ LIVE: dict[str, Any] = {
 
 
 def said(**changes: Any) -> list[str]:
-    return live_text.words(LIVE | changes, "a", FIELD, racing=True).split(" · ")
+    return live_text.words(LIVE | changes, "a", FIELD, measuring=True).split(" · ")
 
 
 # --- words --------------------------------------------------------------------------------------------------
@@ -53,13 +53,13 @@ def test_what_is_not_known_yet_is_not_invented() -> None:
     early = {**CONTRAST, "ratio": None, "ratio_low": None, "ratio_high": None}
     assert not any("×" in one for one in said(contrasts=[early]))
     assert said(p50_s={"a": None, "b": 0.001})[2].startswith("1.31× faster")
-    assert numbers(live_text.words({}, "a", FIELD, racing=True)) == [0]
+    assert numbers(live_text.words({}, "a", FIELD, measuring=True)) == [0]
 
 
 def test_rounds_that_were_not_foreseen_are_only_counted() -> None:
-    assert numbers(live_text.rounds_text(LIVE | {"rounds": 40}, racing=True)) == [3, 40]
-    assert numbers(live_text.rounds_text(LIVE, racing=False)) == [3, 9]
-    assert live_text.rounds_text({"rounds": 1}, racing=True) == "1 round"
+    assert numbers(live_text.rounds_text(LIVE | {"rounds": 40}, measuring=True)) == [3, 40]
+    assert numbers(live_text.rounds_text(LIVE, measuring=False)) == [3, 9]
+    assert live_text.rounds_text({"rounds": 1}, measuring=True) == "1 round"
 
 
 def test_different_batches_are_told_per_row_and_an_unknown_one_not_at_all() -> None:
@@ -80,6 +80,6 @@ def test_only_ratios_of_the_trial_itself_count() -> None:
 
 def test_who_races_is_known_by_the_specs() -> None:
     trials = [builders.trial("a", builders.spec(workload={"batch_size": 4})), builders.trial("b")]
-    race = builders.comparison({"a": "candidate", "b": "anchor"}, state="RUNNING")
-    found = live_text.compared_configurations(race, trials)
+    comparison = builders.comparison({"a": "candidate", "b": "anchor"}, state="RUNNING")
+    found = live_text.compared_configurations(comparison, trials)
     assert (found.labels, found.rows) == ({"a": "A", "b": "B"}, {"a": 4, "b": None})

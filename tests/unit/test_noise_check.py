@@ -126,7 +126,9 @@ def test_the_answer_to_a_race_of_one_alone() -> None:
     wild = raw_comparisons.record([0.001], generations=9, noise=0.05, between=0.1)
     assert not evaluate(self_test_result(raw_comparisons.evidence(wild))).publishable
     fault = evaluate(
-        self_test_result(raw_comparisons.evidence(raw_comparisons.record([0.001], generations=9, twin=1.2)))
+        self_test_result(
+            raw_comparisons.evidence(raw_comparisons.record([0.001], generations=9, control=1.2))
+        )
     )
     assert (fault.grade, fault.publishable) == ("F", False)
 

@@ -11,7 +11,15 @@ import pytest
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial, latency_summary
-from core.run.prediction import MOST_FACTOR, RACES, ComparisonHistory, MeasuredRun, history_of, past, predict
+from core.run.prediction import (
+    COMPARISONS_READ,
+    MOST_FACTOR,
+    ComparisonHistory,
+    MeasuredRun,
+    history_of,
+    past,
+    predict,
+)
 from core.spec import ModelRef, TrialSpec
 from core.spec.effort import EFFORTS
 from core.store import Store
@@ -152,7 +160,7 @@ def trial(name: str, of: TrialSpec = BASE, *, run_s: float = RUN_S) -> Trial:
     return builders.trial(name, of, model_sha256="0" * 64, comparison="race", result=result)
 
 
-def race(trials: list[Trial], *, took_s: float = 20.0, **changes: Any) -> Comparison:
+def comparison(trials: list[Trial], *, took_s: float = 20.0, **changes: Any) -> Comparison:
     """Five generations of eight rounds, 0.9 s to start each, 12 s in all; the rest was preparing."""
     result = {
         "rounds": 40,
@@ -175,7 +183,7 @@ def race(trials: list[Trial], *, took_s: float = 20.0, **changes: Any) -> Compar
 
 def test_a_race_teaches_runs_noise_starts_and_what_its_passes_cost() -> None:
     trials = [trial("a"), trial("b")]
-    found = history_of([(race(trials), trials)])
+    found = history_of([(comparison(trials), trials)])
     assert found is not None
     assert [one.run_s for one in found.seen] == [RUN_S, RUN_S]
     assert (found.sigma, found.sigma_between) == (0.02, 0.004)
@@ -188,8 +196,8 @@ def test_a_race_teaches_runs_noise_starts_and_what_its_passes_cost() -> None:
 
 def test_of_several_races_the_median_counts() -> None:
     trials = [trial("a"), trial("b")]
-    odd = race(trials, result={"contrasts": [{"sigma": 0.5, "sigma_between": 0.5}]}, took_s=900.0)
-    found = history_of([(race(trials), trials), (odd, trials), (race(trials), trials)])
+    odd = comparison(trials, result={"contrasts": [{"sigma": 0.5, "sigma_between": 0.5}]}, took_s=900.0)
+    found = history_of([(comparison(trials), trials), (odd, trials), (comparison(trials), trials)])
     assert found is not None
     assert (found.sigma, found.sigma_between) == (0.02, 0.004)
     assert found.beside_s == pytest.approx(8.0)
@@ -197,8 +205,8 @@ def test_of_several_races_the_median_counts() -> None:
 
 def test_precisions_are_told_apart_and_exact_races_have_none() -> None:
     trials = [trial("a")]
-    publish = race(trials, protocol={"precision": "publish"})
-    exact = race(trials, protocol={"precision": "quick", "runs": 50})
+    publish = comparison(trials, protocol={"precision": "publish"})
+    exact = comparison(trials, protocol={"precision": "quick", "runs": 50})
     found = history_of([(publish, trials), (exact, trials)])
     assert found is not None
     assert found.generations == {"publish": 5}
@@ -206,8 +214,8 @@ def test_precisions_are_told_apart_and_exact_races_have_none() -> None:
 
 def test_a_race_in_which_the_machine_was_slow_does_not_make_the_forecast_absurd() -> None:
     trials = [trial("a"), trial("b")]
-    slow = race(trials, result={"wall_s": 12.0, "generations": [{"rounds": 1, "start_s": 0.01}]})
-    found = history_of([(race(trials), trials)] * 2 + [(slow, trials)])
+    slow = comparison(trials, result={"wall_s": 12.0, "generations": [{"rounds": 1, "start_s": 0.01}]})
+    found = history_of([(comparison(trials), trials)] * 2 + [(slow, trials)])
     assert found is not None
     assert 1 / MOST_FACTOR <= found.factor <= MOST_FACTOR
 
@@ -215,32 +223,34 @@ def test_a_race_in_which_the_machine_was_slow_does_not_make_the_forecast_absurd(
 def test_what_was_never_seen_is_not_guessed() -> None:
     trials = [trial("a")]
     assert history_of([]) is None
-    assert history_of([(race(trials, result={"contrasts": []}), trials)]) is None
+    assert history_of([(comparison(trials, result={"contrasts": []}), trials)]) is None
     unknown = [{"sigma": None, "sigma_between": None}]
-    assert history_of([(race(trials, result={"contrasts": unknown}), trials)]) is None
-    assert history_of([(race(trials, started_at=None), trials)]) is None
-    assert history_of([(race(trials), [])]) is None
+    assert history_of([(comparison(trials, result={"contrasts": unknown}), trials)]) is None
+    assert history_of([(comparison(trials, started_at=None), trials)]) is None
+    assert history_of([(comparison(trials), [])]) is None
 
 
 @pytest.mark.parametrize("generations", [None, []])
 def test_races_of_one_pair_of_processes_are_left_out(generations: object) -> None:
     trials = [trial("a"), trial("b")]
-    old = race(trials, result={"generations": generations, "contrasts": [{"sigma": 0.3}]})
+    old = comparison(trials, result={"generations": generations, "contrasts": [{"sigma": 0.3}]})
     assert history_of([(old, trials)]) is None
-    assert history_of([(old, trials), (race(trials), trials)]) == history_of([(race(trials), trials)])
+    assert history_of([(old, trials), (comparison(trials), trials)]) == history_of(
+        [(comparison(trials), trials)]
+    )
 
 
 def test_a_race_that_went_on_teaches_nothing_that_it_did_not_do() -> None:
     trials = [trial("a"), trial("b")]
-    further = race(trials, protocol={"precision": "quick", "continues": "race"}, result={"wall_s": 3.0})
-    found = history_of([(further, trials), (race(trials), trials)])
-    assert found == history_of([(race(trials), trials)])
+    further = comparison(trials, protocol={"precision": "quick", "continues": "race"}, result={"wall_s": 3.0})
+    found = history_of([(further, trials), (comparison(trials), trials)])
+    assert found == history_of([(comparison(trials), trials)])
 
 
 def test_races_of_another_machine_teach_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "ortune.db")
     trials = [trial("a"), trial("b")]
-    store.create_comparison(race(trials), trials)
+    store.create_comparison(comparison(trials), trials)
     assert past(store, model_sha256="0" * 64, fingerprint="here") is not None
     assert past(store, model_sha256="0" * 64, fingerprint="elsewhere") is None
     assert past(store, model_sha256="1" * 64, fingerprint="here") is None
@@ -251,7 +261,7 @@ def test_races_of_another_machine_teach_nothing(tmp_path: Path) -> None:
 
 def ran(models: list[Model], budget_s: float, seed: int, precision: str) -> tuple[Comparison, list[Trial]]:
     """A race by the real rules, as the store would have it."""
-    record = simulated_clock.race(models, budget_s, seed=seed, precision=precision)
+    record = simulated_clock.compare(models, budget_s, seed=seed, precision=precision)
     found = raw_comparisons.evidence(record)
     result = {**found.to_dict(), "wall_s": record.wall_s}
     trials = [
@@ -259,7 +269,7 @@ def ran(models: list[Model], budget_s: float, seed: int, precision: str) -> tupl
         for index, one in enumerate(found.entrants)
     ]
     protocol = {"precision": precision, "runs": None}
-    return race(trials, took_s=record.wall_s + 2.0, result=result, protocol=protocol), trials
+    return comparison(trials, took_s=record.wall_s + 2.0, result=result, protocol=protocol), trials
 
 
 @pytest.mark.parametrize(
@@ -275,12 +285,14 @@ def ran(models: list[Model], budget_s: float, seed: int, precision: str) -> tupl
 )
 def test_earlier_races_foretell_the_next(models: list[Model], precision: str) -> None:
     budget_s = EFFORTS[precision].budget_s
-    teaching = {"quick": RACES, "standard": RACES // 2, "publish": 3}[precision]  # longer ones differ less
+    teaching = {"quick": COMPARISONS_READ, "standard": COMPARISONS_READ // 2, "publish": 3}[
+        precision
+    ]  # longer ones differ less
     learned = history_of([ran(models, budget_s, seed, precision) for seed in range(teaching)])
     assert learned is not None
     found = predict([spec(protocol={"precision": precision})] * len(models), learned)
     took_s = statistics.median(
-        simulated_clock.race(models, budget_s, seed=seed, precision=precision).wall_s
+        simulated_clock.compare(models, budget_s, seed=seed, precision=precision).wall_s
         for seed in range(teaching, 2 * teaching)
     )
     assert found.seconds - learned.beside_s == pytest.approx(took_s, rel=0.25)

@@ -89,7 +89,7 @@ BOUNDS = st.tuples(st.floats(-0.7, 0.7), st.sampled_from([1e-3, 4e-3, 0.01, 0.03
 NAMES = [f"n{number}" for number in range(8)]
 
 
-def raced(found: list[tuple[float, float]]) -> Comparison:
+def compared(found: list[tuple[float, float]]) -> Comparison:
     """A finished comparison of configurations with these logarithms of ratios and half-widths."""
     contrasts: list[dict[str, Any]] = []
     for name, (center, half) in zip(NAMES, found, strict=False):
@@ -114,15 +114,15 @@ def raced(found: list[tuple[float, float]]) -> Comparison:
     )
 
 
-def bounds(race: Comparison) -> dict[str, tuple[float, float]]:
-    told = {one["candidate"]: (one["ratio_low"], one["ratio_high"]) for one in race.facts["contrasts"]}
+def bounds(comparison: Comparison) -> dict[str, tuple[float, float]]:
+    told = {one["candidate"]: (one["ratio_low"], one["ratio_high"]) for one in comparison.facts["contrasts"]}
     return {**told, "base": (1.0, 1.0)}
 
 
 @given(st.lists(BOUNDS, min_size=1, max_size=8))
 def test_no_rank_contradicts_an_interval_or_a_verdict(found: list[tuple[float, float]]):
-    race = raced(found)
-    shown, ranked = bounds(race), comparison_text.ranks(race)
+    comparison = compared(found)
+    shown, ranked = bounds(comparison), comparison_text.ranks(comparison)
     assert set(shown) == set(ranked)
     for one, own in shown.items():
         for other, against in shown.items():
@@ -133,8 +133,8 @@ def test_no_rank_contradicts_an_interval_or_a_verdict(found: list[tuple[float, f
             elif one != other and own[1] >= against[0]:
                 assert other in ranked[one].ties
                 assert ranked[one].best <= ranked[other].worst
-    for one in race.facts["contrasts"]:
-        text = verdict_text(race, one["candidate"], builders.trial(one["candidate"]))
+    for one in comparison.facts["contrasts"]:
+        text = verdict_text(comparison, one["candidate"], builders.trial(one["candidate"]))
         own, base = ranked[one["candidate"]], ranked["base"]
         if own.worst < base.best:
             assert "faster" in text
@@ -146,13 +146,13 @@ def test_no_rank_contradicts_an_interval_or_a_verdict(found: list[tuple[float, f
 
 @given(st.lists(BOUNDS, min_size=1, max_size=8))
 def test_the_sentence_claims_what_the_intervals_show(found: list[tuple[float, float]]):
-    race = raced(found)
-    shown, said = bounds(race), comparison_text.headline(race)
+    comparison = compared(found)
+    shown, said = bounds(comparison), comparison_text.headline(comparison)
     first = {one for one, own in shown.items() if not any(other[0] > own[1] for other in shown.values())}
     near = all(shown[a][1] <= (1 + MARGIN) * shown[b][0] for a in first for b in first if a != b)
     claims = {"is the fastest": len(first) == 1, "equally fast": len(first) > 1 and near}
     claims["Inconclusive: "] = len(first) > 1 and not near
     assert {text: text in said for text in claims} == claims
-    assert comparison_text.is_open(race) == claims["Inconclusive: "]
+    assert comparison_text.is_open(comparison) == claims["Inconclusive: "]
     named = said.partition("is the fastest")[0] if len(first) == 1 else said
     assert all(one.upper() in named for one in first)

@@ -144,12 +144,12 @@ def test_a_rejected_race_says_so_on_top(store: Store, kinds: dict[str, list[str]
     about = find(store, kinds["race"])
     assert isinstance(about, ComparisonSubject)
     result: Any = {
-        **about.race.facts,
+        **about.comparison.facts,
         "grade": "F",
         "grade_reason": "The A/A test failed.",
         "remedy": "Wait.",
     }
-    rejected = replace(about, race=replace(about.race, result=result))
+    rejected = replace(about, comparison=replace(about.comparison, result=result))
     said = compose(rejected, store)
     assert said.rejected == f"{result['grade_reason']} {result['remedy']}"
     assert said.verdict == "Rejected: the configurations are not ranked."
@@ -232,9 +232,11 @@ def test_a_fence_is_longer_than_any_in_the_file(store: Store, kinds: dict[str, l
 
 def _named_evil(about: About) -> ComparisonSubject:
     assert isinstance(about, ComparisonSubject)
-    who = tuple(replace(one, label=f"{EVIL} {n}") for n, one in enumerate(about.race.contestants))
+    who = tuple(replace(one, label=f"{EVIL} {n}") for n, one in enumerate(about.comparison.contestants))
     trials = [replace(one, model_name=EVIL) for one in about.trials]
-    return replace(about, race=replace(about.race, contestants=who, model_name=EVIL), trials=trials)
+    return replace(
+        about, comparison=replace(about.comparison, contestants=who, model_name=EVIL), trials=trials
+    )
 
 
 # --- money --------------------------------------------------------------------------------------------------
@@ -283,19 +285,19 @@ def test_what_cannot_be_reported_is_said(store: Store, kinds: dict[str, list[str
 
 
 def test_an_id_that_names_several_is_refused(store: Store, kinds: dict[str, list[str]]) -> None:
-    trial, race = store.trial(kinds["trial"][0]), store.comparison(kinds["race"][0])
-    twins = replace(trial, id="abcdef0000000001"), replace(trial, id="abcdef0000000002")
-    for one in twins:
+    trial, comparison = store.trial(kinds["trial"][0]), store.comparison(kinds["race"][0])
+    both = replace(trial, id="abcdef0000000001"), replace(trial, id="abcdef0000000002")
+    for one in both:
         store.create_trial(one)
     try:
         with pytest.raises(StoreError, match="`abcdef`"):
             find(store, ["abcdef"])
-        store.delete_trials([twins[1].id])
-        store.create_comparison(replace(race, id="abcdef0000000003"), [])
+        store.delete_trials([both[1].id])
+        store.create_comparison(replace(comparison, id="abcdef0000000003"), [])
         with pytest.raises(StoreError, match="2 results"):
             find(store, ["abcdef"])
     finally:
-        store.delete_trials([one.id for one in twins])
+        store.delete_trials([one.id for one in both])
 
 
 def test_a_file_that_would_be_too_large_leaves_out_what_may_be_spared(

@@ -48,7 +48,7 @@ def bits(values: list[float]) -> list[bytes]:
     return [struct.pack("<d", value) for value in values]
 
 
-def race(*, blocks: int = 64, runs: int = 400) -> dict[str, Any]:
+def raw_parts(*, blocks: int = 64, runs: int = 400) -> dict[str, Any]:
     """Raw parts as a race leaves them: a clock of 10 ns or so, counters that are differences of floats."""
     dice = random.Random(0)
     found: dict[str, Any] = {"latencies_s": [], "warmup_latencies_s": [0.000330863, 8.5007e-05], "blocks": []}
@@ -132,7 +132,7 @@ def test_what_json_would_make_of_other_types_comes_back() -> None:
 @pytest.mark.parametrize("runs", [400, 4])
 def test_race_takes_an_eighth_of_its_json_text_at_most(runs: int) -> None:
     """For a model of microseconds, where runs are nearly all, and of milliseconds, where blocks are."""
-    raw = race(runs=runs)
+    raw = raw_parts(runs=runs)
     packed = pack(raw)
     assert text(unpack(packed)) == text(raw)
     as_text = len(json.dumps(raw, separators=(",", ":")))
@@ -169,7 +169,12 @@ def _swapped(data: bytes, width: int) -> bytes:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{}", pack(race(blocks=4))[:-1], pack(race(blocks=4))[:9] + b"?" + pack(race(blocks=4))[10:]],
+    [
+        b"",
+        b"{}",
+        pack(raw_parts(blocks=4))[:-1],
+        pack(raw_parts(blocks=4))[:9] + b"?" + pack(raw_parts(blocks=4))[10:],
+    ],
 )
 def test_damaged_bytes_are_an_error_and_never_other_numbers(data: bytes) -> None:
     with pytest.raises(ValueError, match="samples"):

@@ -33,7 +33,7 @@ from core.run.launches.schedule import (
 from core.spec.effort import EFFORTS
 from core.wire.errors import BudgetError
 from tests import raw_comparisons
-from tests.simulated_clock import Model, race
+from tests.simulated_clock import Model, compare
 
 LOOKS = 72  # as many generations as a quick race may make
 SHORT = Costs(start_s=0.5, round_s=0.08, after_s=1.0, runs=10)
@@ -101,7 +101,7 @@ def test_no_other_number_of_rounds_would_know_more_for_the_same_time(
 def test_four_generations_are_wanted_and_rounds_give_way(left_s: float, made: int, rounds: int) -> None:
     costs = Costs(start_s=4.0, round_s=0.064, after_s=0.0, runs=10)
     before = 3 if made else 0  # generations
-    found = rounds_of_launch(costs, left_s, made=made, variance_ratio=None, generations=before)
+    found = rounds_of_launch(costs, left_s, made=made, variance_ratio=None, launches=before)
     assert found == rounds
 
 
@@ -119,7 +119,7 @@ def test_two_launches_of_few_rounds_come_before_one_of_many(left_s: float, launc
     fitting = (left_s - 4.0) / 0.064 / 2
     assert rounds == (math.floor(fitting) if launches == 2 else 25)
     assert launches == 1 or rounds >= MIN_ROUNDS_OF_TWO
-    made = rounds_of_launch(costs, left_s, made=8, variance_ratio=None, generations=1)
+    made = rounds_of_launch(costs, left_s, made=8, variance_ratio=None, launches=1)
     assert made == (25 if left_s < 4.0 + 8 * 0.064 else math.floor(fitting))
 
 
@@ -224,7 +224,7 @@ class Told:
     generations: int
 
 
-def raced(costs: Costs, budget_s: float, ratio: float | None = None) -> Told:
+def compared(costs: Costs, budget_s: float, ratio: float | None = None) -> Told:
     """Race by the schedule, until the budget ends it; every start and every round takes what it takes.
 
     Raises:
@@ -236,7 +236,7 @@ def raced(costs: Costs, budget_s: float, ratio: float | None = None) -> Told:
         if not made:
             check_budget(costs, budget_s, now)
         left_s = budget_s - now - costs.after_s
-        planned = rounds_of_launch(costs, left_s, made=made, variance_ratio=ratio, generations=generations)
+        planned = rounds_of_launch(costs, left_s, made=made, variance_ratio=ratio, launches=generations)
         done = 0
         while done < planned or (
             made < rounds_for_p50(costs) and not launches_left(costs, budget_s - now - costs.after_s, 1)
@@ -270,7 +270,7 @@ SHORT = Costs(start_s=5.0, round_s=30.0, after_s=16.0, runs=2)
 @given(COSTS, st.sampled_from([5.0, 30.0, 120.0, 600.0]), st.none() | st.floats(0.01, 1e4))
 def test_a_race_keeps_its_budget_or_is_refused(costs: Costs, budget_s: float, ratio: float | None) -> None:
     try:
-        told = raced(costs, budget_s, ratio)
+        told = compared(costs, budget_s, ratio)
     except BudgetError:
         needed_s = costs.start_s + rounds_for_p50(costs) * costs.round_s + costs.after_s
         assert needed_s > 1.1 * budget_s + GRACE_S
@@ -284,7 +284,7 @@ def test_a_race_keeps_its_budget_or_is_refused(costs: Costs, budget_s: float, ra
 def test_a_race_uses_its_budget_up_unless_it_has_made_all_generations(costs: Costs, budget_s: float) -> None:
     """What is left at the end holds no half generation, so that nobody waits for nothing."""
     try:
-        told = raced(costs, budget_s)
+        told = compared(costs, budget_s)
     except BudgetError:
         return
     if told.generations < LOOKS:
@@ -295,21 +295,21 @@ def test_a_race_uses_its_budget_up_unless_it_has_made_all_generations(costs: Cos
 @pytest.mark.parametrize("budget_s", [30.0, 120.0])
 def test_a_model_of_milliseconds_gets_many_generations(budget_s: float) -> None:
     """Two contestants and a twin on two cores: 0.25 s a start, blocks of 20 ms."""
-    told = raced(Costs(start_s=0.75, round_s=0.069, after_s=2.0, runs=10), budget_s)
+    told = compared(Costs(start_s=0.75, round_s=0.069, after_s=2.0, runs=10), budget_s)
     assert told.generations >= 14
     assert told.rounds >= 40
 
 
 def test_starts_of_seconds_still_leave_four_generations() -> None:
-    told = raced(Costs(start_s=5.0, round_s=0.3, after_s=2.0, runs=1), 30.0)
+    told = compared(Costs(start_s=5.0, round_s=0.3, after_s=2.0, runs=1), 30.0)
     assert told.generations >= WANTED_LAUNCHES
-    told = raced(Costs(start_s=9.0, round_s=0.5, after_s=2.0, runs=1), 30.0)
+    told = compared(Costs(start_s=9.0, round_s=0.5, after_s=2.0, runs=1), 30.0)
     assert 2 <= told.generations < WANTED_LAUNCHES  # there is no room for more
     assert told.rounds >= 6
 
 
 def test_a_model_of_seconds_has_its_p50_of_one_generation() -> None:
-    told = raced(Costs(start_s=9.0, round_s=3.0, after_s=2.0, runs=1), 30.0)
+    told = compared(Costs(start_s=9.0, round_s=3.0, after_s=2.0, runs=1), 30.0)
     assert (told.generations, told.rounds) == (1, 6)
 
 
@@ -340,11 +340,11 @@ FIELDS = {
 @pytest.mark.parametrize("models", FIELDS.values(), ids=FIELDS)
 def test_the_race_itself_keeps_its_budget_or_is_refused(models: list[Model], budget_s: float) -> None:
     try:
-        record = race(models, budget_s)
+        record = compare(models, budget_s)
     except BudgetError as error:
         (asked,) = map(float, re.findall(r"--budget (\d+)", error.hint))
         assert asked > budget_s
-        record, budget_s = race(models, asked), asked  # that is enough, for an interval, too
+        record, budget_s = compare(models, asked), asked  # that is enough, for an interval, too
         assert len(record.generations) >= MIN_LAUNCHES
     assert record.wall_s <= 1.1 * budget_s + GRACE_S
     assert few_runs(record) >= P50_RUNS
@@ -356,25 +356,25 @@ def test_whatever_budget_is_given_an_interval_comes_with_it_or_its_budget_is_tol
     models: list[Model],
 ) -> None:
     """The shortest budgets that are not refused: of one launch, what it says would be enough is enough."""
-    record, budget_s = least_race(models)
+    record, budget_s = least_comparison(models)
     if len(record.generations) < MIN_LAUNCHES:
         (told, *_) = raw_comparisons.evidence(record).contrasts
         enough_s = told["interval_budget_s"]
         assert enough_s > budget_s
         assert f"{enough_s} s" in words(told)
-        record = race(models, enough_s)
+        record = compare(models, enough_s)
     (told, *_) = raw_comparisons.evidence(record).contrasts
     assert told["generations"] >= MIN_LAUNCHES
     assert told["ratio_low"] is not None
     assert "interval_budget_s" not in told
 
 
-def least_race(models: list[Model]) -> tuple[RawComparison, float]:
+def least_comparison(models: list[Model]) -> tuple[RawComparison, float]:
     """A race of the shortest budget that is not refused, to a tenth."""
     budget_s = 1.0
     while True:
         try:
-            return race(models, budget_s), budget_s
+            return compare(models, budget_s), budget_s
         except BudgetError:
             budget_s *= 1.1
 
@@ -382,7 +382,7 @@ def least_race(models: list[Model]) -> tuple[RawComparison, float]:
 def test_whoever_is_settled_leaves_and_what_is_left_to_find_of_it_fits_the_grace() -> None:
     models = [Model(run_s=0.004 * 1.5**i, load_s=3.0) for i in range(6)]
     models += [Model(between=0.2, load_s=3.0), Model(load_s=3.0)]
-    record = race(models, 256.0)
+    record = compare(models, 256.0)
     alive = [len(one.order) for one in record.generations]
     assert (alive[0], alive[-1]) == (9, 3)  # all and a twin, then the one that is open and two anchors
     assert record.wall_s <= 1.1 * 256 + GRACE_S
@@ -391,7 +391,7 @@ def test_whoever_is_settled_leaves_and_what_is_left_to_find_of_it_fits_the_grace
 
 
 def test_every_generation_is_new_processes_in_a_new_order_each_with_a_layout_of_its_own() -> None:
-    record = race([Model(noise=0.2)] * 3, 60.0)
+    record = compare([Model(noise=0.2)] * 3, 60.0)
     assert len(record.generations) >= 4
     for one in record.generations:
         assert set(one.order) == {(0, 0), (1, 0), (2, 0), (2, 1)}
@@ -399,19 +399,19 @@ def test_every_generation_is_new_processes_in_a_new_order_each_with_a_layout_of_
     assert len({tuple(one.order) for one in record.generations}) > 1
     layouts = [str(layout) for one in record.generations for layout in one.layouts.values()]
     assert len(set(layouts)) == len(layouts) == 4 * len(record.generations)
-    again = race([Model(noise=0.2)] * 3, 60.0)
+    again = compare([Model(noise=0.2)] * 3, 60.0)
     assert [one.layouts for one in again.generations] == [one.layouts for one in record.generations]
 
 
 def test_models_of_milliseconds_get_more_processes_where_these_differ_much() -> None:
-    even = race([Model(between=0.0, noise=0.1)] * 2, 60.0)
-    uneven = race([Model(between=0.1, noise=0.002)] * 2, 60.0)
+    even = compare([Model(between=0.0, noise=0.1)] * 2, 60.0)
+    uneven = compare([Model(between=0.1, noise=0.002)] * 2, 60.0)
     rounds = [sum(one.rounds for one in of.generations) / len(of.generations) for of in (even, uneven)]
     assert rounds[0] > 2 * rounds[1]
 
 
 def test_a_contestant_that_fails_is_out_and_the_budget_is_the_others() -> None:
-    record = race([Model(noise=0.2, fails_at=2), Model(noise=0.2), Model(noise=0.2)], 60.0)
+    record = compare([Model(noise=0.2, fails_at=2), Model(noise=0.2), Model(noise=0.2)], 60.0)
     assert record.ran[0].error is not None
     assert {block.generation for block in record.blocks if block.contestant == 0} == {0, 1}
     assert record.generations[-1].number > 2
@@ -419,7 +419,7 @@ def test_a_contestant_that_fails_is_out_and_the_budget_is_the_others() -> None:
 
 
 def test_an_exact_number_of_runs_is_made_in_eight_generations_whatever_the_budget() -> None:
-    record = race([Model(run_s=0.01)] * 2, 1.0, runs=100)
+    record = compare([Model(run_s=0.01)] * 2, 1.0, runs=100)
     made = Counter[tuple[int, int]]()
     for block in record.blocks:
         made[block.contestant, block.copy] += len(block.latencies_s)
@@ -429,7 +429,7 @@ def test_an_exact_number_of_runs_is_made_in_eight_generations_whatever_the_budge
 
 def test_while_it_runs_it_tells_the_generation_and_what_is_known() -> None:
     told: list[Any] = []
-    record = race([Model(run_s=0.002), Model(run_s=0.003)], 60.0, on_live=told.append)
+    record = compare([Model(run_s=0.002), Model(run_s=0.003)], 60.0, on_live=told.append)
     assert told[0]["generation"] == 1
     assert told[-1]["generation"] == len(record.generations)
     (contrast,) = told[-1]["contrasts"]
@@ -441,7 +441,7 @@ def test_while_it_runs_it_tells_the_generation_and_what_is_known() -> None:
 
 def test_what_an_interim_analysis_finds_is_told_as_soon_as_its_last_launch_is_over() -> None:
     told: list[Any] = []
-    race([Model(run_s=0.002), Model(run_s=0.003)], 60.0, on_live=told.append)
+    compare([Model(run_s=0.002), Model(run_s=0.003)], 60.0, on_live=told.append)
     known = [one for one in told for contrast in one["contrasts"] if contrast["ratio"] is not None]
     first = EFFORTS["quick"].looks[0]
     assert known[0]["generation"] == first  # and not when the next launch has started, which may never come

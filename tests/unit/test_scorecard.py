@@ -122,7 +122,7 @@ def states(found: list[Row]) -> list[list[str]]:
 def test_nothing_measured_is_not_known_and_needs_a_race(store: Store) -> None:
     found = card(store, subject())
     assert states(found) == [["UNKNOWN"]]
-    assert needed(found).races == {1: [found[0].subject]}
+    assert needed(found).comparisons == {1: [found[0].subject]}
 
 
 def test_a_trial_of_the_same_settings_answers_however_it_was_asked(store: Store, put: Put) -> None:
@@ -190,14 +190,14 @@ def test_each_target_looks_at_its_own_batch(store: Store, put: Put) -> None:
     targets = (P99, target("throughput", "2000/s", batch_size=16), target("peak_rss", "100 MB"))
     found = card(store, subject(workload={"batch_size": 16}), targets=targets)
     assert states(found) == [["UNKNOWN", "MET", "MET"]]
-    assert list(needed(found).races) == [1]
+    assert list(needed(found).comparisons) == [1]
 
 
 def test_cpu_time_has_the_interval_that_the_race_found(store: Store, put: Put) -> None:
     trial = put(spec())
     found = card(store, subject(), targets=(target("cpu_s", "5 ms"),))
     assert (found[0].judged[0].low, found[0].judged[0].high) == (0.0039, 0.0041)
-    assert found[0].evidence.races[1][0]["trial"] == trial.id
+    assert found[0].evidence.results[1][0]["trial"] == trial.id
 
 
 def test_a_time_that_a_busy_machine_did_not_reach_is_measured_again(store: Store, put: Put) -> None:
@@ -208,7 +208,7 @@ def test_a_time_that_a_busy_machine_did_not_reach_is_measured_again(store: Store
     found = card(store, subject(), targets=(strict,))
     assert states(found) == [["UNKNOWN"]]
     assert found[0].judged[0].cause == "busy"
-    assert list(needed(found).races) == [1]
+    assert list(needed(found).comparisons) == [1]
 
 
 def test_a_failed_trial_says_why(store: Store, put: Put) -> None:
@@ -241,7 +241,7 @@ def test_a_batch_that_the_model_refuses_is_not_raced(store: Store) -> None:
     found = card(store, fixed, targets=(P99, target("latency_p50", "3 ms")))
     assert fixed.rows == 4
     assert " 4" in found[0].judged[0].why
-    assert list(needed(found).races) == [4]
+    assert list(needed(found).comparisons) == [4]
 
 
 def test_labelled_rows_are_fed_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def test_labelled_rows_are_fed_once(store: Store, monkeypatch: pytest.MonkeyPatc
     found = card(store, without, with_data, targets=(target_,))
     assert states(found) == [["UNKNOWN"], ["UNKNOWN"]]
     assert needed(found).accuracies == [with_data]
-    assert not needed(found).races
+    assert not needed(found).comparisons
 
 
 def test_what_cannot_be_evaluated_says_why_and_is_not_tried(store: Store) -> None:
@@ -279,7 +279,7 @@ def test_races_are_cut_into_parts_and_accuracies_are_one_task(store: Store) -> N
             return f"job {len(asked)}"
 
     many = [subject(f"s{number}", session={"intra_op_num_threads": number + 1}) for number in range(9)]
-    work = scorecard.MissingMeasurements(races={8: many}, accuracies=many[:2])
+    work = scorecard.MissingMeasurements(comparisons={8: many}, accuracies=many[:2])
     jobs = start(Service(), work)  # type: ignore[arg-type]
     assert jobs == ["job 1", "job 2", "job 3"]
     assert [kind for kind, _ in asked] == ["comparison", "comparison", "accuracy"]

@@ -137,7 +137,7 @@ def test_limits_together_are_as_bad_as_the_worst() -> None:
 # --- one that was confirmed -----------------------------------------------------------------------------
 
 
-def raced(ratio: float = 1.2, **changes: Any) -> MeasuredConfiguration:
+def measured(ratio: float = 1.2, **changes: Any) -> MeasuredConfiguration:
     facts: dict[str, Any] = {
         "changes": {"intra_op_num_threads": 1},
         "spec": {},
@@ -154,11 +154,11 @@ def raced(ratio: float = 1.2, **changes: Any) -> MeasuredConfiguration:
 
 
 def said(one: MeasuredConfiguration, asked: Question) -> Any:
-    return answers.confirmed(one, raced(1.0), asked, margin=MARGIN, looks=8)
+    return answers.confirmed(one, measured(1.0), asked, margin=MARGIN, looks=8)
 
 
 def test_the_gain_of_a_winner_is_that_of_its_race() -> None:
-    found = said(raced(), question())
+    found = said(measured(), question())
     low, high = found["gain"]["ratio_low"], found["gain"]["ratio_high"]
     assert (found["gain"]["metric"], found["gain"]["ratio"], found["gain"]["verdict"]) == (
         "latency_p50",
@@ -171,20 +171,20 @@ def test_the_gain_of_a_winner_is_that_of_its_race() -> None:
 
 
 def test_an_objective_of_two_is_weighed() -> None:
-    found = said(raced(), question(objective="latency:0.5,memory:0.5"))
+    found = said(measured(), question(objective="latency:0.5,memory:0.5"))
     assert found["gain"]["metric"] == "latency_p50+peak_rss"
     assert found["gain"]["ratio"] == pytest.approx(math.sqrt(1.2 * math.exp(0.5)))
     assert found["gain"]["verdict"] == "FASTER"
 
 
 def test_an_objective_that_was_not_measured_is_undecided() -> None:
-    found = said(raced(contrast=None, result={}), question())
+    found = said(measured(contrast=None, result={}), question())
     assert (found["gain"]["ratio_low"], found["gain"]["verdict"]) == (None, "UNDECIDED")
 
 
 def test_wrong_outputs_are_no_answer() -> None:
     wrong = Observation(stage="confirm", race="c", trial="t", breach="They differ by 7 %.")
-    assert "They differ by 7 %." in said(raced(look=wrong), question())["error"]
+    assert "They differ by 7 %." in said(measured(look=wrong), question())["error"]
 
 
 # --- limits ---------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_wrong_outputs_are_no_answer() -> None:
 
 def test_a_limit_is_judged_with_its_probability() -> None:
     far, near, beyond = (
-        answers.judged_limits(raced(), question(text))[0]
+        answers.judged_limits(measured(), question(text))[0]
         for text in ("memory<=100MiB", "memory<=49MiB", "memory<=20MiB")
     )
     assert (far["state"], near["state"], beyond["state"]) == ("MET", "UNKNOWN", "MISSED")
@@ -203,13 +203,15 @@ def test_a_limit_is_judged_with_its_probability() -> None:
 
 
 def test_a_size_is_known_for_sure() -> None:
-    kept, broken = (answers.judged_limits(raced(), question(text))[0] for text in ("size<=20MB", "size<=5MB"))
+    kept, broken = (
+        answers.judged_limits(measured(), question(text))[0] for text in ("size<=20MB", "size<=5MB")
+    )
     assert (kept["state"], kept["probability"]) == ("MET", 1.0)
     assert (broken["state"], broken["probability"]) == ("MISSED", 0.0)
 
 
 def test_a_limit_that_was_not_measured_is_unknown() -> None:
-    (found,) = answers.judged_limits(raced(result={}), question("memory<=100MB"))
+    (found,) = answers.judged_limits(measured(result={}), question("memory<=100MB"))
     assert (found["state"], found["probability"], found["value"]) == ("UNKNOWN", None, None)
 
 
@@ -218,7 +220,7 @@ def test_a_limit_that_was_not_measured_is_unknown() -> None:
 )
 def test_the_latency_of_the_default_can_be_a_limit(ratio: float, width: float, state: str) -> None:
     found = said(
-        raced(contrast=builders.contrast(ratio, width)), question(objective="cpu", same_latency=True)
+        measured(contrast=builders.contrast(ratio, width)), question(objective="cpu", same_latency=True)
     )
     (limit,) = found["limits"]
     assert limit["state"] == state
@@ -235,14 +237,14 @@ def test_the_latency_of_the_default_can_be_a_limit(ratio: float, width: float, s
     ],
 )
 def test_a_loss_of_accuracy_is_judged_by_its_interval(pair: tuple[float, ...], state: str) -> None:
-    (found,) = answers.judged_limits(raced(summaries={"drop": pair}), question("accuracy>=-0.5%"))
+    (found,) = answers.judged_limits(measured(summaries={"drop": pair}), question("accuracy>=-0.5%"))
     assert found["state"] == state
     assert found["value"] == pair[0]
     assert "500 samples" in found["why"]
 
 
 def test_a_loss_of_accuracy_that_nobody_measured_is_unknown() -> None:
-    (found,) = answers.judged_limits(raced(), question("accuracy>=-0.5%"))
+    (found,) = answers.judged_limits(measured(), question("accuracy>=-0.5%"))
     assert (found["state"], found["probability"]) == ("UNKNOWN", None)
 
 

@@ -105,10 +105,10 @@ def test_the_heat_turns_nobody_away_who_is_better_by_more_than_the_margin() -> N
     for seed in range(20):
         machine = Machine(space=MIDDLE, gain=gains(MIDDLE, seed, main=0.04))
         run = Run(machine=machine, strategy=designed, seed=seed)
-        run.heat(MIDDLE.choices[1:9], budget_s=40)
+        run.elimination(MIDDLE.choices[1:9], budget_s=40)
         best = max(machine.truth(one) for one in MIDDLE.choices[1:9])
-        gone += len(run.left_heat)
-        wrong += any(machine.truth(one) >= best for one in run.left_heat) and (
+        gone += len(run.eliminated)
+        wrong += any(machine.truth(one) >= best for one in run.eliminated) and (
             best > machine.truth(run.rivals[0]) + math.log1p(MARGIN)
         )
     assert gone > 30
@@ -212,8 +212,8 @@ def test_what_is_in_doubt_is_launched_again_half_of_it_each_time_and_nothing_els
         assert least[-1] == 0
         assert all(more <= math.ceil(fewer / 2) for fewer, more in itertools.pairwise(least))
         again += least[0] > 0
-        heat = [step for step in run.steps if step.stage == "heat"]
-        assert all(len(step.choices) <= least[0] for step in heat if least[0])
+        elimination = [step for step in run.steps if step.stage == "heat"]
+        assert all(len(step.choices) <= least[0] for step in elimination if least[0])
     assert again >= 2
 
 

@@ -109,9 +109,9 @@ def test_a_changed_digit_is_damage(store: Store) -> None:
     assert store.check().damaged == 1
 
 
-def raced(store: Store, name: str, precision: str, kind: str, search: str = "aaaaaa000001") -> None:
+def put_comparison(store: Store, name: str, precision: str, kind: str, search: str = "aaaaaa000001") -> None:
     one = builders.trial(f"{name}0001", kind=kind, comparison=name, study=search)
-    race = Comparison(
+    comparison = Comparison(
         id=name,
         state="COMPLETE",
         model_name="m",
@@ -121,13 +121,13 @@ def raced(store: Store, name: str, precision: str, kind: str, search: str = "aaa
         created_at=1.0,
         study=search,
     )
-    store.create_comparison(race, [one])
+    store.create_comparison(comparison, [one])
 
 
 def test_what_was_only_tried_is_listed_by_its_search_alone(store: Store) -> None:
-    raced(store, "screen", "screen", "screen")
-    raced(store, "heated", "heat", "screen")
-    raced(store, "confirm", "quick", "measure")
+    put_comparison(store, "screen", "screen", "screen")
+    put_comparison(store, "heated", "heat", "screen")
+    put_comparison(store, "confirm", "quick", "measure")
     assert [one.comparison for one in store.trials()] == ["confirm"]
     assert {one.comparison for one in store.trials(study="aaaaaa000001")} == {"screen", "heated", "confirm"}
     assert [one.id for one in store.comparisons()] == ["confirm"]
@@ -136,8 +136,8 @@ def test_what_was_only_tried_is_listed_by_its_search_alone(store: Store) -> None
 
 def test_deleting_a_search_leaves_its_confirmed_race(store: Store) -> None:
     store.put_study(study())
-    raced(store, "screen", "screen", "screen")
-    raced(store, "confirm", "quick", "measure")
+    put_comparison(store, "screen", "screen", "screen")
+    put_comparison(store, "confirm", "quick", "measure")
     store.delete_study("aaaaaa000001")
     assert store.studies() == []
     assert [one.comparison for one in store.trials(study="aaaaaa000001")] == ["confirm"]

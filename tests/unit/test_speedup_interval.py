@@ -277,10 +277,10 @@ def test_generations_without_rounds_are_passed_over():
 
 
 def test_more_rounds_narrow_one_part_and_more_processes_both():
-    def race(generations, rounds):
+    def compared(generations, rounds):
         return contrast([shifted(x, rounds, 0.05) for x in noise(generations, 0.03)])
 
-    few, deep, wide = race(8, 8), race(8, 64), race(64, 8)
+    few, deep, wide = compared(8, 8), compared(8, 64), compared(64, 8)
     assert deep.within_half_width < 0.5 * few.within_half_width
     assert deep.between_half_width > 0.8 * few.between_half_width
     assert wide.within_half_width < 0.5 * few.within_half_width
@@ -307,10 +307,10 @@ def test_a_clock_too_coarse_within_a_generation_still_shows_what_processes_diffe
 
 
 LOGS = st.integers(-2_000_000, 2_000_000).map(lambda one: one / 1e6)
-GENERATIONS = st.lists(st.lists(LOGS, min_size=1, max_size=9), min_size=1, max_size=20)
+LAUNCHES = st.lists(st.lists(LOGS, min_size=1, max_size=9), min_size=1, max_size=20)
 
 
-@given(GENERATIONS, st.integers(1, 9))
+@given(LAUNCHES, st.integers(1, 9))
 def test_two_parts_of_an_interval_and_its_mirror(generations, looks):
     there = contrast(generations, looks=looks)
     back = contrast([[-x for x in one] for one in generations], looks=looks)
@@ -326,7 +326,7 @@ def test_two_parts_of_an_interval_and_its_mirror(generations, looks):
         assert parts == pytest.approx(there.half_width)
 
 
-@given(GENERATIONS, st.floats(-1, 1), st.randoms(use_true_random=False))
+@given(LAUNCHES, st.floats(-1, 1), st.randoms(use_true_random=False))
 def test_neither_a_constant_nor_the_order_of_rounds_changes_how_sure_it_is(generations, constant, rng):
     moved = [[x + constant for x in rng.sample(one, len(one))] for one in generations]
     one, other = contrast(generations), contrast(moved)
@@ -336,7 +336,7 @@ def test_neither_a_constant_nor_the_order_of_rounds_changes_how_sure_it_is(gener
         assert other.standard_error == pytest.approx(one.standard_error, rel=1e-6, abs=1e-9)
 
 
-@given(GENERATIONS, st.integers(1, 9))
+@given(LAUNCHES, st.integers(1, 9))
 def test_more_looks_never_narrow_an_interval(generations, looks):
     one, more = contrast(generations, looks=looks), contrast(generations, looks=looks + 1)
     assert one.half_width is None or more.half_width >= one.half_width

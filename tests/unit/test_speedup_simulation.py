@@ -242,7 +242,7 @@ def test_units_alone_cover_the_truth(noise, n):
 # --- the whole procedure --------------------------------------------------------------------------------
 
 
-def duel(row, precision=QUICK, prior=ASSUMED_PRIOR, splits=None, most=None):
+def contrast_of(row, precision=QUICK, prior=ASSUMED_PRIOR, splits=None, most=None):
     """Race with these generations, by the rule of the race: it ends at a look, or where the budget does."""
     splits = splits or continuation.parts(len(precision.looks))
     most = min(most or len(row), precision.looks[-1])
@@ -254,8 +254,8 @@ def duel(row, precision=QUICK, prior=ASSUMED_PRIOR, splits=None, most=None):
     return found
 
 
-def duels(rows, **how):
-    return [duel(row, **how) for row in rows]
+def contrasts_of(rows, **how):
+    return [contrast_of(row, **how) for row in rows]
 
 
 def budgets(seed, runs, most):
@@ -272,7 +272,7 @@ def test_like_against_like_is_rarely_called_different(processes, between, within
     runs = 200
     rows = invented(11, runs, 40, between=between, within=within, processes=processes)
     ends = zip(rows, budgets(1, runs, 40), strict=True)
-    found = [duel(row, most=most) for row, most in ends]
+    found = [contrast_of(row, most=most) for row, most in ends]
     assert share(found, *DIFFERENT) <= 0.05
     assert covered(found) >= 0.93
 
@@ -282,7 +282,7 @@ def test_like_against_like_is_rarely_called_different(processes, between, within
 @pytest.mark.parametrize("prior", [ASSUMED_PRIOR, RIGHT], ids=["assumed", "history"])
 def test_a_prior_that_is_off_by_two_does_little_harm(processes, truth, prior):
     rows = invented(12, 200, 32, between=truth, within=0.05, processes=processes)
-    found = duels(rows, prior=prior)
+    found = contrasts_of(rows, prior=prior)
     assert share(found, *DIFFERENT) <= 0.05
     assert covered(found) >= 0.93
 
@@ -291,7 +291,7 @@ def test_a_prior_that_is_off_by_two_does_little_harm(processes, truth, prior):
     ("between", "prior"), [(0.03, ASSUMED_PRIOR), (0.02, RIGHT)], ids=["three-times-assumed", "twice-history"]
 )
 def test_a_prior_that_is_far_too_small_does_little_harm_where_rounds_are_calm(between, prior):
-    found = duels(invented(12, 600, 32, between=between, within=0.01), prior=prior)
+    found = contrasts_of(invented(12, 600, 32, between=between, within=0.01), prior=prior)
     assert share(found, *DIFFERENT) <= 0.05 + slack(0.05, 600)
 
 
@@ -300,10 +300,10 @@ def test_history_that_is_right_makes_small_differences_visible_sooner(processes)
     """Processes that differ by 0.3 %, as a quiet machine's do, and a model 3 % slower."""
     calm = Prior(sigma_between=0.003, df=4.0, source="history")
     rows = invented(13, 200, 9, between=0.003, within=0.02, ratio=1 / 1.03, processes=processes)
-    assumed, known = duels(rows), duels(rows, prior=calm)
+    assumed, known = contrasts_of(rows), contrasts_of(rows, prior=calm)
     assert share(known, "SLOWER") >= max(0.95, share(assumed, "SLOWER"))
     assert np.mean([one.generations for one in known]) < np.mean([one.generations for one in assumed])
-    equal = duels(invented(14, 300, 32, between=0.003, within=0.02, processes=processes), prior=calm)
+    equal = contrasts_of(invented(14, 300, 32, between=0.003, within=0.02, processes=processes), prior=calm)
     assert share(equal, *DIFFERENT) <= 0.05
     assert covered(equal) >= 0.93
 
@@ -328,10 +328,10 @@ def test_generations_of_one_round_are_rarely_called_different(generations, looks
 
 
 def test_a_slowdown_of_three_percent_is_found_and_five_even_sooner():
-    three = duels(invented(17, 200, 48, within=0.05, ratio=1 / 1.03))
+    three = contrasts_of(invented(17, 200, 48, within=0.05, ratio=1 / 1.03))
     assert share(three, "SLOWER") >= 0.95
     assert share(three, "FASTER") == 0
-    five = duels(invented(17, 200, 48, within=0.05, ratio=1 / 1.05))
+    five = contrasts_of(invented(17, 200, 48, within=0.05, ratio=1 / 1.05))
     assert share(five, "SLOWER") >= 0.99
     assert np.mean([one.generations for one in five]) < np.mean([one.generations for one in three]) < 48
 
@@ -341,13 +341,13 @@ def test_a_slowdown_of_three_percent_is_found_and_five_even_sooner():
 )
 def test_how_many_generations_five_percent_take(between, within, generations):
     """On a quiet machine the first look is enough; processes that differ by 3 % take a long race."""
-    found = duels(invented(18, 120, generations, between=between, within=within, ratio=1.05))
+    found = contrasts_of(invented(18, 120, generations, between=between, within=within, ratio=1.05))
     assert share(found, "FASTER") >= 0.9
 
 
 def test_claimed_ratios_are_honest_wherever_the_race_stopped():
     for ratio in (1.03, 1.3):
-        found = duels(invented(19, 250, 32, ratio=ratio))
+        found = contrasts_of(invented(19, 250, 32, ratio=ratio))
         assert len({one.generations for one in found}) >= 3
         assert covered(found, ratio) >= 0.93
 
@@ -355,13 +355,13 @@ def test_claimed_ratios_are_honest_wherever_the_race_stopped():
 @pytest.mark.parametrize("ratio", [1 + MARGIN, 1 / (1 + MARGIN)])
 def test_a_difference_at_the_margin_is_rarely_called_equivalent(ratio):
     for between, within in ((0.003, 0.02), (0.01, 0.05)):
-        found = duels(invented(20, 250, 48, between=between, within=within, ratio=ratio))
+        found = contrasts_of(invented(20, 250, 48, between=between, within=within, ratio=ratio))
         assert share(found, "EQUIVALENT") <= 0.05
 
 
 @pytest.mark.parametrize(("between", "within"), [(0.003, 0.02), (0.003, 0.05), (0.01, 0.03)])
 def test_like_against_like_is_called_equivalent_where_the_noise_allows(between, within):
-    found = duels(invented(21, 120, 72, between=between, within=within))
+    found = contrasts_of(invented(21, 120, 72, between=between, within=within))
     assert share(found, "EQUIVALENT") >= 0.95
 
 
@@ -385,13 +385,13 @@ def excludes_1(found):
 
 def test_the_rule_of_the_race_itself_calls_few_equals_different():
     """It also goes on for a p99 where it could stop, and may then end between two looks."""
-    found = [raced(row) for row in invented(23, 200, 32, between=0.005, within=0.015)]
+    found = [compared(row) for row in invented(23, 200, 32, between=0.005, within=0.015)]
     assert share(found, *DIFFERENT) <= 0.05
     assert covered(found) >= 0.93
     assert any(one.generations not in QUICK.looks for one in found)
 
 
-def raced(row):
+def compared(row):
     """The contrast at the end of a race of short generations, which runs 40 rounds for a p99."""
     asked = Settings(effort=QUICK, budget_s=30, margin=MARGIN, seed=0, timeout_s=1.0, baseline=0, anchor=0)
     standing, made = InterimResult(asked), 0
@@ -421,7 +421,7 @@ def test_what_is_given_up_would_not_have_been_decided():
 def test_giving_up_costs_no_power():
     rows = invented(25, 120, 48, between=0.01, within=0.1, ratio=1.025)
     to_the_end = sum(contrast(row, looks=8).verdict == "FASTER" for row in rows)
-    by_the_rule = share(duels(rows), "FASTER") * len(rows)
+    by_the_rule = share(contrasts_of(rows), "FASTER") * len(rows)
     assert 0.3 < to_the_end / len(rows) < 0.95  # hard enough to be given up now and then
     assert by_the_rule >= 0.93 * to_the_end
 
@@ -450,14 +450,18 @@ def gone_on(row, first=QUICK, then=QUICK, times=1):
     protocol = {"looks": list(first.looks), "precision": first.name, "margin": MARGIN, "runs": None}
     protocol["splits"] = continuation.parts(len(first.looks))
     made = len(row) // (times + 1)
-    found = duel(row, first, most=made)
+    found = contrast_of(row, first, most=made)
     wrong = found.verdict in DIFFERENT
     for part in range(2, times + 2):
-        race = builders.comparison({}, protocol=protocol, result={"generations": [{}] * found.generations})
-        protocol = continuation.protocol(race, then.name, None)
+        comparison = builders.comparison(
+            {}, protocol=protocol, result={"generations": [{}] * found.generations}
+        )
+        protocol = continuation.protocol(comparison, then.name, None)
         looks = tuple(look for look in protocol["looks"] if look > found.generations)
         asked = type(then)(name=then.name, target=then.target, budget_s=then.budget_s, looks=looks)
-        found = duel(row, asked, splits=continuation.splits(protocol), most=len(row) * part // (times + 1))
+        found = contrast_of(
+            row, asked, splits=continuation.splits(protocol), most=len(row) * part // (times + 1)
+        )
         wrong = wrong or found.verdict in DIFFERENT
     return wrong
 

@@ -53,9 +53,9 @@ def fill(
                 one.add((index, copy), generation, generation * rounds + number, seconds)
 
 
-def stop(one: InterimResult, racing: list[int], generations: int, **changes: Any) -> str | None:
+def stop(one: InterimResult, active: list[int], generations: int, **changes: Any) -> str | None:
     facts = {"rounds": generations * ROUNDS, **ROOM, **changes}
-    return one.stop(racing, set(racing), generations, **facts)  # type: ignore[arg-type]
+    return one.stop(active, set(active), generations, **facts)  # type: ignore[arg-type]
 
 
 class TestStop:
@@ -347,9 +347,9 @@ class TestRivals:
 
     def test_at_a_look_whoever_is_surely_slower_leaves_and_the_default_stays(self):
         one = self.of({0: 1.0, 1: 0.5, 2: 0.503, 3: 0.7}, 8, between=0.01)
-        racing = [0, 1, 2, 3]
-        assert one.still_open(racing, 8, 1, set(racing)) == [0, 1, 2]
-        assert one.still_open(racing, 7, 1, set(racing)) == racing
+        active = [0, 1, 2, 3]
+        assert one.still_open(active, 8, 1, set(active)) == [0, 1, 2]
+        assert one.still_open(active, 7, 1, set(active)) == active
 
     def test_it_ends_where_only_equals_are_left_where_looks_or_time_end_and_not_before(self):
         clear, equal = self.of({0: 1.0, 1: 0.5, 2: 0.7}, 8), self.of({0: 1.0, 1: 0.5, 2: 0.501}, 8)

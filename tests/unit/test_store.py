@@ -237,7 +237,7 @@ def comparison(
     return builders.comparison(roles, id, **(facts | changes))
 
 
-def put_race(store: Store, id: str, trials: Sequence[str], **changes: Any) -> None:
+def put_comparison(store: Store, id: str, trials: Sequence[str], **changes: Any) -> None:
     store.create_comparison(comparison(id, trials=trials, **changes))
     for number, name in enumerate(trials):
         kind = "reference" if number == len(trials) - 1 else "measure"
@@ -281,16 +281,16 @@ def test_comparisons_are_listed_newest_first_and_filtered(store):
 
 
 def test_a_race_is_listed_with_every_model_that_raced_in_it(store):
-    put_race(store, "race", ["cand", "base"])
+    put_comparison(store, "race", ["cand", "base"])
     store.update_trial("cand", model_sha256="a variant")
-    assert [one.id for one in store.comparisons(raced_sha256="a variant")] == ["race"]
-    assert [one.id for one in store.comparisons(raced_sha256="sha", limit=1)] == ["race"]
-    assert store.comparisons(raced_sha256="a variant", state="FAIL") == []
-    assert store.comparisons(raced_sha256="other") == []
+    assert [one.id for one in store.comparisons(compared_sha256="a variant")] == ["race"]
+    assert [one.id for one in store.comparisons(compared_sha256="sha", limit=1)] == ["race"]
+    assert store.comparisons(compared_sha256="a variant", state="FAIL") == []
+    assert store.comparisons(compared_sha256="other") == []
 
 
 def test_references_are_listed_only_when_asked_for(store):
-    put_race(store, "race", ["cand", "base"])
+    put_comparison(store, "race", ["cand", "base"])
     store.create_trial(trial("prof", kind="profile"))
     assert [one.id for one in store.trials()] == ["prof", "cand"]
     assert [one.id for one in store.trials(kind="reference")] == ["base"]
@@ -305,8 +305,8 @@ def test_blocks_are_raw_and_stand_with_the_samples(store):
 
 
 def test_last_candidate_takes_comparison_and_references_with_it(store):
-    put_race(store, "race", ["one", "two", "base"])
-    put_race(store, "other", ["three", "four"])
+    put_comparison(store, "race", ["one", "two", "base"])
+    put_comparison(store, "other", ["three", "four"])
     store.delete_trials(["one"])
     assert [one.trial for one in store.comparison("race").contestants] == ["one", "two", "base"]
     assert [one.id for one in store.trials_of("race")] == ["two", "base"]
@@ -406,10 +406,10 @@ def test_pruning_by_size_takes_the_oldest_races_and_no_more_of_them_than_it_must
         put_ended(store, name, at=100.0 + number)
     everything = store.prune(keep_bytes=10**9)
     assert everything.trials == ()
-    one_race = everything.kept_bytes // 3
-    done = store.prune(keep_bytes=2 * one_race)
+    one_comparison = everything.kept_bytes // 3
+    done = store.prune(keep_bytes=2 * one_comparison)
     assert done.trials == ("ccc", "ccc base")
-    assert done.kept_bytes <= 2 * one_race
+    assert done.kept_bytes <= 2 * one_comparison
     assert done.samples_bytes + done.kept_bytes == everything.kept_bytes
     assert store.prune(keep_bytes=0).trials == ("aaa", "aaa base", "bbb", "bbb base")
     assert store.prune(keep_bytes=0).kept_bytes == 0
@@ -972,7 +972,7 @@ def test_store_of_the_first_format_keeps_its_trials(tmp_path, monkeypatch):
     found = store.trial("aaaaaa000001")
     assert (found.state, found.comparison) == ("COMPLETE", "")
     assert found.result == {"batch_size": 1, "latencies_s": [0.5]}
-    put_race(store, "race", ["cand", "base"])
+    put_comparison(store, "race", ["cand", "base"])
     assert len(store.trials()) == 2
 
 

@@ -24,7 +24,7 @@ from tests.unit.test_store import (
     FORMAT_3,
     OLD_RAW,
     old_store,
-    put_race,
+    put_comparison,
     record,
     result,
     trial,
@@ -97,7 +97,7 @@ def test_damaged_measurement_is_not_reused_and_can_be_deleted(store: Store) -> N
     found = store.find_complete("key", "f1")
     assert found is not None
     assert found.id == "older1"
-    put_race(store, "race", ["cand", "base"])
+    put_comparison(store, "race", ["cand", "base"])
     change(store, "UPDATE comparisons SET contestants = '[{' WHERE id = 'race'")
     store.delete_trials(["newer1"])
     assert [one.id for one in store.trials(damaged=True) if one.id == "newer1"] == []
@@ -135,7 +135,7 @@ def test_unfinished_rows_that_are_damaged_stop_nobody(store: Store) -> None:
 
 def test_damaged_comparisons_and_accuracies_are_told(store: Store) -> None:
     for name in ("race1x", "race2x"):
-        put_race(store, name, [f"{name}-cand", f"{name}-base"])
+        put_comparison(store, name, [f"{name}-cand", f"{name}-base"])
     change(store, "UPDATE comparisons SET protocol = '{\"seed\": 9}' WHERE id = 'race1x'")
     assert [one.id for one in store.comparisons()] == ["race2x"]
     with pytest.raises(StoreError, match="race1x"):

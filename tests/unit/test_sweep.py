@@ -104,7 +104,7 @@ def complete(
         runs=100,
         latency={"p50_s": 0.001, "p95_s": p95_s, "p95_s_high": high},
         throughput_per_s=throughput,
-        race="race",
+        comparison="race",
     )
 
 
@@ -212,8 +212,8 @@ def test_a_point_that_no_spec_allows_stays_with_its_reason_and_all_of_them_are_r
         }
     )
     allowed, refused = expand(base, [axis(THREADS, [2, 4])])
-    assert (allowed.refused, allowed.races) == ("", True)
-    assert (refused.spec, refused.races) == (None, False)
+    assert (allowed.refused, allowed.is_measured) == ("", True)
+    assert (refused.spec, refused.is_measured) == (None, False)
     assert "intra_op_thread_affinities" in refused.refused
     (_, row) = join([allowed, refused], {})
     assert (row.state, row.error) == ("REFUSED", refused.refused)
@@ -385,14 +385,14 @@ def test_three_settings_are_refused_and_an_unknown_one_gets_the_nearest_name() -
 def test_combinations_that_come_to_the_same_are_measured_once_and_say_why() -> None:
     modes = axis("execution_mode", ["ORT_SEQUENTIAL", "ORT_PARALLEL"])
     points = expand(BASE, [modes, axis("inter_op_num_threads", [1, 2])], info())
-    assert [point.races for point in points] == [True, False, True, True]
+    assert [point.is_measured for point in points] == [True, False, True, True]
     idle = points[1]
     assert idle.same == {"execution_mode": "ORT_SEQUENTIAL", "inter_op_num_threads": 1}
     assert "`inter_op_num_threads`" in idle.why
     assert idle.spec is not None  # its own settings, for whoever takes them to Tune
     assert idle.spec.session.inter_op_num_threads == 2
     assert len(configurations(points)) == 3
-    (found,) = join([idle], known([in_race(spec_of(points[0]), "t")], None))
+    (found,) = join([idle], known([in_comparison(spec_of(points[0]), "t")], None))
     assert (found.trial, found.same) == ("t", idle.same)
 
 
@@ -413,7 +413,7 @@ def test_variants_are_points_that_run_another_file() -> None:
 
 def test_points_of_a_running_race_carry_their_typical_run_and_no_interval() -> None:
     points = expand(BASE, [axis(BATCH, [1, 8])], info())
-    trials = [replace(in_race(spec_of(one), f"t{i}"), state="RUNNING") for i, one in enumerate(points)]
+    trials = [replace(in_comparison(spec_of(one), f"t{i}"), state="RUNNING") for i, one in enumerate(points)]
     first, second = running_points(points, trials, {"p50_s": {"t1": 0.004}, "rows_fed": {"t1": 8}})
     assert (first.latency, first.throughput_per_s) == (None, None)
     assert (second.latency, second.throughput_per_s) == ({"p50_s": 0.004}, 2000)
@@ -424,7 +424,7 @@ def test_rows_of_a_running_race_are_those_that_are_fed_whatever_the_spec_says() 
     """A batch that the model fixes, or that stands among the dimensions, is no `batch_size`."""
     fixed = spec_from_dict({**BASE.to_dict(), "workload": {"dims": {"batch": 4}}})
     points = expand(fixed, [axis(THREADS, [1])], info())
-    trials = [replace(in_race(spec_of(points[0]), "t0"), state="RUNNING")]
+    trials = [replace(in_comparison(spec_of(points[0]), "t0"), state="RUNNING")]
     [one] = running_points(points, trials, {"p50_s": {"t0": 0.004}, "rows_fed": {"t0": 4}})
     assert (one.rows, one.throughput_per_s) == (4, 1000)
 
@@ -592,11 +592,11 @@ def test_points_stand_under_over_and_astride_the_line() -> None:
 
 def test_a_point_that_is_another_stands_where_that_stands_and_once_on_the_front() -> None:
     top = around(8, p95_s=0.004, throughput=4000, half=0.01)
-    twin = replace(top, values={BATCH: 9}, same=top.values, why="both ask for the same")
-    stands = rank_points([top, twin], line_s=None, margin=0.02)
+    equal = replace(top, values={BATCH: 9}, same=top.values, why="both ask for the same")
+    stands = rank_points([top, equal], line_s=None, margin=0.02)
     assert (stands.best, stands.level, stands.inconclusive) == (top, (), ())
-    assert stands.place(twin) == "level with the best"
-    assert [stands.is_in(one, stands.front) for one in (top, twin)] == [True, False]
+    assert stands.place(equal) == "level with the best"
+    assert [stands.is_in(one, stands.front) for one in (top, equal)] == [True, False]
 
 
 # --- how many processes an interval knows -----------------------------------------------------------------
@@ -636,7 +636,7 @@ def test_a_sweep_of_few_launches_says_so_and_is_never_surely_under_a_line() -> N
 # --- the race of a sweep ----------------------------------------------------------------------------------
 
 
-def race(trials: Sequence[Trial], *, last_role: Role = "anchor", **result: Any) -> Comparison:
+def comparison(trials: Sequence[Trial], *, last_role: Role = "anchor", **result: Any) -> Comparison:
     """A race of `trials`, the last one being what the others are put against."""
     names = [one.id for one in trials]
     against = names[-1]
@@ -651,29 +651,29 @@ def race(trials: Sequence[Trial], *, last_role: Role = "anchor", **result: Any) 
     )
 
 
-def in_race(spec: TrialSpec, name: str) -> Trial:
+def in_comparison(spec: TrialSpec, name: str) -> Trial:
     found = trial(spec, id=name, comparison="race")
     return replace(found, result={**(found.result or {}), "grade": "B"})
 
 
-def known(trials: Sequence[Trial], race: Comparison | None) -> Known:
-    return {one.key: KnownTrial(trial=one, race=race, reused=False) for one in trials}
+def known(trials: Sequence[Trial], comparison: Comparison | None) -> Known:
+    return {one.key: KnownTrial(trial=one, comparison=comparison, reused=False) for one in trials}
 
 
 def test_a_point_carries_its_verdict_against_the_default() -> None:
     points = expand(BASE, [axis(BATCH, [1, 8])], info())
-    trials = [in_race(point.spec, f"t{i}") for i, point in enumerate(points)]
-    default = in_race(BASE, "default")
-    rows = join(points, known(trials, race([*trials, default])))
+    trials = [in_comparison(point.spec, f"t{i}") for i, point in enumerate(points)]
+    default = in_comparison(BASE, "default")
+    rows = join(points, known(trials, comparison([*trials, default])))
     assert [row.contrast and row.contrast["ratio"] for row in rows] == [1.5, 1.5]
-    assert [(row.race, row.grade, row.is_default) for row in rows] == [("race", "B", False)] * 2
+    assert [(row.comparison, row.grade, row.is_default) for row in rows] == [("race", "B", False)] * 2
 
 
 def test_a_point_that_is_the_default_has_no_verdict_against_itself() -> None:
     points = expand(BASE, [axis(BATCH, [1, 8])], info())
-    trials = [in_race(point.spec, f"t{i}") for i, point in enumerate(points)]
+    trials = [in_comparison(point.spec, f"t{i}") for i, point in enumerate(points)]
     contrast = {"candidate": "t1", "baseline": "t0", "ratio": 1.5}
-    own = race(trials, last_role="candidate", contrasts=[contrast])  # nobody was added: the first is it
+    own = comparison(trials, last_role="candidate", contrasts=[contrast])  # nobody was added: the first is it
     rows = join(points, known(trials, own))
     assert [row.is_default for row in rows] == [True, False]
     assert [row.contrast for row in rows] == [None, contrast]
@@ -681,6 +681,6 @@ def test_a_point_that_is_the_default_has_no_verdict_against_itself() -> None:
 
 def test_a_verdict_against_another_baseline_is_none_against_the_default() -> None:
     (point,) = expand(BASE, [axis(BATCH, [8])], info())
-    own, pinned = in_race(point.spec, "t"), in_race(BASE, "pinned")
-    (row,) = join([point], known([own], race([own, pinned], last_role="baseline")))
+    own, pinned = in_comparison(point.spec, "t"), in_comparison(BASE, "pinned")
+    (row,) = join([point], known([own], comparison([own, pinned], last_role="baseline")))
     assert row.contrast is None

@@ -122,15 +122,15 @@ def test_words_beyond_plain_letters_are_found(tmp_path: Path, word: str) -> None
 
 
 def test_lists_have_an_order_and_pages(store: Store) -> None:
-    def raced(number: int, p50_s: float | None, ratio: float, *, grade: str = "A") -> None:
+    def put(number: int, p50_s: float | None, ratio: float, *, grade: str = "A") -> None:
         result: Any = {"grade": grade, "contrasts": [{"ratio": ratio, "holds": grade != "F"}]}
         if p50_s is not None:
             result["latency"] = {"p50_s": p50_s}
         store.create_trial(trial(number, result=result))
 
-    raced(4, 0.0005, 1.5)
-    raced(5, None, 1.2)
-    raced(6, 0.1, 9.0, grade="F")
+    put(4, 0.0005, 1.5)
+    put(5, None, 1.2)
+    put(6, 0.1, 9.0, grade="F")
     assert ids(store, order="oldest") == [1, 2, 3, 4, 5, 6]
     assert ids(store, order="p50") == [4, 1, 2, 3, 6, 5]  # what has none comes last
     assert ids(store, order="gain")[:2] == [4, 5]  # a rejected contrast is no gain

@@ -40,7 +40,7 @@ def target(metric: str, limit: str | float, **conditions: Any) -> TargetSpec:
 
 
 @cache
-def race() -> dict[str, Any]:
+def compared() -> dict[str, Any]:
     """50 rounds of 40 runs, at 2 ms a run, one row each."""
     rng = np.random.default_rng(0)
     samples = [2 * MS * (1 + 0.05 * float(rng.random())) for _ in range(2000)]
@@ -59,11 +59,11 @@ def race() -> dict[str, Any]:
 
 
 def result(**changes: Any) -> dict[str, Any]:
-    return {**race(), **changes}
+    return {**compared(), **changes}
 
 
 def evidence(*results: dict[str, Any], **changes: Any) -> Evidence:
-    return Evidence(**({"batch_size": 1, "races": {1: results} if results else {}} | changes))
+    return Evidence(**({"batch_size": 1, "results": {1: results} if results else {}} | changes))
 
 
 def share(count: int, total: int) -> dict[str, Any]:
@@ -174,13 +174,13 @@ def test_too_few_runs_for_a_tail_say_how_many_it_takes() -> None:
 
 def test_throughput_is_the_mean_turned_over() -> None:
     eight = result(batch_size=8)
-    found = evaluate_target(target("throughput", "2000/s", batch_size=8), evidence(races={8: [eight]}))
+    found = evaluate_target(target("throughput", "2000/s", batch_size=8), evidence(results={8: [eight]}))
     mean_s = eight["latency"]["mean_s"]
     assert found.value == pytest.approx(8 / mean_s)
     assert found.low == pytest.approx(8 / eight["latency"]["mean_s_high"])
     assert found.state == "MET"
     assert (
-        evaluate_target(target("throughput", "9000/s", batch_size=8), evidence(races={8: [eight]})).state
+        evaluate_target(target("throughput", "9000/s", batch_size=8), evidence(results={8: [eight]})).state
         == "MISSED"
     )
 

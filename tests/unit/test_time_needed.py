@@ -106,8 +106,8 @@ def test_a_search_ends_as_soon_as_its_costs_leave_no_time_for_a_confirmation() -
     assert next_step(replace(known, costs=QUICK), designed) is not None
     assert not can_confirm(SLOW, known.left_s)
     assert next_step(replace(known, costs=SLOW), designed) is None
-    raced = replace(known, costs=SLOW, confirmed=[next(iter(run.tried))], rivals=list(run.tried))
-    assert next_step(raced, designed) is not None  # what was confirmed may be confirmed again
+    measured = replace(known, costs=SLOW, confirmed=[next(iter(run.tried))], rivals=list(run.tried))
+    assert next_step(measured, designed) is not None  # what was confirmed may be confirmed again
 
 
 def test_how_many_were_evaluated_is_told_with_the_time_for_all() -> None:

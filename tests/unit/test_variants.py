@@ -439,34 +439,36 @@ def test_sizes_that_a_variant_has_fixed_hold_for_all(store: Store, mlp: ModelRec
         variants.family_configurations([mlp, fixed], eight)
 
 
-def put_race(store: Store, trials: list[Trial], *, ratio: float, grade: str = "A", at: float = 1.0) -> str:
+def put_comparison(
+    store: Store, trials: list[Trial], *, ratio: float, grade: str = "A", at: float = 1.0
+) -> str:
     """A comparison of two trials: the second against the first."""
-    race = secrets.token_hex(8)
+    compare = secrets.token_hex(8)
     baseline, candidate = trials
     contrast = builders.contrast(ratio, candidate=candidate.id, baseline=baseline.id, grade=grade)
     facts = {"model_sha256": baseline.model_sha256, "created_at": at, "result": {"contrasts": [contrast]}}
-    store.create_comparison(builders.comparison({one.id: "candidate" for one in trials}, race, **facts))
+    store.create_comparison(builders.comparison({one.id: "candidate" for one in trials}, compare, **facts))
     for one in trials:
-        store.update_trial(one.id, comparison=race)
-    return race
+        store.update_trial(one.id, comparison=compare)
+    return compare
 
 
 def test_the_newest_race_that_was_not_rejected_tells_the_verdict(store: Store, mlp: ModelRecord) -> None:
     half = make(store, mlp, Step("fp16")).result
     eight = make(store, mlp, Step("simplify")).result
 
-    def race(candidate: ModelRecord, spec: TrialSpec | None = None, **facts: Any) -> str:
-        return put_race(store, [put_trial(store, mlp), put_trial(store, candidate, spec)], **facts)
+    def compare(candidate: ModelRecord, spec: TrialSpec | None = None, **facts: Any) -> str:
+        return put_comparison(store, [put_trial(store, mlp), put_trial(store, candidate, spec)], **facts)
 
     assert variants.verdicts(store, mlp.content_sha256) == {}
-    race(half, ratio=1.5, at=1)
-    wanted = race(half, ratio=2.0, at=2)
-    race(half, ratio=3.0, at=3, grade="F")
-    rejected = race(eight, ratio=4.0, at=4, grade="F")
+    compare(half, ratio=1.5, at=1)
+    wanted = compare(half, ratio=2.0, at=2)
+    compare(half, ratio=3.0, at=3, grade="F")
+    rejected = compare(eight, ratio=4.0, at=4, grade="F")
     tuned = spec_from_dict(
         {"model": {"path": half.path, "sha256": half.sha256}, "session": {"intra_op_num_threads": 1}}
     )
-    race(half, tuned, ratio=9.0, at=5)
+    compare(half, tuned, ratio=9.0, at=5)
     found = variants.verdicts(store, mlp.content_sha256)
     assert found.keys() == {half.content_sha256, eight.content_sha256}
     assert (found[half.content_sha256]["ratio"], found[half.content_sha256]["comparison"]) == (2.0, wanted)

@@ -58,7 +58,7 @@ def rejected(**changes: Any) -> dict[str, Any]:
     return contrast(**facts, grade="F", holds=False, holds_reason=why, notes=[why], **changes)
 
 
-def race(*contrasts: dict[str, Any], **result: Any) -> Comparison:
+def comparison(*contrasts: dict[str, Any], **result: Any) -> Comparison:
     return builders.comparison(
         {},
         contestants=(
@@ -111,7 +111,7 @@ def test_an_interval_decides_and_its_ends_count(
 
 def test_the_card_says_factor_interval_generations_time_and_precision() -> None:
     one = contrast()
-    card = verdict.card(race(one), one)
+    card = verdict.card(comparison(one), one)
     assert card.headline == "1.42× faster, 95 % [1.38, 1.46]"
     assert tells(card.against, "mine")
     assert [numbers(one) for one in card.facts] == [[9, 54], [9.0], [2.8, 3]]
@@ -121,9 +121,9 @@ def test_the_card_says_factor_interval_generations_time_and_precision() -> None:
 
 def test_disturbed_rounds_and_rows_are_told() -> None:
     one = contrast(flagged_rounds=3, per_row=True)
-    card = verdict.card(race(one), one)
+    card = verdict.card(comparison(one), one)
     assert numbers(card.facts[0]) == [9, 54, 3]
-    assert card.against != verdict.card(race(contrast()), contrast()).against  # it is per row
+    assert card.against != verdict.card(comparison(contrast()), contrast()).against  # it is per row
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_the_parts_are_those_that_the_estimator_gives() -> None:
 
 def test_no_difference_is_an_answer() -> None:
     one = contrast(ratio=1.004, ratio_low=0.995, ratio_high=1.013, verdict="EQUIVALENT")
-    card = verdict.card(race(one), one)
+    card = verdict.card(comparison(one), one)
     assert tells(card.headline.lower(), Verdict.EQUIVALENT.word, "2 %")
     assert card.advice == ""
 
@@ -167,13 +167,13 @@ UNDECIDED: dict[str, Any] = {
 
 def test_an_open_question_says_how_many_generations_it_takes_and_what_to_do() -> None:
     one = contrast(**UNDECIDED)
-    card = verdict.card(race(one), one)
+    card = verdict.card(comparison(one), one)
     assert tells(card.headline.lower(), Verdict.UNDECIDED.word, "0.97×", "1.08×")
-    needed = verdict.launches_to_decide(race(one), one)
+    needed = verdict.launches_to_decide(comparison(one), one)
     assert needed is not None
     assert needed > 9
     assert numbers(card.advice) == [needed]
-    exact = race(one)
+    exact = comparison(one)
     exact.protocol["runs"] = 100  # nothing can be added to a race of so many runs
     assert verdict.card(exact, one).advice not in ("", card.advice)
 
@@ -182,7 +182,7 @@ def test_an_open_question_says_how_many_generations_it_takes_and_what_to_do() ->
 @pytest.mark.parametrize("noise", ["sigma", "sigma_between"])
 def test_more_noise_takes_more_generations(ratio: float, noise: str) -> None:
     quiet, noisy = (contrast(ratio=ratio, **{noise: value}) for value in (0.01, 0.3))
-    fewer, more = (verdict.launches_to_decide(race(one), one) for one in (quiet, noisy))
+    fewer, more = (verdict.launches_to_decide(comparison(one), one) for one in (quiet, noisy))
     assert fewer is not None
     assert more is not None
     assert fewer < more
@@ -190,17 +190,17 @@ def test_more_noise_takes_more_generations(ratio: float, noise: str) -> None:
 
 def test_noise_that_is_not_known_predicts_nothing() -> None:
     for one in (contrast(sigma=None), contrast(sigma_between=None), older(sigma=0.1)):
-        assert verdict.launches_to_decide(race(one), one) is None
+        assert verdict.launches_to_decide(comparison(one), one) is None
 
 
 def test_a_question_that_enough_generations_left_open_gets_no_number_of_them() -> None:
     one = contrast(ratio=1.5, ratio_low=0.9, ratio_high=2.5, verdict="UNDECIDED", sigma=0.01, generations=64)
-    assert not verdict.card(race(one), one).advice.startswith("About")
+    assert not verdict.card(comparison(one), one).advice.startswith("About")
 
 
 def test_outputs_that_differ_are_told_with_the_verdict() -> None:
     one = contrast(notes=["outputs differ: largest error 0.5 of the largest magnitude"])
-    [warning] = verdict.card(race(one), one).warnings
+    [warning] = verdict.card(comparison(one), one).warnings
     assert tells(warning, "0.5")
 
 
@@ -208,7 +208,7 @@ def test_too_few_rounds_have_no_interval() -> None:
     one = contrast(
         ratio_low=None, ratio_high=None, half_width=None, verdict="UNDECIDED", rounds=1, generations=1
     )
-    card = verdict.card(race(one), one)
+    card = verdict.card(comparison(one), one)
     assert numbers(card.facts[0]) == [1, 1]
     assert any(numbers(one) == [3] for one in card.facts)  # what was asked for, and no interval
     assert verdict.short(one) == "undecided"
@@ -234,9 +234,9 @@ def test_what_has_no_interval_says_what_one_takes(
 
 def test_the_contrast_that_counts_comes_first() -> None:
     default = contrast(baseline="a" * 16, ratio=2.0)
-    found = verdict.contrasts_of(race(contrast(), default, contrast(candidate="b" * 16)), "c" * 16)
+    found = verdict.contrasts_of(comparison(contrast(), default, contrast(candidate="b" * 16)), "c" * 16)
     assert [one["baseline"][0] for one in found] == ["b", "a"]
-    assert verdict.contrasts_of(race(), "c" * 16) == []
+    assert verdict.contrasts_of(comparison(), "c" * 16) == []
 
 
 # --- what decides -------------------------------------------------------------------------------------------
@@ -253,45 +253,45 @@ def test_only_what_is_graded_f_or_does_not_hold_is_rejected() -> None:
 
 def test_a_busy_machine_rejects_nothing() -> None:
     one = contrast()
-    busy = race(one, busy=busy_machine())
+    busy = comparison(one, busy=busy_machine())
     assert not is_rejected(busy.result)
-    assert verdict.card(busy, one).headline == verdict.card(race(one), one).headline
+    assert verdict.card(busy, one).headline == verdict.card(comparison(one), one).headline
     assert verdict.background_load_text(busy.result) == builders.BUSY
     assert verdict.background_load_mark(busy.result) == f" · {BUSY}"
-    for quiet in (race(one, busy=None).result, race(one).result, None):
+    for quiet in (comparison(one, busy=None).result, comparison(one).result, None):
         assert (verdict.background_load_text(quiet), verdict.background_load_mark(quiet)) == ("", "")
 
 
 def test_a_rejected_verdict_says_why_once_what_would_help_and_keeps_its_numbers() -> None:
     one = rejected()
-    card = verdict.card(race(one, grade="F"), one)
+    card = verdict.card(comparison(one, grade="F"), one)
     assert tells(card.headline, "1.010×", "1.030×")
     assert Verdict.UNDECIDED.word not in card.headline.lower()
     assert (card.rejected, card.color, card.reason) == (True, "red", one["holds_reason"])
-    assert (card.warnings, card.advice) == ([], race(one).facts["remedy"])
-    alone = verdict.card(race(one, remedy=""), one)  # the rest of the race stands
+    assert (card.warnings, card.advice) == ([], comparison(one).facts["remedy"])
+    alone = verdict.card(comparison(one, remedy=""), one)  # the rest of the race stands
     assert alone.advice == verdict.MEASURE_BETTER
 
 
 def test_one_rejected_contrast_leaves_the_others_alone() -> None:
     one, other = rejected(), contrast(baseline="a" * 16)
-    both = race(one, other)
+    both = comparison(one, other)
     assert verdict.card(both, one).rejected
     assert verdict.card(both, other).headline == "1.42× faster, 95 % [1.38, 1.46]"
 
 
 def test_an_older_race_keeps_its_verdict_with_the_remark_on_its_interval() -> None:
     one = older()
-    card = verdict.card(race(one, generations=None), one)
+    card = verdict.card(comparison(one, generations=None), one)
     assert card.headline == "1.42× faster, 95 % [1.38, 1.46]"
     assert (card.facts[0], card.noise) == ("54 rounds", "")
     assert card.warnings == [verdict.OLDER]
-    assert verdict.card(race(contrast()), contrast()).warnings == []
+    assert verdict.card(comparison(contrast()), contrast()).warnings == []
 
 
 def test_an_older_race_that_was_graded_f_stays_rejected() -> None:
     one = older(grade="F")
-    found = race(one, grade="F", grade_reason="A neighbour.", generations=None)
+    found = comparison(one, grade="F", grade_reason="A neighbour.", generations=None)
     card = verdict.card(found, one)
     assert tells(card.headline, "1.38×", "1.46×")
     assert (card.reason, card.advice) == (found.facts["grade_reason"], found.facts["remedy"])
@@ -299,15 +299,15 @@ def test_an_older_race_that_was_graded_f_stays_rejected() -> None:
 
 
 def test_what_can_go_on_has_generations_and_all_its_samples() -> None:
-    assert verdict.can_measure_longer(race(contrast()), trials())
-    assert not verdict.can_measure_longer(race(older(), generations=None), trials())
-    assert not verdict.can_measure_longer(race(contrast()), trials(result={PRUNED: 1.0}))
-    assert not verdict.can_measure_longer(race(contrast()), trials(state="FAIL"))
-    assert not verdict.can_measure_longer(race(contrast()), trials()[:2])
-    spent = race(contrast())
+    assert verdict.can_measure_longer(comparison(contrast()), trials())
+    assert not verdict.can_measure_longer(comparison(older(), generations=None), trials())
+    assert not verdict.can_measure_longer(comparison(contrast()), trials(result={PRUNED: 1.0}))
+    assert not verdict.can_measure_longer(comparison(contrast()), trials(state="FAIL"))
+    assert not verdict.can_measure_longer(comparison(contrast()), trials()[:2])
+    spent = comparison(contrast())
     spent.protocol.update(looks=[4, 6], splits=1.0)  # of an earlier version, which kept nothing back
     assert not verdict.can_measure_longer(spent, trials())
-    exact = race(contrast())
+    exact = comparison(contrast())
     exact.protocol["runs"] = 100
     assert not verdict.can_measure_longer(exact, trials())
 
@@ -363,8 +363,8 @@ def test_what_never_raced_has_no_verdict() -> None:
 )
 def test_a_self_test_says_what_noise_looks_like_here(test: dict[str, Any], said: str) -> None:
     known = {"ratio": 1.001, "ratio_low": 0.99, "ratio_high": 1.012}
-    assert verdict.self_test_lines(race(self_tests=[known | test])) == [said]
-    assert verdict.self_test_lines(race()) == []
+    assert verdict.self_test_lines(comparison(self_tests=[known | test])) == [said]
+    assert verdict.self_test_lines(comparison()) == []
 
 
 # --- a ratio that is not known yet ------------------------------------------------------------------------
@@ -386,8 +386,8 @@ def test_an_interval_wider_than_that_is_told_nowhere_in_numbers(name: str, low: 
     half = (high - low) / 2 / math.sqrt(low * high)
     one = contrast(ratio=1.1, ratio_low=low, ratio_high=high, half_width=half, verdict=name)
     test = {"when": "during", "ratio": 1.1, "ratio_low": low, "ratio_high": high, "rounds": 5}
-    card = verdict.card(race(one), one)
-    lines = verdict.self_test_lines(race(one, self_tests=[test]))
+    card = verdict.card(comparison(one), one)
+    lines = verdict.self_test_lines(comparison(one, self_tests=[test]))
     told = [
         words(one),
         measured(one),

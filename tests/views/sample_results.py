@@ -184,13 +184,13 @@ def batches(
 # --- races ------------------------------------------------------------------------------------------------
 
 ROUNDS = 16
-ROUNDS_PER_GENERATION = 2
+ROUNDS_PER_LAUNCH = 2
 RUNS_PER_BLOCK = 12
 BUSY_ROUND = 5  # a neighbour takes half a core there
 
 
 @dataclass(frozen=True, kw_only=True)
-class Racer:
+class SampleConfiguration:
     """One contestant to invent; `changes` go over the result of its trial."""
 
     spec: TrialSpec
@@ -202,7 +202,7 @@ class Racer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Duel:
+class Compared:
     """What `put_duel` stored."""
 
     comparison: Comparison
@@ -210,7 +210,7 @@ class Duel:
     baseline: Trial  # measured again in the same rounds
 
 
-def put_duel(
+def put_compared(
     store: Store,
     record: ModelRecord,
     *,
@@ -223,29 +223,35 @@ def put_duel(
     baseline_rows: int = 1,
     changes: dict[str, Any] | None = None,
     **facts: Any,
-) -> Duel:
+) -> Compared:
     """Store a candidate that raced against a baseline; without `baseline`, against the anchor (the default).
 
     `changes` go over the candidate's result; `facts` are those of `put_race`.
     """
     against: Role = "baseline" if baseline is not None else "anchor"
     default = spec_for(record, batch_size=baseline_rows)
-    own = Racer(
+    own = SampleConfiguration(
         spec=spec or spec_for(record, batch_size=rows, intra_op_num_threads=1),
         latency_s=latency_s,
         rows=rows,
         changes=changes or {},
     )
-    other = Racer(spec=baseline or default, latency_s=baseline_s, rows=baseline_rows, role=against)
-    anchor = [Racer(spec=default, latency_s=baseline_s * 1.05, role="anchor")] if baseline else []
-    comparison, trials = put_race(store, record, [own, other, *anchor], fingerprint=fingerprint, **facts)
-    return Duel(comparison=comparison, trial=trials[0], baseline=trials[1])
+    other = SampleConfiguration(
+        spec=baseline or default, latency_s=baseline_s, rows=baseline_rows, role=against
+    )
+    anchor = (
+        [SampleConfiguration(spec=default, latency_s=baseline_s * 1.05, role="anchor")] if baseline else []
+    )
+    comparison, trials = put_comparison(
+        store, record, [own, other, *anchor], fingerprint=fingerprint, **facts
+    )
+    return Compared(comparison=comparison, trial=trials[0], baseline=trials[1])
 
 
-def put_race(
+def put_comparison(
     store: Store,
     record: ModelRecord,
-    racers: Sequence[Racer],
+    configurations: Sequence[SampleConfiguration],
     *,
     fingerprint: str,
     grade: str = "A",
@@ -278,25 +284,25 @@ def put_race(
         contrast: fields to set in every contrast, for example `ratio_low=None`.
         result_changes: fields to set in the comparison's result; `busy` in those of the trials as well.
     """
-    race, ids = secrets.token_hex(8), [secrets.token_hex(8) for _ in racers]
-    roles = [racer.role for racer in racers]
+    comparison_id, ids = secrets.token_hex(8), [secrets.token_hex(8) for _ in configurations]
+    roles = [configuration.role for configuration in configurations]
     against = next(roles.index(role) for role in ("baseline", "anchor", "candidate") if role in roles)
     anchor = roles.index("anchor") if "anchor" in roles else against
-    wall_s = 0.06 * rounds * (len(racers) + 1)
+    wall_s = 0.06 * rounds * (len(configurations) + 1)
     shared: dict[str, Any] = {"grade": grade, "wall_s": wall_s, "notes": []}
     if not older:
-        shared |= _generations_of_contrast(half_width, rounds)
+        shared |= _launches_of_contrast(half_width, rounds)
         shared |= _rejected(grade_reason) if grade == "F" else {"holds": True, "holds_reason": ""}
     contrasts = [
-        _contrast(racers, ids, i, j, half_width=half_width, margin=margin, rounds=rounds)
+        _contrast(configurations, ids, i, j, half_width=half_width, margin=margin, rounds=rounds)
         | shared
         | (contrast or {})
         for j in dict.fromkeys([against, *(k for k, role in enumerate(roles) if role == "anchor")])
-        for i in range(len(racers))
+        for i in range(len(configurations))
         if i != j and (j == against or roles[i] != "baseline")
     ]
     summary = {
-        "blocks": rounds * len(racers),
+        "blocks": rounds * len(configurations),
         "flagged_share": 1 / rounds,
         "shares": {"foreign_load": 1 / rounds},
     }
@@ -308,40 +314,43 @@ def put_race(
     }
     if not older:
         judged["busy"] = result_changes.pop("busy", None)
-    processes = [(i, 0) for i in range(len(racers))] + ([] if older else [(anchor, 1)])
-    turn_s = max(racer.latency_s for racer in racers) * RUNS_PER_BLOCK * 1.5 + 0.01
+    processes = [(i, 0) for i in range(len(configurations))] + ([] if older else [(anchor, 1)])
+    turn_s = max(configuration.latency_s for configuration in configurations) * RUNS_PER_BLOCK * 1.5 + 0.01
     trials = []
-    for i, racer in enumerate(racers):
+    for i, configuration in enumerate(configurations):
         places = [place for place, (index, _) in enumerate(processes) if index == i]
-        blocks, latencies = _blocks(racer.latency_s, places, len(processes), rounds, turn_s, older=older)
+        blocks, latencies = _blocks(
+            configuration.latency_s, places, len(processes), rounds, turn_s, older=older
+        )
         own = {
-            "comparison": race,
-            "role": racer.role,
+            "comparison": comparison_id,
+            "role": configuration.role,
             "steady": True,
             "contrasts": [one for one in contrasts if one["candidate"] == ids[i]],
             "blocks": blocks,
             **judged,
-            **({} if older else {"generations": _generations(rounds)}),
-            **_measured(racer, latencies, fingerprint),
+            **({} if older else {"generations": _launches(rounds)}),
+            **_measured(configuration, latencies, fingerprint),
             **guarded(),
-            **racer.changes,
+            **configuration.changes,
         }
-        kind = "measure" if racer.role == "candidate" else "reference"
-        facts = {"id": ids[i], "fingerprint": fingerprint, "study": study, "comparison": race}
-        trials.append(_put(store, record, racer.spec, kind, own, **facts))
-    ranked = [] if grade == "F" and not older else _ranked(racers)
+        kind = "measure" if configuration.role == "candidate" else "reference"
+        facts = {"id": ids[i], "fingerprint": fingerprint, "study": study, "comparison": comparison_id}
+        trials.append(_put(store, record, configuration.spec, kind, own, **facts))
+    ranked = [] if grade == "F" and not older else _ranked(configurations)
     comparison = Comparison(
-        id=race,
+        id=comparison_id,
         state="COMPLETE",
         model_name=record.name,
         model_sha256=record.content_sha256,
         contestants=tuple(
             Contestant(
                 trial=ids[i],
-                label=racer.label or (DEFAULT_LABEL if racer.role == "anchor" else racer.role),
-                role=racer.role,
+                label=configuration.label
+                or (DEFAULT_LABEL if configuration.role == "anchor" else configuration.role),
+                role=configuration.role,
             )
-            for i, racer in enumerate(racers)
+            for i, configuration in enumerate(configurations)
         ),
         protocol={
             "precision": "quick",
@@ -360,14 +369,14 @@ def put_race(
             "rounds": rounds,
             "wall_s": wall_s,
             "outcome": "decided",
-            "orders": [[ids[k] for k in range(len(racers))] for _ in range(rounds)],
+            "orders": [[ids[k] for k in range(len(configurations))] for _ in range(rounds)],
             "contrasts": contrasts,
             "ranks": [{"trial": ids[k], "rank": n + 1, "ties": []} for n, k in enumerate(ranked)],
             **judged,
             **_aa_tests(older=older, rounds=rounds),
-            **({} if older else {"generations": _all_generations([ids[i] for i, _ in processes], rounds)}),
+            **({} if older else {"generations": _all_launches([ids[i] for i, _ in processes], rounds)}),
             "frozen": True,
-            "groups": [[ids[k] for k in range(len(racers))]],
+            "groups": [[ids[k] for k in range(len(configurations))]],
             "notes": [],
             "environment": None,
             "fingerprint": fingerprint,
@@ -378,14 +387,14 @@ def put_race(
     return comparison, trials
 
 
-def _generations(rounds: int) -> int:
-    return max(1, rounds // ROUNDS_PER_GENERATION)
+def _launches(rounds: int) -> int:
+    return max(1, rounds // ROUNDS_PER_LAUNCH)
 
 
-def _generations_of_contrast(half_width: float, rounds: int) -> dict[str, Any]:
+def _launches_of_contrast(half_width: float, rounds: int) -> dict[str, Any]:
     """What a contrast says of its generations: a quarter of the variance is between processes."""
     return {
-        "generations": _generations(rounds),
+        "generations": _launches(rounds),
         "sigma_between": half_width / 2,
         "between_from": "race",
         "within_half_width": half_width * math.sqrt(0.75),
@@ -399,8 +408,10 @@ def _rejected(reason: str) -> dict[str, Any]:
     return {"holds": False, "holds_reason": reason, "verdict": "UNDECIDED", "notes": [reason]}
 
 
-def _ranked(racers: Sequence[Racer]) -> list[int]:
-    return sorted(range(len(racers)), key=lambda k: racers[k].latency_s / racers[k].rows)
+def _ranked(configurations: Sequence[SampleConfiguration]) -> list[int]:
+    return sorted(
+        range(len(configurations)), key=lambda k: configurations[k].latency_s / configurations[k].rows
+    )
 
 
 def _aa_tests(*, older: bool, rounds: int) -> dict[str, Any]:
@@ -408,14 +419,14 @@ def _aa_tests(*, older: bool, rounds: int) -> dict[str, Any]:
     found = {"ratio": 1.001, "ratio_low": 0.99, "ratio_high": 1.012, "sigma": 0.01, "rounds": 12}
     if older:
         return {"self_tests": [{"when": when, **found} for when in ("before", "after")]}
-    more = {"rounds": rounds, "generations": _generations(rounds), "sigma_between": 0.005, "run_s": 0.002}
+    more = {"rounds": rounds, "generations": _launches(rounds), "sigma_between": 0.005, "run_s": 0.002}
     return {"self_tests": [{"when": "during", **found, **more, "half_width": 0.011, "log_ratios": []}]}
 
 
-def _all_generations(trials: Sequence[str], rounds: int) -> list[dict[str, Any]]:
+def _all_launches(trials: Sequence[str], rounds: int) -> list[dict[str, Any]]:
     """The generations of a race; the last of `trials` is the anchor's twin."""
     order = [*trials[:-1], f"{trials[-1]}/1"]
-    count = _generations(rounds)
+    count = _launches(rounds)
     return [
         {
             "generation": number,
@@ -429,7 +440,7 @@ def _all_generations(trials: Sequence[str], rounds: int) -> list[dict[str, Any]]
 
 
 def _contrast(
-    racers: Sequence[Racer],
+    configurations: Sequence[SampleConfiguration],
     ids: Sequence[str],
     i: int,
     j: int,
@@ -439,7 +450,9 @@ def _contrast(
     rounds: int,
 ) -> dict[str, Any]:
     """How racer `i` stands to racer `j`, per row."""
-    ratio = (racers[j].latency_s / racers[j].rows) / (racers[i].latency_s / racers[i].rows)
+    ratio = (configurations[j].latency_s / configurations[j].rows) / (
+        configurations[i].latency_s / configurations[i].rows
+    )
     low, high = ratio / (1 + half_width), ratio * (1 + half_width)
     verdict = "FASTER" if low > 1 else "SLOWER" if high < 1 else "UNDECIDED"
     if 1 / (1 + margin) < low and high < 1 + margin:
@@ -456,7 +469,7 @@ def _contrast(
         "rounds": rounds,
         "drifting": False,
         "margin": margin,
-        "per_row": racers[i].rows != racers[j].rows,
+        "per_row": configurations[i].rows != configurations[j].rows,
     }
 
 
@@ -492,7 +505,7 @@ def _blocks(
                 "flags": ["foreign_load", "wait"] if busy else [],
             }
             blocks.append(
-                found if older else found | {"generation": number // ROUNDS_PER_GENERATION, "copy": copy}
+                found if older else found | {"generation": number // ROUNDS_PER_LAUNCH, "copy": copy}
             )
             latencies += runs
     return blocks, latencies
@@ -508,23 +521,25 @@ def _counters(wall_s: float, *, busy: bool) -> wire.Counters:
     return raw_comparisons.counters(**own, **beside, canary_ns=900_000, frequency_hz=3.1e9)
 
 
-def _measured(racer: Racer, latencies: list[float], fingerprint: str) -> dict[str, Any]:
+def _measured(configuration: SampleConfiguration, latencies: list[float], fingerprint: str) -> dict[str, Any]:
     return {
         "requested_providers": CPU,
         "effective_providers": CPU,
         "fallback": False,
         "fallback_reason": "",
-        "placement": {"CPUExecutionProvider": {"nodes": 4, "ran_nodes": 3, "time_s": racer.latency_s}},
+        "placement": {
+            "CPUExecutionProvider": {"nodes": 4, "ran_nodes": 3, "time_s": configuration.latency_s}
+        },
         "casts": None,
-        "batch_size": racer.rows,
+        "batch_size": configuration.rows,
         "runs": len(latencies),
         "latencies_s": latencies,
-        "warmup_latencies_s": [racer.latency_s * 3, racer.latency_s * 1.5],
+        "warmup_latencies_s": [configuration.latency_s * 3, configuration.latency_s * 1.5],
         "session_creation_s": 0.02,
-        "first_run_s": racer.latency_s * 3,
+        "first_run_s": configuration.latency_s * 3,
         "latency": latency_summary(latencies),
-        "throughput_per_s": racer.rows * len(latencies) / sum(latencies),
-        "cpu_s_per_inference": racer.latency_s * 1.9,
+        "throughput_per_s": configuration.rows * len(latencies) / sum(latencies),
+        "cpu_s_per_inference": configuration.latency_s * 1.9,
         "idle_cpu_s": 0.1,
         "idle_wall_s": 0.2,
         "load_peak_rss_bytes": 6 << 20,
@@ -533,7 +548,11 @@ def _measured(racer: Racer, latencies: list[float], fingerprint: str) -> dict[st
         "energy_j_per_inference": None,
         "energy_note": "no RAPL counter can be read here",
         "new_shapes": [
-            {"batch_size": racer.rows * 2, "first_run_s": 0.009, "next_run_s": racer.latency_s * 2}
+            {
+                "batch_size": configuration.rows * 2,
+                "first_run_s": 0.009,
+                "next_run_s": configuration.latency_s * 2,
+            }
         ],
         "affinity": [0, 1],
         "environment": {"fingerprint": fingerprint},

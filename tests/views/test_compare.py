@@ -28,7 +28,7 @@ from tests import builders, tiny_models
 from tests.reading import numbers, tells
 from tests.views import page, sample_results
 from tests.views.page import Add, Jobs, Open, buttons, click, followed, icons, lines, opened, status, texts
-from tests.views.sample_results import Racer
+from tests.views.sample_results import SampleConfiguration
 
 EDGE = PRESETS["edge"][0]
 DETAILS, PAST = "compare.details", "compare.past.box"  # closed groups
@@ -54,16 +54,18 @@ def table(at: AppTest) -> Any:
     return frame(at, "compare.table.").value
 
 
-def racers(record: ModelRecord) -> list[Racer]:
+def configurations(record: ModelRecord) -> list[SampleConfiguration]:
     """The default as baseline, one clearly faster, one that is not told apart from it."""
     return [
-        Racer(spec=sample_results.spec_for(record), latency_s=0.002, role="baseline", label=DEFAULT_LABEL),
-        Racer(
+        SampleConfiguration(
+            spec=sample_results.spec_for(record), latency_s=0.002, role="baseline", label=DEFAULT_LABEL
+        ),
+        SampleConfiguration(
             spec=sample_results.spec_for(record, intra_op_num_threads=1),
             latency_s=0.0014,
             label="intra_op_num_threads 1",
         ),
-        Racer(
+        SampleConfiguration(
             spec=sample_results.spec_for(record, use_io_binding=True),
             latency_s=0.00201,
             label="use_io_binding on",
@@ -72,10 +74,10 @@ def racers(record: ModelRecord) -> list[Racer]:
 
 
 def put(record: ModelRecord, machine: wire.Environment, **facts: Any) -> tuple[Comparison, list[Trial]]:
-    return sample_results.put_race(
+    return sample_results.put_comparison(
         state.store(),
         record,
-        facts.pop("racers", None) or racers(record),
+        facts.pop("configurations", None) or configurations(record),
         fingerprint=machine["fingerprint"],
         study=facts.pop("study", "compare #1"),
         **facts,
@@ -319,10 +321,10 @@ def test_the_predicted_time_is_unknown_before_the_first_race_and_then_shown(
 def test_a_link_shows_a_race_with_verdicts_ranks_and_ties(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put(mlp, machine)
-    at = open_page("compare", comparison=race.id)
+    comparison, _ = put(mlp, machine)
+    at = open_page("compare", comparison=comparison.id)
     rows = table(at)
-    default, one, binding = (racer.label for racer in racers(mlp))
+    default, one, binding = (configuration.label for configuration in configurations(mlp))
     assert list(rows["Configuration"]) == [one, default, binding]
     assert list(rows["Rank"]) == ["1", "2–3", "2–3"]
     assert rows["Verdict"][0].startswith("1.43× faster, 95 % [")
@@ -334,8 +336,8 @@ def test_a_link_shows_a_race_with_verdicts_ranks_and_ties(
 def test_the_forest_holds_every_interval_and_the_band(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put(mlp, machine)
-    at = open_page("compare", comparison=race.id)
+    comparison, _ = put(mlp, machine)
+    at = open_page("compare", comparison=comparison.id)
     figure = json.loads(at.get("plotly_chart")[0].proto.spec)
     drawn = {trace["name"]: trace["x"] for trace in figure["data"]}
     assert drawn["faster"] == [pytest.approx(2 / 1.4)]
@@ -348,19 +350,19 @@ def test_the_forest_holds_every_interval_and_the_band(
 def test_a_first_place_that_the_intervals_leave_open_is_said(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, trials = put(mlp, machine)
-    assert race.result is not None
-    wide = [{**one, "ratio_low": 0.6, "ratio_high": 1.6} for one in race.result["contrasts"]]
-    state.store().update_comparison(race.id, result={**race.result, "contrasts": wide})
-    at = open_page("compare", comparison=race.id)
-    shown = state.store().comparison(race.id)
+    comparison, trials = put(mlp, machine)
+    assert comparison.result is not None
+    wide = [{**one, "ratio_low": 0.6, "ratio_high": 1.6} for one in comparison.result["contrasts"]]
+    state.store().update_comparison(comparison.id, result={**comparison.result, "contrasts": wide})
+    at = open_page("compare", comparison=comparison.id)
+    shown = state.store().comparison(comparison.id)
     assert lines(at, comparison_text.headline(shown))
     assert list(table(at)["Rank"]) == ["1–3"] * len(trials)
     assert lines(
         opened(at, DETAILS), comparison_text.intervals_text(shown)
     )  # of a protocol that split nothing over them
-    state.store().update_comparison(race.id, protocol={**race.protocol, "family": 2})
-    together = comparison_text.intervals_text(state.store().comparison(race.id))
+    state.store().update_comparison(comparison.id, protocol={**comparison.protocol, "family": 2})
+    together = comparison_text.intervals_text(state.store().comparison(comparison.id))
     assert numbers(together)[:2] == [95, 2]
     assert lines(at.run(), together)
 
@@ -368,20 +370,20 @@ def test_a_first_place_that_the_intervals_leave_open_is_said(
 def test_a_rejected_race_ranks_nobody_and_says_what_to_do(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put(
+    comparison, _ = put(
         mlp,
         machine,
         grade="F",
         grade_reason="Two copies of the same configuration differed by 2.1 %.",
         remedy="Measure when it is quieter.",
     )
-    at = open_page("compare", comparison=race.id)
+    at = open_page("compare", comparison=comparison.id)
     (error,) = at.error
-    assert tells(error.value, *(race.facts[name] for name in ("grade_reason", "remedy")))
+    assert tells(error.value, *(comparison.facts[name] for name in ("grade_reason", "remedy")))
     assert "Rank" not in table(at)
     said = [text for text in table(at)["Verdict"] if text != "baseline"]
     assert said
-    no_verdict = {in_words(one) for one in race.facts["contrasts"]}
+    no_verdict = {in_words(one) for one in comparison.facts["contrasts"]}
     assert set(said) <= no_verdict
     assert not lines(at, "1.43×")
 
@@ -389,8 +391,8 @@ def test_a_rejected_race_ranks_nobody_and_says_what_to_do(
 def test_a_busy_machine_keeps_verdicts_and_ranks_and_is_told_with_the_numbers(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put(mlp, machine, busy=builders.busy_machine())
-    at = open_page("compare", comparison=race.id)
+    comparison, _ = put(mlp, machine, busy=builders.busy_machine())
+    at = open_page("compare", comparison=comparison.id)
     assert table(at)["Verdict"][0].startswith("1.43× faster")
     assert table(at)["Rank"][0] == "1"
     assert [BUSY in one for one in table(at)["Grade"] if one] == [True, True]
@@ -405,10 +407,10 @@ def test_a_busy_machine_keeps_verdicts_and_ranks_and_is_told_with_the_numbers(
 def test_the_parts_of_the_widest_interval_are_told(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put(mlp, machine)
-    said = texts(opened(open_page("compare", comparison=race.id), DETAILS))
+    comparison, _ = put(mlp, machine)
+    said = texts(opened(open_page("compare", comparison=comparison.id), DETAILS))
     assert tells(said, "±1 %", "±1.7 %")
-    assert tells(said, verdict.counted(race.facts))
+    assert tells(said, verdict.counted(comparison.facts))
     older, _ = put(mlp, machine, older=True)
     said = texts(opened(open_page("compare", comparison=older.id), DETAILS))
     assert "±1.7 %" not in said
@@ -418,10 +420,10 @@ def test_the_parts_of_the_widest_interval_are_told(
 def test_a_race_whose_samples_were_pruned_keeps_its_numbers(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put(mlp, machine)
-    before = table(open_page("compare", comparison=race.id))
+    comparison, _ = put(mlp, machine)
+    before = table(open_page("compare", comparison=comparison.id))
     state.store().prune(before=time.time())
-    at = open_page("compare", comparison=race.id)
+    at = open_page("compare", comparison=comparison.id)
     assert table(at).equals(before)
     assert "content_cut" in icons(at)
     assert len(at.get("plotly_chart")) == 1
@@ -431,7 +433,7 @@ def test_a_race_whose_samples_were_pruned_keeps_its_numbers(
 def test_a_finished_race_goes_on_as_another_one_in_the_address(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    race, _ = put(mlp, machine)
+    comparison, _ = put(mlp, machine)
     asked: list[str] = []
 
     def submit(_store: Store, comparison_id: str, **_: Any) -> str:
@@ -439,9 +441,9 @@ def test_a_finished_race_goes_on_as_another_one_in_the_address(
         return running(mlp, machine)[0].id
 
     sample_results.queue(monkeypatch, "more_launches", submit)
-    at = click(open_page("compare", comparison=race.id), "compare.go_on")
-    assert asked == [race.id]
-    assert at.query_params["comparison"] != race.id
+    at = click(open_page("compare", comparison=comparison.id), "compare.go_on")
+    assert asked == [comparison.id]
+    assert at.query_params["comparison"] != comparison.id
     assert followed(at, "compare.watch")
     assert buttons(at, "compare.go_on") == []  # it runs
     exact, _ = put(mlp, machine)
@@ -452,15 +454,15 @@ def test_a_finished_race_goes_on_as_another_one_in_the_address(
 def test_a_failed_contestant_is_shown_with_its_error_and_the_others_stay(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, trials = put(mlp, machine)
+    comparison, trials = put(mlp, machine)
     dead = trials[2].id
     error = {"type": "WorkerError", "message": "The worker was killed by SIGSEGV.", "hint": "Try CPU."}
     state.store().update_trial(dead, state="FAIL", result=None, error=error)
-    result = dict(race.result or {})
+    result = dict(comparison.result or {})
     result["contrasts"] = [one for one in result["contrasts"] if one["candidate"] != dead]
     result["ranks"] = [one for one in result["ranks"] if one["trial"] != dead]
-    state.store().update_comparison(race.id, result=result)
-    at = open_page("compare", comparison=race.id)
+    state.store().update_comparison(comparison.id, result=result)
+    at = open_page("compare", comparison=comparison.id)
     assert "SIGSEGV" in at.error[0].value
     assert tells(at.error[0].value, error["hint"])
     assert list(table(at)["Verdict"])[-1] == "failed"
@@ -470,12 +472,12 @@ def test_a_failed_contestant_is_shown_with_its_error_and_the_others_stay(
 def test_different_batches_and_different_outputs_are_marked(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    field = racers(mlp)
+    field = configurations(mlp)
     spec, wrong = sample_results.spec_for(mlp, batch_size=4), builders.guarded(max_rel=0.5)
-    field[1] = Racer(spec=spec, latency_s=0.004, rows=4, label="batch_size 4", changes=wrong)
+    field[1] = SampleConfiguration(spec=spec, latency_s=0.004, rows=4, label="batch_size 4", changes=wrong)
     notes = ["The batch sizes differ (4 and 1 rows): times per row are compared.", "outputs differ: 0.5"]
-    race, _ = put(mlp, machine, racers=field, contrast={"notes": notes})
-    at = open_page("compare", comparison=race.id)
+    comparison, _ = put(mlp, machine, configurations=field, contrast={"notes": notes})
+    at = open_page("compare", comparison=comparison.id)
     rows = table(at)
     outputs = dict(zip(rows["Configuration"], rows["Outputs"], strict=True))
     assert outputs.pop("batch_size 4") == f"{WARNING} {OUTPUTS_DIFFER}"
@@ -489,9 +491,9 @@ def test_different_batches_and_different_outputs_are_marked(
 def test_a_race_of_an_earlier_version_keeps_its_marks(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    field = [replace(one, changes={"guard": None, "output_error": None}) for one in racers(mlp)]
-    race, _ = put(mlp, machine, racers=field, contrast={"outputs_differ": True})
-    rows = table(open_page("compare", comparison=race.id))
+    field = [replace(one, changes={"guard": None, "output_error": None}) for one in configurations(mlp)]
+    comparison, _ = put(mlp, machine, configurations=field, contrast={"outputs_differ": True})
+    rows = table(open_page("compare", comparison=comparison.id))
     assert list(rows["Outputs"]).count(f"{WARNING} {OUTPUTS_DIFFER}") == len(field) - 1
 
 
@@ -505,8 +507,8 @@ def select(at: AppTest, *rows: int) -> AppTest:
 def test_a_chosen_contestant_is_opened_in_tune(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, trials = put(mlp, machine)
-    at = select(open_page("compare", comparison=race.id), 0)
+    comparison, trials = put(mlp, machine)
+    at = select(open_page("compare", comparison=comparison.id), 0)
     click(at, "compare.open")
     assert not at.exception
     assert at.title[0].value == "Tune"
@@ -517,27 +519,27 @@ def test_a_chosen_contestant_is_opened_in_tune(
 def test_two_chosen_contestants_can_be_explained(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, trials = put(mlp, machine)
-    at = select(open_page("compare", comparison=race.id), 0, 1)
+    comparison, trials = put(mlp, machine)
+    at = select(open_page("compare", comparison=comparison.id), 0, 1)
     queries = [link.proto.query_string for link in at.get("page_link")]
     assert [one for one in queries if tells(one, trials[0].id, trials[1].id)]
 
 
 def test_a_race_becomes_the_list_again(open_page: Open, mlp: ModelRecord, machine: wire.Environment) -> None:
-    race, _ = put(mlp, machine)
-    at = click(open_page("compare", comparison=race.id), "compare.again")
-    assert names(at)[:3] == [racer.label for racer in racers(mlp)]
+    comparison, _ = put(mlp, machine)
+    at = click(open_page("compare", comparison=comparison.id), "compare.again")
+    assert names(at)[:3] == [configuration.label for configuration in configurations(mlp)]
 
 
 def test_past_races_are_listed_and_duels_on_request(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     put(mlp, machine)
-    sample_results.put_duel(state.store(), mlp, fingerprint=machine["fingerprint"])
+    sample_results.put_compared(state.store(), mlp, fingerprint=machine["fingerprint"])
     at = opened(open_page("compare", model=mlp), PAST)
     rows = frame(at, "compare.past.").value
     assert len(rows) == 1
-    default, one, binding = (racer.label for racer in racers(mlp))
+    default, one, binding = (configuration.label for configuration in configurations(mlp))
     assert tells(rows["Configurations"][0], default, one, binding)
     assert rows["Result"][0].startswith(one)
     at.toggle(key="compare.duels").set_value(True).run()
@@ -547,20 +549,20 @@ def test_past_races_are_listed_and_duels_on_request(
 def test_a_race_of_the_command_line_is_opened_and_listed(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put(mlp, machine, study="")
+    comparison, _ = put(mlp, machine, study="")
     at = open_page("compare", model=mlp)
-    assert at.query_params["comparison"] == race.id
+    assert at.query_params["comparison"] == comparison.id
     assert len(frame(opened(at, PAST), "compare.past.").value) == 1
 
 
 def test_a_race_of_a_variant_is_one_of_its_baseline_too(
     open_page: Open, mlp: ModelRecord, add_variant: Add, machine: wire.Environment
 ) -> None:
-    race, trials = put(add_variant(mlp, "small", hidden=24), machine)
+    comparison, trials = put(add_variant(mlp, "small", hidden=24), machine)
     assert "comparison" not in open_page("compare", model=mlp).query_params
     state.store().update_trial(trials[0].id, model_sha256=mlp.content_sha256)
     at = open_page("compare", model=mlp)
-    assert at.query_params["comparison"] == race.id
+    assert at.query_params["comparison"] == comparison.id
     assert len(frame(opened(at, PAST), "compare.past.").value) == 1
 
 
@@ -568,17 +570,17 @@ def test_a_race_of_a_variant_is_one_of_its_baseline_too(
 
 
 def running(record: ModelRecord, machine: wire.Environment, **facts: Any) -> tuple[Comparison, list[Trial]]:
-    race, trials = put(record, machine)
+    comparison, trials = put(record, machine)
     for trial in trials:
         state.store().update_trial(trial.id, state="RUNNING", result=None)
-    state.store().update_comparison(race.id, state="RUNNING", result=None, finished_at=None, **facts)
-    return race, trials
+    state.store().update_comparison(comparison.id, state="RUNNING", result=None, finished_at=None, **facts)
+    return comparison, trials
 
 
 def test_a_running_race_shows_every_interval_and_can_be_cancelled(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
-    race, trials = running(mlp, machine)
+    comparison, trials = running(mlp, machine)
     against, *others = (one.id for one in trials)
     contrasts = [
         {
@@ -600,8 +602,8 @@ def test_a_running_race_shows_every_interval_and_can_be_cancelled(
         "contrasts": contrasts,
         "p50_s": {against: 0.0024, others[0]: 0.002},
     }
-    cancelled = jobs(status(race.id, stage="rounds", done=7, total=40, elapsed_s=4.0, live=live))
-    at = open_page("compare", comparison=race.id)
+    cancelled = jobs(status(comparison.id, stage="rounds", done=7, total=40, elapsed_s=4.0, live=live))
+    at = open_page("compare", comparison=comparison.id)
     shown = followed(at, "compare.watch")
     assert numbers(shown["text"])[:4] == [2, 7, 40, 4.0]
     (picture,) = shown["pictures"]
@@ -612,15 +614,15 @@ def test_a_running_race_shows_every_interval_and_can_be_cancelled(
     assert lines(at, DEFAULT_LABEL, "2.400 ms")
     assert at.button(key="compare.run").disabled
     click(at, "compare.cancel")
-    assert cancelled == [race.id]
+    assert cancelled == [comparison.id]
 
 
 def test_a_waiting_race_says_its_place(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
-    race, _ = running(mlp, machine)
-    jobs(status(race.id, state="WAITING", place=1, holder="dashboard of ann: race"))
-    at = open_page("compare", comparison=race.id)
+    comparison, _ = running(mlp, machine)
+    jobs(status(comparison.id, state="WAITING", place=1, holder="dashboard of ann: race"))
+    at = open_page("compare", comparison=comparison.id)
     said = followed(at, "compare.watch")["text"]
     assert tells(said, "ann")
     assert numbers(said) == []  # nobody is before it
@@ -629,8 +631,8 @@ def test_a_waiting_race_says_its_place(
 def test_a_race_of_another_process_is_shown_without_a_cancel(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = running(mlp, machine, owner="command line of bob")
-    at = open_page("compare", comparison=race.id)
+    comparison, _ = running(mlp, machine, owner="command line of bob")
+    at = open_page("compare", comparison=comparison.id)
     assert tells(followed(at, "compare.watch")["text"], "bob")
     assert buttons(at, "compare.cancel") == []
 
@@ -645,8 +647,8 @@ def test_a_race_is_really_run(open_page: Open, mlp: ModelRecord) -> None:
     assert state.scheduler().join(120)
     at.run()
     assert not at.exception
-    race = state.store().comparison(str(at.query_params["comparison"]))
-    assert (race.state, race.error) == ("COMPLETE", None)
+    comparison = state.store().comparison(str(at.query_params["comparison"]))
+    assert (comparison.state, comparison.error) == ("COMPLETE", None)
     rows = table(at)
     assert "baseline" in list(rows["Verdict"])
     assert (rows["p50 (ms)"] > 0).all()

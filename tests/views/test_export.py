@@ -160,7 +160,7 @@ def test_a_model_that_is_gone_is_told_where_it_goes_along(open_page: Open, mlp: 
 def test_a_busy_machine_is_told_with_the_numbers_that_are_taken_away(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    trial = sample_results.put_duel(
+    trial = sample_results.put_compared(
         state.store(),
         mlp,
         fingerprint="f",
@@ -186,7 +186,7 @@ def test_a_busy_machine_is_told_with_the_numbers_that_are_taken_away(
 def test_a_result_that_is_slower_or_rejected_says_so_before_it_is_taken_away(
     open_page: Open, mlp: ModelRecord, facts: dict[str, Any], words: str
 ) -> None:
-    trial = sample_results.put_duel(
+    trial = sample_results.put_compared(
         state.store(), mlp, fingerprint="f", changes={"inputs": [], "outputs": []}, **facts
     ).trial
     at = open_page("export", model=mlp, trial=trial.id)

@@ -267,9 +267,11 @@ def test_a_ticked_row_of_history_has_an_address(open_page: Open, add_model: Add)
 def test_compare_opens_with_the_newest_race_until_it_is_closed(open_page: Open, add_model: Add) -> None:
     record = add_model()
     fingerprint = state.environment()["fingerprint"]
-    race = sample_results.put_duel(state.store(), record, fingerprint=fingerprint, study="race #1").comparison
+    comparison = sample_results.put_compared(
+        state.store(), record, fingerprint=fingerprint, study="race #1"
+    ).comparison
     at = open_page("compare", model=record)
-    assert address(at)["comparison"] == race.id
+    assert address(at)["comparison"] == comparison.id
     at.button(key="compare.close").click().run()
     assert "comparison" not in address(at)
     at.run()
@@ -279,11 +281,11 @@ def test_compare_opens_with_the_newest_race_until_it_is_closed(open_page: Open, 
 def test_curves_open_with_the_newest_sweep_where_no_setting_was_changed(
     open_page: Open, add_model: Add, machine: wire.Environment
 ) -> None:
-    from tests.views.test_sweep import put_race
+    from tests.views.test_sweep import put_comparison
 
     record = add_model()
-    race, _ = put_race(record, machine, (1, 4))
-    newest, _ = put_race(record, machine, (2, 8))
+    comparison, _ = put_comparison(record, machine, (1, 4))
+    newest, _ = put_comparison(record, machine, (2, 8))
     at = open_page("sweep", model=record)
     assert address(at)["study"] == newest.study
     assert at.text_input(key="curves.values.batch_size").value == "2, 8"
@@ -294,16 +296,16 @@ def test_curves_open_with_the_newest_sweep_where_no_setting_was_changed(
     at.switch_page("views/sweep/page.py").run()
     assert "study" not in address(at)
     assert at.session_state[fields.key("intra_op_num_threads")] == 1
-    choice(at, "curves.earlier").set_value(race.study).run()
-    assert address(at)["study"] == race.study
+    choice(at, "curves.earlier").set_value(comparison.study).run()
+    assert address(at)["study"] == comparison.study
 
 
 def test_why_opens_with_the_pair_that_was_explained_last(open_page: Open, add_model: Add) -> None:
     from tests.views.test_explain import put_passes
 
     record = add_model()
-    explained = sample_results.put_duel(state.store(), record, fingerprint="x")
-    sample_results.put_duel(state.store(), record, fingerprint="x")
+    explained = sample_results.put_compared(state.store(), record, fingerprint="x")
+    sample_results.put_compared(state.store(), record, fingerprint="x")
     put_passes(explained.baseline, explained.trial)
     at = open_page("explain", model=record)
     assert (address(at)["a"], address(at)["b"]) == (explained.baseline.id, explained.trial.id)

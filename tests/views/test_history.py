@@ -129,12 +129,12 @@ def test_a_selected_trial_is_shown_with_numbers_and_charts(open_page: Open, mlp:
     assert not at.exception
 
 
-def duel(record: ModelRecord, **facts: Any) -> sample_results.Duel:
-    return sample_results.put_duel(state.store(), record, fingerprint="f", **facts)
+def compared(record: ModelRecord, **facts: Any) -> sample_results.Compared:
+    return sample_results.put_compared(state.store(), record, fingerprint="f", **facts)
 
 
 def test_the_table_has_verdict_and_grade_and_leaves_references_out(open_page: Open, mlp: ModelRecord) -> None:
-    faster, rejected = duel(mlp), duel(mlp, grade="F", latency_s=0.0005)
+    faster, rejected = compared(mlp), compared(mlp, grade="F", latency_s=0.0005)
     alone = put(mlp)
     at = open_page("history")
     shown = table(at).set_index("Trial")
@@ -148,7 +148,7 @@ def test_the_table_has_verdict_and_grade_and_leaves_references_out(open_page: Op
 
 
 def test_a_busy_machine_is_in_the_table_and_can_be_searched_for(open_page: Open, mlp: ModelRecord) -> None:
-    quiet, busy = duel(mlp), duel(mlp, busy=builders.busy_machine())
+    quiet, busy = compared(mlp), compared(mlp, busy=builders.busy_machine())
     at = open_page("history")
     shown = table(at).set_index("Trial")
     assert shown.loc[busy.trial.id[:12], "Verdict"] == "1.42× faster"
@@ -173,7 +173,7 @@ def test_a_trial_whose_samples_were_pruned_keeps_its_numbers(open_page: Open, ml
 
 
 def test_a_selected_duel_shows_its_verdict(open_page: Open, mlp: ModelRecord) -> None:
-    duel(mlp)
+    compared(mlp)
     at = select(open_page("history"), 0)
     assert "1.42× faster" in at.header[0].value
     assert len(at.get("plotly_chart")) == 2
@@ -181,7 +181,7 @@ def test_a_selected_duel_shows_its_verdict(open_page: Open, mlp: ModelRecord) ->
 
 
 def test_a_link_opens_a_reference_that_the_list_leaves_out(open_page: Open, mlp: ModelRecord) -> None:
-    reference = duel(mlp).baseline
+    reference = compared(mlp).baseline
     at = open_page("history", trial=reference.id)
     assert at.header[0].value.startswith(":material/flag:")
 

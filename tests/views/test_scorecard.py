@@ -73,13 +73,20 @@ def why(at: AppTest, number: int) -> str:
 
 def put(record: ModelRecord, machine: wire.Environment, **changes: Any) -> None:
     """A race of ORT's default, as the scheduler stores it; `changes` are of the racer or of the race."""
-    race = {name: changes.pop(name) for name in ("older", "busy") if name in changes}
-    racer = sample_results.Racer(spec=sample_results.spec_for(record), label="default", **changes)
-    rival = sample_results.Racer(
+    comparison = {name: changes.pop(name) for name in ("older", "busy") if name in changes}
+    configuration = sample_results.SampleConfiguration(
+        spec=sample_results.spec_for(record), label="default", **changes
+    )
+    rival = sample_results.SampleConfiguration(
         spec=sample_results.spec_for(record, intra_op_num_threads=1), role="baseline"
     )
-    sample_results.put_race(
-        state.store(), record, [racer, rival], fingerprint=machine["fingerprint"], rounds=50, **race
+    sample_results.put_comparison(
+        state.store(),
+        record,
+        [configuration, rival],
+        fingerprint=machine["fingerprint"],
+        rounds=50,
+        **comparison,
     )
 
 

@@ -79,8 +79,8 @@ def started(monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> list[search.
 
 def put(record: ModelRecord, machine: wire.Environment, outcome: str = "FOUND", **how: Any) -> StudyRecord:
     """A search whose winner and default are kept, too."""
-    duel = sample_results.put_duel(state.store(), record, fingerprint=machine["fingerprint"])
-    confirmed = (duel.trial.id, duel.baseline.id)
+    compared = sample_results.put_compared(state.store(), record, fingerprint=machine["fingerprint"])
+    confirmed = (compared.trial.id, compared.baseline.id)
     return sample_results.put_study(
         state.store(),
         record,
@@ -686,9 +686,9 @@ def put_elsewhere(record: ModelRecord, machine: wire.Environment) -> StudyRecord
         record, graph_optimization_level="ORT_ENABLE_BASIC", intra_op_num_threads=1
     )
     name, here = "feed" * 4, machine["fingerprint"]
-    duel = sample_results.put_duel(state.store(), record, spec=found, fingerprint=here, study=name)
-    said = sample_results.search_answer("FOUND", duel.trial.id, duel.baseline.id)
-    said["winner"] |= {"changes": {"use_io_binding": False}, "spec": duel.trial.spec}
+    compared = sample_results.put_compared(state.store(), record, spec=found, fingerprint=here, study=name)
+    said = sample_results.search_answer("FOUND", compared.trial.id, compared.baseline.id)
+    said["winner"] |= {"changes": {"use_io_binding": False}, "spec": compared.trial.spec}
     return sample_results.put_study(
         state.store(), record, fingerprint=here, id=name, spec=start.to_dict(), answer=said
     )

@@ -28,7 +28,7 @@ from tests import builders, tiny_models
 from tests.reading import numbers, tells
 from tests.views import sample_results
 from tests.views.page import Add, Jobs, Open, figure, followed, icons, lines, opened, status, texts
-from tests.views.sample_results import Racer
+from tests.views.sample_results import SampleConfiguration
 
 CPU = "CPUExecutionProvider"
 BOTH = point_name({axes.THREADS: 2, axes.BATCH: 16})
@@ -39,8 +39,8 @@ def drawn_lines(at: AppTest, index: int) -> dict[str, Any]:
     return {one["name"]: one for one in figure(at, index)["data"] if "customdata" in one}
 
 
-def specs(race: dict[str, Any]) -> list[TrialSpec]:
-    return [one.spec for one in race["contestants"]]
+def specs(comparison: dict[str, Any]) -> list[TrialSpec]:
+    return [one.spec for one in comparison["contestants"]]
 
 
 def set_values(at: AppTest, text: str, axis: str = "batch_size") -> AppTest:
@@ -93,16 +93,16 @@ def test_run_asks_for_one_race_of_all_values(
 ) -> None:
     at = set_values(open_page("sweep", model=mlp), "1, 8")
     at.button(key="curves.run").click().run()
-    (race,) = submitted
-    assert [spec.workload.batch_size for spec in specs(race)] == [1, 8]
-    assert [one.label for one in race["contestants"]] == ["batch 1", "batch 8"]
-    assert axes.axes_of_study(race["study"]) == (Axis(name="batch_size", values=(1, 8)),)
-    assert race["model_name"] == mlp.name
-    assert race["wait_quiet_s"] == 0.0
+    (comparison,) = submitted
+    assert [spec.workload.batch_size for spec in specs(comparison)] == [1, 8]
+    assert [one.label for one in comparison["contestants"]] == ["batch 1", "batch 8"]
+    assert axes.axes_of_study(comparison["study"]) == (Axis(name="batch_size", values=(1, 8)),)
+    assert comparison["model_name"] == mlp.name
+    assert comparison["wait_quiet_s"] == 0.0
     at.toggle(key="protocol.wait_quiet").set_value(True).run()
     at.button(key="curves.run").click().run()
     assert submitted[1]["wait_quiet_s"] == 300.0
-    assert {spec.model.sha256 for spec in specs(race)} == {mlp.sha256}
+    assert {spec.model.sha256 for spec in specs(comparison)} == {mlp.sha256}
 
 
 def test_points_measured_before_are_drawn_marked_and_not_measured_again(
@@ -141,11 +141,11 @@ def test_finished_points_can_be_measured_again_on_request(
     assert numbers(again.label) == []
     assert numbers(again.help) == [2]
     again.click().run()
-    assert [len(specs(race)) for race in submitted] == [2]
+    assert [len(specs(comparison)) for comparison in submitted] == [2]
     at.toggle(key="curves.again").set_value(True).run()
     assert numbers(at.button(key="curves.run").label) == [2]
     at.button(key="curves.run").click().run()
-    assert [len(specs(race)) for race in submitted] == [2, 2]
+    assert [len(specs(comparison)) for comparison in submitted] == [2, 2]
 
 
 def test_the_best_point_under_a_typed_line_is_named_in_words(
@@ -277,12 +277,12 @@ def test_the_best_point_becomes_the_settings_of_tune(
     assert at.title[0].value == "Tune"
 
 
-def put_race(
+def put_comparison(
     record: ModelRecord, machine: wire.Environment, sizes: Sequence[int] = (1, 8, 32), **facts: Any
 ) -> tuple[Comparison, list[Trial]]:
     """A sweep over the batch beside the default, in one race; a fixed cost plus a cost per row."""
-    racers = [
-        Racer(
+    configurations = [
+        SampleConfiguration(
             spec=sample_results.spec_for(record, batch_size=size),
             latency_s=0.0005 + 0.0001 * size,
             rows=size,
@@ -290,28 +290,35 @@ def put_race(
         )
         for size in sizes
     ]
-    anchor = Racer(spec=sample_results.spec_for(record), latency_s=0.0007, role="anchor", label=DEFAULT_LABEL)
+    anchor = SampleConfiguration(
+        spec=sample_results.spec_for(record), latency_s=0.0007, role="anchor", label=DEFAULT_LABEL
+    )
     study = axes.study_name([Axis(name="batch_size", values=tuple(sizes))], "abc")
-    return sample_results.put_race(
-        state.store(), record, [*racers, anchor], fingerprint=machine["fingerprint"], study=study, **facts
+    return sample_results.put_comparison(
+        state.store(),
+        record,
+        [*configurations, anchor],
+        fingerprint=machine["fingerprint"],
+        study=study,
+        **facts,
     )
 
 
-def open_race(open_page: Open, record: ModelRecord, race: Comparison) -> AppTest:
+def open_comparison(open_page: Open, record: ModelRecord, comparison: Comparison) -> AppTest:
     at = open_page("sweep", model=record)
-    at.query_params["study"] = race.study
+    at.query_params["study"] = comparison.study
     return at.run()
 
 
 def test_a_raced_sweep_shows_its_grade_its_verdicts_and_its_bands(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put_race(mlp, machine)
-    at = open_race(open_page, mlp, race)
+    comparison, _ = put_comparison(mlp, machine)
+    at = open_comparison(open_page, mlp, comparison)
     rows = table(at)
     assert against_default(at)[1].startswith("4.3")
     assert tells(against_default(at)[1], Verdict.FASTER.word, "95 % [")
-    assert lines(opened(at, "curves.confidence"), verdict.counted(race.facts))
+    assert lines(opened(at, "curves.confidence"), verdict.counted(comparison.facts))
     bands = [one for one in figure(at, 0)["data"] if "95 % interval" in one.get("name", "")]
     assert len(bands) == 2
     assert list(rows["State"]) == ["complete"] * 3
@@ -320,22 +327,22 @@ def test_a_raced_sweep_shows_its_grade_its_verdicts_and_its_bands(
 def test_a_sweep_on_a_busy_machine_names_its_best_point_with_the_remark(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put_race(mlp, machine, busy=builders.busy_machine())
-    at = open_race(open_page, mlp, race)
+    comparison, _ = put_comparison(mlp, machine, busy=builders.busy_machine())
+    at = open_comparison(open_page, mlp, comparison)
     assert lines(at, builders.BUSY)
     assert set(table(at)["Machine"]) == {builders.BUSY}
     assert lines(at, "samples/s (95 % ", "p95", BUSY)
     assert "4.3" in against_default(at)[1]
     assert not at.error
-    quiet, _ = put_race(mlp, machine)
-    assert "Machine" not in table(open_race(open_page, mlp, quiet))
+    quiet, _ = put_comparison(mlp, machine)
+    assert "Machine" not in table(open_comparison(open_page, mlp, quiet))
 
 
 def test_a_sweep_of_an_earlier_version_says_what_its_intervals_know(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put_race(mlp, machine, older=True)
-    at = open_race(open_page, mlp, race)
+    comparison, _ = put_comparison(mlp, machine, older=True)
+    at = open_comparison(open_page, mlp, comparison)
     assert lines(opened(at, "curves.confidence"), verdict.OLDER)
     assert [one.key for one in at.button if one.key == "curves.go_on"] == []
 
@@ -343,10 +350,10 @@ def test_a_sweep_of_an_earlier_version_says_what_its_intervals_know(
 def test_a_sweep_whose_samples_were_pruned_is_drawn_as_before(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put_race(mlp, machine)
-    before = figure(open_race(open_page, mlp, race), 0)
+    comparison, _ = put_comparison(mlp, machine)
+    before = figure(open_comparison(open_page, mlp, comparison), 0)
     state.store().prune(before=time.time())
-    at = open_race(open_page, mlp, race)
+    at = open_comparison(open_page, mlp, comparison)
     assert figure(at, 0) == before
     assert [one.key for one in at.button if one.key == "curves.go_on"] == []
 
@@ -354,18 +361,18 @@ def test_a_sweep_whose_samples_were_pruned_is_drawn_as_before(
 def test_a_finished_sweep_goes_on_under_its_name(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    race, _ = put_race(mlp, machine)
+    comparison, _ = put_comparison(mlp, machine)
     asked: list[str] = []
 
     def submit(_store: Store, comparison_id: str, **_: Any) -> str:
         asked.append(comparison_id)
-        return running_race(mlp, machine, "RUNNING", sizes=(1, 8, 32))[0].id
+        return running_comparison(mlp, machine, "RUNNING", sizes=(1, 8, 32))[0].id
 
     sample_results.queue(monkeypatch, "more_launches", submit)
-    at = open_race(open_page, mlp, race)
+    at = open_comparison(open_page, mlp, comparison)
     at.button(key="curves.go_on").click().run()
-    assert asked == [race.id]
-    assert at.query_params["study"] == race.study
+    assert asked == [comparison.id]
+    assert at.query_params["study"] == comparison.study
     assert followed(at, "curves.watch")
     assert [one.key for one in at.button if one.key == "curves.go_on"] == []
 
@@ -382,12 +389,12 @@ def test_the_point_of_most_rows_is_best_and_a_wide_interval_is_inconclusive(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     """Ranks of medians and a lower latency decide nothing: the rows per second that are shown do."""
-    race, trials = put_race(mlp, machine, sizes=(1, 8, 16, 32))
+    comparison, trials = put_comparison(mlp, machine, sizes=(1, 8, 16, 32))
     ids = [one.id for one in trials]
     ranks = [{"trial": one, "rank": 1, "ties": [other for other in ids if other != one]} for one in ids]
-    state.store().update_comparison(race.id, result={**(race.result or {}), "ranks": ranks})
+    state.store().update_comparison(comparison.id, result={**(comparison.result or {}), "ranks": ranks})
     widened(trials[2], 0.5)
-    at = open_race(open_page, mlp, race)
+    at = open_comparison(open_page, mlp, comparison)
     assert tells(sentence(at), "help", "batch 32: ")
     assert lines(at, "batch 16")  # which may be as good
     at.number_input(key="curves.line.number").set_value(10.0).run()
@@ -398,10 +405,10 @@ def test_the_point_of_most_rows_is_best_and_a_wide_interval_is_inconclusive(
 def test_a_sweep_of_few_launches_says_what_its_intervals_know(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, trials = put_race(mlp, machine)
+    comparison, trials = put_comparison(mlp, machine)
     for one in trials:
         widened(one, 0.01, generations=3)
-    at = open_race(open_page, mlp, race)
+    at = open_comparison(open_page, mlp, comparison)
     assert lines(at, "3 launches", *(f"batch {size}" for size in (1, 8, 32)))
     assert "batch 32: " in texts(at)
     assert lines(at, "batch 32: ", "samples/s (")
@@ -412,22 +419,22 @@ def test_a_sweep_of_few_launches_says_what_its_intervals_know(
 def test_a_rejected_race_names_no_best_point(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, _ = put_race(
+    comparison, _ = put_comparison(
         mlp, machine, grade="F", grade_reason="A neighbour used 0.9 cores.", remedy="Stop it.", ranks=[]
     )
-    at = open_race(open_page, mlp, race)
-    assert tells(at.error[0].value, *(race.facts[name] for name in ("grade_reason", "remedy")))
+    at = open_comparison(open_page, mlp, comparison)
+    assert tells(at.error[0].value, *(comparison.facts[name] for name in ("grade_reason", "remedy")))
     assert not lines(at, "samples/s")
     said = {one for one in against_default(at) if "×" in one}
     assert said
-    assert said <= {in_words(one) for one in race.facts["contrasts"]}
+    assert said <= {in_words(one) for one in comparison.facts["contrasts"]}
     assert numbers(at.button(key="curves.run").label) == [3]
 
 
 def test_the_time_is_predicted_from_an_earlier_race(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_race(mlp, machine, sizes=(1, 8))
+    put_comparison(mlp, machine, sizes=(1, 8))
     at = set_values(open_page("sweep", model=mlp), "1, 8, 16, 64")
     assert len(predicted(at)) > 2
     assert predicted(at)[:2] == [4, 2]
@@ -438,43 +445,43 @@ def test_the_time_is_predicted_from_an_earlier_race(
     assert "1 rounds" not in texts(at)
 
 
-def running_race(
+def running_comparison(
     record: ModelRecord, machine: wire.Environment, state_name: str, sizes: Sequence[int] = (1, 2)
 ) -> tuple[Comparison, list[Trial]]:
-    race, trials = put_race(record, machine, sizes)
+    comparison, trials = put_comparison(record, machine, sizes)
     for trial in trials:
         state.store().update_trial(trial.id, state=state_name, result=None)
-    state.store().update_comparison(race.id, state=state_name, result=None)
-    return race, trials
+    state.store().update_comparison(comparison.id, state=state_name, result=None)
+    return comparison, trials
 
 
 def test_a_running_sweep_shows_all_points_together_and_can_be_cancelled(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
-    race, trials = running_race(mlp, machine, "RUNNING")
+    comparison, trials = running_comparison(mlp, machine, "RUNNING")
     contrast = {"ratio": 1.2, "ratio_low": 1.1, "ratio_high": 1.3, "verdict": "FASTER"}
     contrasts = [
         {"candidate": one.id, "baseline": trials[-1].id, "label": f"batch {n}", **contrast}
         for n, one in enumerate(trials[:-1], 1)
     ]
     live = {"rounds": 9, "predicted_rounds": 40, "elapsed_s": 3.0, "contrasts": contrasts}
-    cancelled = jobs(status(race.id, stage="rounds", done=9, total=40, live=live))
-    at = open_race(open_page, mlp, race)
+    cancelled = jobs(status(comparison.id, stage="rounds", done=9, total=40, live=live))
+    at = open_comparison(open_page, mlp, comparison)
     shown = followed(at, "curves.watch")
     assert numbers(shown["text"])[:2] == [9, 40]
     assert tells(str(shown["pictures"]), "batch 2")
     assert at.button(key="curves.run").disabled
     assert "hourglass_top" in icons(at)
     at.button(key="curves.cancel").click().run()
-    assert cancelled == [race.id]
+    assert cancelled == [comparison.id]
 
 
 def test_a_waiting_sweep_says_who_has_the_machine(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
-    race, _ = running_race(mlp, machine, "WAITING")
-    jobs(status(race.id, state="WAITING", place=2, holder="bob: measure"))
-    at = open_race(open_page, mlp, race)
+    comparison, _ = running_comparison(mlp, machine, "WAITING")
+    jobs(status(comparison.id, state="WAITING", place=2, holder="bob: measure"))
+    at = open_comparison(open_page, mlp, comparison)
     text = followed(at, "curves.watch")["text"].replace("\\", "")
     assert tells(text, "bob: measure")
     assert numbers(text) == [2]
@@ -487,15 +494,15 @@ def test_a_sweep_is_really_measured_and_its_points_are_kept(open_page: Open, mlp
     assert state.scheduler().join(120)
     at.run()
     assert not at.exception
-    (race,) = state.store().comparisons()
-    assert (race.state, race.error) == ("COMPLETE", None)
+    (comparison,) = state.store().comparisons()
+    assert (comparison.state, comparison.error) == ("COMPLETE", None)
     rows = table(at)
     assert list(rows["batch_size"]) == [1, 4]
     assert list(rows["State"]) == ["complete", "complete"]
     assert (rows["p50 (ms)"] > 0).all()
     assert (rows["Runs"] > 0).all()
     assert drawn_lines(at, 1)["CPUExecutionProvider"]["x"] == [1, 4]
-    loud = (race.result or {})["grade"] == "F"  # whatever else this machine does now
+    loud = (comparison.result or {})["grade"] == "F"  # whatever else this machine does now
     assert numbers(at.button(key="curves.run").label) == ([2] if loud else [])
 
 
@@ -504,8 +511,8 @@ def test_a_sweep_is_really_measured_and_its_points_are_kept(open_page: Open, mlp
 
 def put_grid(record: ModelRecord, machine: wire.Environment, **facts: Any) -> Comparison:
     """A sweep over threads and batch: more threads and larger batches bring more rows per second."""
-    racers = [
-        Racer(
+    configurations = [
+        SampleConfiguration(
             spec=sample_results.spec_for(record, batch_size=size, intra_op_num_threads=threads),
             latency_s=(0.0005 + 0.0001 * size) / threads,
             rows=size,
@@ -514,13 +521,20 @@ def put_grid(record: ModelRecord, machine: wire.Environment, **facts: Any) -> Co
         for threads in (1, 2)
         for size in (4, 16)
     ]
-    anchor = Racer(spec=sample_results.spec_for(record), latency_s=0.0007, role="anchor", label=DEFAULT_LABEL)
+    anchor = SampleConfiguration(
+        spec=sample_results.spec_for(record), latency_s=0.0007, role="anchor", label=DEFAULT_LABEL
+    )
     varied = [Axis(name=axes.THREADS, values=(1, 2)), Axis(name=axes.BATCH, values=(4, 16))]
     study = axes.study_name(varied, facts.pop("token", "abc"))
-    race, _ = sample_results.put_race(
-        state.store(), record, [*racers, anchor], fingerprint=machine["fingerprint"], study=study, **facts
+    comparison, _ = sample_results.put_comparison(
+        state.store(),
+        record,
+        [*configurations, anchor],
+        fingerprint=machine["fingerprint"],
+        study=study,
+        **facts,
     )
-    return race
+    return comparison
 
 
 def test_two_settings_race_in_every_combination(
@@ -533,11 +547,11 @@ def test_two_settings_race_in_every_combination(
     at.multiselect(key=key).set_value(["ORT_ENABLE_ALL", "ORT_DISABLE_ALL"]).run()
     assert predicted(at) == [4]
     at.button(key="curves.run").click().run()
-    (race,) = submitted
-    assert [one.label for one in race["contestants"]] == [
+    (comparison,) = submitted
+    assert [one.label for one in comparison["contestants"]] == [
         f"batch {size}, {level}" for size in (1, 8) for level in ("ORT_ENABLE_ALL", "ORT_DISABLE_ALL")
     ]
-    assert [one.name for one in axes.axes_of_study(race["study"])] == [
+    assert [one.name for one in axes.axes_of_study(comparison["study"])] == [
         "batch_size",
         "graph_optimization_level",
     ]
@@ -546,8 +560,8 @@ def test_two_settings_race_in_every_combination(
 def test_two_settings_of_numbers_open_as_a_heat_map_whose_cells_lead_to_tune(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race = put_grid(mlp, machine)
-    at = open_race(open_page, mlp, race)
+    comparison = put_grid(mlp, machine)
+    at = open_comparison(open_page, mlp, comparison)
     assert not at.exception
     assert at.selectbox(key="curves.axis").value == "intra_op_num_threads"
     assert at.selectbox(key="curves.second").value == "batch_size"
@@ -558,7 +572,7 @@ def test_two_settings_of_numbers_open_as_a_heat_map_whose_cells_lead_to_tune(
     at.session_state["curves.point"] = BOTH
     at.run()
     assert tells(at.button(key="curves.use").label, BOTH)
-    assert any(lines(at, in_words(one)) for one in race.facts["contrasts"])
+    assert any(lines(at, in_words(one)) for one in comparison.facts["contrasts"])
     memory = "Peak memory added by the session"
     assert {one.label for one in at.metric} >= {"p50", "p95", "Throughput", memory}
     at.button(key="curves.line_here").click().run()
@@ -573,7 +587,7 @@ def test_lines_show_earlier_sweeps_over_the_same_settings_when_asked(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
     put_grid(mlp, machine, token="before")
-    at = open_race(open_page, mlp, put_grid(mlp, machine))
+    at = open_comparison(open_page, mlp, put_grid(mlp, machine))
     at.get_by_key("curves.view.2").set_value("Lines").run()
     names = [one.get("name") for one in figure(at, 0)["data"] if "customdata" in one]
     assert names == ["batch 4", "batch 16"]
@@ -586,7 +600,7 @@ def test_lines_show_earlier_sweeps_over_the_same_settings_when_asked(
 def test_throughput_against_latency_shows_the_front(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    at = open_race(open_page, mlp, put_grid(mlp, machine))
+    at = open_comparison(open_page, mlp, put_grid(mlp, machine))
     at.get_by_key("curves.view.2").set_value("Throughput against latency").run()
     drawn = {one["name"]: one for one in figure(at, 0)["data"]}
     front, *others = drawn
@@ -625,11 +639,11 @@ def test_a_combination_that_no_configuration_allows_is_shown_with_its_rule(
 def test_a_cancelled_sweep_keeps_its_points_and_offers_to_measure_them_again(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    race, trials = put_race(mlp, machine)
+    comparison, trials = put_comparison(mlp, machine)
     for trial in trials:
         state.store().update_trial(trial.id, state="CANCELLED")
-    state.store().update_comparison(race.id, state="CANCELLED")
-    at = open_race(open_page, mlp, race)
+    state.store().update_comparison(comparison.id, state="CANCELLED")
+    at = open_comparison(open_page, mlp, comparison)
     assert list(table(at)["State"]) == ["cancelled"] * 3
     assert next(iter(drawn_lines(at, 0).values()))["x"] == [1, 8, 32]
     assert not lines(at, "samples/s")
@@ -640,15 +654,15 @@ def test_a_cancelled_sweep_keeps_its_points_and_offers_to_measure_them_again(
 def test_a_running_sweep_draws_its_points_so_far(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment, jobs: Jobs
 ) -> None:
-    race, trials = running_race(mlp, machine, "RUNNING")
+    comparison, trials = running_comparison(mlp, machine, "RUNNING")
     jobs(
         status(
-            race.id,
+            comparison.id,
             stage="rounds",
             live={"rounds": 3, "p50_s": {trials[1].id: 0.002}, "rows_fed": {trials[1].id: 2}},
         )
     )
-    at = open_race(open_page, mlp, race)
+    at = open_comparison(open_page, mlp, comparison)
     assert lines(at, "1 of 2")
     latency, throughput = followed(at, "curves.watch")["pictures"]
     assert [one["points"] for one in latency["series"]] == [[[0.0, None, ""], [1.0, 2.0, ""]]]

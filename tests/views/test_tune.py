@@ -71,16 +71,16 @@ def put_complete(record: ModelRecord, **changes: Any) -> Any:
     )
 
 
-def put_duel(record: ModelRecord, **facts: Any) -> sample_results.Duel:
+def put_compared(record: ModelRecord, **facts: Any) -> sample_results.Compared:
     """An invented duel on this machine."""
-    return sample_results.put_duel(
+    return sample_results.put_compared(
         state.store(), record, fingerprint=state.environment()["fingerprint"], **facts
     )
 
 
-def told(duel: sample_results.Duel) -> dict[str, Any]:
+def told(compared: sample_results.Compared) -> dict[str, Any]:
     """The contrast of the candidate."""
-    return dict(duel.trial.facts["contrasts"][0])
+    return dict(compared.trial.facts["contrasts"][0])
 
 
 def break_even(kind: Any) -> str:
@@ -312,7 +312,7 @@ def test_a_fixed_value_is_fed_and_shown(
     spec = submitted[0]["spec"]
     assert spec.workload.feed_values == {"x": 0.5}
     fed = InputDescription(name="x", dtype="float32", shapes=[[3, 2]], values="0.5 everywhere")
-    trial = put_duel(record, changes={"fed": [fed.to_dict()]}).trial
+    trial = put_compared(record, changes={"fed": [fed.to_dict()]}).trial
     assert any(
         ":material/input:" in one.value and "0.5" in one.value for one in open_page(trial=trial.id).caption
     )
@@ -500,7 +500,7 @@ def test_fp16_on_the_cpu_says_that_it_computes_in_fp32(open_page: Open, mlp: Mod
         "float32_ops": {"Gemm": 2},
         "computes_in_float32": True,
     }
-    at = open_page(model=mlp, trial=put_duel(mlp, changes={"casts": casts}).trial.id)
+    at = open_page(model=mlp, trial=put_compared(mlp, changes={"casts": casts}).trial.id)
     assert lines(at, "FP32", "FP16")
 
 
@@ -524,23 +524,23 @@ def test_the_run_in_progress_shows_stage_share_eta_and_cancel(
 def test_a_running_duel_shows_its_interval_before_the_verdict(
     open_page: Open, mlp: ModelRecord, jobs: Jobs
 ) -> None:
-    duel = put_duel(mlp, baseline=sample_results.spec_for(mlp, intra_op_num_threads=2))
-    state.store().update_trial(duel.trial.id, state="RUNNING")
+    compared = put_compared(mlp, baseline=sample_results.spec_for(mlp, intra_op_num_threads=2))
+    state.store().update_trial(compared.trial.id, state="RUNNING")
     so_far = {"ratio": 1.31, "ratio_low": 1.1, "ratio_high": 1.56, "verdict": "FASTER", "label": "candidate"}
-    anchor = next(one.trial for one in duel.comparison.contestants if one.role == "anchor")
+    anchor = next(one.trial for one in compared.comparison.contestants if one.role == "anchor")
     known = {
         "rounds": 9,
         "predicted_rounds": 32,
         "generation": 3,
         "elapsed_s": 2.0,
         "contrasts": [
-            {**so_far, "candidate": duel.trial.id, "baseline": duel.baseline.id},
-            {**so_far, "candidate": anchor, "baseline": duel.baseline.id, "ratio": 7.7},
+            {**so_far, "candidate": compared.trial.id, "baseline": compared.baseline.id},
+            {**so_far, "candidate": anchor, "baseline": compared.baseline.id, "ratio": 7.7},
         ],
-        "p50_s": {duel.trial.id: 0.000812, duel.baseline.id: 0.00106, anchor: 0.0011},
+        "p50_s": {compared.trial.id: 0.000812, compared.baseline.id: 0.00106, anchor: 0.0011},
     }
-    jobs(status(duel.trial.id, stage="rounds", done=9, total=32, live=known))
-    at = open_page(model=mlp, trial=duel.trial.id)
+    jobs(status(compared.trial.id, stage="rounds", done=9, total=32, live=known))
+    at = open_page(model=mlp, trial=compared.trial.id)
     shown = followed(at, "tune.watch")
     [said] = [one["text"] for one in shown["lines"]]
     assert tells(said, "0.8120 ms", "1.060 ms", Verdict.FASTER.word)
@@ -580,8 +580,8 @@ def test_a_run_of_another_process_is_followed_through_the_store(open_page: Open,
 
 
 def test_a_duel_shows_verdict_numbers_and_both_sides(open_page: Open, mlp: ModelRecord) -> None:
-    duel = put_duel(mlp, latency_s=0.002, baseline_s=0.00284)
-    at = open_page(model=mlp, trial=duel.trial.id)
+    compared = put_compared(mlp, latency_s=0.002, baseline_s=0.00284)
+    at = open_page(model=mlp, trial=compared.trial.id)
     assert "1.42× faster, 95 % [1.39, 1.45]" in at.header[0].value.replace("\\", "")
     assert lines(at, f"against {DEFAULT_LABEL}")
     assert lines(at, "8 ", " 16 ", "2.9 s", "±2 %", "±3 %")
@@ -589,7 +589,7 @@ def test_a_duel_shows_verdict_numbers_and_both_sides(open_page: Open, mlp: Model
     p50 = card(at, "p50_s").metric[0]
     assert "1.42× faster" in p50.help
     assert not any(one.delta for one in at.metric)  # the headline says it
-    assert f"baseline {format.ms(duel.baseline.result['latency']['p90_s'])}" in texts(at)
+    assert f"baseline {format.ms(compared.baseline.result['latency']['p90_s'])}" in texts(at)
     beside = next(one.value for one in at.dataframe if "Baseline" in one.value)
     assert beside.iloc[0].tolist() == [trial_setting("intra_op_num_threads").label, "1", "0"]
     assert p50.label in beside["What"].tolist()
@@ -599,8 +599,8 @@ def test_a_duel_shows_verdict_numbers_and_both_sides(open_page: Open, mlp: Model
 
 
 def test_no_difference_is_said_and_stays_grey(open_page: Open, mlp: ModelRecord) -> None:
-    duel = put_duel(mlp, latency_s=0.002, baseline_s=0.00201, half_width=0.01)
-    at = open_page(model=mlp, trial=duel.trial.id)
+    compared = put_compared(mlp, latency_s=0.002, baseline_s=0.00201, half_width=0.01)
+    at = open_page(model=mlp, trial=compared.trial.id)
     assert tells(at.header[0].value.lower(), Verdict.EQUIVALENT.word, "2 %")
     assert tells(card(at, "p50_s").metric[0].help, Verdict.EQUIVALENT.word)
     assert "(1.005×, 95 % [0.995, 1.015])" in at.header[0].value.replace("\\", "")
@@ -608,10 +608,10 @@ def test_no_difference_is_said_and_stays_grey(open_page: Open, mlp: ModelRecord)
 
 
 def test_an_open_question_says_what_would_answer_it(open_page: Open, mlp: ModelRecord) -> None:
-    duel = put_duel(mlp, latency_s=0.002, baseline_s=0.00206, half_width=0.08)
-    at = open_page(model=mlp, trial=duel.trial.id)
+    compared = put_compared(mlp, latency_s=0.002, baseline_s=0.00206, half_width=0.08)
+    at = open_page(model=mlp, trial=compared.trial.id)
     assert tells(at.header[0].value.lower(), Verdict.UNDECIDED.word)
-    advice = verdict.card(duel.comparison, told(duel)).advice
+    advice = verdict.card(compared.comparison, told(compared)).advice
     assert advice
     assert lines(at, advice)
     assert "machine" in [one.proto.page for one in at.page_link]
@@ -622,25 +622,25 @@ REJECTED = "Two copies of the same configuration differed by 2.1 % in the A/A te
 
 
 def test_a_rejected_race_is_no_verdict_and_says_why_and_what_to_do(open_page: Open, mlp: ModelRecord) -> None:
-    duel = put_duel(mlp, grade="F", grade_reason=REJECTED, remedy="Measure when it is quieter.")
-    at = open_page(model=mlp, trial=duel.trial.id)
+    compared = put_compared(mlp, grade="F", grade_reason=REJECTED, remedy="Measure when it is quieter.")
+    at = open_page(model=mlp, trial=compared.trial.id)
     assert at.header[0].value.startswith(f":material/{Grade.F.icon}:")
     assert tells(at.header[0].value, "1.39×", "1.45×")
     assert Verdict.FASTER.word not in at.header[0].value
-    assert lines(at, REJECTED, duel.comparison.facts["remedy"])
+    assert lines(at, REJECTED, compared.comparison.facts["remedy"])
     assert texts(at).count(REJECTED) == 1  # the note of the contrast says the same
     assert CONTROL_FAILED in texts(at)
     assert cards(at)["break_even"] == break_even("unknown")
     assert at.tabs[0].label == "Ratio"
-    no_verdict = in_words(told(duel)).partition(" (")[0]
+    no_verdict = in_words(told(compared)).partition(" (")[0]
     assert any(no_verdict in one.proto.spec for one in at.get("plotly_chart"))
 
 
 def test_a_busy_machine_keeps_the_verdict_and_is_told_beside_every_number(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    duel = put_duel(mlp, busy=builders.busy_machine())
-    at = open_page(model=mlp, trial=duel.trial.id)
+    compared = put_compared(mlp, busy=builders.busy_machine())
+    at = open_page(model=mlp, trial=compared.trial.id)
     assert "1.42× faster, 95 % [1.39, 1.45]" in at.header[0].value.replace("\\", "")
     assert lines(at, builders.BUSY)
     assert lines(at, verdict.BUSY_MEANING)
@@ -653,12 +653,12 @@ def test_a_busy_machine_keeps_the_verdict_and_is_told_beside_every_number(
 def test_a_race_of_an_earlier_version_says_that_its_interval_knows_one_pair(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    at = open_page(model=mlp, trial=put_duel(mlp, older=True).trial.id)
+    at = open_page(model=mlp, trial=put_compared(mlp, older=True).trial.id)
     assert "1.42× faster, 95 % [1.39, 1.45]" in at.header[0].value.replace("\\", "")
     assert lines(at, verdict.OLDER)
     assert not lines(at, "±1.7 %")
     assert buttons(at, "tune.go_on") == []
-    rejected = put_duel(mlp, older=True, grade="F", grade_reason="A neighbour.", remedy="Stop it.")
+    rejected = put_compared(mlp, older=True, grade="F", grade_reason="A neighbour.", remedy="Stop it.")
     at = open_page(model=mlp, trial=rejected.trial.id)
     assert at.header[0].value.startswith(f":material/{Grade.F.icon}:")
     assert tells(at.header[0].value, "1.39×", "1.45×")
@@ -668,18 +668,18 @@ def test_a_race_of_an_earlier_version_says_that_its_interval_knows_one_pair(
 
 
 def test_a_spread_that_the_race_did_not_see_itself_says_so(open_page: Open, mlp: ModelRecord) -> None:
-    duel = put_duel(mlp, contrast={"between_from": "assumed"})
-    at = open_page(model=mlp, trial=duel.trial.id)
-    noise = verdict.noise_words(told(duel))
-    assert noise != verdict.noise_words({**told(duel), "between_from": "race"})
+    compared = put_compared(mlp, contrast={"between_from": "assumed"})
+    at = open_page(model=mlp, trial=compared.trial.id)
+    noise = verdict.noise_words(told(compared))
+    assert noise != verdict.noise_words({**told(compared), "between_from": "race"})
     assert lines(at, noise[1:])
 
 
 def test_pruned_samples_leave_the_numbers(open_page: Open, mlp: ModelRecord) -> None:
-    duel = put_duel(mlp)
-    before = cards(open_page(model=mlp, trial=duel.trial.id))
+    compared = put_compared(mlp)
+    before = cards(open_page(model=mlp, trial=compared.trial.id))
     state.store().prune(before=time.time())
-    at = open_page(model=mlp, trial=duel.trial.id)
+    at = open_page(model=mlp, trial=compared.trial.id)
     assert cards(at) == before
     assert "content_cut" in icons(at)
     assert len(at.get("plotly_chart")) == 1  # the interval needs no samples
@@ -689,10 +689,10 @@ def test_pruned_samples_leave_the_numbers(open_page: Open, mlp: ModelRecord) -> 
 def test_samples_of_one_side_alone_are_drawn_and_the_other_is_named(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    duel = put_duel(mlp)
-    state.store().pin_baseline(mlp.content_sha256, duel.trial.id)  # a pinned baseline keeps its samples
+    compared = put_compared(mlp)
+    state.store().pin_baseline(mlp.content_sha256, compared.trial.id)  # a pinned baseline keeps its samples
     state.store().prune(before=time.time())
-    at = open_page(model=mlp, trial=duel.trial.id)
+    at = open_page(model=mlp, trial=compared.trial.id)
     assert lines(at, ":material/content_cut:", DEFAULT_LABEL)
     assert len(at.get("plotly_chart")) == 2
 
@@ -703,12 +703,12 @@ def test_samples_of_one_side_alone_are_drawn_and_the_other_is_named(
 @pytest.fixture
 def continued(
     monkeypatch: pytest.MonkeyPatch, mlp: ModelRecord
-) -> list[tuple[str, float, sample_results.Duel]]:
+) -> list[tuple[str, float, sample_results.Compared]]:
     """What the page asks the scheduler to go on with; the race that goes on is invented, and runs."""
-    asked: list[tuple[str, float, sample_results.Duel]] = []
+    asked: list[tuple[str, float, sample_results.Compared]] = []
 
     def submit(_store: Store, comparison_id: str, *, wait_quiet_s: float = 0.0) -> str:
-        more = put_duel(mlp)
+        more = put_compared(mlp)
         state.store().update_trial(more.trial.id, state="RUNNING")
         asked.append((comparison_id, wait_quiet_s, more))
         return more.comparison.id
@@ -718,13 +718,13 @@ def continued(
 
 
 def test_a_finished_race_goes_on_as_another_one_that_the_page_follows(
-    open_page: Open, mlp: ModelRecord, continued: list[tuple[str, float, sample_results.Duel]]
+    open_page: Open, mlp: ModelRecord, continued: list[tuple[str, float, sample_results.Compared]]
 ) -> None:
-    duel = put_duel(mlp)
-    at = open_page(model=mlp, trial=duel.trial.id)
+    compared = put_compared(mlp)
+    at = open_page(model=mlp, trial=compared.trial.id)
     at.button(key="tune.go_on").click().run()
     [(comparison, wait_quiet_s, more)] = continued
-    assert (comparison, wait_quiet_s) == (duel.comparison.id, 0.0)
+    assert (comparison, wait_quiet_s) == (compared.comparison.id, 0.0)
     assert at.query_params["trial"] == more.trial.id
     assert followed(at, "tune.watch")
     assert buttons(at, "tune.go_on") == []
@@ -740,11 +740,11 @@ def test_what_cannot_go_on_is_said(
         raise refusal
 
     sample_results.queue(monkeypatch, "more_launches", refuse)
-    duel = put_duel(mlp)
-    at = open_page(model=mlp, trial=duel.trial.id)
+    compared = put_compared(mlp)
+    at = open_page(model=mlp, trial=compared.trial.id)
     at.button(key="tune.go_on").click().run()
     assert tells(at.error[0].value, refusal.message)
-    assert at.query_params["trial"] == duel.trial.id
+    assert at.query_params["trial"] == compared.trial.id
 
 
 # --- the looks of a run -----------------------------------------------------------------------------------
@@ -781,8 +781,8 @@ def test_what_cannot_run_is_said_at_once_and_not_queued(
 def test_outputs_that_differ_stand_with_the_verdict(open_page: Open, mlp: ModelRecord) -> None:
     note = "outputs differ: largest error 0.31 of the largest magnitude"
     wrong = builders.guarded(max_rel=0.31, max_abs=2.5)
-    duel = put_duel(mlp, changes=wrong, contrast={"notes": [note], "outputs_differ": True})
-    at = open_page(model=mlp, trial=duel.trial.id)
+    compared = put_compared(mlp, changes=wrong, contrast={"notes": [note], "outputs_differ": True})
+    at = open_page(model=mlp, trial=compared.trial.id)
     assert lines(at, "0.31")
     assert lines(at, ":orange-badge[:material/warning:", OUTPUTS_DIFFER)
     [warning] = at.warning
@@ -791,7 +791,7 @@ def test_outputs_that_differ_stand_with_the_verdict(open_page: Open, mlp: ModelR
 
 
 def test_outputs_that_agree_are_told_with_how_far_they_are(open_page: Open, mlp: ModelRecord) -> None:
-    at = open_page(model=mlp, trial=put_duel(mlp).trial.id)
+    at = open_page(model=mlp, trial=put_compared(mlp).trial.id)
     assert lines(at, ":material/fact_check:", "1e-06", "0.001", "fp32")
     assert cards(at)["output_error"] == "1e-06"
     assert not at.warning
@@ -804,34 +804,34 @@ def test_a_result_of_an_earlier_version_is_shown_without_what_it_does_not_know(
         "guard": None,
         "output_error": {"max_abs": 0.1, "max_rel": 0.1, "top1_agreement": 1.0, "difference": ""},
     }
-    at = open_page(model=mlp, trial=put_duel(mlp, changes=before).trial.id)
+    at = open_page(model=mlp, trial=put_compared(mlp, changes=before).trial.id)
     assert "output_error" not in cards(at)
     assert not at.warning
-    marked = put_duel(mlp, changes=before, contrast={"outputs_differ": True})
+    marked = put_compared(mlp, changes=before, contrast={"outputs_differ": True})
     at = open_page(model=mlp, trial=marked.trial.id)
     assert lines(at, ":orange-badge[:material/warning:", OUTPUTS_DIFFER)
 
 
 def test_different_batches_are_compared_per_row(open_page: Open, mlp: ModelRecord) -> None:
-    duel = put_duel(mlp, latency_s=0.004, baseline_s=0.002, rows=4, baseline_rows=1)
-    at = open_page(model=mlp, trial=duel.trial.id)
+    compared = put_compared(mlp, latency_s=0.004, baseline_s=0.002, rows=4, baseline_rows=1)
+    at = open_page(model=mlp, trial=compared.trial.id)
     assert "2.00× faster" in at.header[0].value.replace("\\", "")
-    assert lines(at, verdict.card(duel.comparison, told(duel)).against)
+    assert lines(at, verdict.card(compared.comparison, told(compared)).against)
     p50 = card(at, "p50_s").metric[0]
     assert "2.00× faster" in p50.help
-    assert p50.value == format.ms(duel.trial.result["latency"]["p50_s"] / 4)
+    assert p50.value == format.ms(compared.trial.result["latency"]["p50_s"] / 4)
     beside = next(one.value for one in at.dataframe if "Baseline" in one.value)
     assert card(at, "p50_s").metric[0].label in beside["What"].tolist()
-    assert cells.latency_cells(duel.trial.facts, None)[0].label not in beside["What"].tolist()
+    assert cells.latency_cells(compared.trial.facts, None)[0].label not in beside["What"].tolist()
     assert DEFAULT_LABEL in at.get("plotly_chart")[0].proto.spec
     assert cards(at)["break_even"]
 
 
 def test_the_default_itself_has_no_verdict_but_a_self_test(open_page: Open, mlp: ModelRecord) -> None:
-    [trial] = sample_results.put_race(
+    [trial] = sample_results.put_comparison(
         state.store(),
         mlp,
-        [sample_results.Racer(spec=sample_results.spec_for(mlp))],
+        [sample_results.SampleConfiguration(spec=sample_results.spec_for(mlp))],
         fingerprint=state.environment()["fingerprint"],
     )[1]
     at = open_page(model=mlp, trial=trial.id)
@@ -844,7 +844,7 @@ def test_the_default_itself_has_no_verdict_but_a_self_test(open_page: Open, mlp:
 def test_a_pinned_baseline_races_in_the_next_run(
     open_page: Open, mlp: ModelRecord, submitted: list[dict[str, Any]]
 ) -> None:
-    first = put_duel(mlp).trial
+    first = put_compared(mlp).trial
     at = open_page(model=mlp, trial=first.id)
     click(at, "pin")
     assert state.store().baseline(mlp.content_sha256) == first.id
@@ -861,15 +861,17 @@ def test_a_pinned_baseline_races_in_the_next_run(
 def test_a_race_with_a_pinned_baseline_shows_the_verdict_on_the_default_too(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    racers = [
-        sample_results.Racer(spec=sample_results.spec_for(mlp, intra_op_num_threads=2), latency_s=0.001),
-        sample_results.Racer(
+    configurations = [
+        sample_results.SampleConfiguration(
+            spec=sample_results.spec_for(mlp, intra_op_num_threads=2), latency_s=0.001
+        ),
+        sample_results.SampleConfiguration(
             spec=sample_results.spec_for(mlp, intra_op_num_threads=1), role="baseline", label="mine"
         ),
-        sample_results.Racer(spec=sample_results.spec_for(mlp), role="anchor"),
+        sample_results.SampleConfiguration(spec=sample_results.spec_for(mlp), role="anchor"),
     ]
-    trials = sample_results.put_race(
-        state.store(), mlp, racers, fingerprint=state.environment()["fingerprint"]
+    trials = sample_results.put_comparison(
+        state.store(), mlp, configurations, fingerprint=state.environment()["fingerprint"]
     )[1]
     at = open_page(model=mlp, trial=trials[0].id)
     assert lines(at, "mine")
@@ -879,9 +881,9 @@ def test_a_race_with_a_pinned_baseline_shows_the_verdict_on_the_default_too(
 def test_a_pin_that_never_raced_against_the_result_gives_no_numbers_but_a_race(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    shown = put_duel(mlp).trial
+    shown = put_compared(mlp).trial
     spec = sample_results.spec_for(mlp, inter_op_num_threads=2, execution_mode="ORT_PARALLEL")
-    other = put_duel(mlp, spec=spec, latency_s=0.001).trial
+    other = put_compared(mlp, spec=spec, latency_s=0.001).trial
     state.store().pin_baseline(mlp.content_sha256, other.id)
     at = open_page(model=mlp, trial=shown.id)
     assert lines(at, ":material/history_toggle_off:", other.id[:8])
@@ -919,7 +921,7 @@ def test_a_trial_of_before_there_were_races_is_shown_without_a_verdict(
 def test_the_precision_says_how_long_it_will_take(open_page: Open, mlp: ModelRecord) -> None:
     at = open_page(model=mlp)
     assert lines(at, ":material/schedule:", "±3 %", "30 s")
-    put_duel(mlp)
+    put_compared(mlp)
     at.run()
     [told_time] = lines(at, ":material/schedule:")
     assert tells(told_time, "±3 %")
@@ -934,9 +936,11 @@ def test_the_precision_says_how_long_it_will_take(open_page: Open, mlp: ModelRec
 
 
 def test_the_result_leads_to_why(open_page: Open, mlp: ModelRecord) -> None:
-    duel = put_duel(mlp)
-    at = open_page(model=mlp, trial=duel.trial.id)
-    assert f"a={duel.baseline.id}&b={duel.trial.id}" in [one.proto.query_string for one in at.page_link]
+    compared = put_compared(mlp)
+    at = open_page(model=mlp, trial=compared.trial.id)
+    assert f"a={compared.baseline.id}&b={compared.trial.id}" in [
+        one.proto.query_string for one in at.page_link
+    ]
 
 
 # --- links ------------------------------------------------------------------------------------------------

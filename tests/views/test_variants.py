@@ -298,7 +298,7 @@ def test_the_tree_shows_who_was_made_from_whom_with_size_error_and_verdict(
     slim = put_variant(mlp, Step("simplify"), name="slim")
     small = put_variant(mlp, Step("int8_dynamic"), name="slim-int8", parent=slim)
     put_variant(mlp, Step("fp16"), name="half")
-    race(mlp, small, faster=1.5)
+    compare(mlp, small, faster=1.5)
     at = open_page("variants", model=mlp)
     said = texts(at)
     assert "├─\u00a0slim" in said
@@ -313,22 +313,22 @@ def test_the_tree_shows_who_was_made_from_whom_with_size_error_and_verdict(
     assert any("baseline" in one for one in badges)
 
 
-def race(root: ModelRecord, variant: ModelRecord, *, faster: float, **facts: Any) -> None:
+def compare(root: ModelRecord, variant: ModelRecord, *, faster: float, **facts: Any) -> None:
     """Store a race of a variant against its original, both on default settings."""
     specs = [sample_results.spec_for(one) for one in (root, variant)]
-    racers = [
-        sample_results.Racer(spec=specs[0], latency_s=0.002 * faster),
-        sample_results.Racer(spec=specs[1], latency_s=0.002, label=variant.name),
+    configurations = [
+        sample_results.SampleConfiguration(spec=specs[0], latency_s=0.002 * faster),
+        sample_results.SampleConfiguration(spec=specs[1], latency_s=0.002, label=variant.name),
     ]
-    comparison, trials = sample_results.put_race(
-        state.store(), root, racers, fingerprint="x", study="family", **facts
+    comparison, trials = sample_results.put_comparison(
+        state.store(), root, configurations, fingerprint="x", study="family", **facts
     )
     assert comparison.baseline == trials[0].id
     state.store().update_trial(trials[1].id, model_sha256=variant.content_sha256)
 
 
 def test_a_rejected_race_is_no_verdict(open_page: Open, mlp: ModelRecord) -> None:
-    race(mlp, put_variant(mlp, Step("int8_dynamic"), name="small"), faster=1.5, grade="F")
+    compare(mlp, put_variant(mlp, Step("int8_dynamic"), name="small"), faster=1.5, grade="F")
     at = open_page("variants", model=mlp)
     assert any("rejected" in str(one.value) for one in at.markdown)
     assert lines(at, "1.47×", "1.53×", " F")
@@ -337,7 +337,7 @@ def test_a_rejected_race_is_no_verdict(open_page: Open, mlp: ModelRecord) -> Non
 def test_a_slower_variant_has_its_interval_in_the_direction_of_its_verdict(
     open_page: Open, mlp: ModelRecord
 ) -> None:
-    race(mlp, put_variant(mlp, Step("int8_dynamic"), name="small"), faster=0.5)
+    compare(mlp, put_variant(mlp, Step("int8_dynamic"), name="small"), faster=0.5)
     said = texts(open_page("variants", model=mlp))
     assert "2.00× slower" in said
     assert tells(said, "[1.96, 2.04]")
@@ -347,8 +347,8 @@ def test_a_busy_machine_and_an_earlier_version_are_told_with_the_speed(
     open_page: Open, mlp: ModelRecord
 ) -> None:
     busy, old = (put_variant(mlp, Step(kind), name=kind) for kind in ("int8_dynamic", "fp16"))
-    race(mlp, busy, faster=1.5, busy=builders.busy_machine())
-    race(mlp, old, faster=1.2, older=True)
+    compare(mlp, busy, faster=1.5, busy=builders.busy_machine())
+    compare(mlp, old, faster=1.2, older=True)
     said = texts(open_page("variants", model=mlp))
     assert tells(said, builders.BUSY)
     assert said.count(":material/info:") > 1
@@ -380,16 +380,19 @@ def test_the_family_races_on_compare(
 
     def submit(asked: Any, **how: Any) -> str:
         submitted.append((asked, how))
-        return sample_results.put_race(
-            state.store(), mlp, [sample_results.Racer(spec=one.spec) for one in asked], fingerprint="x"
+        return sample_results.put_comparison(
+            state.store(),
+            mlp,
+            [sample_results.SampleConfiguration(spec=one.spec) for one in asked],
+            fingerprint="x",
         )[0].id
 
     sample_results.queue(monkeypatch, "comparison", submit)
     at = open_page("variants", model=mlp)
     at.button(key="variants.race.start").click().run()
     assert not at.exception
-    ((racers, how),) = submitted
-    assert [one.label.split()[0] for one in racers] == ["mlp", "small"]
+    ((configurations, how),) = submitted
+    assert [one.label.split()[0] for one in configurations] == ["mlp", "small"]
     assert how["study"].startswith("family")
     assert "Compare" in [one.value for one in at.title]
 

@@ -148,8 +148,10 @@ def _spec_in_bundle(spec: TrialSpec, model: str, *, with_sample: bool) -> TrialS
 def _baseline(store: Store, trial: Trial, spec: TrialSpec, model: str) -> BundledBaseline | None:
     """Baseline of the trial's comparison; None: it was the ORT default or is not known any more."""
     try:
-        race = store.comparison(trial.comparison)
-        found = next(one for one in race.contestants if one.role == "baseline" and one.trial != trial.id)
+        comparison = store.comparison(trial.comparison)
+        found = next(
+            one for one in comparison.contestants if one.role == "baseline" and one.trial != trial.id
+        )
         other = spec_from_dict(store.trial(found.trial).spec)
     except (StoreError, SpecError, StopIteration):
         return None

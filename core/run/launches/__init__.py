@@ -44,8 +44,8 @@ from core.run.launches.costs import (
 )
 from core.run.launches.processes import LaunchProcesses
 from core.run.launches.schedule import (
-    EXACT_GENERATIONS,
-    EXACT_GENERATIONS_DEAR,
+    EXACT_LAUNCHES,
+    EXACT_LAUNCHES_DEAR,
     Costs,
     check_budget,
     check_starts,
@@ -86,7 +86,7 @@ def run_launches(
         settings: when to stop.
         cancel: set it from any thread to stop.
         on_progress: called for each step.
-        on_live: called a few times a second with {"rounds", "generation", "predicted_rounds", "elapsed_s",
+        on_live: called a few times a second with {"rounds", "launch", "predicted_rounds", "elapsed_s",
             "contrasts", "p50_s", "rows_fed"}, where a contrast has indices of entries as "candidate" and
             "baseline", and numbers as `contrast_values` returns them.
         earlier: launches of a comparison of the same entries, which this one continues.
@@ -167,7 +167,7 @@ class _RunningComparison:
                 raise
             self.record.outcome = "cancelled"
         self.record.wall_s = time.monotonic() - self.began
-        self.record.neighbours = between(before, snapshot(), own=self.workers.pids)
+        self.record.other_processes = between(before, snapshot(), own=self.workers.pids)
         return self.record
 
     def _run(self) -> None:
@@ -187,46 +187,46 @@ class _RunningComparison:
 
     def _group(self, references: list[int], pending: list[int]) -> tuple[Outcome, list[int]]:
         """Compare the references with as many of `pending` as memory holds; return the rest too."""
-        racing, left = [*references, *pending], list[int]()
+        active, left = [*references, *pending], list[int]()
         exact = self._exact_rounds()
         deadline = self.began + self.settings.budget_s
         outcome: Outcome | None = None
         self.made_before = self.made if self.record.groups else 0
-        generation = 0
+        launches = 0
         while outcome is None:
-            keys = [key for index in racing for key in self._processes(index)]
+            keys = [key for index in active for key in self._processes(index)]
             waiting = {
                 index
                 for index, _ in self.launch_processes.start(keys, references, self._warm_cap_s(len(keys)))
             }
-            if generation == 0:
+            if launches == 0:
                 left = [index for index in pending if index in waiting]
-                racing = [index for index in racing if index not in waiting]
+                active = [index for index in active if index not in waiting]
                 self.record.groups.append(sorted(self.launch_processes.alive()))
                 deadline = self._deadline(len(pending) - len(left), len(pending))
-            racing = self._not_failed(racing)
-            if not self._has_comparison(racing, references, pending):
+            active = self._not_failed(active)
+            if not self._has_comparison(active, references, pending):
                 outcome = "rounds"
                 break
-            rounds: Sequence[int | None] = exact[generation] if exact else ()
-            rounds = rounds or self._plan(racing, deadline, generation)
+            rounds: Sequence[int | None] = exact[launches] if exact else ()
+            rounds = rounds or self._plan(active, deadline, launches)
             outcome = self._rounds(rounds, deadline)
             self._report_live(0, deadline, before=self.record.generations[-1].number + 1)
-            generation += 1
-            racing = self._not_failed(racing)
-            if outcome is None and not self._has_comparison(racing, references, pending):
+            launches += 1
+            active = self._not_failed(active)
+            if outcome is None and not self._has_comparison(active, references, pending):
                 outcome = "rounds"
             elif outcome is None and (exact or self.settings.effort.rounds):
-                outcome = "rounds" if generation >= len(exact) else None
+                outcome = "rounds" if launches >= len(exact) else None
             elif outcome is None:
-                outcome = self._stop(racing, self.continued_launches + generation, deadline)
+                outcome = self._stop(active, self.continued_launches + launches, deadline)
             if outcome is None:
-                racing = (
-                    racing if exact else self._without_decided(racing, self.continued_launches + generation)
+                active = (
+                    active if exact else self._without_decided(active, self.continued_launches + launches)
                 )
                 self.launch_processes.end_all()
         if not self.stage:
-            self._costs(racing)
+            self._costs(active)
             self._energy()
         self.launch_processes.end_all()
         return outcome, left
@@ -237,10 +237,10 @@ class _RunningComparison:
         return self.began + self._spent_s() + left_s * (here / pending if pending else 1.0)
 
     def _has_comparison(
-        self, racing: Sequence[int], references: Sequence[int], pending: Sequence[int]
+        self, active: Sequence[int], references: Sequence[int], pending: Sequence[int]
     ) -> bool:
         """Whether there is anything to compare: references alone count only if nothing else was pending."""
-        return bool(set(racing) - set(references)) if pending else bool(racing)
+        return bool(set(active) - set(references)) if pending else bool(active)
 
     def _report_start(self, done: int, total: int, label: str) -> None:
         """Report which configuration is started; from the second launch on as part of the rounds.
@@ -269,17 +269,17 @@ class _RunningComparison:
         spent_s, budget_s = self._spent_s(), self.settings.budget_s
         check_starts(quickest_s, total - done, spent_s=spent_s, budget_s=budget_s)
 
-    def _not_failed(self, racing: Sequence[int]) -> list[int]:
-        return [index for index in racing if self.record.ran[index].error is None]
+    def _not_failed(self, active: Sequence[int]) -> list[int]:
+        return [index for index in active if self.record.ran[index].error is None]
 
     def _processes(self, index: int) -> list[Key]:
         copies = (0, 1) if index == self.settings.anchor else (0,)
         return [(index, copy) for copy in copies if (index, copy) not in self.launch_processes.lost_copies]
 
-    def _without_decided(self, racing: list[int], generations: int) -> list[int]:
+    def _without_decided(self, active: list[int], launches: int) -> list[int]:
         """Remove decided configurations after measuring their costs; the references stay."""
-        left = self.standing.still_open(racing, generations, self.made, racing)
-        gone = [index for index in racing if index not in left]
+        left = self.standing.still_open(active, launches, self.made, active)
+        gone = [index for index in active if index not in left]
         if gone and not self.stage:
             self._costs(gone)
         return left
@@ -298,7 +298,7 @@ class _RunningComparison:
             return []
         rounds = split_runs(self.settings.runs)
         dear = any(entry.fresh_process for entry in self.entries)
-        count = min(len(rounds), EXACT_GENERATIONS_DEAR if dear else EXACT_GENERATIONS)
+        count = min(len(rounds), EXACT_LAUNCHES_DEAR if dear else EXACT_LAUNCHES)
         edges = [round(i * len(rounds) / count) for i in range(count + 1)]
         return [rounds[a:b] for a, b in itertools.pairwise(edges)]
 
@@ -322,7 +322,7 @@ class _RunningComparison:
             for index in asked
         )
 
-    def _plan(self, racing: Sequence[int], deadline: float, generation: int) -> list[None]:
+    def _plan(self, active: Sequence[int], deadline: float, launches: int) -> list[None]:
         """One None for each round of this launch: the pace sets the length of its blocks."""
         spending = self._current_costs()
         rough = self.settings.effort.rounds
@@ -331,13 +331,13 @@ class _RunningComparison:
             self.standing.prior = self.record.prior = self.settings.prior_at(anchor_ns / 1e9)
         if rough:
             return [None] * screening_rounds(spending, rough)
-        if generation == 0 and not self.made and not self.stage:
+        if launches == 0 and not self.made and not self.stage:
             check_budget(spending, self.settings.budget_s, self._spent_s())
             self.record.interval_budget_s = interval_budget_s(spending, self._spent_s())
         left_s = deadline - time.monotonic() - spending.after_s
-        ratio = self.standing.variance_ratio(racing, racing)
+        ratio = self.standing.variance_ratio(active, active)
         rounds = rounds_of_launch(
-            spending, left_s, made=self._rounds_of_group(), variance_ratio=ratio, generations=generation
+            spending, left_s, made=self._rounds_of_group(), variance_ratio=ratio, launches=launches
         )
         return [None] * rounds
 
@@ -345,16 +345,16 @@ class _RunningComparison:
         """Valid rounds of the current group."""
         return self.made - self.made_before
 
-    def _stop(self, racing: Sequence[int], generations: int, deadline: float) -> Outcome | None:
+    def _stop(self, active: Sequence[int], launches: int, deadline: float) -> Outcome | None:
         spending = self._current_costs()
         left_s = deadline - time.monotonic() - spending.after_s
         last = self.record.generations[-1].rounds
         made = rounds_for_p50(spending) if self.stage else self._rounds_of_group()  # a screening needs no p50
-        least = min_rounds_of_next_launch(spending, made, generations)
+        least = min_rounds_of_next_launch(spending, made, launches)
         return self.standing.stop(
-            racing,
-            racing,
-            generations,
+            active,
+            active,
+            launches,
             rounds=self.made,
             elapsed_s=self._spent_s(),
             left=launches_left(spending, left_s, last, least=least),
@@ -471,11 +471,11 @@ class _RunningComparison:
             before: number of the first launch that has not ended.
         """
         now = time.monotonic()
-        raced = sorted({index for index, _ in self.standing.medians})
-        found = self.standing.interim(raced, raced, before=before)
-        generation = self.record.generations[-1].number + 1
-        self.predicted = self._predicted_rounds(raced, generation, more, deadline - now)
-        reference = self.standing.reference(raced)
+        measured = sorted({index for index, _ in self.standing.medians})
+        found = self.standing.interim(measured, measured, before=before)
+        launches = self.record.generations[-1].number + 1
+        self.predicted = self._predicted_rounds(measured, launches, more, deadline - now)
+        reference = self.standing.reference(measured)
         contrasts = [
             {
                 "candidate": index,
@@ -489,13 +489,13 @@ class _RunningComparison:
         self.on_live(
             {
                 "rounds": self.made,
-                "generation": generation,
+                "generation": launches,
                 "predicted_rounds": self.predicted,
                 "elapsed_s": now - self.began,
                 "contrasts": contrasts,
-                "p50_s": {index: self._p50_s(index) for index in raced},
+                "p50_s": {index: self._p50_s(index) for index in measured},
                 "rows_fed": {
-                    index: load["batch_size"] for index in raced if (load := self.record.ran[index].load)
+                    index: load["batch_size"] for index in measured if (load := self.record.ran[index].load)
                 },
             }
         )
@@ -505,12 +505,12 @@ class _RunningComparison:
         per_row, load = self.standing.p50_s(index), self.record.ran[index].load
         return None if per_row is None or load is None else per_row * max(1, load["batch_size"])
 
-    def _predicted_rounds(self, raced: Sequence[int], generation: int, more: int, left_s: float) -> int:
+    def _predicted_rounds(self, measured: Sequence[int], launches: int, more: int, left_s: float) -> int:
         """Expected total number of rounds: as many as the answer needs, at most what the budget holds."""
         if self.settings.runs is not None:
             return len(split_runs(self.settings.runs))
-        each = max(1, round((self.made + more) / generation))
-        wanted = each * self.standing.predicted(raced, raced)
+        each = max(1, round((self.made + more) / launches))
+        wanted = each * self.standing.predicted(measured, measured)
         spending = self._current_costs()
         round_s = spending.round_s + spending.start_s / each
         held = self.made + max(more, math.floor((left_s - spending.after_s) / round_s))

@@ -16,7 +16,7 @@ RUNS_PER_BLOCK = 10
 LONG_BLOCK_S = 0.1  # a block of ten runs that would take longer has fewer: short blocks narrow the interval
 LONG_RUN_S = 0.1  # from here on filling the caches is half a percent of a run, so no run is spent on it
 SETTLE_S = 0.12  # where a worker cannot be stopped: ORT's idle threads have ended spinning by then
-SWITCH_S = 0.002  # from one contestant to the next: SIGCONT, request, reply, SIGSTOP
+SWITCH_S = 0.002  # from one configuration to the next: SIGCONT, request, reply, SIGSTOP
 BLOCK_TIMEOUT_S = 30.0
 TIMEOUT_FACTOR = 20.0  # times the expected duration of the block
 REPORT_S = 0.25  # between two reports
@@ -24,7 +24,7 @@ REPORT_S = 0.25  # between two reports
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Length of a contestant's block."""
+    """Length of a configuration's block."""
 
     block_ns: int
     min_runs: int

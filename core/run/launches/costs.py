@@ -64,7 +64,7 @@ def run_peak(worker: Worker, ran: Ran, pace: Pace) -> None:
 
 
 def keep_outputs(worker: Worker, ran: Ran, path: Path, timeout_s: float) -> bool:
-    """Have a contestant write the outputs of one run to `path`; on failure add a note and return False.
+    """Have a configuration write the outputs of one run to `path`; on failure add a note and return False.
 
     Raises:
         Cancelled: the comparison was cancelled.
@@ -203,7 +203,7 @@ def _one_footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout
 
 
 def read_energy(live: Mapping[int, Worker], paces: Mapping[int, Pace], record: RawComparison) -> None:
-    """Measure the energy per run of each contestant in windows of seconds, while all others are stopped.
+    """Measure the energy per run of each configuration in windows of seconds, while all others are stopped.
 
     Args:
         live: by index of the configuration.

@@ -67,8 +67,8 @@ class LaunchProcesses:
         """
         began = time.monotonic()
         number = len(self.record.generations)
-        generation = Launch(number=number, order=[], layouts={}, start_s=0.0)
-        self.record.generations.append(generation)
+        launch = Launch(number=number, order=[], layouts={}, start_s=0.0)
+        self.record.generations.append(launch)
         left: list[Key] = []
         for done, key in enumerate(self.rng.sample(list(keys), len(keys))):
             if self.record.ran[key[0]].error is not None:  # its other copy failed just now
@@ -77,11 +77,11 @@ class LaunchProcesses:
                 left.append(key)
                 continue
             self.starting(done, len(keys), self.entries[key[0]].label)
-            self._start(key, generation, warm_cap_s)
-        generation.start_s = time.monotonic() - began
+            self._start(key, launch, warm_cap_s)
+        launch.start_s = time.monotonic() - began
         return left
 
-    def _start(self, key: Key, generation: Launch, warm_cap_s: float | None) -> None:
+    def _start(self, key: Key, launch: Launch, warm_cap_s: float | None) -> None:
         index = key[0]
         ran, seed = self.record.ran[index], self.rng.randrange(SEEDS)
         try:
@@ -100,9 +100,9 @@ class LaunchProcesses:
         except TunerError as error:
             self.drop_failed(key, error)
             return
-        generation.order.append(key)
+        launch.order.append(key)
         if "layout" in reply:
-            generation.layouts[key] = reply["layout"]
+            launch.layouts[key] = reply["layout"]
 
     def _warm_up(self, key: Key, cap_s: float | None) -> None:
         index, _ = key

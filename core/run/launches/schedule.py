@@ -19,8 +19,8 @@ MOST_ROUNDS = 64  # of a launch; more reduce its variance too little
 MIN_ROUNDS = 4  # of a launch with expensive starts: fewer do not show the variance between rounds
 MIN_ROUNDS_OF_TWO = 2  # of each of two launches: the fewest that give an interval
 WANTED_LAUNCHES = 4  # at the first interim analysis; with fewer the launch variance is mostly assumed
-EXACT_GENERATIONS = 8  # launches with an exact number of runs
-EXACT_GENERATIONS_DEAR = 2  # likewise, where every start is a fresh process, not a fork
+EXACT_LAUNCHES = 8  # launches with an exact number of runs
+EXACT_LAUNCHES_DEAR = 2  # likewise, where every start is a fresh process, not a fork
 INTERVAL_MARGIN = 1.2  # safety factor of a forecast; warm-ups take a share of the added budget
 GRACE_S = 1.0  # allowed overrun, with a tenth of the budget: forecasts are no more precise
 
@@ -41,7 +41,7 @@ def rounds_for_p50(costs: Costs) -> int:
 
 
 def rounds_of_launch(
-    costs: Costs, left_s: float, *, made: int, variance_ratio: float | None, generations: int = 0
+    costs: Costs, left_s: float, *, made: int, variance_ratio: float | None, launches: int = 0
 ) -> int:
     """Return the number of rounds of the launch that has just started, at least one.
 
@@ -54,18 +54,18 @@ def rounds_of_launch(
         left_s: remaining budget minus `costs.after_s`; the start of this launch is already spent.
         made: rounds of the earlier launches.
         variance_ratio: within over between; None: unknown.
-        generations: number of earlier launches.
+        launches: number of earlier launches.
 
     Source: Kalibera and Jones (2013), Rigorous benchmarking in reasonable time, section 6.
     """
     ratio = VARIANCE_RATIO if variance_ratio is None else variance_ratio
     best = round(math.sqrt(costs.start_s / costs.round_s * ratio))
     needed = max(0, rounds_for_p50(costs) - made)
-    more = max(1, WANTED_LAUNCHES - 1 - generations)
+    more = max(1, WANTED_LAUNCHES - 1 - launches)
     each = min(max(best, 1), MIN_ROUNDS)
     while more and (left_s - more * costs.start_s) / costs.round_s < max(needed, each * (more + 1)):
         more -= 1
-        if more == 1 and not generations:
+        if more == 1 and not launches:
             each = min(each, MIN_ROUNDS_OF_TWO)
     fitting = math.floor((left_s - more * costs.start_s) / costs.round_s / (more + 1))
     least = math.ceil(needed / (more + 1))
@@ -96,17 +96,17 @@ def launches_left(costs: Costs, left_s: float, rounds: int, *, least: int | None
     return 0 if left_s < costs.start_s + shorter * costs.round_s else max(1, math.floor(left_s / whole))
 
 
-def min_rounds_of_next_launch(costs: Costs, made: int, generations: int) -> int | None:
+def min_rounds_of_next_launch(costs: Costs, made: int, launches: int) -> int | None:
     """Return the fewest rounds for which another launch is worth its start; None: half of the last one's.
 
     Args:
         costs: as far as they are known.
         made: rounds so far: below those of a p50 every round counts.
-        generations: number of launches so far.
+        launches: number of launches so far.
     """
     if made < rounds_for_p50(costs):
         return 1
-    return MIN_ROUNDS_OF_TWO if generations < MIN_LAUNCHES else None
+    return MIN_ROUNDS_OF_TWO if launches < MIN_LAUNCHES else None
 
 
 def interval_budget_s(costs: Costs, spent_s: float) -> int:

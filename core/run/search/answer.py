@@ -185,7 +185,7 @@ def judged_limits(one: MeasuredConfiguration, question: Question) -> list[LimitJ
         at = target.batch_size or rows
         evidence = Evidence(
             batch_size=rows,
-            races={rows: [one.result]} if one.result and at == rows else {},
+            results={rows: [one.result]} if one.result and at == rows else {},
             size_bytes=one.size_bytes,
             summaries=one.summaries,
             has_dataset=bool(one.summaries),
@@ -499,9 +499,9 @@ def controls(tried: Sequence[Evaluation], self_tests: Sequence[Mapping[str, Any]
     """
     ratios: list[tuple[float, float]] = []  # ratio of each pair, standard error of its ln
     by_key = {one.key: one for one in tried if not one.twin}
-    for twin in (one for one in tried if one.twin):
-        other = by_key.get(twin.key)
-        for look in twin.looks:
+    for control in (one for one in tried if one.twin):
+        other = by_key.get(control.key)
+        for look in control.looks:
             own = look.gains.get("latency_p50")
             same = [
                 found.gains["latency_p50"]

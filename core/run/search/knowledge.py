@@ -104,13 +104,13 @@ class SearchState:
         self.default_spec = reference(self.base)
         self.default = _default_of(self.space, self.default_spec)
         self.tried: dict[Choice, Evaluation] = {}
-        self.twins: list[Evaluation] = []
+        self.controls: list[Evaluation] = []
         self.rivals: list[Choice] = []
         self.confirmed: dict[Choice, Confirmed] = {}
         self.confirmation_runs: list[Choice] = []  # one entry for each confirmation run
         self.default_result: Confirmed | None = None
         self.last_result: Mapping[str, Any] = {}
-        self.last_race = ""
+        self.last_comparison = ""
         self.outcome: SearchOutcome = "UNDECIDED"
         self.winner: Confirmed | None = None
         self.settled = False
@@ -126,7 +126,7 @@ class SearchState:
             one = evaluation_from_dict(data)
             choice = self.space.find(one.changes)
             if one.twin:
-                self.twins.append(one)
+                self.controls.append(one)
             elif choice is not None:
                 self.tried[choice] = one
 
@@ -161,16 +161,18 @@ class SearchState:
 
     # --- results of a comparison ----------------------------------------------------------------------------
 
-    def learn_costs(self, race: Comparison, took_s: float, default: Trial | None, *, confirms: bool) -> None:
+    def learn_costs(
+        self, comparison: Comparison, took_s: float, default: Trial | None, *, confirms: bool
+    ) -> None:
         """Update the estimated costs of the next step from a comparison.
 
         Args:
-            race: the comparison.
+            comparison: the comparison.
             took_s: its whole duration, including the time outside of its rounds.
             default: trial of the ORT default in it.
             confirms: whether it is a confirmation, which updates only the time after the rounds.
         """
-        result = race.facts
+        result = comparison.facts
         if not result:
             return
         beside_s = took_s - result["wall_s"]
@@ -178,7 +180,7 @@ class SearchState:
             self.after_s = beside_s
             return
         starts = sum(one["start_s"] for one in result["generations"])
-        count = max(1, len(race.contestants) + 1)
+        count = max(1, len(comparison.contestants) + 1)
         rounds = max(1, result["rounds"])
         generations = max(1, len(result["generations"]))
         round_s = max(0.0, (result["wall_s"] - starts - 0.5) / rounds)
@@ -200,10 +202,10 @@ class SearchState:
     def add_observations(
         self,
         step: Step,
-        race: Comparison,
+        comparison: Comparison,
         trials: Mapping[str, Trial],
         names: Mapping[str, Choice],
-        twin: Choice | None,
+        control: Choice | None,
         *,
         cancelled: bool,
     ) -> None:
@@ -211,36 +213,38 @@ class SearchState:
 
         Args:
             step: the executed step.
-            race: its comparison.
+            comparison: its comparison.
             trials: of the comparison, by id.
             names: label -> configuration.
-            twin: configuration of the hidden A/A control; None: there was none.
+            control: configuration of the hidden A/A control; None: there was none.
             cancelled: by the user; configurations without a result then have not failed.
         """
-        default = trials.get(race.baseline)
+        default = trials.get(comparison.baseline)
         contrasts = {
             one["candidate"]: one
-            for one in race.facts.get("contrasts", ())
-            if one["baseline"] == race.baseline
+            for one in comparison.facts.get("contrasts", ())
+            if one["baseline"] == comparison.baseline
         }
-        self_tests = race.facts.get("self_tests", ())
+        self_tests = comparison.facts.get("self_tests", ())
         self.self_tests += self_tests
-        if (copies := _copies(step.stage, race)) is not None:
+        if (copies := _copies(step.stage, comparison)) is not None:
             self.differences.append(copies)
-        twins: list[Observation] = []
-        for one in race.contestants:
+        controls: list[Observation] = []
+        for one in comparison.contestants:
             trial = trials.get(one.trial)
-            is_twin = one.label == CONTROL
-            choice = twin if is_twin else names.get(one.label)
+            is_control = one.label == CONTROL
+            choice = control if is_control else names.get(one.label)
             if trial is None or choice is None:
                 continue
-            found = self._observation(step.stage, race, trial, default, contrasts.get(one.trial), choice)
+            found = self._observation(
+                step.stage, comparison, trial, default, contrasts.get(one.trial), choice
+            )
             if found is None or (cancelled and trial.state != "COMPLETE"):
                 continue
-            twins += [found] if choice == twin else []
-            if is_twin:
+            controls += [found] if choice == control else []
+            if is_control:
                 spec = self.space.spec(choice)
-                self.twins.append(
+                self.controls.append(
                     Evaluation(changes=self.plain(choice), key=spec.key(), looks=(found,), twin=True)
                 )
                 continue
@@ -248,7 +252,7 @@ class SearchState:
                 changes=self.plain(choice), key=self.space.spec(choice).key()
             )
             self.tried[choice] = replace(before, looks=(*before.looks, found))
-        gains = [found.gains["latency_p50"][0] for found in twins if "latency_p50" in found.gains]
+        gains = [found.gains["latency_p50"][0] for found in controls if "latency_p50" in found.gains]
         if len(gains) == 2:
             self.differences.append(gains[0] - gains[1])
 
@@ -262,7 +266,7 @@ class SearchState:
     def _observation(
         self,
         stage: Stage,
-        race: Comparison,
+        comparison: Comparison,
         trial: Trial,
         default: Trial | None,
         found: Mapping[str, Any] | None,
@@ -272,15 +276,17 @@ class SearchState:
         error = "" if trial.error is None else trial.error["message"]
         if trial.state == "CANCELLED" or (trial.error is not None and trial.error["type"] == "BudgetError"):
             return None
-        splits = float(race.protocol.get("splits") or max(1, len(race.protocol.get("looks") or ())))
+        splits = float(
+            comparison.protocol.get("splits") or max(1, len(comparison.protocol.get("looks") or ()))
+        )
         return look(
-            Observation(stage=stage, race=race.id, trial=trial.id, error=error, splits=splits),
+            Observation(stage=stage, race=comparison.id, trial=trial.id, error=error, splits=splits),
             trial.facts,
             {} if default is None else default.facts,
             found,
             sizes=self.sizes(choice),
             arena=self.space.spec(choice).session.enable_cpu_mem_arena is not False,
-            copies=_copies(stage, race),
+            copies=_copies(stage, comparison),
         )
 
     def sizes(self, choice: Choice) -> tuple[float, float] | None:
@@ -293,22 +299,22 @@ class SearchState:
         """Return whether one of these has an observation."""
         return any(choice in self.tried and self.tried[choice].looks for choice in choices)
 
-    def record_unmeasured(self, step: Step, race: Comparison) -> None:
+    def record_unmeasured(self, step: Step, comparison: Comparison) -> None:
         """Record a failure for configurations without a result, so that they are not requested again."""
         for choice in step.choices:
             if choice not in self.tried:
-                lost = Observation(stage="screen", race=race.id, trial="", error="It was not measured.")
+                lost = Observation(stage="screen", race=comparison.id, trial="", error="It was not measured.")
                 key = self.space.spec(choice).key()
                 self.tried[choice] = Evaluation(changes=self.plain(choice), key=key, looks=(lost,))
 
-    def rank_rivals(self, step: Step, race: Comparison) -> None:
+    def rank_rivals(self, step: Step, comparison: Comparison) -> None:
         """Rank after an elimination round: leader and ties by cost, the rest after (`confirmation_order`)."""
         ranked = [(self.tried[c], gain) for c, gain in standing(self.known()) if c in step.choices]
-        trial_of = {one.trial: one.label for one in race.contestants}
+        trial_of = {one.trial: one.label for one in comparison.contestants}
         keys = {self.space.label(c): self.tried[c].key for c in step.choices if c in self.tried}
         leader = ranked[0][0] if ranked else None
         level: frozenset[str] = frozenset()
-        for one in race.facts.get("ranks", ()):
+        for one in comparison.facts.get("ranks", ()):
             if leader is not None and keys.get(trial_of.get(one["trial"], "")) == leader.key:
                 level = frozenset(keys.get(trial_of.get(tie, ""), "") for tie in one["ties"])
         if step.stage == "screen":  # it has no ranks: ties depend on the estimates alone
@@ -330,7 +336,7 @@ class SearchState:
     # --- the confirmation -----------------------------------------------------------------------------------
 
     def add_confirmation(
-        self, step: Step, said: Mapping[Choice, Confirmed], default: Confirmed, race: Comparison
+        self, step: Step, said: Mapping[Choice, Confirmed], default: Confirmed, comparison: Comparison
     ) -> None:
         """Update the answer with the results of a confirmation run.
 
@@ -338,7 +344,7 @@ class SearchState:
             step: the executed step.
             said: result of each configuration.
             default: result of the ORT default.
-            race: the comparison, with a result.
+            comparison: the comparison, with a result.
         """
         before = {
             changes_words(self.plain(choice)): gain[0]
@@ -349,14 +355,14 @@ class SearchState:
         self.confirmed |= {choice: said[choice] for choice in step.choices}
         self.confirmation_runs += step.choices
         in_order = [said[choice] for choice in step.choices]
-        found, winner = answers.outcome(in_order, default, race.facts, margin=self.base.protocol.margin)
+        found, winner = answers.outcome(in_order, default, comparison.facts, margin=self.base.protocol.margin)
         if (
             again
             or self.default_result is None
             or OUTCOME_ORDER.index(found) <= OUTCOME_ORDER.index(self.outcome)
         ):
             self.outcome, self.winner = found, winner
-            self.default_result, self.last_result = default, race.facts
+            self.default_result, self.last_result = default, comparison.facts
         self.settled = self.outcome in ("FOUND", "REJECTED")
         lost = [one for one in in_order if one is not self.winner and self._promised(one, before)]
         if lost and not self.settled:
@@ -371,7 +377,7 @@ class SearchState:
 
     def _earlier_speedup(self, one: Evaluation) -> LogSpeedup | None:
         return gain_of(
-            replace(one, looks=tuple(look for look in one.looks if look.race != self.last_race)),
+            replace(one, looks=tuple(look for look in one.looks if look.race != self.last_comparison)),
             self.question,
         )
 
@@ -419,9 +425,9 @@ def _default_of(space: Space, default: TrialSpec) -> Choice | None:
     return choice if same_request(space.spec(choice), default) else None
 
 
-def _copies(stage: Stage, race: Comparison) -> float | None:
+def _copies(stage: Stage, comparison: Comparison) -> float | None:
     """Ln ratio of the two processes of the ORT default in a screening; None: no screening, or no control."""
-    self_tests = race.facts.get("self_tests") or ()
+    self_tests = comparison.facts.get("self_tests") or ()
     return math.log(self_tests[0]["ratio"]) if stage == "screen" and self_tests else None
 
 

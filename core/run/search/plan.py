@@ -42,7 +42,7 @@ EXTRA_PROCESSES = (
 )
 MOST_AT_ONCE = 40  # live processes of a screening
 MOST_RIVALS = 8
-LEAST_HEAT_GENERATIONS = 4
+LEAST_ELIMINATION_LAUNCHES = 4
 SCREENING_SHARE, ELIMINATION_SHARE = (
     0.5,
     0.2,
@@ -284,7 +284,7 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
             observation. Reported intervals use it. Selection does not, because the model itself
             down-weights launches that are far too slow.
     """
-    rows, gains, errors, races, doubts = [], [], [], [], []
+    rows, gains, errors, comparisons, doubts = [], [], [], [], []
     doubted = reference_doubts(known.tried.values())
     for choice, one in known.tried.items():
         for look in () if one.failed else one.looks:
@@ -294,7 +294,7 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
                 rows.append(choice)
                 gains.append(gain[0])
                 errors.append(None if gain[1] is None and not spread else max(gain[1] or 0.0, least))
-                races.append(look.race)
+                comparisons.append(look.race)
                 doubts.append(doubted.get(look.race, 0.0))
     if not rows:
         return None
@@ -302,16 +302,16 @@ def model_of(known: PlanState, *, spread: float = 0.0) -> Effects | None:
         rows.append(known.default)
         gains.append(0.0)
         errors.append(0.0)
-        races.append("")
+        comparisons.append("")
         doubts.append(0.0)
     for choice, earlier, doubt in known.priors:
         if choice not in known.tried:
             rows.append(choice)
             gains.append(earlier)
             errors.append(doubt)
-            races.append("")
+            comparisons.append("")
             doubts.append(0.0)
-    return fit(np.array(rows, dtype=np.int16), gains, errors, races, doubts)
+    return fit(np.array(rows, dtype=np.int16), gains, errors, comparisons, doubts)
 
 
 def _speedup_of_observation(look: Observation, question: Question) -> tuple[float, float | None] | None:
@@ -336,8 +336,8 @@ def _again(known: PlanState) -> Step | None:
     spare_s = screening_end_s(known) - known.spent_s - known.fixed_s
     held = max(0, math.floor(spare_s / known.each_s) - EXTRA_PROCESSES) if known.each_s else 0
     doubtful, launches = possible_winners(known), _launches_most(known)
-    raced = sum(_launches(one) >= launches for one in known.tried.values())
-    most = math.ceil(raced / HALVED) if launches > 1 else len(doubtful)
+    measured = sum(_launches(one) >= launches for one in known.tried.values())
+    most = math.ceil(measured / HALVED) if launches > 1 else len(doubtful)
     choices = doubtful[: min(most, held, MOST_DOUBTFUL)]
     if len(choices) < 2 or launches >= MOST_LAUNCHES or _is_flat(known, choices[0]):
         return None
@@ -393,8 +393,11 @@ def _eliminate(known: PlanState) -> Step | None:
         if len(doubtful) <= FEW:
             return None
         ranked = [one for one in ranked if one[0] in doubtful]
-    heat_s = min(known.own_s * ELIMINATION_SHARE, known.left_s - confirm_s(known))
-    held = math.floor((heat_s - known.fixed_s) / (LEAST_HEAT_GENERATIONS * max(known.each_s, 1e-3))) - 2
+    elimination_s = min(known.own_s * ELIMINATION_SHARE, known.left_s - confirm_s(known))
+    held = (
+        math.floor((elimination_s - known.fixed_s) / (LEAST_ELIMINATION_LAUNCHES * max(known.each_s, 1e-3)))
+        - 2
+    )
     count = min(MOST_RIVALS, held, len(ranked))
     if count < 2 or _is_flat(known, ranked[0][0]):
         return None
@@ -408,8 +411,10 @@ def _eliminate(known: PlanState) -> Step | None:
     choices = list(dict.fromkeys([*best[: max(1, count - len(plain))], *plain, *best]))[:count]
     if not set(known.question.objective) <= set(FROM_MEDIANS):  # elimination works on medians alone
         why = f"rescreening of the best {count}"
-        return Step(stage="screen", choices=choices, budget_s=heat_s, why=why, again=True)
-    return Step(stage="heat", choices=choices, budget_s=heat_s, why=f"elimination round of the best {count}")
+        return Step(stage="screen", choices=choices, budget_s=elimination_s, why=why, again=True)
+    return Step(
+        stage="heat", choices=choices, budget_s=elimination_s, why=f"elimination round of the best {count}"
+    )
 
 
 def _is_flat(known: PlanState, best: Choice) -> bool:

@@ -79,13 +79,13 @@ def course_point(search_state: SearchState, step: Step) -> CoursePoint:
     }
 
 
-def result(search_state: SearchState, *, course: Sequence[CoursePoint], raced_s: float) -> SearchResult:
+def result(search_state: SearchState, *, course: Sequence[CoursePoint], comparisons_s: float) -> SearchResult:
     """Return the answer with its evidence.
 
     Args:
         search_state: state of the search.
         course: the best configuration over time.
-        raced_s: duration of its comparisons, since it was started or resumed.
+        comparisons_s: duration of its comparisons, since it was started or resumed.
     """
     known = search_state.known()
     margin = search_state.base.protocol.margin
@@ -93,7 +93,7 @@ def result(search_state: SearchState, *, course: Sequence[CoursePoint], raced_s:
     effects, pairs = answers.effects(known, launch_spread(search_state.differences))
     search_state.notes += [answers.excluded_words(one, search_state.space) for one in excluded_values(known)]
     winner = search_state.winner
-    controls = answers.controls([*everybody, *search_state.twins], search_state.self_tests)
+    controls = answers.controls([*everybody, *search_state.controls], search_state.self_tests)
     remark = answers.failed_controls(controls) if search_state.confirmed else ""
     found: SearchResult = {
         "outcome": search_state.outcome,
@@ -116,7 +116,7 @@ def result(search_state: SearchState, *, course: Sequence[CoursePoint], raced_s:
         "busy": search_state.last_result.get("busy"),
         "budget_s": search_state.time_s,
         "wall_s": search_state.clock.spent_s,
-        "own_s": search_state.clock.own_s - raced_s,
+        "own_s": search_state.clock.own_s - comparisons_s,
         "strategy": search_state.question.strategy,
         "notes": search_state.notes,
     }

@@ -71,7 +71,7 @@ class Search:
         self.search_state = SearchState(prepared, self.clock)
         self.strategy = strategy_named(prepared.question.strategy)
         self.recheck = any(one.looks for one in self.search_state.tried.values())
-        self.raced_s = 0.0
+        self.comparisons_s = 0.0
         self.course: list[CoursePoint] = []
         self.doing = ""
 
@@ -88,7 +88,7 @@ class Search:
             if self.search_state.question.give_way:
                 self.clock.given_s += self.service.give_way()
             self._do(step)
-        return progress.result(self.search_state, course=self.course, raced_s=self.raced_s)
+        return progress.result(self.search_state, course=self.course, comparisons_s=self.comparisons_s)
 
     def _next(self) -> Step | None:
         self._progress("plans", len(self.search_state.tried))
@@ -162,8 +162,8 @@ class Search:
         """Run the comparison of a step and update the state with its result."""
         asked = [self._configuration(choice, step.stage) for choice in step.choices]
         names = {one.label: choice for one, choice in zip(asked, step.choices, strict=True)}
-        twin = step.choices[0] if step.stage == "screen" and len(asked) >= LEAST_WITH_CONTROL else None
-        if twin is not None:
+        control = step.choices[0] if step.stage == "screen" and len(asked) >= LEAST_WITH_CONTROL else None
+        if control is not None:
             asked.append(replace(asked[0], label=CONTROL))
         default = Configuration(
             spec=self._timed(self.search_state.default_spec, step.stage), label=DEFAULT_LABEL, role="anchor"
@@ -191,24 +191,24 @@ class Search:
         began = time.monotonic()
         ending = self.service.perform(job)
         took_s = time.monotonic() - began
-        self.raced_s += took_s
-        race = self.store.comparison(job.id)
+        self.comparisons_s += took_s
+        comparison = self.store.comparison(job.id)
         trials = {one.id: one for one in self.store.trials_of(job.id)}
-        self.search_state.learn_costs(race, took_s, trials.get(race.baseline), confirms=confirms)
+        self.search_state.learn_costs(comparison, took_s, trials.get(comparison.baseline), confirms=confirms)
         self.search_state.add_observations(
-            step, race, trials, names, twin, cancelled=self.service.cancel.is_set()
+            step, comparison, trials, names, control, cancelled=self.service.cancel.is_set()
         )
-        self.search_state.last_race = race.id
+        self.search_state.last_comparison = comparison.id
         if confirms:
-            self._add_confirmation(step, race, trials, ending)
+            self._add_confirmation(step, comparison, trials, ending)
         elif isinstance(ending.error, BudgetError):
             self._handle_slow_start(took_s)
         elif not self.search_state.has_speedups(step.choices):
             self._raise_without_results(ending)
         elif not self.service.cancel.is_set():
-            self.search_state.record_unmeasured(step, race)
+            self.search_state.record_unmeasured(step, comparison)
         if step.ranks:
-            self.search_state.rank_rivals(step, race)
+            self.search_state.rank_rivals(step, comparison)
         self.course.append(progress.course_point(self.search_state, step))
         self._save()
         if self.service.cancel.is_set():
@@ -261,29 +261,31 @@ class Search:
     # --- the confirmation -----------------------------------------------------------------------------------
 
     def _add_confirmation(
-        self, step: Step, race: Comparison, trials: Mapping[str, Trial], ending: Ending
+        self, step: Step, comparison: Comparison, trials: Mapping[str, Trial], ending: Ending
     ) -> None:
         """Update the state with the results of a confirmation run."""
         margin, question = self.search_state.base.protocol.margin, self.search_state.question
-        looks = race.protocol.get("splits") or max(1, len(race.protocol["looks"]))
-        default = self._raced(race, trials, race.baseline, {}, None)
+        looks = comparison.protocol.get("splits") or max(1, len(comparison.protocol["looks"]))
+        default = self._measured(comparison, trials, comparison.baseline, {}, None)
         names = {self.search_state.space.label(choice): choice for choice in step.choices}
         said: dict[Choice, Confirmed] = {}
-        for one in race.contestants:
+        for one in comparison.contestants:
             if (choice := names.get(one.label)) is not None:
-                raced = self._raced(race, trials, one.trial, self.search_state.plain(choice), choice)
-                said[choice] = answers.confirmed(raced, default, question, margin=margin, looks=looks)
+                measured = self._measured(
+                    comparison, trials, one.trial, self.search_state.plain(choice), choice
+                )
+                said[choice] = answers.confirmed(measured, default, question, margin=margin, looks=looks)
         default_result = answers.confirmed(default, default, question, margin=margin, looks=looks)
-        if race.facts:
-            self.search_state.add_confirmation(step, said, default_result, race)
+        if comparison.facts:
+            self.search_state.add_confirmation(step, said, default_result, comparison)
             return
         if isinstance(ending.error, TunerError) and not isinstance(ending.error, Cancelled):
             self.search_state.refused = ending.error
         self.search_state.settled = True  # earlier confirmations remain valid
 
-    def _raced(
+    def _measured(
         self,
-        race: Comparison,
+        comparison: Comparison,
         trials: Mapping[str, Trial],
         trial_id: str,
         changes: Mapping[str, Any],
@@ -294,8 +296,8 @@ class Search:
         found = next(
             (
                 one
-                for one in race.facts.get("contrasts", ())
-                if one["candidate"] == trial_id and one["baseline"] == race.baseline
+                for one in comparison.facts.get("contrasts", ())
+                if one["candidate"] == trial_id and one["baseline"] == comparison.baseline
             ),
             None,
         )
@@ -305,16 +307,16 @@ class Search:
             else None
         )
         if own is None or own.trial != trial_id:
-            other = trials.get(race.baseline)
+            other = trials.get(comparison.baseline)
             error = "" if stored.error is None else stored.error["message"]
-            head = Observation(stage="confirm", race=race.id, trial=trial_id, error=error)
+            head = Observation(stage="confirm", race=comparison.id, trial=trial_id, error=error)
             own = look(head, whole.facts, {} if other is None else other.facts, found)
         sizes = self.search_state.sizes(choice) if choice is not None else None
         return answers.MeasuredConfiguration(
             changes=changes,
             spec=stored.spec,
             trial=trial_id,
-            comparison=race.id,
+            comparison=comparison.id,
             result=whole.facts,
             look=own,
             contrast=found,
@@ -355,7 +357,7 @@ class Search:
 
     def _save(self) -> None:
         """Store the state; on a full disk the search continues but cannot be resumed after a crash."""
-        kept = [one.to_dict() for one in (*self.search_state.tried.values(), *self.search_state.twins)]
+        kept = [one.to_dict() for one in (*self.search_state.tried.values(), *self.search_state.controls)]
         try:
             self.store.update_study(self.record.id, tried=kept, wall_s=self.clock.spent_s)
         except StoreError as error:

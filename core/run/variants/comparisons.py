@@ -13,7 +13,7 @@ from core.spec import ModelRef, TrialSpec, WorkloadSpec, ort_default, spec_from_
 from core.store import ModelRecord, Store
 from core.wire.errors import SpecError, TunerError
 
-RACES_LOOKED_AT = 30  # newest comparisons of each model of a family that are read
+COMPARISONS_READ = 30  # newest comparisons of each model of a family that are read
 
 
 def family_configurations(records: Sequence[ModelRecord], base: TrialSpec) -> list[Configuration]:
@@ -86,38 +86,40 @@ def verdicts(store: Store, root_sha: str) -> dict[str, dict[str, Any]]:
     """Return the verdict on each variant versus the original, both on the ORT default.
 
     Returns:
-        Content hash -> {ratio, ratio_low, ratio_high, verdict, grade, generations, busy, comparison, trial},
+        Content hash -> {ratio, ratio_low, ratio_high, verdict, grade, launches, busy, comparison, trial},
         from the newest comparison that was not graded F, else from the newest one; variants without a
         comparison are missing.
     """
     root = store.model(root_sha)
     if root is None:
         return {}
-    races: dict[str, Comparison] = {}
+    comparisons: dict[str, Comparison] = {}
     for one in family(store, root):
-        for race in store.comparisons(
-            model_sha256=one.content_sha256, state="COMPLETE", limit=RACES_LOOKED_AT
+        for comparison in store.comparisons(
+            model_sha256=one.content_sha256, state="COMPLETE", limit=COMPARISONS_READ
         ):
-            races[race.id] = race
+            comparisons[comparison.id] = comparison
     found: dict[str, dict[str, Any]] = {}
-    for race in sorted(races.values(), key=lambda one: one.created_at, reverse=True):
-        for content, verdict in _verdicts_of(store, race, root_sha).items():
+    for comparison in sorted(comparisons.values(), key=lambda one: one.created_at, reverse=True):
+        for content, verdict in _verdicts_of(store, comparison, root_sha).items():
             if content not in found or (is_rejected(found[content]) and not is_rejected(verdict)):
                 found[content] = verdict
     return found
 
 
-def _verdicts_of(store: Store, race: Comparison, root_sha: str) -> dict[str, dict[str, Any]]:
-    contrasts = race.facts.get("contrasts") or []
+def _verdicts_of(store: Store, comparison: Comparison, root_sha: str) -> dict[str, dict[str, Any]]:
+    contrasts = comparison.facts.get("contrasts") or []
     if not contrasts:
         return {}
-    defaults = {trial.id: trial.model_sha256 for trial in store.trials_of(race.id) if _is_default(trial.spec)}
+    defaults = {
+        trial.id: trial.model_sha256 for trial in store.trials_of(comparison.id) if _is_default(trial.spec)
+    }
     return {
         content: {
             **{name: one[name] for name in ("ratio", "ratio_low", "ratio_high", "verdict", "grade")},
             "generations": one.get("generations"),
-            "busy": race.facts.get("busy"),
-            "comparison": race.id,
+            "busy": comparison.facts.get("busy"),
+            "comparison": comparison.id,
             "trial": one["candidate"],
         }
         for one in contrasts

@@ -81,16 +81,16 @@ def compose(about: About, store: Store, *, price: Price | None = None, recorded:
 
 
 def _trial(about: OneTrial, store: Store, price: Price | None) -> dict[str, Any]:
-    trial, race = about.trial, about.race
+    trial, comparison = about.trial, about.comparison
     result = trial.facts
-    labels = comparison_text.labels(race) if race is not None else {}
+    labels = comparison_text.labels(comparison) if comparison is not None else {}
     if trial.kind == "profile" and trial.result is not None:
         measured = store.peaks(trial.fingerprint)
         peaks = [] if measured is None else peaks_of(measured)
         sheet = sheets.profiled(trial, profile_from_dict(trial.result["profile"]), top=TOP, peaks=peaks)
     else:
         sheet = sheets.measured(trial, labels) if result else sheets.failed(trial)
-    said, color, support = _verdict_parts(trial, race)
+    said, color, support = _verdict_parts(trial, comparison)
     return {
         "kind": "Profile" if trial.kind == "profile" else "Trial",
         "id": trial.id,
@@ -102,41 +102,47 @@ def _trial(about: OneTrial, store: Store, price: Price | None) -> dict[str, Any]
         "rejected": _rejected(result),
         "result": [_section("Result", sheet)],
         "cost": _cost([(_short(trial), result), *_named(about.beside, labels)], price),
-        "method": [*_method(race), *_machine([trial])],
-        "caveats": [*_notes(sheet), *_caveats([trial, *about.beside], race)],
+        "method": [*_method(comparison), *_machine([trial])],
+        "caveats": [*_notes(sheet), *_caveats([trial, *about.beside], comparison)],
         "files": [_file(trial, store)],
         "tool_version": _version(result),
     }
 
 
 def _comparison_parts(about: ComparisonSubject, store: Store, price: Price | None) -> dict[str, Any]:
-    race, trials = about.race, about.trials
-    labels = comparison_text.labels(race)
+    comparison, trials = about.comparison, about.trials
+    labels = comparison_text.labels(comparison)
     sheet = (
-        comparisons.raced(race, trials) if race.result else Sheet("", [comparisons.contestants(race, trials)])
+        comparisons.comparison_sheet(comparison, trials)
+        if comparison.result
+        else Sheet("", [comparisons.configurations(comparison, trials)])
     )
-    rejected = _rejected(race.facts)
+    rejected = _rejected(comparison.facts)
     said = (
-        comparison_text.headline(race) if race.result else verdict.sentence(comparison_text.past_text(race))
+        comparison_text.headline(comparison)
+        if comparison.result
+        else verdict.sentence(comparison_text.past_text(comparison))
     )
-    first = comparison_text.against_reference(race).get(next(iter(comparison_text.order(race)), ""))
+    first = comparison_text.against_reference(comparison).get(
+        next(iter(comparison_text.order(comparison)), "")
+    )
     return {
         "kind": "Comparison",
-        "id": race.id,
-        "title": comparison_text.title(race),
-        "measured_at": race.finished_at or race.created_at,
+        "id": comparison.id,
+        "title": comparison_text.title(comparison),
+        "measured_at": comparison.finished_at or comparison.created_at,
         "verdict": said,
         "color": "red"
         if rejected
         else "gray"
-        if first is None or comparison_text.is_open(race)
+        if first is None or comparison_text.is_open(comparison)
         else icon_and_color(first)[1],
-        "support": comparison_text.facts(race) if race.result else [],
+        "support": comparison_text.facts(comparison) if comparison.result else [],
         "rejected": rejected,
         "result": [_section("Result", sheet, without=said)],
         "cost": _cost(_named(trials, labels), price),
-        "method": [*_method(race), *_machine(trials)],
-        "caveats": [*_notes(sheet, without=said), *_caveats(trials, race)],
+        "method": [*_method(comparison), *_machine(trials)],
+        "caveats": [*_notes(sheet, without=said), *_caveats(trials, comparison)],
         "files": _files(trials, store, labels),
         "tool_version": _version(*(one.facts for one in trials)),
     }
@@ -152,8 +158,8 @@ def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
     told = {"ORT default": (answer or {}).get("default"), "answer": (answer or {}).get("winner")}
     names = {one["trial"]: name for name, one in told.items() if one}
     is_turned_down = bool(answer) and answer["outcome"] == "REJECTED"
-    races_ = [one.comparison for one in trials if one.comparison]
-    race = _comparison(store, races_[0]) if races_ else None
+    comparison_ids = [one.comparison for one in trials if one.comparison]
+    comparison = _comparison(store, comparison_ids[0]) if comparison_ids else None
     return {
         "kind": "Search",
         "id": record.id,
@@ -165,8 +171,8 @@ def _search(about: Search, store: Store, price: Price | None) -> dict[str, Any]:
         "rejected": said if is_turned_down else "",
         "result": [_section("Answer", sheet, without=said), *_evaluations_section(about)],
         "cost": _cost(_named(trials, names), price),
-        "method": [*_method(race), *_machine(trials)],
-        "caveats": [*_notes(sheet, without=said), *_caveats(trials, race)],
+        "method": [*_method(comparison), *_machine(trials)],
+        "caveats": [*_notes(sheet, without=said), *_caveats(trials, comparison)],
         "files": _files(trials, store, names),
         "tool_version": _version(*(one.facts for one in trials)),
     }
@@ -180,26 +186,28 @@ def _evaluations_section(about: Search) -> list[Section]:
 
 
 def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:
-    race, points = about.race, about.points
-    busy = {race.id: words} if (words := verdict.background_load_text(race.result)) else {}
-    rejected = _rejected(race.facts)
-    stands = rank_points(points, line_s=None, margin=float(race.protocol.get("margin") or DEFAULT_MARGIN))
+    comparison, points = about.comparison, about.points
+    busy = {comparison.id: words} if (words := verdict.background_load_text(comparison.result)) else {}
+    rejected = _rejected(comparison.facts)
+    stands = rank_points(
+        points, line_s=None, margin=float(comparison.protocol.get("margin") or DEFAULT_MARGIN)
+    )
     said = sweep_words.sentence(points, stands)
     labels = {one.trial: point_name(one.values) for one in points}
-    parts: list[Part] = [*sheets.grade(race.facts), comparisons.points(points, stands, busy)]
+    parts: list[Part] = [*sheets.grade(comparison.facts), comparisons.points(points, stands, busy)]
     return {
         "kind": "Curve",
-        "id": race.id,
-        "title": f"{race.model_name} over {' and '.join(one.name for one in about.axes)}",
-        "measured_at": race.finished_at or race.created_at,
+        "id": comparison.id,
+        "title": f"{comparison.model_name} over {' and '.join(one.name for one in about.axes)}",
+        "measured_at": comparison.finished_at or comparison.created_at,
         "verdict": "Rejected: the points are not ranked." if rejected else said,
         "color": "red" if rejected else "blue",
-        "support": comparison_text.facts(race) if race.result else [],
+        "support": comparison_text.facts(comparison) if comparison.result else [],
         "rejected": rejected,
         "result": [Section(title="Points", parts=parts)],
         "cost": _cost(_named([one for one in about.trials if one.id in labels], labels), price),
-        "method": [*_method(race), *_machine(about.trials)],
-        "caveats": [*comparison_text.cautions(race), *_caveats(about.trials, race)],
+        "method": [*_method(comparison), *_machine(about.trials)],
+        "caveats": [*comparison_text.cautions(comparison), *_caveats(about.trials, comparison)],
         "files": _files([one for one in about.trials if one.id in labels], store, labels),
         "tool_version": _version(*(one.facts for one in about.trials)),
     }
@@ -212,7 +220,7 @@ def _card(about: Card, price: Price | None) -> dict[str, Any]:
     named = [
         (f"{row.subject.label}, batch {size}", dict(results[0]))
         for row in about.rows
-        for size, results in row.evidence.races.items()
+        for size, results in row.evidence.results.items()
         if results
     ]
     busy = [words for _, result in named if (words := verdict.background_load_text(result))]
@@ -250,12 +258,12 @@ def _explanation_parts(about: Why, store: Store, price: Price | None) -> dict[st
     of, found = about.pair, about.found
     sheet = differences.explained(of, found, top=TOP)
     trials = [of.baseline, of.candidate]
-    race = _comparison(store, of.candidate.comparison)
+    comparison = _comparison(store, of.candidate.comparison)
     names = {of.baseline.id: "baseline", of.candidate.id: "candidate"}
     said = sentence(found)
-    own = verdict.contrasts_of(race, of.candidate.id) if race is not None else []
+    own = verdict.contrasts_of(comparison, of.candidate.id) if comparison is not None else []
     contrast = next((one for one in own if one["baseline"] == of.baseline.id), None)
-    rejected = _rejected(contrast, race)
+    rejected = _rejected(contrast, comparison)
     return {
         "kind": "Explanation",
         "id": f"{of.baseline.id} {of.candidate.id}",
@@ -276,8 +284,8 @@ def _explanation_parts(about: Why, store: Store, price: Price | None) -> dict[st
             )
         ],
         "cost": _cost(_named(trials, names), price),
-        "method": [*_method(race), *_machine(trials)],
-        "caveats": [*(remarks(found) if found.end.decided else []), *_caveats(trials, race)],
+        "method": [*_method(comparison), *_machine(trials)],
+        "caveats": [*(remarks(found) if found.end.decided else []), *_caveats(trials, comparison)],
         "files": _files(trials, store, names),
         "tool_version": _version(*(one.facts for one in trials)),
     }
@@ -286,34 +294,34 @@ def _explanation_parts(about: Why, store: Store, price: Price | None) -> dict[st
 # --- parts of several kinds ---------------------------------------------------------------------------------
 
 
-def _verdict_parts(trial: Trial, race: Comparison | None) -> tuple[str, Color, list[str]]:
+def _verdict_parts(trial: Trial, comparison: Comparison | None) -> tuple[str, Color, list[str]]:
     """Return the verdict in one sentence, its colour, and its basis."""
     if trial.kind == "profile":
         return "Where a run spends its time. A profile has no verdict.", "gray", []
     if not trial.facts:
         return f"No numbers: {STATE_WORDS.get(trial.state, trial.state.lower())}.", "red", []
-    own = verdict.contrasts_of(race, trial.id) if race is not None else []
-    if race is None or not own:
+    own = verdict.contrasts_of(comparison, trial.id) if comparison is not None else []
+    if comparison is None or not own:
         alone = "This is the baseline itself."
         return (
-            (alone if race is not None else "Measured without a comparison, so there is no verdict."),
+            (alone if comparison is not None else "Measured without a comparison, so there is no verdict."),
             "gray",
             [],
         )
-    said = verdict.card(race, own[0])
+    said = verdict.card(comparison, own[0])
     text = f"{said.headline}, {said.against}."
-    more = [f"{one.headline}, {one.against}" for one in (verdict.card(race, each) for each in own[1:])]
+    more = [f"{one.headline}, {one.against}" for one in (verdict.card(comparison, each) for each in own[1:])]
     return text, said.color, [*said.facts, *([said.noise] if said.noise else []), *more]
 
 
-def _rejected(result: Mapping[str, Any] | None, race: Comparison | None = None) -> str:
+def _rejected(result: Mapping[str, Any] | None, comparison: Comparison | None = None) -> str:
     """Return why the verdict is rejected; empty: it is valid."""
     found = result or {}
     own = next(iter(found.get("contrasts") or []), None) if "contestants" not in found else None
     hit = next((one for one in (found, own) if one and is_rejected(one)), None)
     if hit is None:
         return ""
-    whole = race.facts if race is not None else found
+    whole = comparison.facts if comparison is not None else found
     reason = hit.get("holds_reason") or found.get("grade_reason") or whole.get("grade_reason") or ""
     remedy = found.get("remedy") or whole.get("remedy") or verdict.MEASURE_BETTER
     return f"{reason} {remedy}".strip()
@@ -344,12 +352,12 @@ def _notes(sheet: Sheet, *, without: str = "") -> list[str]:
     return [text.removeprefix("note: ") for text in texts if text != without]
 
 
-def _caveats(trials: Iterable[Trial], race: Comparison | None) -> list[str]:
+def _caveats(trials: Iterable[Trial], comparison: Comparison | None) -> list[str]:
     """Return further caveats: background load, exceeded tolerances, fallbacks, pruned measurements."""
     found = []
-    good = quality(race.result) if race is not None else None
-    if race is not None and good is not None and good.color != Grade.A.color:
-        found.append(" ".join([f"{good.label}.", *verdict.quality_details(race.result)]))
+    good = quality(comparison.result) if comparison is not None else None
+    if comparison is not None and good is not None and good.color != Grade.A.color:
+        found.append(" ".join([f"{good.label}.", *verdict.quality_details(comparison.result)]))
     for trial in trials:
         name = changes_text(trial) or "default"
         if why := breach(trial.facts):
@@ -361,22 +369,25 @@ def _caveats(trials: Iterable[Trial], race: Comparison | None) -> list[str]:
     return list(dict.fromkeys(verdict.sentence(one) for one in found))
 
 
-def _method(race: Comparison | None) -> list[Section]:
+def _method(comparison: Comparison | None) -> list[Section]:
     """Return the protocol of the comparison."""
-    if race is None or not race.result:
+    if comparison is None or not comparison.result:
         return []
-    protocol, result = race.protocol, race.facts
+    protocol, result = comparison.protocol, comparison.facts
     seeds = protocol.get("seed")
     parts: list[Part] = [
-        Fact("comparison", f"{race.id}, {when(race.finished_at or race.created_at)}"),
+        Fact("comparison", f"{comparison.id}, {when(comparison.finished_at or comparison.created_at)}"),
         Fact("rounds", f"{verdict.counted(result)}, {duration(result.get('wall_s'))}"),
         Fact("effort", f"{protocol.get('precision', '')}: until ±{100 * protocol.get('target', 0):.2g} %"),
         Fact("budget", duration(protocol.get("budget_s"))),
         Fact("equivalence margin", f" {100 * (protocol.get('margin') or 0):g} %"),
         *([Fact("seed", str(seeds))] if seeds is not None else []),
-        *(Fact("A/A test", text) for text in verdict.self_test_lines(race)),
+        *(Fact("A/A test", text) for text in verdict.self_test_lines(comparison)),
         Line(_ROUNDS if result.get("generations") else _OLDER_ROUNDS),
-        Line(f"All intervals are 95 % intervals. Those of ratios: {comparison_text.intervals_text(race)}."),
+        Line(
+            "All intervals are 95 % intervals. "
+            f"Those of ratios: {comparison_text.intervals_text(comparison)}."
+        ),
         Line(f"{TERMS['ratio']} {TERMS['undisturbed rounds']}"),
     ]
     return [Section(title="Method", parts=parts)]
@@ -409,9 +420,9 @@ def _file(trial: Trial, store: Store, label: str = "") -> File:
         return File(name=name, missing=f"{error.message} {error.hint}".strip())
 
 
-def _comparison(store: Store, race_id: str) -> Comparison | None:
+def _comparison(store: Store, comparison_id: str) -> Comparison | None:
     try:
-        return store.comparison(race_id) if race_id else None
+        return store.comparison(comparison_id) if comparison_id else None
     except TunerError:  # deleted in the meantime
         return None
 

@@ -30,7 +30,7 @@ class OneTrial:
     """A measurement or a profile, with its comparison."""
 
     trial: Trial
-    race: Comparison | None
+    comparison: Comparison | None
     beside: Sequence[Trial] = ()  # the other trials of the comparison, with raw measurements
 
 
@@ -38,7 +38,7 @@ class OneTrial:
 class ComparisonSubject:
     """A comparison and its trials with raw measurements."""
 
-    race: Comparison
+    comparison: Comparison
     trials: Sequence[Trial]
 
 
@@ -56,7 +56,7 @@ class Curve:
 
     axes: Sequence[Axis]
     points: Sequence[Measured]
-    race: Comparison
+    comparison: Comparison
     trials: Sequence[Trial]
 
 
@@ -140,7 +140,7 @@ def _trials(store: Store, ref: str) -> list[About]:
 
 
 def _comparisons(store: Store, ref: str) -> list[About]:
-    return [of_race(store, store.comparison(ref))]
+    return [of_comparison(store, store.comparison(ref))]
 
 
 def _searches(store: Store, ref: str) -> list[About]:
@@ -168,9 +168,13 @@ _LOOKS: Mapping[str, Callable[[Store, str], list[About]]] = {
 
 def of_trial(store: Store, trial: Trial) -> OneTrial:
     """Return a trial with its comparison, if that is still stored."""
-    race = _comparison_of(store, trial)
-    others = [one.trial for one in race.contestants if one.trial != trial.id] if race is not None else []
-    return OneTrial(trial=trial, race=race, beside=_with_samples(store, others))
+    comparison = _comparison_of(store, trial)
+    others = (
+        [one.trial for one in comparison.contestants if one.trial != trial.id]
+        if comparison is not None
+        else []
+    )
+    return OneTrial(trial=trial, comparison=comparison, beside=_with_samples(store, others))
 
 
 def _comparison_of(store: Store, trial: Trial) -> Comparison | None:
@@ -191,26 +195,28 @@ def _with_samples(store: Store, ids: Sequence[str]) -> list[Trial]:
     return found
 
 
-def of_race(store: Store, race: Comparison) -> ComparisonSubject | Curve:
+def of_comparison(store: Store, comparison: Comparison) -> ComparisonSubject | Curve:
     """Return a comparison; for the comparison of a sweep, the sweep.
 
     Raises:
         SpecError: it has not finished.
     """
-    if race.state in ("WAITING", "RUNNING"):
-        raise SpecError(f"The comparison `{race.id[:12]}` has not ended.", hint="Wait until it has.")
-    trials = _with_samples(store, [one.trial for one in race.contestants])
-    axes = axes_of_study(race.study)
-    if axes and (points := _points(store, axes, race, trials)):
-        return Curve(axes=axes, points=points, race=race, trials=trials)
-    return ComparisonSubject(race=race, trials=trials)
+    if comparison.state in ("WAITING", "RUNNING"):
+        raise SpecError(f"The comparison `{comparison.id[:12]}` has not ended.", hint="Wait until it has.")
+    trials = _with_samples(store, [one.trial for one in comparison.contestants])
+    axes = axes_of_study(comparison.study)
+    if axes and (points := _points(store, axes, comparison, trials)):
+        return Curve(axes=axes, points=points, comparison=comparison, trials=trials)
+    return ComparisonSubject(comparison=comparison, trials=trials)
 
 
-def _points(store: Store, axes: Sequence[Axis], race: Comparison, trials: Sequence[Trial]) -> list[Measured]:
-    record = store.model(race.model_sha256)
+def _points(
+    store: Store, axes: Sequence[Axis], comparison: Comparison, trials: Sequence[Trial]
+) -> list[Measured]:
+    record = store.model(comparison.model_sha256)
     models = sweep.models(store, record) if record is not None else {}
-    asked = {one.trial for one in race.contestants if one.role == "candidate"}
-    rows = [sweep.of_trial(one, axes, models, race) for one in trials if one.id in asked]
+    asked = {one.trial for one in comparison.contestants if one.role == "candidate"}
+    rows = [sweep.of_trial(one, axes, models, comparison) for one in trials if one.id in asked]
     return [one for one in rows if one is not None]
 
 
@@ -229,13 +235,13 @@ def of_search(store: Store, record: StudyRecord) -> Search:
 
 def of_study(store: Store, name: str) -> About | None:
     """Return the sweep or scorecard of that name; None: there is none, or it is no longer stored."""
-    races = [one for one in store.comparisons(limit=LISTED) if one.study == name]
-    if not races:
+    comparisons = [one for one in store.comparisons(limit=LISTED) if one.study == name]
+    if not comparisons:
         return None
     if name.startswith(CARD):
         own = [one for one in store.trials(study=name) if one.spec.get("targets")]
         return of_targets(store, own, name) if own else None
-    return of_race(store, races[0]) if name.startswith(f"{STUDY_PREFIX} ") else None
+    return of_comparison(store, comparisons[0]) if name.startswith(f"{STUDY_PREFIX} ") else None
 
 
 def of_targets(store: Store, trials: Sequence[Trial], name: str) -> Card | None:
@@ -270,8 +276,8 @@ def _model_of(store: Store, trial: Trial) -> ModelRecord | None:
 
 def of_card(store: Store, card: Sequence[Row], name: str) -> Card:
     """Return a scorecard with the newest trials that decide its targets."""
-    races = [found[:1] for row in card for found in row.evidence.races.values()]
-    ids = dict.fromkeys(str(one["trial"]) for found in races for one in found)
+    comparisons = [found[:1] for row in card for found in row.evidence.results.values()]
+    ids = dict.fromkeys(str(one["trial"]) for found in comparisons for one in found)
     return Card(name=name, rows=card, trials=_with_samples(store, list(ids)))
 
 

@@ -52,41 +52,46 @@ MACHINE_HELP = "Other programs that used the CPUs. Empty: none found, or not rec
 # --- a comparison -------------------------------------------------------------------------------------------
 
 
-def raced(race: Comparison, trials: Sequence[Trial]) -> Sheet:
+def comparison_sheet(comparison: Comparison, trials: Sequence[Trial]) -> Sheet:
     """Return the sheet of a comparison: verdicts against the baseline, ranks, and warnings.
 
     Args:
-        race: with a result.
+        comparison: with a result.
         trials: of its configurations.
     """
-    result, contrasts = race.facts, against_reference(race)
-    before = race.protocol.get("continues")
+    result, contrasts = comparison.facts, against_reference(comparison)
+    before = comparison.protocol.get("continues")
     went_on = [f"Continues comparison {before} and includes its launches."] if before else []
-    named = labels(race)
+    named = labels(comparison)
     own = [f"{named[trial]}: {note}" for trial, one in contrasts.items() for note in one["notes"]]
-    several = any(one.best < one.worst for one in ranks(race).values())
+    several = any(one.best < one.worst for one in ranks(comparison).values())
     return Sheet(
-        f"{race.model_name} · comparison {race.id} · {verdict_basis(result)}",
+        f"{comparison.model_name} · comparison {comparison.id} · {verdict_basis(result)}",
         [
-            Note(headline(race)),
+            Note(headline(comparison)),
             *grade(result),
-            contestants(race, trials),
-            Line(f"Intervals of the ratios: {intervals_text(race)}."),
+            configurations(comparison, trials),
+            Line(f"Intervals of the ratios: {intervals_text(comparison)}."),
             *([Line(f"A rank such as 2–3 {RANK_RANGE}")] if several else []),
-            *notes(dict.fromkeys([*went_on, *race.warnings, *result["notes"], *own])),
+            *notes(dict.fromkeys([*went_on, *comparison.warnings, *result["notes"], *own])),
         ],
     )
 
 
-def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
+def configurations(comparison: Comparison, trials: Iterable[Trial]) -> Table:
     """Return the table of configurations, the best rank first.
 
     On screens, times are per run, or per sample if the batch sizes differ. In files, times are per run, and
     ratios above 1 are faster than the baseline.
     """
-    named, found, against, places = labels(race), against_reference(race), reference(race), ranks(race)
-    by_id, per_row = {trial.id: trial for trial in trials}, is_per_row(race)
-    roles = {one.trial: one.role for one in race.contestants}
+    named, found, against, places = (
+        labels(comparison),
+        against_reference(comparison),
+        reference(comparison),
+        ranks(comparison),
+    )
+    by_id, per_row = {trial.id: trial for trial in trials}, is_per_row(comparison)
+    roles = {one.trial: one.role for one in comparison.contestants}
     per = "sample" if per_row else ""
 
     def result(one: str) -> Mapping[str, Any]:
@@ -100,27 +105,27 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
         return scaled
 
     def place(which: Callable[[Rank], int]) -> Callable[[str], Value]:
-        return lambda one: which(places[one]) if rank_text(race, one) else None
+        return lambda one: which(places[one]) if rank_text(comparison, one) else None
 
     def contrast(name: str) -> tuple[Column, Callable[[str], Value]]:
         return Column(name, "number", key=name, on="none"), lambda one: found.get(one, {}).get(name)
 
     return tabulate(
-        order(race),
-        (Column("rank", help=_RANK_HELP), lambda one: rank_text(race, one)),
+        order(comparison),
+        (Column("rank", help=_RANK_HELP), lambda one: rank_text(comparison, one)),
         (Column("rank", "count", key="rank", on="none"), place(lambda one: one.best)),
         (Column("rank at worst", "count", key="rank_worst", on="none"), place(lambda one: one.worst)),
         (Column("configuration", key="configuration", tells=True), named.__getitem__),
         (
             Column("role", key="role", on="none"),
-            lambda one: "baseline" if one == race.baseline else roles[one],
+            lambda one: "baseline" if one == comparison.baseline else roles[one],
         ),
-        (Column("verdict", help=_RATIO_HELP), lambda one: verdict_text(race, one, by_id.get(one))),
+        (Column("verdict", help=_RATIO_HELP), lambda one: verdict_text(comparison, one, by_id.get(one))),
         *map(contrast, ("verdict", "ratio", "ratio_low", "ratio_high", "grade")),
         (Column("p50", "ms", per=per), time(lambda of: _latency(of, "p50_s"))),
         (
             Column("outputs", on="browser", help=OUTPUTS_HELP),
-            lambda one: outputs_text(race, one, by_id.get(one)),
+            lambda one: outputs_text(comparison, one, by_id.get(one)),
         ),
         (Column("p95", "ms", per=per), time(lambda of: _latency(of, "p95_s"))),
         (Column("batch", "count", key="batch_size"), lambda one: result(one).get("batch_size")),
@@ -138,7 +143,7 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
         (Column("ran on", on="browser"), lambda one: ran_on(result(one))),
         (
             Column("grade", on="browser", help=_GRADE_HELP),
-            lambda one: _quality_words(race.result, [found[one]]) if one in found else "",
+            lambda one: _quality_words(comparison.result, [found[one]]) if one in found else "",
         ),
         (
             Column("settings", on="browser", help="Settings that differ from the baseline."),
@@ -152,7 +157,7 @@ def contestants(race: Comparison, trials: Iterable[Trial]) -> Table:
         *_doubts_in_files(by_id.get),
         (Column("remark", on="terminal"), lambda one: _remark(by_id.get(one), found.get(one))),
         drop=("peak memory", "CPU", "samples/s", "batch", "p95", "trial"),
-        colors=[icon_and_color(found[one])[1] if one in found else None for one in order(race)],
+        colors=[icon_and_color(found[one])[1] if one in found else None for one in order(comparison)],
     )
 
 
@@ -165,27 +170,27 @@ _RATIO_HELP = (
 _CPU_OF_A_RUN = Column("CPU", "ms", key="cpu_ms", on="none")
 
 
-def verdict_text(race: Comparison, trial_id: str, trial: Trial | None) -> str:
+def verdict_text(comparison: Comparison, trial_id: str, trial: Trial | None) -> str:
     """Return the verdict or the state of one configuration as text."""
     if trial is None:
-        return "baseline, deleted since" if trial_id == reference(race) else "deleted since"
+        return "baseline, deleted since" if trial_id == reference(comparison) else "deleted since"
     if trial.state == "FAIL":
         return "failed"
-    found = against_reference(race).get(trial_id)
-    if trial_id == reference(race):
+    found = against_reference(comparison).get(trial_id)
+    if trial_id == reference(comparison):
         return "baseline"
     if found is None:
         return {"CANCELLED": "cancelled"}.get(trial.state, "not measured")
     return verdict(found)
 
 
-def outputs_text(race: Comparison, trial_id: str, trial: Trial | None = None) -> str:
+def outputs_text(comparison: Comparison, trial_id: str, trial: Trial | None = None) -> str:
     """Return the result of the output check; empty: unknown.
 
     Earlier versions compared the outputs with those of the comparison's reference.
     """
     result = trial.facts if trial is not None else {}
-    against = against_reference(race).get(trial_id) or {}
+    against = against_reference(comparison).get(trial_id) or {}
     if against.get("something_else"):
         return f"{WARNING} {DIFFERENT_OUTPUTS}"
     if result.get("guard") is not None:
@@ -228,10 +233,10 @@ def _fallback(ran: Iterable[str] | None) -> list[str]:
     return [] if ran is None else [f"FALLBACK: ran on {', '.join(map(provider, ran))}"]
 
 
-def earlier_comparisons(races: Sequence[Comparison]) -> Table:
+def earlier_comparisons(comparisons: Sequence[Comparison]) -> Table:
     """Return earlier comparisons, one per row."""
     return tabulate(
-        races,
+        comparisons,
         (Column("when", "moment"), lambda one: one.created_at),
         (Column("configurations", tells=True), against),
         (Column("result"), past_text),
@@ -249,10 +254,14 @@ def _quality_words(
     return found.words if found is not None else ""
 
 
-def against(race: Comparison) -> str:
+def against(comparison: Comparison) -> str:
     """Return the labels versus the baseline's, without an ORT default that was added automatically."""
-    named = [one.label for one in race.contestants if one.trial != race.baseline and one.role != "anchor"]
-    return f"{', '.join(named) or 'nothing'} versus {labels(race)[race.baseline]}"
+    named = [
+        one.label
+        for one in comparison.contestants
+        if one.trial != comparison.baseline and one.role != "anchor"
+    ]
+    return f"{', '.join(named) or 'nothing'} versus {labels(comparison)[comparison.baseline]}"
 
 
 # --- columns of files ---------------------------------------------------------------------------------------
@@ -361,7 +370,7 @@ def points(
         (Column("ran on", on="browser"), _ran_on),
         (
             Column("machine", on="browser", narrow=True, help=MACHINE_HELP),
-            lambda one: (busy or {}).get(one.race, ""),
+            lambda one: (busy or {}).get(one.comparison, ""),
         ),
         (
             Column("outputs", on="browser", help=OUTPUTS_HELP),

@@ -20,7 +20,7 @@ _WIDE = 44  # characters of a cell with node names
 _MOST_NAMES = 12  # most node names of a group in a cell; the rest is counted
 
 
-def explained(of: Pair, found: Difference, *, top: int, race: str = "") -> Sheet:
+def explained(of: Pair, found: Difference, *, top: int, comparison: str = "") -> Sheet:
     """Return the sheet: sentence, parts, nodes on other providers, node groups, and notes.
 
     If the comparison is undecided: only the sentence, and how to decide it.
@@ -29,11 +29,11 @@ def explained(of: Pair, found: Difference, *, top: int, race: str = "") -> Sheet
         of: the two results.
         found: their difference.
         top: number of listed node groups.
-        race: ID of the comparison of both that can be measured longer; empty: none.
+        comparison: ID of the comparison of both that can be measured longer; empty: none.
     """
     said = Line(sentence(found), found.end.verdict.color, apart=True)
     if not found.end.decided:
-        return Sheet(of.what, [said, Line(_how_to_decide(of, race))])
+        return Sheet(of.what, [said, Line(_how_to_decide(of, comparison))])
     hidden = len(found.groups) - top
     first, *others = notes(remarks(found))
     return Sheet(
@@ -50,9 +50,9 @@ def explained(of: Pair, found: Difference, *, top: int, race: str = "") -> Sheet
     )
 
 
-def _how_to_decide(of: Pair, race: str) -> str:
-    if race:
-        return f"Measure longer: ortune compare --continue {race}"
+def _how_to_decide(of: Pair, comparison: str) -> str:
+    if comparison:
+        return f"Measure longer: ortune compare --continue {comparison}"
     other = " --different-models" if of.different_models else ""
     return f"Compare them: ortune compare --baseline {of.baseline.id} --candidate {of.candidate.id}{other}"
 

@@ -13,7 +13,7 @@ from core.store import ModelRecord
 from dashboard import format, state
 from dashboard.widgets import choice, collapsible, tables
 
-PAST, DUELS = "compare.past", "compare.duels"  # session keys
+PAST, SINGLE_TRIALS = "compare.past", "compare.duels"  # session keys
 
 LIMIT = 200
 ROWS = 8  # visible rows of the table; the others scroll
@@ -21,10 +21,10 @@ ROWS = 8  # visible rows of the table; the others scroll
 Show = Callable[[str], None]  # opens the comparison of this id
 
 
-def of_model(record: ModelRecord, *, with_duels: bool = False) -> list[Comparison]:
+def of_model(record: ModelRecord, *, with_single_trials: bool = False) -> list[Comparison]:
     """Return the comparisons that include the model, also as the baseline, newest first."""
-    found = state.store().comparisons(raced_sha256=record.content_sha256, limit=LIMIT)
-    return [one for one in found if with_duels or not one.is_single_trial]
+    found = state.store().comparisons(compared_sha256=record.content_sha256, limit=LIMIT)
+    return [one for one in found if with_single_trials or not one.is_single_trial]
 
 
 def pick(record: ModelRecord, shown: Comparison | None, show: Show) -> None:
@@ -57,13 +57,13 @@ def table(record: ModelRecord, show: Show) -> None:
 
 
 def _table(record: ModelRecord, show: Show) -> None:
-    with_duels = st.toggle(
+    with_single_trials = st.toggle(
         "Include Tune runs",
-        key=DUELS,
+        key=SINGLE_TRIALS,
         persist_state="session",
         help="Each run on Tune is a comparison of its settings with the baseline.",
     )
-    found = of_model(record, with_duels=with_duels)
+    found = of_model(record, with_single_trials=with_single_trials)
     if not found:
         st.caption(f"No comparison of {format.plain(record.name)} yet.")
         return

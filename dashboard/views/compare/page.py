@@ -11,7 +11,7 @@ import streamlit as st
 from core.evidence.comparison import Comparison, Configuration, with_references
 from core.evidence.measurement import Trial
 from core.run.prediction import Prediction, past, predict
-from core.show.report.subjects import of_race
+from core.show.report.subjects import of_comparison
 from core.show.words import counted
 from core.spec.effort import DEFAULT_MARGIN, EFFORTS, Effort
 from core.store import ModelRecord
@@ -244,7 +244,8 @@ def _predictions(record: ModelRecord, entries: Sequence[Entry]) -> tuple[dict[st
     if known is None:
         return {}, ""
     return {
-        name: predict([one.spec for one in with_references(race)], known) for name, race in asked.items()
+        name: predict([one.spec for one in with_references(comparison)], known)
+        for name, comparison in asked.items()
     }, ""
 
 
@@ -307,7 +308,7 @@ def _start() -> None:
     if record is None:
         return
     try:
-        job = state.race(
+        job = state.comparison_job(
             _configurations(record, entry_list.entries(record)),
             study=f"compare #{secrets.token_hex(4)}",
             model_name=record.name,
@@ -361,7 +362,7 @@ def _actions(shown: Comparison, trials: Sequence[Trial], *, active: bool) -> Non
             )
         return
     measure_longer.button("compare", shown, trials, lambda more: _follow(more.id))
-    report.offer(lambda: of_race(state.store(), shown), key="compare")
+    report.offer(lambda: of_comparison(state.store(), shown), key="compare")
     with st.popover("More", icon=":material/more_horiz:", key="compare.more"):
         st.button(
             "Load configurations",
@@ -386,13 +387,16 @@ def _load_into_list(shown: Comparison) -> None:
         state.keep_error(error)
 
 
-def _live(race: Comparison) -> None:
+def _live(comparison: Comparison) -> None:
     with st.container(key="compare.live", gap="xsmall"):
-        comparison_result.title(race)
-        name, follow = race.id, comparison_result.follow(race, comparison_result.trials_of(race))
-        if playback.playing(race.id):
-            name, follow = comparison_result.played(race)
-        comparison_result.watch(race, follow, key="compare.watch", name=name)
+        comparison_result.title(comparison)
+        name, follow = (
+            comparison.id,
+            comparison_result.follow(comparison, comparison_result.trials_of(comparison)),
+        )
+        if playback.playing(comparison.id):
+            name, follow = comparison_result.played(comparison)
+        comparison_result.watch(comparison, follow, key="compare.watch", name=name)
 
 
 page()

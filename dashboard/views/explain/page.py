@@ -166,11 +166,11 @@ def _trials(record: ModelRecord) -> dict[str, Trial]:
     candidate = st.session_state.get(CANDIDATE) or newest
     chosen = {st.session_state.get(BASELINE), candidate}
     usable = [one for one in (*own, *_of_other_models(record, chosen, own)) if _usable(one)]
-    race = next((one.comparison for one in usable if one.id == candidate), "")
+    comparison = next((one.comparison for one in usable if one.id == candidate), "")
     shown = [
         one
         for one in usable
-        if one.kind == "measure" or one.id in chosen or (race and one.comparison == race)
+        if one.kind == "measure" or one.id in chosen or (comparison and one.comparison == comparison)
     ]
     return {one.id: one for one in sorted(shown, key=lambda one: -one.created_at)}
 
@@ -266,9 +266,9 @@ def _choose_defaults(trials: Mapping[str, Trial]) -> None:
         st.session_state[CANDIDATE] = next((one.id for one in others if one.kind == "measure"), others[0].id)
     candidate = trials[st.session_state[CANDIDATE]]
     if st.session_state.get(BASELINE) not in trials:
-        raced = [one["baseline"] for one in candidate.facts.get("contrasts") or []]
+        compared = [one["baseline"] for one in candidate.facts.get("contrasts") or []]
         rest = [one for one in trials if one != candidate.id]
-        st.session_state[BASELINE] = next((one for one in raced if one in rest), rest[0])
+        st.session_state[BASELINE] = next((one for one in compared if one in rest), rest[0])
 
 
 def _picker(name: str, key: str, trials: Mapping[str, Trial]) -> None:
@@ -341,7 +341,7 @@ def _comparison_button(of: Pair) -> None:
     end = known(state.store(), of)
     if end.decided:
         return
-    if race := verdict.continuable_comparison(state.store(), of):
+    if ended := verdict.continuable_comparison(state.store(), of):
         name, key, icon = "Measure longer", "why.longer", ":material/more_time:"
         text = "Adds launches to the comparison of these two; finished rounds count."
     else:
@@ -350,16 +350,16 @@ def _comparison_button(of: Pair) -> None:
         if end.raced:
             text = "Too little of their comparison is kept to continue it. This compares them again."
     if st.button(name, key=key, icon=icon, **state.unless_closed(text)):
-        _start_comparison(of, race)
+        _start_comparison(of, ended)
 
 
-def _start_comparison(of: Pair, race: str) -> None:
+def _start_comparison(of: Pair, ended: str) -> None:
     """Queue the comparison that would decide which one is faster, and show it."""
     try:
         job = (
-            job_types.more_launches(state.store(), race, wait_quiet_s=wait_quiet_s())
-            if race
-            else state.race(
+            job_types.more_launches(state.store(), ended, wait_quiet_s=wait_quiet_s())
+            if ended
+            else state.comparison_job(
                 comparison_of_pair(of),
                 study=f"why #{secrets.token_hex(4)}",
                 model_name=of.candidate.model_name,

@@ -414,13 +414,13 @@ def _detail(chosen: list[Trial]) -> None:
 
 
 def _measured(trial: Trial) -> None:
-    race = trial_result.comparison_of(trial)
-    if race is not None:
-        trial_result.card(race)
-    trial_result.numbers(trial, race)
+    comparison = trial_result.comparison_of(trial)
+    if comparison is not None:
+        trial_result.card(comparison)
+    trial_result.numbers(trial, comparison)
     results.notes(trial.facts)
     results.run_details(trial.facts)
-    trial_result.latencies(trial, race, key="history")
+    trial_result.latencies(trial, comparison, key="history")
 
 
 page()

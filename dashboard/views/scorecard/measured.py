@@ -45,7 +45,7 @@ def _named(row: Row) -> str:
 
 def busy_lines(row: Row) -> list[str]:
     """Return a line for each batch size whose newest comparison ran under background load."""
-    newest = {size: found[0] for size, found in sorted(row.evidence.races.items()) if found}
+    newest = {size: found[0] for size, found in sorted(row.evidence.results.items()) if found}
     told = {size: words for size, one in newest.items() if (words := verdict.background_load_text(one))}
     return [f"At batch {size:,} measured {words}." for size, words in told.items()]
 
@@ -132,7 +132,7 @@ def progress_lines(card: Sequence[Row], before: Sequence[str], seconds: float) -
 
 def work_text(work: MissingMeasurements) -> str:
     """Return the pending work in words: `2 at batch 1, 1 at batch 16, accuracy of 2`."""
-    parts = [f"{len(subjects)} at batch {size:,}" for size, subjects in sorted(work.races.items())]
+    parts = [f"{len(subjects)} at batch {size:,}" for size, subjects in sorted(work.comparisons.items())]
     if work.accuracies:
         parts.append(f"accuracy of {len(work.accuracies)}")
     return ", ".join(parts)

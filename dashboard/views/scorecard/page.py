@@ -378,7 +378,7 @@ def _take_away(card: Sequence[Row]) -> None:
 
 def _card_name(card: Sequence[Row]) -> str:
     """Return the ids of the measuring trials: they identify the scorecard's results."""
-    found = [str(one[0]["trial"])[:12] for row in card for one in row.evidence.races.values() if one]
+    found = [str(one[0]["trial"])[:12] for row in card for one in row.evidence.results.values() if one]
     return ", ".join(dict.fromkeys(found)) or "nothing measured"
 
 

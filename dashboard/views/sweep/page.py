@@ -45,7 +45,7 @@ STUDY = "curves.study"  # study name of the shown sweep
 STUDY_PARAM = "study"  # ?study=<name>
 OPENED_FOR = "curves.looked"  # content hash of the model whose newest sweep was opened
 PICKED = "curves.earlier"
-RACES = 200  # newest comparisons that are searched for sweeps
+COMPARISONS_READ = 200  # newest comparisons that are searched for sweeps
 SETTINGS_PX = 288
 GHOSTS_MOST = 3  # earlier sweeps in the background of a chart
 APPLIED = "curves.applied"  # the linked sweep that was loaded
@@ -68,7 +68,7 @@ def page() -> None:
         narrow_settings.foot("curves", lambda key: None)
         return
     base, axes, points, known = asked
-    rows, race = sweep.join(points, known), _race()
+    rows, comparison = sweep.join(points, known), _comparison()
     with settings:
         limit = st.container(key="curves.limit")
         _options(record, base, points, rows)
@@ -76,20 +76,20 @@ def page() -> None:
     with bar.action:
         run("curves.run")
     with bar.more:
-        _result_actions(axes, race, rows)
-    races = [found.race for found in known.values() if found.race is not None]
+        _result_actions(axes, comparison, rows)
+    comparisons = [found.comparison for found in known.values() if found.comparison is not None]
     shown = ShownSweep(
         axes=axes,
         points=points,
         rows=rows,
-        race=race,
-        busy={one.id: verdict.background_load_text(one.result) for one in races},
+        comparison=comparison,
+        busy={one.id: verdict.background_load_text(one.result) for one in comparisons},
         margin=base.protocol.margin,
         ghosts=partial(_earlier_sweeps, record, sweep.models(state.store(), record), axes),
     )
     with answer:
         state.show_kept_error()
-        _live(race, points, rows, axes)
+        _live(comparison, points, rows, axes)
         curve_results.results(shown, limit)
     narrow_settings.foot("curves", run)
 
@@ -159,7 +159,7 @@ def _load(study: str, found: Sequence[Axis], trial: Trial) -> None:
 
 def _earlier(record: ModelRecord) -> None:
     """List the sweeps of the model; open the newest where the user has changed no setting."""
-    found = state.store().comparisons(model_sha256=record.content_sha256, limit=RACES)
+    found = state.store().comparisons(model_sha256=record.content_sha256, limit=COMPARISONS_READ)
     sweeps = {one.study: one for one in reversed(found) if axes_of_study(one.study)}
     listed = list(reversed(sweeps))
     before = st.session_state.get(OPENED_FOR)
@@ -201,9 +201,9 @@ def _open(study: str) -> None:
         state.keep_error(error)
 
 
-def _study_label(race: Comparison) -> str:
-    parts = [f"{varied.label_of(one.name)} {varied.text_of(one)}" for one in axes_of_study(race.study)]
-    return f"{format.when(race.created_at)} · {' × '.join(parts) or race.study}"
+def _study_label(comparison: Comparison) -> str:
+    parts = [f"{varied.label_of(one.name)} {varied.text_of(one)}" for one in axes_of_study(comparison.study)]
+    return f"{format.when(comparison.created_at)} · {' × '.join(parts) or comparison.study}"
 
 
 # --- earlier results ----------------------------------------------------------------------------------
@@ -215,16 +215,16 @@ Earlier = Callable[[TrialSpec], Trial | None]
 def _study(name: str, record: ModelRecord, points: Sequence[Point], earlier: Earlier) -> Study:
     """Return a study that measures all points in one comparison."""
 
-    def race(asked: Sequence[Configuration]) -> Job:
+    def compare(asked: Sequence[Configuration]) -> Job:
         what = f"sweep of {len(asked)} points of {record.name}"
         names = {"study": name, "model_name": record.name, "what": what}
-        return state.race(
+        return state.comparison_job(
             asked, **names, wait_quiet_s=wait_quiet_s(), protocol=job_types.sweep_protocol(asked)
         )
 
     return Study(
         name=name,
-        strategy=fixed_strategy(ComparisonRequest(asked=sweep.configurations(points), job=race)),
+        strategy=fixed_strategy(ComparisonRequest(asked=sweep.configurations(points), job=compare)),
         earlier=earlier,
     )
 
@@ -239,7 +239,7 @@ def _shown(record: ModelRecord, named: Models, points: Sequence[Point]) -> Study
 def _earlier_sweeps(record: ModelRecord, named: Models, axes: Sequence[Axis]) -> list[EarlierSweep]:
     """Return earlier sweeps of this model over the same settings."""
     found = sweep.earlier_sweeps(
-        state.store().comparisons(model_sha256=record.content_sha256, limit=RACES),
+        state.store().comparisons(model_sha256=record.content_sha256, limit=COMPARISONS_READ),
         state.store().trials_of,
         axes,
         named,
@@ -247,11 +247,12 @@ def _earlier_sweeps(record: ModelRecord, named: Models, axes: Sequence[Axis]) ->
         most=GHOSTS_MOST,
     )
     return [
-        EarlierSweep(name=f"earlier, {format.when(race.created_at)}", points=rows) for race, rows in found
+        EarlierSweep(name=f"earlier, {format.when(comparison.created_at)}", points=rows)
+        for comparison, rows in found
     ]
 
 
-def _race() -> Comparison | None:
+def _comparison() -> Comparison | None:
     """Return the comparison of the shown sweep; it contains all points."""
     study = st.session_state.get(STUDY)
     return next(iter(state.store().comparisons(study=study, limit=1)), None) if study else None
@@ -376,20 +377,22 @@ def _todo(points: Sequence[Point], rows: Sequence[Measured], *, again: bool) -> 
     return [
         point
         for point, row in zip(points, rows, strict=True)
-        if point.races and row.state not in ACTIVE and (again or row.state != "COMPLETE" or not row.ranked)
+        if point.is_measured
+        and row.state not in ACTIVE
+        and (again or row.state != "COMPLETE" or not row.ranked)
     ]
 
 
-def _result_actions(axes: Sequence[Axis], race: Comparison | None, rows: Sequence[Measured]) -> None:
-    if race is None or race.state in ACTIVE or any(row.state in ACTIVE for row in rows):
+def _result_actions(axes: Sequence[Axis], comparison: Comparison | None, rows: Sequence[Measured]) -> None:
+    if comparison is None or comparison.state in ACTIVE or any(row.state in ACTIVE for row in rows):
         return
-    report.offer(partial(_curve, axes, race, rows), key="curves")
-    measure_longer.button("curves", race, state.store().trials_of(race.id), _follow)
+    report.offer(partial(_curve, axes, comparison, rows), key="curves")
+    measure_longer.button("curves", comparison, state.store().trials_of(comparison.id), _follow)
 
 
-def _curve(axes: Sequence[Axis], race: Comparison, rows: Sequence[Measured]) -> Curve:
+def _curve(axes: Sequence[Axis], comparison: Comparison, rows: Sequence[Measured]) -> Curve:
     trials = [state.store().trial(row.trial) for row in rows if row.trial]
-    return Curve(axes=axes, points=rows, race=race, trials=trials)
+    return Curve(axes=axes, points=rows, comparison=comparison, trials=trials)
 
 
 def _follow(more: Comparison) -> None:
@@ -399,20 +402,20 @@ def _follow(more: Comparison) -> None:
 
 
 def _live(
-    race: Comparison | None, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[Axis]
+    comparison: Comparison | None, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[Axis]
 ) -> None:
     """Draw the running comparison; the whole page is redrawn when it ends."""
     with st.container(key="curves.live", gap="xsmall"):
-        if race is None or race.state not in ACTIVE:
+        if comparison is None or comparison.state not in ACTIVE:
             return
-        follow = _follow_points(race, points, rows, [axis.name for axis in axes])
+        follow = _follow_points(comparison, points, rows, [axis.name for axis in axes])
         asked = repr([axes, [one.values for one in points], [one.trial for one in rows]])  # of this browser
-        name = f"curves-{race.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
-        comparison_result.watch(race, follow, key="curves.watch", name=name)
+        name = f"curves-{comparison.id}-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+        comparison_result.watch(comparison, follow, key="curves.watch", name=name)
         with st.container(horizontal=True, vertical_alignment="center"):
-            if state.status(race.id) is not None:
+            if state.status(comparison.id) is not None:
                 job_box.cancel(
-                    race.id,
+                    comparison.id,
                     key="curves.cancel",
                     help="Ends the sweep. Finished rounds are kept and marked as cancelled.",
                 )
@@ -420,14 +423,14 @@ def _live(
 
 
 def _follow_points(
-    race: Comparison, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[str]
+    comparison: Comparison, points: Sequence[Point], rows: Sequence[Measured], axes: Sequence[str]
 ) -> comparison_result.Follow:
     """Return a function that builds a sweep's live event: that of its comparison, and each point so far."""
-    trials = comparison_result.trials_of(race)
-    follow = comparison_result.follow(race, trials)
+    trials = comparison_result.trials_of(comparison)
+    follow = comparison_result.follow(comparison, trials)
 
     def event() -> Event:
-        shown, status = follow(), state.status(race.id)
+        shown, status = follow(), state.status(comparison.id)
         if status is None or shown.get("ended"):
             return shown
         found = sweep.running_points(points, trials(), status.live or {})

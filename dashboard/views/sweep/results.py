@@ -48,14 +48,14 @@ def results(shown: ShownSweep, limit: DeltaGenerator) -> None:
         percentile = _statistic(complete)
         line_s = _line(complete, percentile)
     ranking = rank_points(rows, line_s=line_s, percentile=percentile, margin=shown.margin)
-    _rejected(shown.race)
+    _rejected(shown.comparison)
     _verdict(complete, ranking, shown.busy)
-    if shown.race is not None:
-        common.other_processes_note(shown.race.result)
-    plots.draw(shown, ranking, partial(_grade, shown.race))
+    if shown.comparison is not None:
+        common.other_processes_note(shown.comparison.result)
+    plots.draw(shown, ranking, partial(_grade, shown.comparison))
     _failures(rows)
     details.draw(shown, ranking)
-    inside = partial(_details, complete, shown.race, shown.busy)
+    inside = partial(_details, complete, shown.comparison, shown.busy)
     collapsible.group("Confidence details", inside, key="curves.confidence", icon="fact_check")
 
 
@@ -72,7 +72,7 @@ def _before(shown: ShownSweep) -> None:
     for earlier in shown.ghosts()[:1]:
         rows = earlier.points
         ranking = rank_points(rows, line_s=None, percentile=supported_percentile(rows), margin=shown.margin)
-        before = replace(shown, rows=rows, race=None)
+        before = replace(shown, rows=rows, comparison=None)
         plots.draw(before, ranking, partial(_marked, earlier.name))
         details.draw(before, ranking)
 
@@ -81,9 +81,9 @@ def _marked(name: str) -> None:
     st.badge(name, icon=":material/history:", color="gray")
 
 
-def _rejected(race: Comparison | None) -> None:
+def _rejected(comparison: Comparison | None) -> None:
     """Report that the comparison of this sweep is rejected: its points are not ranked."""
-    result = race.facts if race is not None else {}
+    result = comparison.facts if comparison is not None else {}
     if is_rejected(result):
         reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
         st.error(
@@ -93,15 +93,15 @@ def _rejected(race: Comparison | None) -> None:
         )
 
 
-def _grade(race: Comparison | None) -> None:
-    result = race.facts if race is not None else {}
+def _grade(comparison: Comparison | None) -> None:
+    result = comparison.facts if comparison is not None else {}
     if (found := quality(result)) and not is_rejected(result):
         common.quality_badge(found, result)
 
 
-def _details(complete: Sequence[Measured], race: Comparison | None, busy: Mapping[str, str]) -> None:
+def _details(complete: Sequence[Measured], comparison: Comparison | None, busy: Mapping[str, str]) -> None:
     """Draw how the points were measured, with notes on background load and on earlier versions."""
-    result = race.facts if race is not None else {}
+    result = comparison.facts if comparison is not None else {}
     if (found := quality(result)) and not is_rejected(result):
         reason, remedy = (format.plain(str(result.get(name) or "")) for name in ("grade_reason", "remedy"))
         st.caption(
@@ -110,8 +110,8 @@ def _details(complete: Sequence[Measured], race: Comparison | None, busy: Mappin
             + ("" if found.grade == "A" else f"{reason} {remedy}")
         )
     st.caption("Each process counts as one cluster in the 95 % intervals.")
-    own = race.id if race is not None else ""
-    if any(busy.get(row.race) for row in complete if row.race != own):
+    own = comparison.id if comparison is not None else ""
+    if any(busy.get(row.comparison) for row in complete if row.comparison != own):
         st.caption(":material/groups: Reused points were measured under background load: see the table.")
     if any(row.contrast is not None and verdict.is_older(row.contrast) for row in complete):
         st.caption(f":material/info: {verdict.OLDER}")
@@ -254,5 +254,5 @@ def _in_words(row: Measured, percentile: str, busy: Mapping[str, str]) -> str:
     latency = f"{sweep_charts.STATISTICS[percentile]} {format.ms((row.latency or {}).get(percentile))}"
     text = f"{point_name(row.values)}: {sweep_words.rate(row)} at {latency}"
     text += f" ({ran})" if row.fallback else ""
-    text += f" · {BUSY}" if busy.get(row.race) else ""
+    text += f" · {BUSY}" if busy.get(row.comparison) else ""
     return format.plain(text + (f" – {WARNING} {OUTPUTS_DIFFER}" if row.breach else ""))

@@ -21,7 +21,7 @@ class ShownSweep:
     axes: Sequence[Axis]
     points: Sequence[Point]
     rows: Sequence[Measured]  # each point with its measurements
-    race: Comparison | None  # of this sweep; None: never measured
+    comparison: Comparison | None  # of this sweep; None: never measured
     busy: Mapping[str, str]  # id of a comparison -> its background load; empty: none
     margin: float  # equivalence margin, relative
     ghosts: Callable[[], Sequence[EarlierSweep]]  # earlier sweeps over the same settings

@@ -335,46 +335,46 @@ def _margin(trial: Trial) -> float:
 
 
 def _complete(trial: Trial) -> None:
-    race = trial_result.comparison_of(trial)
+    compared = trial_result.comparison_of(trial)
     pinned = _pinned(trial)
-    offer_comparison = pinned is not None and pinned.id != trial.id and not _includes(race, pinned)
+    offer_comparison = pinned is not None and pinned.id != trial.id and not _includes(compared, pinned)
     crowded = offer_comparison or (
-        race is not None and (len(race.contrasts) > 1 or is_rejected(race.contrast))
+        compared is not None and (len(compared.contrasts) > 1 or is_rejected(compared.contrast))
     )
     with st.container(key="verdict", gap="xsmall"):
-        trial_result.head(trial, race, partial(_actions, trial, pinned, race))
-        if race is not None and race.contrasts and not crowded:
-            trial_result.forest(race)
-    trial_result.latency_over_time(trial, race, key="tune", height=PLOT_PX)
-    trial_result.numbers(trial, race)
-    if race is not None:
-        trial_result.card_details(race)
+        trial_result.head(trial, compared, partial(_actions, trial, pinned, compared))
+        if compared is not None and compared.contrasts and not crowded:
+            trial_result.forest(compared)
+    trial_result.latency_over_time(trial, compared, key="tune", height=PLOT_PX)
+    trial_result.numbers(trial, compared)
+    if compared is not None:
+        trial_result.card_details(compared)
     if pinned is not None and offer_comparison:
         trial_result.offer_comparison(trial, pinned)
-    _further(trial, race, forest=crowded and race is not None and bool(race.contrasts))
+    _further(trial, compared, forest=crowded and compared is not None and bool(compared.contrasts))
 
 
-def _further(trial: Trial, race: trial_result.TrialComparison | None, *, forest: bool) -> None:
+def _further(trial: Trial, compared: trial_result.TrialComparison | None, *, forest: bool) -> None:
     """Draw further details in tabs: distribution, cold start, cost, providers used, both configurations.
 
     Args:
         trial: that is shown.
-        race: its comparison.
+        compared: its comparison.
         forest: whether the intervals are drawn here, because warnings take their place at the verdict.
     """
-    baseline = race.baseline if race is not None else None
+    baseline = compared.baseline if compared is not None else None
     shown: dict[str, Callable[[], None]] = {
-        "More numbers": lambda: trial_result.latency(trial, race),
-        "Distribution": lambda: trial_result.latency_distribution(trial, race, key="tune"),
-        "Cold start": lambda: trial_result.cold_start(trial, race),
-        "Cost": lambda: trial_result.cost(trial, race),
+        "More numbers": lambda: trial_result.latency(trial, compared),
+        "Distribution": lambda: trial_result.latency_distribution(trial, compared, key="tune"),
+        "Cold start": lambda: trial_result.cold_start(trial, compared),
+        "Cost": lambda: trial_result.cost(trial, compared),
         "Providers used": lambda: results.run_details(trial.facts),
     }
     if baseline is not None:
         shown["Versus baseline"] = lambda: _versus_baseline(trial, baseline)
-    if race is not None and forest:
-        shown = {"Ratio": partial(trial_result.forest, race), **shown}
-    shown["Details"] = lambda: _details(trial, race)
+    if compared is not None and forest:
+        shown = {"Ratio": partial(trial_result.forest, compared), **shown}
+    shown["Details"] = lambda: _details(trial, compared)
     tabs = st.tabs(list(shown), key="further", on_change="rerun")
     for tab, (name, draw) in zip(tabs, shown.items(), strict=True):
         with tab:
@@ -382,21 +382,21 @@ def _further(trial: Trial, race: trial_result.TrialComparison | None, *, forest:
                 draw()
 
 
-def _details(trial: Trial, race: trial_result.TrialComparison | None) -> None:
+def _details(trial: Trial, compared: trial_result.TrialComparison | None) -> None:
     """Draw the trial's name, output check and notes."""
-    results.header(trial, judged=race is not None)
+    results.header(trial, judged=compared is not None)
     if not breach(trial.facts):  # else it is next to the numbers
         results.outputs(trial.facts)
-    results.notes(trial.facts, said=trial_result.warnings(race))
+    results.notes(trial.facts, said=trial_result.warnings(compared))
 
 
-def _longer_button(trial: Trial, race: Comparison) -> None:
+def _longer_button(trial: Trial, comparison: Comparison) -> None:
     def follow(more: Comparison) -> None:
-        goes_on = measure_longer.continued_trial(trial.id, race, more)
+        goes_on = measure_longer.continued_trial(trial.id, comparison, more)
         state.follow(goes_on, "tune", trial=goes_on)
         state.show_own_trial(goes_on)
 
-    measure_longer.button("tune", race, state.store().trials_of(race.id), follow)
+    measure_longer.button("tune", comparison, state.store().trials_of(comparison.id), follow)
 
 
 def _pinned(trial: Trial) -> Trial | None:
@@ -410,11 +410,11 @@ def _pinned(trial: Trial) -> Trial | None:
         return None
 
 
-def _includes(race: trial_result.TrialComparison | None, pinned: Trial) -> bool:
+def _includes(compared: trial_result.TrialComparison | None, pinned: Trial) -> bool:
     """Return whether the pinned trial, or the same configuration measured again, ran in this comparison."""
-    if race is None:
+    if compared is None:
         return False
-    beside = [one for one in (race.baseline, *race.others) if one is not None]
+    beside = [one for one in (compared.baseline, *compared.others) if one is not None]
     try:
         wanted = state.trial_spec(pinned)
         return any(same_request(state.trial_spec(one), wanted) for one in beside)
@@ -422,21 +422,24 @@ def _includes(race: trial_result.TrialComparison | None, pinned: Trial) -> bool:
         return any(one.id == pinned.id for one in beside)
 
 
-def _actions(trial: Trial, pinned: Trial | None, race: trial_result.TrialComparison | None) -> None:
+def _actions(trial: Trial, pinned: Trial | None, compared: trial_result.TrialComparison | None) -> None:
     link = {state.TRIAL_PARAM: trial.id}
-    if race is not None and race.baseline is not None:
+    if compared is not None and compared.baseline is not None:
         st.page_link(
             "views/explain/page.py",
             label="Explain",
             icon=":material/troubleshoot:",
-            query_params={"a": race.baseline.id, "b": trial.id},
+            query_params={"a": compared.baseline.id, "b": trial.id},
             help="Profiles both and compares them operator by operator.",
         )
     st.page_link("views/export/page.py", label="Export", icon=":material/file_export:", query_params=link)
-    report.offer(lambda: OneTrial(trial=trial, race=_race(race), beside=_other_trials(race)), key="tune")
+    report.offer(
+        lambda: OneTrial(trial=trial, comparison=_comparison(compared), beside=_other_trials(compared)),
+        key="tune",
+    )
     with st.popover("More", icon=":material/more_horiz:", key="tune.more"):
-        if race is not None:
-            _longer_button(trial, race.comparison)
+        if compared is not None:
+            _longer_button(trial, compared.comparison)
         _pin_button(trial, pinned)
         st.page_link(
             "views/profile/page.py", label="Profile", icon=":material/search_insights:", query_params=link
@@ -461,12 +464,16 @@ def _pin_button(trial: Trial, pinned: Trial | None) -> None:
     )
 
 
-def _race(race: trial_result.TrialComparison | None) -> Comparison | None:
-    return race.comparison if race is not None else None
+def _comparison(compared: trial_result.TrialComparison | None) -> Comparison | None:
+    return compared.comparison if compared is not None else None
 
 
-def _other_trials(race: trial_result.TrialComparison | None) -> list[Trial]:
-    return [one for one in (race.baseline, *race.others) if one is not None] if race is not None else []
+def _other_trials(compared: trial_result.TrialComparison | None) -> list[Trial]:
+    return (
+        [one for one in (compared.baseline, *compared.others) if one is not None]
+        if compared is not None
+        else []
+    )
 
 
 def _pin(trial: Trial, trial_id: str | None) -> None:

@@ -95,7 +95,7 @@ def _start(root: ModelRecord, chosen: Sequence[ModelRecord], precision: str) -> 
             workload=variant_maker.workload(root),
             protocol=ProtocolSpec(effort=precision),  # type: ignore[arg-type] # a key of PRECISIONS
         )
-        job = state.race(
+        job = state.comparison_job(
             variants.family_configurations([root, *chosen], base),
             study=f"family #{secrets.token_hex(4)}",
             model_name=root.name,

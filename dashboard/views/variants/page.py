@@ -11,7 +11,7 @@ from core.run.job import Status
 from core.store import ModelRecord
 from core.wire.errors import TunerError
 from dashboard import format, state
-from dashboard.views.variants import comparison as variant_race
+from dashboard.views.variants import comparison as variant_comparison
 from dashboard.views.variants import create as variant_maker
 from dashboard.views.variants import detail as variant_detail
 from dashboard.views.variants import errors as variant_errors
@@ -111,7 +111,7 @@ def _family(
     shown = variant_tree.shown(made)
     if root is not None:
         with bar.more:
-            variant_race.draw(root, made)
+            variant_comparison.draw(root, made)
     try:
         verdicts = variants.verdicts(state.store(), root.content_sha256) if root is not None else {}
     except TunerError as error:
@@ -121,7 +121,7 @@ def _family(
         st.markdown(f"#### {format.plain(variant_text.headline(shown, verdicts.get(shown.content_sha256)))}")
     variant_tree.draw(variants.tree(records), verdicts)
     if root is not None:
-        variant_race.forest(root, made, verdicts)
+        variant_comparison.forest(root, made, verdicts)
     if root is None:
         st.warning(
             "The original of this family is gone, so variants cannot be compared or checked.",

@@ -78,7 +78,7 @@ class Field:
             reference=Reference(model="conv", sha256="ab", plan=known),
         )
 
-    def duel(self, **session: Any) -> list[Entry]:
+    def pair(self, **session: Any) -> list[Entry]:
         """The default and a candidate."""
         return [self.entry(), self.entry("candidate", **(session or {"intra_op_num_threads": 1}))]
 
@@ -129,7 +129,7 @@ def evidence_of(record: RawComparison, asked: Settings, entries: list[Entry]) ->
 # --- what is known of a record ------------------------------------------------------------------------------
 
 
-def raced(record: RawComparison, index: int, copy: int | None = None) -> list[int]:
+def measured_launches(record: RawComparison, index: int, copy: int | None = None) -> list[int]:
     """Generations in which a contestant, or one of its copies, has a block that counts."""
     return sorted(
         {
@@ -202,10 +202,10 @@ class Watch:
         self.pids: set[int] = set()
         self.launch_processes: LaunchProcesses | None = None
         self.before: Callable[[Asked], None] = lambda asked: None
-        self._spy_on_crew(monkeypatch)
+        self._spy_on_processes(monkeypatch)
         self._spy_on_workers(monkeypatch)
 
-    def _spy_on_crew(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _spy_on_processes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         start, park = LaunchProcesses.start, LaunchProcesses.park
 
         def begin(launch_processes: LaunchProcesses, *given: Any, **named: Any) -> Any:
