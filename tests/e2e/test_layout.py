@@ -1,4 +1,4 @@
-"""Where things stand on the screen: a result, Run, the drawer of a narrow screen, help texts."""
+"""Positions on the screen: a result, Run, the drawer of a narrow screen, help texts."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def states_of(store: Store) -> dict[str, Trial]:
 
 
 def judge_anew(store: Store, trial: Trial, *, busy: Any = None, **contrast: Any) -> None:
-    """Change what the race of a trial says."""
+    """Change the comparison of a trial."""
     race = store.comparison(trial.comparison)
     facts = copy.deepcopy(dict(race.facts))
     for one in facts["contrasts"]:

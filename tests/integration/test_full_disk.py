@@ -1,4 +1,4 @@
-"""A disk that fills while a race runs: its result is kept, it is said where, and the stored ones are read."""
+"""A disk that fills during a comparison: its result is kept and located, stored ones stay readable."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fill(folder: Path) -> Path:
 
 
 def await_rounds(home: Path, process: subprocess.Popen[str]) -> str:
-    """Wait until a contestant is frozen, so that another one runs, and return the trial."""
+    """Wait until a process is frozen, so that another one runs, and return the trial."""
     wait_until(lambda: races(process))
     (running,) = Store(home / "ortune.db").trials(state="RUNNING")
     return running.id

@@ -1,7 +1,7 @@
-"""Real neighbours by name, and a wait for quiet beside them: in the queue, on the page and the command line.
+"""Background processes by name, and the wait for an idle machine: queue, page and command line.
 
-Other tests may run beside these. So nothing here asks this machine to be quiet: where it must be, the system
-is read as if nothing but this test's own burner ran.
+Other tests may run at the same time, so no test requires an idle machine. Where it must be idle, the system
+is read as if only this test's own background process ran.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ def test_short_lived_programs_count_as_the_one_that_waits_for_them(burners: Any)
     assert cores(found) * found.seconds > 0.4  # it does nothing itself but start them
 
 
-# -- waiting beside a real burner --------------------------------------------------------------------------
+# -- waiting under real background load --------------------------------------------------------------------
 
 
 def only(pids: list[int]) -> Callable[[], Snapshot]:
-    """A look at a machine of two CPUs on which nothing but `pids` runs."""
+    """A snapshot of a machine of two CPUs on which nothing but `pids` runs."""
     busiest = 0.0
 
     def look() -> Snapshot:
@@ -191,7 +191,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 @pytest.fixture
 def raced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Comparisons that were performed, in place of races."""
+    """Comparisons that were performed, in place of real ones."""
     performed: list[str] = []
 
     def perform(comparison: Any, specs: Any, service: Any, earlier: Any = None) -> Outcome:
@@ -244,7 +244,7 @@ def test_a_race_waits_in_its_turn_and_nobody_measures_meanwhile(
     gate.open.set()
     assert one.join(WAIT_S)
     assert len(raced) == 2
-    assert gate.asked == [300.0]  # the other did not ask for it
+    assert gate.asked == [300.0]  # the other did not request it
 
 
 def test_what_came_of_the_wait_stands_with_the_results(service: Any, gate: Gate, raced: list[str]) -> None:
