@@ -1,4 +1,4 @@
-"""What is said about a race: who is ahead, ties, rejection, failures, and its line in the list."""
+"""Sentences about a comparison: the fastest, ties, rejection, failures, and its line in the list."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def measured(trial: str, *, rows: int = 1, p50_s: float = 0.002) -> Trial:
 
 
 def rows(of: Comparison, trials: dict[str, Trial]) -> list[dict[Any, Any]]:
-    """The contestants as the browser shows them."""
+    """The configurations as the browser shows them."""
     return frame(contestants(of, trials.values())).to_dict("records")
 
 
 def past_row(of: Comparison) -> dict[Any, Any]:
-    """Its line among past races."""
+    """Its line among past comparisons."""
     return frame(earlier_comparisons([of])).to_dict("records")[0]
 
 
@@ -60,7 +60,7 @@ RANKED = [{"trial": "a", "rank": 1, "ties": []}]  # somebody is: by which places
 
 
 def race(contrasts: list[dict[str, Any]], *, state: Any = "COMPLETE", **result: Any) -> Comparison:
-    """`a`, `b` and `c` against `base`, beside a default that nobody asked for."""
+    """`a`, `b` and `c` against `base`, and an unrequested default."""
     roles: dict[str, Role] = {
         "a": "candidate", "b": "candidate", "c": "candidate", "base": "baseline", "ort": "anchor",
     }  # fmt: skip

@@ -67,7 +67,7 @@ QUICK_ONE = simulated_clock.Model(run_s=0.004, jitter=0.02)
 
 
 def recording(**changes: Any) -> launches.Recording:
-    """Four names of one configuration, raced on a clock of its own."""
+    """Four names of one configuration, compared on a simulated clock."""
     raced = simulated_clock.race([QUICK_ONE] * 4, 12.0, least=100)
     facts: dict[str, Any] = {
         "model": "invented",

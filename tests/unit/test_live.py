@@ -1,4 +1,4 @@
-"""A glimpse by the real rules on a clock of its own: what it compares, and what it tells of that."""
+"""Live estimates by the real rules on a simulated clock: the compared configurations, and the messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ONE, TWO = asked(intra_op_num_threads=1), asked(intra_op_num_threads=2)
 
 
 class Glimpses:
-    """A live race whose processes are numbers; `slow` says which of each configuration are slow for life."""
+    """A live measurement whose processes are numbers; `slow` names the slow ones of each configuration."""
 
     def __init__(self, models: dict[str, Model], slow: Callable[[str, int], bool], seed: int) -> None:
         self.clock, self.rng = simulated_clock.Clock(), random.Random(seed)

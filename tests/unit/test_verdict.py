@@ -1,4 +1,4 @@
-"""A verdict as text: what is said of a race, how sure, and what is never said."""
+"""A verdict as text: its statement, its uncertainty, and statements that never occur."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_disturbed_rounds_and_rows_are_told() -> None:
     one = contrast(flagged_rounds=3, per_row=True)
     card = verdict.card(race(one), one)
     assert numbers(card.facts[0]) == [9, 54, 3]
-    assert card.against != verdict.card(race(contrast()), contrast()).against  # it is per row
+    assert card.against != verdict.card(race(contrast()), contrast()).against  # it is per sample
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_an_open_question_says_how_many_generations_it_takes_and_what_to_do() ->
     assert needed > 9
     assert numbers(card.advice) == [needed]
     exact = race(one)
-    exact.protocol["runs"] = 100  # nothing can be added to a race of so many runs
+    exact.protocol["runs"] = 100  # nothing can be added to a comparison of so many runs
     assert verdict.card(exact, one).advice not in ("", card.advice)
 
 
@@ -210,7 +210,7 @@ def test_too_few_rounds_have_no_interval() -> None:
     )
     card = verdict.card(race(one), one)
     assert numbers(card.facts[0]) == [1, 1]
-    assert any(numbers(one) == [3] for one in card.facts)  # what was asked for, and no interval
+    assert any(numbers(one) == [3] for one in card.facts)  # the request, and no interval
     assert verdict.short(one) == "undecided"
 
 
@@ -269,7 +269,7 @@ def test_a_rejected_verdict_says_why_once_what_would_help_and_keeps_its_numbers(
     assert Verdict.UNDECIDED.word not in card.headline.lower()
     assert (card.rejected, card.color, card.reason) == (True, "red", one["holds_reason"])
     assert (card.warnings, card.advice) == ([], race(one).facts["remedy"])
-    alone = verdict.card(race(one, remedy=""), one)  # the rest of the race stands
+    alone = verdict.card(race(one, remedy=""), one)  # the rest of the comparison is valid
     assert alone.advice == verdict.MEASURE_BETTER
 
 

@@ -1,4 +1,4 @@
-"""The Why page on invented passes, and once on two configurations that are really profiled."""
+"""The Explain page on invented passes, and once on two configurations that are really profiled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ US = builders.US
 
 @pytest.fixture
 def duel(mlp: ModelRecord) -> sample_results.Duel:
-    """A candidate that raced against the default, 1.7 times as slow."""
+    """A candidate that was compared with the default, 1.7 times as slow."""
     return sample_results.put_duel(
         state.store(), mlp, fingerprint="x", latency_s=545 * US, baseline_s=920 * US
     )
@@ -49,7 +49,7 @@ def open_why(open_page: Open, record: ModelRecord, duel: sample_results.Duel | N
 
 
 def metrics(at: AppTest) -> list[tuple[str, str]]:
-    """The whole difference and its parts, in milliseconds, with what stands under each."""
+    """The whole difference and its parts, in milliseconds, with the text under each."""
     return [(one.value, one.delta) for one in at.metric]
 
 
@@ -254,7 +254,7 @@ def test_a_busy_machine_is_told_once_with_the_difference(open_page: Open, mlp: M
 
 
 def two_alone(mlp: ModelRecord) -> tuple[Any, Any]:
-    """Two results of which each raced for itself."""
+    """Two results of separate comparisons."""
     one = sample_results.put_measured(
         state.store(), mlp, sample_results.spec_for(mlp), fingerprint="x", latency_s=920 * US
     )

@@ -1,4 +1,4 @@
-"""The Curves page on invented points, and on one sweep that is really measured."""
+"""The Sweep page on invented points, and on one sweep that is really measured."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BOTH = point_name({axes.THREADS: 2, axes.BATCH: 16})
 
 
 def drawn_lines(at: AppTest, index: int) -> dict[str, Any]:
-    """The drawn lines by name, intervals and marks left out."""
+    """The drawn lines by name, without intervals and markers."""
     return {one["name"]: one for one in figure(at, index)["data"] if "customdata" in one}
 
 
@@ -63,7 +63,7 @@ def sentence(at: AppTest) -> str:
 
 
 def predicted(at: AppTest) -> list[float]:
-    """What the page says of the race that it would ask for: points, those known, and where known its time."""
+    """The page's text on the next comparison: points, known ones, and its time if known."""
     return next(numbers(one.value) for one in at.caption if one.value[:1].isdigit() and "·" in one.value)
 
 
@@ -280,7 +280,7 @@ def test_the_best_point_becomes_the_settings_of_tune(
 def put_race(
     record: ModelRecord, machine: wire.Environment, sizes: Sequence[int] = (1, 8, 32), **facts: Any
 ) -> tuple[Comparison, list[Trial]]:
-    """A sweep over the batch beside the default, in one race; a fixed cost plus a cost per row."""
+    """A sweep over the batch and the default, in one comparison; a fixed cost plus a cost per sample."""
     racers = [
         Racer(
             spec=sample_results.spec_for(record, batch_size=size),
@@ -381,7 +381,7 @@ def widened(trial: Trial, half: float, **changes: Any) -> None:
 def test_the_point_of_most_rows_is_best_and_a_wide_interval_is_inconclusive(
     open_page: Open, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    """Ranks of medians and a lower latency decide nothing: the rows per second that are shown do."""
+    """Ranks of medians and a lower latency decide nothing: the shown samples/s do."""
     race, trials = put_race(mlp, machine, sizes=(1, 8, 16, 32))
     ids = [one.id for one in trials]
     ranks = [{"trial": one, "rank": 1, "ties": [other for other in ids if other != one]} for one in ids]
@@ -503,7 +503,7 @@ def test_a_sweep_is_really_measured_and_its_points_are_kept(open_page: Open, mlp
 
 
 def put_grid(record: ModelRecord, machine: wire.Environment, **facts: Any) -> Comparison:
-    """A sweep over threads and batch: more threads and larger batches bring more rows per second."""
+    """A sweep over threads and batch: more threads and larger batches give more samples/s."""
     racers = [
         Racer(
             spec=sample_results.spec_for(record, batch_size=size, intra_op_num_threads=threads),
