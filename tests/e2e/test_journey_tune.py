@@ -147,7 +147,7 @@ def test_uploads_are_refused_or_taken_and_a_run_that_others_wait_for_is_found_ag
 
     other = open_browser(before=hold_events_back)
     second = started(other, run_button(other))
-    expect(other.locator(".st-key-live .ol-how")).to_be_visible()  # it offers the help text instead
+    expect(other.locator(".st-key-live .ol-how")).to_be_visible()  # it polls instead, and says so
     expect(other.locator(".st-key-live .ol-live")).to_have_attribute("data-state", "waiting")
     assert site.store.trial(second).state == "WAITING"
     button(other, "cancel").click()

@@ -421,7 +421,7 @@ def test_what_is_known_to_be_wrong_is_told_while_somebody_else_has_the_machine(
 def test_no_candidate_that_could_run_is_bad_input_and_no_cancellation(
     cli: CommandLine, mlp: str, tmp_path: Path
 ) -> None:
-    """The error is known only when the provider is requested: it cancels the baseline, not Ctrl-C."""
+    """The missing provider is found late and cancels the baseline; the command must not report Ctrl-C."""
     (tmp_path / "no.yaml").write_text(
         f"schema: 1\nmodel: {{path: {mlp}}}\nsession: {{providers: [{{name: OpenVINOExecutionProvider}}]}}\n"
     )

@@ -362,7 +362,7 @@ NEW_IN_A_CONTRAST = {
 
 
 def check_generations(document: Any, processes: list[str]) -> None:
-    """The processes of a comparison: which ones there were, and what each output check found."""
+    """Check the launches, processes and blocks in the document of a comparison."""
     made = document["generations"]
     assert [one["generation"] for one in made] == list(range(len(made)))
     assert sum(one["rounds"] for one in made) == document["rounds"]
@@ -442,7 +442,7 @@ def test_a_race_of_the_version_before_cannot_go_on_and_says_why(
 
 
 def test_a_limit_of_its_own_has_an_exit_code(cli: CommandLine, mlp: str) -> None:
-    """All samples at once are slower per sample than a batch of 64: a tiny batch must exceed the limit."""
+    """One sample at a time is slower per sample than the throughput preset, so the limit is exceeded."""
     args = ("compare", mlp, "--baseline", "preset:cpu-throughput", "--candidate", "preset:default")
     done = cli.run(*args, *QUICK, "--fail-if-slower", "5%", "--json")
     document = done.document

@@ -612,7 +612,7 @@ def test_blocks_with_less_cpu_time_do_not_contradict_a_control_that_passed() -> 
     few = [counters(cpu_s=150.0)] * 8 + [counters()] * 12
     said = "40 % of the blocks had less CPU time than usual"
     assert tells(judged(few).reason, "40 %", "unaffected")
-    failed = judged(few, contrasted(1.2))  # many times as large as the deviation
+    failed = judged(few, contrasted(1.2))  # the A/A control shows a much larger effect
     assert said in failed.reason
     assert "unaffected" not in failed.reason
     assert "unaffected" not in judged(few, None).reason

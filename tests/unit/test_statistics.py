@@ -343,7 +343,7 @@ def test_tails_hold_for_new_processes_where_these_differ_little():
 
 
 def test_a_tail_is_told_whether_or_not_processes_look_alike():
-    """With only the samples whose processes agree by chance, its coverage would be too low."""
+    """If only processes that agree by chance gave a tail, its interval's coverage would be too low."""
     covered = 0
     for seed in range(100):
         samples, rounds, made, deviation = in_processes(seed, 5, between=0.05)

@@ -747,7 +747,7 @@ def test_what_cannot_go_on_is_said(
     assert at.query_params["trial"] == duel.trial.id
 
 
-# --- interim results of a run -----------------------------------------------------------------------------
+# --- details of a run -------------------------------------------------------------------------------------
 
 
 def test_a_run_waits_for_quiet_when_asked_to_and_the_wish_is_shared_by_the_pages(
