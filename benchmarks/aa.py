@@ -1,23 +1,24 @@
-"""How often ORTune calls a model faster than itself: `python benchmarks/aa.py [--minutes M]`.
+"""False alarms on identical configurations: `python benchmarks/aa.py [--minutes M]`.
 
-What: each duel is a whole race at quick effort, with all its generations, of ONNX Runtime's default
-session on a model against the same; the truth is 1. Five models, of about 0.03 to 100 ms a run (the report
-says what they really took), in four states of the machine: quiet, beside one burner, beside two, and with a
-browser on the dashboard, which polls and loads its page anew every three seconds. A duel counts as quiet only
-where less than 1 % of the CPU time was stolen and other programs used no more than a tenth of a core; others
-are kept as "not quiet". As in the product, a race knows what the A/A tests of the duels before it showed of
-the spread between processes (`--prior assumed`: it knows nothing). A verdict counts whatever the grade.
+What: each comparison runs at quick effort and compares ONNX Runtime's default session on a model with itself,
+so the true ratio is 1. Five models take about 0.03 to 100 ms a run; the report gives the measured times. Four
+states of the machine: idle, one background process, two, and a browser on the dashboard that polls and
+reloads its page every three seconds. A comparison counts as idle only if less than 1 % of the CPU time was
+stolen and other programs used at most a tenth of a core. The others are kept separately. As in the
+product, a comparison uses the spread between processes that earlier A/A controls showed (`--prior assumed`:
+it does not). A verdict counts whatever its grade.
 
-Beside each quiet duel of the smallest model, the same two run one after the other, a second each, and a
-Mann-Whitney test compares their raw latencies: what benchmark tools commonly do, for contrast.
+After each idle comparison of the smallest model, both sides run one after the other, a second each. A
+Mann-Whitney test compares their raw latencies, as benchmark tools commonly do.
 
-How: results are appended to a record (benchmarks/records/aa.jsonl), a line a duel; run it again and it goes
-on where it stopped, models and states interleaved, until the smallest model has N = 200 duels quiet and N/2
-in each other state, the others N/5 and N/10. `--report` prints the table and measures nothing.
+How: results are appended to a record (benchmarks/records/aa.jsonl), one line per comparison. A later run
+continues the record. Models and states are interleaved until the smallest model has N = 200 idle comparisons
+and N/2 in each other state, and the other models N/5 and N/10. `--report` only prints the table.
 
-Target: in each cell at most 5 % called FASTER or SLOWER, and at least 93 % of the intervals cover 1. Exit
-code 1: missed, by the share itself where a cell has 100 duels or a state has them over all models, by the
-whole 95 % interval of the share where a cell has fewer; 3: not missed, but the record is not full.
+Target: in each cell at most 5 % of the verdicts are FASTER or SLOWER, and at least 93 % of the intervals
+contain 1. Exit code 1: missed. With 100 comparisons in a cell, or in a state over all models, the share
+itself must meet the target; with fewer, its whole 95 % interval must miss it. Exit code 3: not missed, record
+not full.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ from core.process.contestant_workers import Workers  # noqa: E402
 from core.run.launches.blocks import Pace, park, run_block, start_loaded  # noqa: E402
 
 MOST_CALLED, LEAST_COVERED = 0.05, 0.93
-MANY = 100  # duels: from here on the share itself must meet its target
-FEW = 5  # as many parts has the target of the larger models; and half of it elsewhere than in quiet
+MANY = 100  # comparisons: from this number on, the share itself must meet its target
+FEW = 5  # divides the target number of the larger models; half of that in states other than idle
 MODELS = tuple(name for name in models.SIZES if float(name) <= 100)
 NORMAL = statistics.NormalDist()
 
@@ -57,7 +58,7 @@ NORMAL = statistics.NormalDist()
 
 
 def sequential(pair: Sequence[Entry], seconds: float, seed: int) -> dict[str, float]:
-    """Both run one after the other in a random order, each in a process of its own; the test's p."""
+    """Run both one after the other in a random order, each in its own process; return the test's p."""
     found: list[list[float]] = [[], []]
     window = Pace(
         block_ns=int(seconds * 1e9), min_runs=20, max_runs=1_000_000, refill=True, expected_s=seconds
@@ -89,7 +90,7 @@ def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
     return 2 * NORMAL.cdf(-abs(rank_sum - mean) / math.sqrt(variance)) if variance > 0 else 1.0
 
 
-# --- duels --------------------------------------------------------------------------------------------------
+# --- comparisons --------------------------------------------------------------------------------------------
 
 
 class Comparisons:
@@ -103,7 +104,7 @@ class Comparisons:
             self.pairs[name] = [lab.contestant(side, path) for side in ("A", "its like")]
 
     def one(self, subject: str, state: str, number: int) -> dict[str, Any]:
-        """One duel, and for contrast the test that others make."""
+        """One comparison, and the sequential test for contrast."""
         pair = self.pairs[subject]
         prior_at = lab.history(self.journal.of(KIND) if self.given.prior == "history" else [])
         budget_s = self.given.budget
@@ -128,7 +129,7 @@ def targets(names: Sequence[str], states: Sequence[str], comparisons: int) -> di
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
-    """What some duels of equals came out at."""
+    """Verdicts and intervals of comparisons of identical configurations."""
 
     n: int
     called: int
@@ -147,7 +148,7 @@ class Cells:
         )
 
     def misses(self) -> bool:
-        """Whether a target is missed: see the script's text."""
+        """Whether a target is missed, as the module docstring defines it."""
         called, covered = self.called, self.covered
         least_called = intervals.share_interval(called, self.n)[0] if self.n else 0.0
         most_covered = intervals.share_interval(covered, self.known)[1] if self.known else 1.0
@@ -158,7 +159,7 @@ class Cells:
 def table(rows: Sequence[dict[str, Any]]) -> bool:
     """Print a row for each model in each state, and each state over all models; say whether all are met."""
     print(
-        "| model, ms a run | state | duels | called FASTER or SLOWER (≤ 5 %) | intervals that cover 1 "
+        "| model, ms a run | state | comparisons | called FASTER or SLOWER (≤ 5 %) | intervals that cover 1 "
         "(≥ 93 %) | A / B / C / F | half-width | z-scores: deviation | wall time, s |"
     )
     print("|---|---|--:|---|---|---|--:|---|--:|")
@@ -197,22 +198,22 @@ def line(name: str, state: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def for_contrast(rows: Sequence[dict[str, Any]]) -> None:
-    """What the test of raw latencies said of the same pairs."""
+    """Print what the test of raw latencies found for the same pairs."""
     tested = [row for row in rows if "sequential" in row and row["state"] == "quiet"]
     if tested:
         called = sum(row["sequential"]["p"] < 0.05 for row in tested)
         apart = intervals.spread([row["sequential"]["ratio"] for row in tested])
-        print(f"\nthe smallest model, one after the other: median ratios spread by {apart:.1%}")
+        print(f"\nthe smallest model, measured sequentially: median ratios spread by {apart:.1%}")
         lab.row(
             "the same pair: Mann-Whitney, p < 0.05, sequential raw samples",
-            "truth 1",
+            "true ratio 1",
             intervals.share_text(called, len(tested)),
             "for contrast",
         )
 
 
 def report(path: Path) -> bool:
-    """Print all that a record says, each machine and set of options apart."""
+    """Print a whole record, grouped by machine and options."""
     met = True
     for head, rows in merged(path):
         comparisons = [row for row in rows if row["kind"] == KIND]
@@ -226,7 +227,7 @@ def report(path: Path) -> bool:
 
 def main() -> int:
     parser = recorded(__doc__, "aa")
-    parser.add_argument("--duels", type=int, default=200, metavar="N", help="of the smallest model, quiet")
+    parser.add_argument("--duels", type=int, default=200, metavar="N", help="of the smallest model, idle")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MS")
     parser.add_argument("--states", nargs="+", choices=STATES, default=list(STATES), metavar="STATE")
     parser.add_argument("--prior", choices=("history", "assumed"), default="history")
@@ -234,7 +235,7 @@ def main() -> int:
         "--sequential-s", type=float, default=1.0, help="seconds of each side for Mann-Whitney; 0: without"
     )
     parser.add_argument(
-        "--budget", type=float, default=float(lab.QUICK.budget_s), metavar="S", help="of each duel"
+        "--budget", type=float, default=float(lab.QUICK.budget_s), metavar="S", help="of each comparison"
     )
     given = parser.parse_args()
     missing = 0

@@ -1,18 +1,17 @@
-"""What a budget buys, and whether it is kept: `python benchmarks/budgets.py [--times N] [--minutes M]`.
+"""Accuracy per time budget, and whether budgets are kept: `python benchmarks/budgets.py [--times N]`.
 
-What: `python -m core bench` races a setting (basic graph optimizations; `--pair threads`: a single thread)
-against ONNX Runtime's default, on models of about 0.03, 1, 10, 100 and 1,000 ms a run, at quick, standard
-and publish, as a user asks for it. Told are the budget that was asked for, the wall time that the race used,
-runs, generations, rounds and half-width; and the prediction that the command shows before it starts, against
-the time from that line to its end. A model's first race has none to show. A race whose budget cannot give a
-p50 is refused, which is told.
+What: `python -m core bench` compares basic graph optimizations (`--pair threads`: a single thread) with ONNX
+Runtime's default. Models take about 0.03, 1, 10, 100 and 1,000 ms a run; efforts are quick, standard and
+publish. Reported are the requested budget, the wall time used, runs, launches, rounds and half-width, and the
+predicted time against the time until the command ends. The first comparison of a model has no prediction. A
+comparison whose budget cannot give a p50 is refused, and the report says so.
 
-How: results are appended to a record (benchmarks/records/budgets.jsonl), a line a race; run it again and it
-goes on where it stopped, models and efforts in turn. What predictions learn from is forgotten with each
-start. `--report` prints the table and measures nothing.
+How: results are appended to a record (benchmarks/records/budgets.jsonl), one line per comparison. A later run
+continues the record, models and efforts in turn. Each start forgets what predictions learn from. `--report`
+only prints the table.
 
-Target: no race uses more than its budget, one tenth and a second; of the predictions at least 80 % are within
-±20 %. Exit code 1: missed; 3: not missed, but the record is not full.
+Target: no comparison uses more than its budget plus a tenth and a second, and at least 80 % of the
+predictions are within ±20 %. Exit code 1: missed; 3: not missed, but the record is not full.
 """
 
 from __future__ import annotations
@@ -52,21 +51,21 @@ PAIRS: Mapping[str, Sequence[str]] = {
     "basic": ("--graph-optimization-level", "ORT_ENABLE_BASIC"),
     "threads": ("--intra-op-num-threads", "1"),
 }
-OVERRUN = 1.1  # times its budget, and `GRACE_S`: as the race itself promises
-RIGHT, LEAST_RIGHT = 0.2, 0.8  # of the time that it took; of the predictions
+OVERRUN = 1.1  # times its budget, plus `GRACE_S`: the limit that a comparison keeps
+RIGHT, LEAST_RIGHT = 0.2, 0.8  # relative error of a correct prediction; least share of them
 KIND = "race"
 PATIENCE_S = 1800.0
 _SHOWN = re.compile(r" race: .*; about (\d+) s, ")
 
 
 class Command:
-    """The command line, with a folder of results of its own."""
+    """The command line, with its own results folder."""
 
     def __init__(self, home: Path, setting: Sequence[str]) -> None:
         self.home, self.setting = home, setting
 
     def once(self, path: Path, precision: str, budget_s: float) -> dict[str, Any]:
-        """One race, and what it took; times in seconds."""
+        """One comparison and its costs; times in seconds."""
         command = [sys.executable, "-m", "core", "tune", str(path), *self.setting]
         command += ["--effort", precision, "--budget", f"{budget_s:g}", "--json"]
         shown, predicted_s, said = time.monotonic(), None, ""
@@ -94,7 +93,7 @@ class Command:
 
 
 def told(document: str, said: str) -> dict[str, Any]:
-    """What matters of the answer; `said` is the last line of standard error."""
+    """Values of the answer that are recorded; `said` is the last line of standard error."""
     trial = json.loads(document) if document else {}
     error = trial.get("error")
     if error is None and not trial.get("contrasts"):
@@ -115,7 +114,7 @@ def told(document: str, said: str) -> dict[str, Any]:
 
 
 def fill(journal: Journal, given: Any, folder: Path) -> None:
-    """Race every model with every effort, in turn, until each has as many races as were asked for."""
+    """Compare every model at every effort, in turn, until each has the requested number of comparisons."""
     command, clock = Command(folder, PAIRS[given.pair]), Clock(given.minutes)
     for number in range(given.times):
         for model in given.models:
@@ -132,16 +131,16 @@ def fill(journal: Journal, given: Any, folder: Path) -> None:
 
 
 def outcome(row: Mapping[str, Any]) -> str:
-    """What became of a race, in words."""
+    """The outcome of a comparison, in words."""
     if row["refused"]:
         return str(row["refused"])
-    shown = "" if row["predicted_s"] is None else f" ({row['predicted_s']:.0f} s were said)"
+    shown = "" if row["predicted_s"] is None else f" ({row['predicted_s']:.0f} s predicted)"
     took = f"{row['race_s']:.1f} of {row['budget_s']:g} s, in all {row['shown_s']:.1f} s{shown}"
     return f"{row['verdict']}, {took}"
 
 
 def of(rows: Sequence[dict[str, Any]], model: str, precision: str) -> list[dict[str, Any]]:
-    """The races of a model with an effort."""
+    """The comparisons of a model at an effort."""
     return [row for row in rows if row["subject"] == model and row["precision"] == precision]
 
 
@@ -151,8 +150,7 @@ def of(rows: Sequence[dict[str, Any]], model: str, precision: str) -> list[dict[
 def part_report(rows: Sequence[dict[str, Any]]) -> bool:
     """Print what one machine's part of a record says, and whether the targets are met."""
     print(
-        "| ms a run | effort | budget, s | time used, s | runs | generations × rounds | half-width "
-        "| verdict |"
+        "| ms a run | effort | budget, s | time used, s | runs | launches × rounds | half-width | verdict |"
     )
     print("|--:|---|--:|--:|--:|--:|--:|---|")
     for model in models.SIZES:
@@ -211,7 +209,7 @@ def predictions(rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def report(path: Path) -> bool:
-    """Print all that a record says, each machine and set of options apart."""
+    """Print a whole record, grouped by machine and options."""
     met = True
     for head, rows in merged(path):
         say_head(head, rows)
@@ -222,11 +220,11 @@ def report(path: Path) -> bool:
 
 def main() -> int:
     parser = recorded(__doc__, "budgets")
-    parser.add_argument("--times", type=int, default=2, metavar="N", help="races of each model and effort")
+    parser.add_argument("--times", type=int, default=2, metavar="N", help="comparisons per model and effort")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), metavar="MS")
     parser.add_argument("--efforts", nargs="+", choices=EFFORTS, default=list(EFFORTS))
     parser.add_argument("--pair", choices=PAIRS, default="basic")
-    parser.add_argument("--budget", type=float, metavar="S", help="of each race; default: that of the effort")
+    parser.add_argument("--budget", type=float, metavar="S", help="per comparison; default: by effort")
     given = parser.parse_args()
     full = True
     if not given.report:

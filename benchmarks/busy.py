@@ -1,20 +1,20 @@
-"""Which verdicts a neighbour turns round: `python benchmarks/busy.py [--times K] [--minutes M]`.
+"""Verdicts that background load reverses: `python benchmarks/busy.py [--times K] [--minutes M]`.
 
-What: pairs of configurations race at quick effort on the quiet machine, beside one burner and beside two,
-K times each: a single thread against ONNX Runtime's default on two models (how many threads are best may
-truly depend on the neighbour), and what should not depend on it: basic against all graph optimizations, the
-arena off, spinning off, and a fixed piece of work that makes a model about 5 % slower. A ratio is that of the
-candidate against ONNX Runtime's default.
+What: pairs of configurations are compared at quick effort, K times on an idle machine, K with one and K with
+two background processes. A single thread against ONNX Runtime's default on two models: the best number of
+threads may truly depend on the load. Others that should not depend on it: basic against all graph
+optimizations, the arena off, spinning off, and a fixed piece of work that makes a model about 5 % slower. A
+ratio compares the candidate with ONNX Runtime's default.
 
-How: results are appended to a record (benchmarks/records/busy.jsonl), a line a duel; run it again and it goes
-on where it stopped, pairs and states interleaved. A duel counts as quiet only where less than 1 % of the CPU
-time was stolen and other programs used no more than a tenth of a core. What is true on the quiet machine is
-the verdict that most of its decided duels have. A verdict beside a neighbour is reversed where it says FASTER
-and the quiet machine SLOWER, or the other way round; "not there" where it says so and the quiet machine
-EQUIVALENT. `--report` prints what the record says and measures nothing.
+How: results are appended to a record (benchmarks/records/busy.jsonl), one line per comparison. A later run
+continues the record, pairs and states interleaved. A comparison counts as idle only if less than 1 % of the
+CPU time was stolen and other programs used at most a tenth of a core. The reference verdict of a pair is the
+most frequent decided verdict of the idle machine. A verdict under load is reversed if it says FASTER where
+the reference says SLOWER, or the other way round. It is "not there" if the reference says EQUIVALENT.
+`--report` only prints the record.
 
-No target: how often it happens, with its 95 % interval, is what the remark "on a busy machine" has to warn
-of. Exit code 0; 3: the record is not full.
+No target: the remark "on a busy machine" warns of this share, given with its 95 % interval. Exit code 0; 3:
+the record is not full.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ THREADS = "threads"
 REST = "the rest"
 SMALL, LARGE = "1", "10"  # sizes of the models
 
-# name -> kind, size of the model, settings of the candidate; the default has what the machine offers
+# name -> kind, size of the model, settings of the candidate; the default uses what the machine offers
 PAIRS: Mapping[str, tuple[str, str, dict[str, Any]]] = {
     f"1 thread, {SMALL} ms": (THREADS, SMALL, {"intra_op_num_threads": 1}),
     f"1 thread, {LARGE} ms": (THREADS, LARGE, {"intra_op_num_threads": 1}),
@@ -55,7 +55,7 @@ EXTRA = "5 % more work"
 
 
 def session_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as a session: those with a dot in their name are ONNX Runtime's config entries."""
+    """Settings as a session: names with a dot are ONNX Runtime's config entries."""
     entries = {name: value for name, value in settings.items() if "." in name}
     rest = {name: value for name, value in settings.items() if "." not in name}
     return {**rest, "session_config_entries": entries} if entries else rest
@@ -92,7 +92,7 @@ class Comparisons:
 
 
 def quiet_verdict(verdicts: Sequence[str]) -> str:
-    """What most decided duels of the quiet machine say; UNDECIDED where none is, or two are as many."""
+    """The most frequent decided verdict of the idle machine; UNDECIDED if there is none, or a tie."""
     counted = sorted(((verdicts.count(name), name) for name in set(verdicts) - {"UNDECIDED"}), reverse=True)
     if not counted or (len(counted) > 1 and counted[0][0] == counted[1][0]):
         return "UNDECIDED"
@@ -100,18 +100,18 @@ def quiet_verdict(verdicts: Sequence[str]) -> str:
 
 
 def reversed_here(busy: str, quiet: str) -> bool:
-    """Whether a verdict beside a neighbour is the opposite of that of the quiet machine."""
+    """Whether a verdict under background load is the opposite of that of the idle machine."""
     return {busy, quiet} == {"FASTER", "SLOWER"}
 
 
 def not_there(busy: str, quiet: str) -> bool:
-    """Whether there is no difference on the quiet machine."""
+    """Whether there is no difference on the idle machine."""
     return busy in lab.CALLED and quiet == "EQUIVALENT"
 
 
 def part_report(rows: Sequence[dict[str, Any]]) -> None:
     """Print what one machine's part of a record says."""
-    print("| pair, ms a run | state | duels | verdicts | ratio, median and range | others, cores |")
+    print("| pair, ms a run | state | comparisons | verdicts | ratio, median and range | others, cores |")
     print("|---|---|--:|---|---|--:|")
     truths: dict[str, str] = {}
     for name in (*PAIRS, EXTRA):
@@ -121,14 +121,14 @@ def part_report(rows: Sequence[dict[str, Any]]) -> None:
                 line(name, state, chosen)
             if state == "quiet":
                 truths[name] = quiet_verdict([row["verdict"] for row in chosen])
-    print("\non the quiet machine:", "; ".join(f"{name} {one}" for name, one in truths.items()), "\n")
+    print("\non the idle machine:", "; ".join(f"{name} {one}" for name, one in truths.items()), "\n")
     for kind, words in ((THREADS, "thread counts"), (REST, "the rest")):
         for state in STATES[1:]:
             summary(words, state, [(row, truths[row["subject"]]) for row in rows if is_of(row, kind, state)])
 
 
 def is_of(row: Mapping[str, Any], kind: str, state: str) -> bool:
-    """Whether a duel is of a pair of that kind, in that state."""
+    """Whether a comparison is of a pair of that kind, in that state."""
     own = REST if row["subject"] == EXTRA else PAIRS[row["subject"]][0]
     return own == kind and row["state"] == state
 
@@ -147,15 +147,15 @@ def line(name: str, state: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def summary(words: str, state: str, judged: Sequence[tuple[Mapping[str, Any], str]]) -> None:
-    """How often a called verdict beside a neighbour does not hold on the quiet machine."""
+    """How often a FASTER or SLOWER under background load is not valid on the idle machine."""
     known = [(row["verdict"], quiet) for row, quiet in judged if quiet != "UNDECIDED"]
     called = [(verdict, quiet) for verdict, quiet in known if verdict in lab.CALLED]
     for what, test in _TESTS.items():
         count = sum(test(verdict, quiet) for verdict, quiet in called)
         lab.row(
-            f"{words}, {WORDS[state]}: FASTER or SLOWER there, but {what} on the quiet machine",
-            "the same pair on the quiet machine",
-            f"{share_text(count, len(called))} ({len(judged)} duels)",
+            f"{words}, {WORDS[state]}: FASTER or SLOWER there, but {what} on the idle machine",
+            "the same pair on the idle machine",
+            f"{share_text(count, len(called))} ({len(judged)} comparisons)",
             "",
         )
 
@@ -167,7 +167,7 @@ _TESTS: Mapping[str, Callable[[str, str], bool]] = {
 
 
 def report(path: Path) -> None:
-    """Print all that a record says, each machine and set of options apart."""
+    """Print a whole record, grouped by machine and options."""
     for head, rows in merged(path):
         comparisons = [row for row in rows if row["kind"] == KIND]
         if comparisons:
@@ -179,10 +179,10 @@ def report(path: Path) -> None:
 def main() -> int:
     names = [*PAIRS, EXTRA]
     parser = recorded(__doc__, "busy")
-    parser.add_argument("--times", type=int, default=10, metavar="K", help="duels of each pair in each state")
+    parser.add_argument("--times", type=int, default=10, metavar="K", help="comparisons per pair and state")
     parser.add_argument("--pairs", nargs="+", choices=names, default=names, metavar="PAIR")
     parser.add_argument(
-        "--budget", type=float, default=float(lab.QUICK.budget_s), metavar="S", help="of a duel"
+        "--budget", type=float, default=float(lab.QUICK.budget_s), metavar="S", help="of a comparison"
     )
     parser.add_argument("--sizing-s", type=float, default=30.0, help="budget of each step of the size search")
     given = parser.parse_args()

@@ -1,17 +1,18 @@
-"""Whether every printed interval holds what it says: `python benchmarks/coverage.py [--repetitions N]`.
+"""Coverage of every printed interval: `python benchmarks/coverage.py [--repetitions N]`.
 
-What: for each kind of number that ORTune prints with an interval, the share of intervals that hold the truth,
-on simulated machines: quiet ones, heavy tails, weather that lasts, and processes of which one in nine is 2.3
-times slower for life; models of 40 µs to a second a run. Races, searches and profiles run by the product's
-own rules, and every interval comes from the function that computes the printed one (`scenes`).
+What: for each kind of number that ORTune prints with an interval, the share of intervals that contain the
+true value on simulated machines: idle ones, heavy tails, lasting disturbances, and processes of which one in
+nine is 2.3 times slower for life. Models take 40 µs to a second a run. Comparisons, searches and profiles
+follow the product's own rules, and every interval comes from the function that computes the printed one
+(`scenes`).
 
-With `--real` on this machine, quiet and beside a burner, in all `--minutes`: launches of one configuration
-under several names are recorded once, and races of them played many times over (`launches`); searches are
-played on recorded grids. `--launches FOLDER` keeps the recordings, and plays those that are there already.
+With `--real` on this machine, idle and with one background process, `--minutes` in all: launches of one
+configuration under several names are recorded once, and comparisons of them replayed many times (`launches`).
+Searches are replayed on recorded grids. `--launches FOLDER` keeps the recordings and replays existing ones.
 
-How: the shares are kept in a record (benchmarks/records/coverage.jsonl), a line for each scene and kind; who
-measures a scene again replaces its lines. `--report` prints what the record says; `benchmarks/tables.py` puts
-it into docs/benchmarks.md. `--shrink 3` divides every interval: that the check can fail.
+How: the shares are kept in a record (benchmarks/records/coverage.jsonl), one line per scene and kind. A new
+measurement of a scene replaces its lines. `--report` prints the record; `benchmarks/tables.py` writes it into
+docs/benchmarks.md. `--shrink 3` divides every interval by 3 to show that the check can fail.
 
 Target: at least 93 % of each kind. Exit code 1: missed.
 """
@@ -39,7 +40,7 @@ from core import __version__  # noqa: E402
 
 Rows = list[dict[str, Any]]
 REAL = "real"
-MINUTES = 12.0  # that recordings take, where nobody says
+MINUTES = 12.0  # of recording, by default
 _TAIL = (
     "With slow modes, a few launches often contain no slow one: of five, all are usual in 55 of 100 "
     "measurements. The cause on the real machine is unknown."
@@ -54,7 +55,7 @@ REASONS: Mapping[str, str] = {
 
 
 def keep(path: Path, head: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Put rows into a record; those of the same scenes give way to them."""
+    """Put rows into a record; they replace those of the same scenes."""
     scenes = {row["scene"] for row in rows}
     parts = [
         (known, [row for row in kept if row["scene"] not in scenes]) for known, kept in read_record(path)
@@ -69,7 +70,7 @@ def keep(path: Path, head: Mapping[str, Any], rows: Sequence[Mapping[str, Any]])
 
 
 def report(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of all kinds, and why those that fall short do, as Markdown."""
+    """Return the table of all kinds as Markdown, and the reasons of those that miss the goal."""
     names = {"": "simulated", SLOW: f"simulated, {SLOW}"}
     names |= {f"{REAL}, {state}": f"{REAL}, {WORDS[state]}" for state in launches.STATES}
     groups = {
@@ -96,7 +97,7 @@ def group_of(scene: str) -> str:
 
 
 def reached(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether each kind holds the truth as often as the goal says."""
+    """Whether the intervals of each kind contain the true value as often as the goal says."""
     return not any(share_of(rows, kind).misses for kind in KINDS)
 
 
@@ -104,7 +105,7 @@ def reached(rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def recordings(given: Any) -> Iterator[tuple[str, launches.Recording | grids.Truth]]:
-    """Record, or read back, what is asked for: name of the scene, and what to play."""
+    """Record, or read back, the requested scenes: name of the scene, and what to replay."""
     seconds = 60 * (given.minutes or MINUTES)
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.launches or Path(scratch)
@@ -129,7 +130,7 @@ def recordings(given: Any) -> Iterator[tuple[str, launches.Recording | grids.Tru
 
 
 def real(given: Any) -> Iterator[tuple[str, Rows]]:
-    """Play what was recorded; the rows of each scene."""
+    """Replay the recordings; return the rows of each scene."""
     for scene, one in recordings(given):
         many = (
             played(one, given.repetitions)
@@ -141,7 +142,7 @@ def real(given: Any) -> Iterator[tuple[str, Rows]]:
 
 
 def invented(given: Any) -> Iterator[tuple[str, Rows]]:
-    """Play scenes; the rows of each."""
+    """Simulate scenes; return the rows of each."""
     clock = Clock(given.minutes)
     for scene in given.scenes:
         if clock.is_over():
@@ -156,7 +157,7 @@ def main() -> int:
     parser.add_argument("--real", action="store_true", help="launches of real models instead of scenes")
     parser.add_argument("--models", nargs="+", choices=launches.MODELS, default=list(launches.MODELS))
     parser.add_argument("--states", nargs="+", choices=launches.STATES, default=list(launches.STATES))
-    parser.add_argument("--launches", type=Path, metavar="FOLDER", help="keep what is recorded, and play it")
+    parser.add_argument("--launches", type=Path, metavar="FOLDER", help="keep recordings, and replay them")
     parser.add_argument("--shrink", type=float, default=1.0, metavar="F", help="divide every interval")
     given = parser.parse_args()
     began, fresh = time.monotonic(), list[dict[str, Any]]()

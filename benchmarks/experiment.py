@@ -1,7 +1,7 @@
-"""What experiments on races share: contestants, a duel, the turn on this machine, rows of tables.
+"""Shared by experiments on comparisons: configurations, a comparison, the queue of this machine, table rows.
 
 The experiments call `core.run.launches` and `core.evidence.result`, as the scheduler does; nothing is
-done again here. Every experiment waits for its turn on this machine before it measures.
+implemented again here. Every experiment waits for its turn on this machine before it measures.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ VERDICTS = ("FASTER", "SLOWER", "EQUIVALENT", "UNDECIDED")
 CALLED = ("FASTER", "SLOWER")
 
 
-# --- a duel -----------------------------------------------------------------------------------------------
+# --- one comparison ---------------------------------------------------------------------------------------
 
 
 def contestant(label: str, path: Path, **session: Any) -> Entry:
-    """ONNX Runtime's default session on the model at `path`, but for the settings given."""
+    """ONNX Runtime's default session on the model at `path`, except for the given settings."""
     info = run_job(wire.INSPECT, {"path": str(path)})
     plan: wire.ContestantPlan = {
         "engine": "onnxruntime",
@@ -73,22 +73,22 @@ def compare(
     seed: int,
     prior_at: PriorAt = lambda run_s: ASSUMED_PRIOR,
 ) -> dict[str, Any]:
-    """Race two contestants as the product does, and return what it would say, as one compact record.
+    """Compare two configurations as the product does, and return the result as one compact record.
 
     Args:
         baseline: with two processes in each generation: itself and its A/A control.
         candidate: with one.
         precision: when to stop.
-        budget_s: of the race, at most.
+        budget_s: time budget of the comparison.
         seed: of the order of rounds.
-        prior_at: the spread between processes that earlier races showed, by the seconds of a run.
+        prior_at: seconds of a run -> spread between processes that earlier comparisons showed.
 
     Returns:
         `ratio`, `ratio_low`, `ratio_high`, `verdict`, `holds`, `grade`, `generations`, `rounds`,
         `half_width`, `standard_error`, `df`, `sigma`, `sigma_between`, `between_from`, `drifting` as in a
-        stored contrast (None where no round counts); `busy` (its words), `steal`, `others` (cores that
-        programs other than this script used), `quiet` (steal below 1 %, no foreign load), `aa` (the A/A test
-        of the race), `centers` (log ratio of each generation, in millionths), `run_s` (of the baseline),
+        stored contrast (None if no round counts); `busy` (its words), `steal`, `others` (cores that
+        programs other than this script used), `quiet` (steal below 1 %, no other load), `aa` (the A/A
+        control), `centers` (log ratio of each launch, in millionths), `run_s` (of the baseline),
         `outcome`, `wall_s`, `at`.
     """
     began = time.monotonic()
@@ -145,7 +145,7 @@ _OF_CONTRAST = (
 
 
 def _contrast(evidence: Evidence) -> dict[str, Any]:
-    """The one contrast of a duel; a duel of which no round counts has a verdict, too: undecided."""
+    """The contrast of a comparison; undecided if no round counts."""
     nothing: dict[str, Any] = dict.fromkeys(_OF_CONTRAST) | {
         "verdict": "UNDECIDED",
         "holds": True,
@@ -177,7 +177,7 @@ def _machine(evidence: Evidence) -> dict[str, Any]:
 
 
 def others_of(around: OtherProcesses) -> float:
-    """Cores that somebody else used: all but the process that raced, which is the experiment itself."""
+    """Cores that other programs used, without the process of the experiment itself."""
     return around.cores - math.fsum(one.cores for one in around.programs if one.name == SERVER)
 
 
@@ -190,7 +190,7 @@ def _self_test(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def _per_round(record: RawComparison, index: int) -> dict[tuple[int, int], float]:
-    """Round -> ln of the median run of a contestant, the mean over its processes."""
+    """Round -> ln of the median run of a configuration, the mean over its processes."""
     found: dict[tuple[int, int], list[float]] = {}
     for block in record.blocks:
         if block.contestant == index:
@@ -200,7 +200,7 @@ def _per_round(record: RawComparison, index: int) -> dict[tuple[int, int], float
 
 
 def _centers(record: RawComparison) -> list[int]:
-    """What each generation counts as: on these another rule for the interval can be tried."""
+    """The log ratio of each launch: another rule for the interval can be tested on these."""
     rounds = paired_log_ratios(_per_round(record, 1), _per_round(record, 0))
     return [round(1e6 * math.log(contrast([one]).ratio)) for one in rounds if one]
 
@@ -239,7 +239,7 @@ def compact(value: Any) -> Any:
 
 
 def history(rows: Sequence[dict[str, Any]]) -> PriorAt:
-    """What the store would tell a race of the spread between processes, had `rows` been raced before it."""
+    """The spread between processes that the store would report after comparisons with these `rows`."""
     kept = [row for row in rows if row.get("aa") and row.get("run_s")][-SELF_TESTS:]
     self_tests = [{**row["aa"], "run_s": row["run_s"], "busy": row["busy"]} for row in kept[::-1]]
     return lambda run_s: spread(self_tests, run_s)
@@ -250,14 +250,14 @@ def history(rows: Sequence[dict[str, Any]]) -> PriorAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What the numbers hold for."""
+    """The machine that the numbers were measured on."""
 
     text: str
     fingerprint: str
 
 
 def this_machine() -> Machine:
-    """Ask a worker, as the scheduler does."""
+    """Call a worker, as the scheduler does."""
     facts = run_job(wire.ENVIRONMENT, {})
     cpu, versions = facts["cpu"], facts["libraries"]
     ort = versions.get("onnxruntime-gpu") or versions.get("onnxruntime")
@@ -291,7 +291,7 @@ def _say_waiting() -> Callable[[int, str], None]:
 
 
 def head(machine: Machine) -> None:
-    """Print what the numbers hold for."""
+    """Print the date and the machine."""
     print(f"{today()}, {machine.text}")
     print(f"fingerprint {machine.fingerprint}\n", flush=True)
 
@@ -302,18 +302,18 @@ def row(what: str, against: str, measured: str, target: str) -> None:
 
 
 def counts(values: Sequence[str], order: Sequence[str] = ()) -> str:
-    """How often each value came: "EQUIVALENT 12, UNDECIDED 3"."""
+    """The count of each value: "EQUIVALENT 12, UNDECIDED 3"."""
     names = [*order, *sorted(set(values) - set(order))]
     return ", ".join(f"{name} {values.count(name)}" for name in names if name in values)
 
 
 def quiet_text(rows: Sequence[dict[str, Any]]) -> str:
-    """How many duels were made on a quiet machine."""
-    return f"{sum(row['quiet'] for row in rows)} of {len(rows)} duels on a quiet machine"
+    """How many comparisons were measured on an idle machine."""
+    return f"{sum(row['quiet'] for row in rows)} of {len(rows)} comparisons on an idle machine"
 
 
 def milliseconds(seconds: Sequence[float | None]) -> str:
-    """The median of some run times, with three digits; a dash where there is none."""
+    """The median of some run times, with three digits; a dash if there are none."""
     known = [one for one in seconds if one]
     return f"{statistics.median(known) * 1e3:.3g}" if known else "–"
 
@@ -326,6 +326,6 @@ def options(description: str | None) -> argparse.ArgumentParser:
     """The options that every experiment has."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument(
-        "--json", type=Path, metavar="OUT", help="keep the results, a line each; continues a stopped run"
+        "--json", type=Path, metavar="OUT", help="keep the results, one per line; continues a stopped run"
     )
     return parser

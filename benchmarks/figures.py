@@ -1,7 +1,7 @@
-"""The figures of docs/benchmarks.md, as rows: computed from the records, or read from reported.csv.
+"""Figures of docs/benchmarks.md as rows, computed from the records or read from reported.csv.
 
-A row is one figure of one condition. `benchmarks/tables.py` lays the rows out. A figure whose raw data was
-not kept stands in benchmarks/records/reported.csv and says so in its column *Source*.
+A row is one figure of one condition. `benchmarks/tables.py` formats the rows. A figure without raw data comes
+from benchmarks/records/reported.csv and says so in its column *Source*.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def percent(value: float, digits: int = 1) -> str:
 
 
 def three(value: float) -> str:
-    """A number with three digits that count."""
+    """A number with three significant digits."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
@@ -175,11 +175,11 @@ def reported(path: Path = REPORTED) -> list[Row]:
     return [Row(**row, source="reported") for row in rows]
 
 
-# --- identical models, asked again --------------------------------------------------------------------------
+# --- repeated comparisons of identical models ---------------------------------------------------------------
 
 
 def aa_rows() -> Iterator[Row]:
-    """Identical models compared: false alarms, coverage, width."""
+    """Comparisons of identical models: false alarms, coverage, width."""
     for head, rows in merged(RECORDS / "aa.jsonl"):
         comparisons = [row for row in rows if row["kind"] == KIND]
         for state, words in STATES.items():
@@ -201,7 +201,7 @@ def _aa_cell(
     condition: str, rows: Sequence[dict[str, Any]], about: Mapping[str, Any], cell: tuple[str, str]
 ) -> Iterator[Row]:
     cells, grades = aa.Cells.of(rows), [row["grade"] for row in rows]
-    counts = cell[1] != NOT_QUIET  # what was meant to be idle and was not has no target
+    counts = cell[1] != NOT_QUIET  # "idle" comparisons with other load have no target
     most, least = ({"most": aa.MOST_CALLED}, {"least": aa.LEAST_COVERED}) if counts else ({}, {})
     yield Row(
         question="false-alarms",
@@ -372,7 +372,7 @@ GROUPS: Mapping[str, str] = {
 
 
 def busy_rows() -> Iterator[Row]:
-    """Verdicts beside background processes against those of the idle machine."""
+    """Verdicts under background load against those of the idle machine."""
     for head, rows in merged(RECORDS / "busy.jsonl"):
         comparisons = [row for row in rows if row["kind"] == KIND]
         about: dict[str, Any] = {
@@ -432,7 +432,7 @@ def _busy_pair(condition: str, rows: Sequence[dict[str, Any]], about: Mapping[st
 
 
 def budget_rows() -> Iterator[Row]:
-    """What a time budget buys, and whether it is kept."""
+    """Accuracy per time budget, and whether budgets are kept."""
     for head, rows in merged(RECORDS / "budgets.jsonl"):
         about: dict[str, Any] = {
             "date": days(rows),
@@ -648,7 +648,7 @@ def _live_cover(condition: str, own: Sequence[Mapping[str, Any]], strategy: str)
 
 
 def replay_rows() -> Iterator[Row]:
-    """Searches replayed on the recorded grids: each, behind the sequential grid, and all together."""
+    """Searches replayed on the recorded grids: each model, against the sequential grid, and all together."""
     every = read(RECORDS / "search-replay.jsonl")
     rows = [row for row in every if "goal" in row]
     for row in rows:
@@ -784,7 +784,7 @@ def _answers(
 
 
 def every_row() -> list[Row]:
-    """All rows, in the order of their makers; those reported come last."""
+    """All rows, in the order of their makers; reported ones come last."""
     makers = (
         aa_rows,
         repeat_rows,

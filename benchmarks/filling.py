@@ -1,9 +1,9 @@
-"""Filling a record of duels, of several subjects in several states of the machine, evenly and over hours.
+"""Fill a record with comparisons of several subjects in several states of the machine, evenly over hours.
 
-The targets are approached in steps: after each of them every subject has about the same share of its duels in
-every state, so that a record that is stopped early is balanced. Within a step the order is random. A duel
-that was meant to be quiet and was not is kept, but counts for no state; where the machine is never quiet, the
-tries end at three times the target.
+The targets are approached in steps. After each step every subject has about the same share of its comparisons
+in every state, so a record that is stopped early is balanced. Within a step the order is random. A comparison
+that was planned as idle but was not is kept and counts for no state. If the machine is never idle, attempts
+end at three times the target.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from benchmarks.journal import Clock, Journal, tell
 from benchmarks.states import WORDS, States
 
 STEPS = 20
-MOST_TRIES = 3  # times the target, of duels that are meant to be quiet
+MOST_TRIES = 3  # times the target: most attempts at idle comparisons
 KIND = "duel"
 NOT_QUIET = "not quiet"
 
 Cell = tuple[str, str]  # subject and state
-Measure = Callable[[str, str, int], dict[str, Any]]  # subject, state, number of the duel -> its result
+Measure = Callable[[str, str, int], dict[str, Any]]  # subject, state, number of the comparison -> its result
 
 
 class Filling:
-    """The duels of a record that are still to be made."""
+    """The comparisons of a record that are still missing."""
 
     def __init__(self, journal: Journal, targets: Mapping[Cell, int], clock: Clock) -> None:
-        """Aim at `targets`: how many duels each cell should have."""
+        """Aim at `targets`: how many comparisons each cell should have."""
         self.journal, self.targets, self.clock = journal, targets, clock
         self.began, self.made = time.monotonic(), 0
 
     def run(self, measure: Measure, states: States) -> None:
-        """Make what is missing, until `clock` is over."""
+        """Measure what is missing, until `clock` is over."""
         order = list(dict.fromkeys(state for _, state in self.targets))
         while any(self._due(state) for state in order) and not self.clock.is_over():
             for state in random.Random(len(self._rows())).sample(order, len(order)):
@@ -45,7 +45,7 @@ class Filling:
                     self._step(state, due, measure, states)
 
     def missing(self) -> int:
-        """How many duels the record still lacks."""
+        """How many comparisons the record still lacks."""
         have = self._have()
         return sum(max(0, target - have[cell]) for cell, target in self.targets.items())
 
@@ -56,7 +56,7 @@ class Filling:
         return Counter((row["subject"], row["state"]) for row in self._rows())
 
     def _due(self, state: str) -> list[str]:
-        """Subjects of the next duels in a state, each as often as this step wants it; empty: all are made."""
+        """Subjects of the next comparisons in a state, as often as this step needs; empty: none missing."""
         have = self._have()
         tries = Counter(row["subject"] for row in self._rows() if row["asked"] == state)
         wanted = {

@@ -1,14 +1,14 @@
-"""Five things that people come for, clicked through: `python benchmarks/flows.py`.
+"""Clicks and time of five common tasks: `python benchmarks/flows.py`.
 
-A real dashboard and a real browser window on this machine, with an empty store. Told are the clicks of each
-flow and the time it takes: of the page alone, without what is measured or made in between, and in all. Typing
-a value counts as typing, not as a click; a slider that is moved is an action, as a click is. What stands on
-the page at the end is checked: a flow that does not arrive fails.
+A real dashboard and a real browser window on this machine, with an empty store. Reported are the clicks of
+each flow, the time of the page alone (without measuring and making in between), and the total time. Typing a
+value is not a click; moving a slider is an action, as a click is. The script checks the final page: a flow
+that does not reach its goal fails.
 
-(a) A model that was uploaded → its best settings under a latency limit → their YAML: at most 4 clicks.
-(b) A slider moved → whether it helped → confirmed: 2 actions, with Live on.
+(a) An uploaded model → its best settings under a latency limit → their YAML: at most 4 clicks.
+(b) A slider moved → its effect → confirmed: 2 actions, with Live on.
 (c) A batch curve with a latency limit → that batch on Tune: 3 clicks.
-(d) Why is it faster: 1 click from a result.
+(d) The reason of a speed-up: 1 click from a result.
 (e) INT8 of a model, its outputs against the original's, and its speed: at most 5 clicks.
 
 Exit code 1: a flow took more clicks than that.
@@ -54,7 +54,7 @@ class Hand:
     """Clicks, counted; and the time of the page alone, without jobs."""
 
     def __init__(self, page: Page, folder: Path) -> None:
-        """Begin with none."""
+        """Start at zero."""
         self.page, self.folder = page, folder
         self.clicks = 0
         self.waited_s = 0.0
@@ -68,7 +68,7 @@ class Hand:
 
     @contextlib.contextmanager
     def job(self) -> Iterator[None]:
-        """What is waited for in here is measured or made, not drawn."""
+        """Time in here is spent on measuring or making, not on drawing."""
         began = time.monotonic()
         yield
         self.waited_s += time.monotonic() - began
@@ -125,7 +125,7 @@ def a_batch(hand: Hand) -> None:
 
 
 def why(hand: Hand) -> None:
-    """(d): from the result that is shown."""
+    """(d): from the shown result."""
     hand.click(hand.page.locator('.st-key-pane-result a[href*="why"]').first)
     at_page(hand.page, "Explain")
 
@@ -150,14 +150,14 @@ def int8(hand: Hand) -> None:
 
 
 def bring(page: Page) -> None:
-    """Upload a model: what (a) begins with."""
+    """Upload a model: the start of (a)."""
     visit(page, "Models")
     upload(page, DIGITS)
     expect(button(page, "models.search")).to_be_visible()
 
 
 def live_on(page: Page) -> None:
-    """Switch Live on: what (b) begins with."""
+    """Switch Live on: the start of (b)."""
     visit(page, "Tune")
     page.locator(".st-key-tune-live label").first.click()
     page.locator(".st-key-glimpse").wait_for()
@@ -165,7 +165,7 @@ def live_on(page: Page) -> None:
 
 
 def transformer(page: Page) -> None:
-    """Choose the other sample: what (e) begins with."""
+    """Choose the other sample: the start of (e)."""
     visit(page, "Models")
     upload(page, TRANSFORMER)
     button(page, "models.use").click()
@@ -173,7 +173,7 @@ def transformer(page: Page) -> None:
     visit(page, "Variants")
 
 
-# Name -> what it is, what it begins with, the flow, its clicks at most.
+# Name -> description, start, flow, most clicks
 FLOWS: dict[str, tuple[str, Callable[[Page], None], Callable[[Hand], None], int]] = {
     "a": ("my model → best settings under a latency limit → YAML", bring, best_settings, 4),
     "b": ("a slider → whether it helped → confirmed", live_on, a_slider, 2),

@@ -1,11 +1,11 @@
-"""What freezing parked workers buys: `python benchmarks/frozen.py [--pairs N] [--rounds R]`.
+"""The benefit of freezing parked workers: `python benchmarks/frozen.py [--pairs N] [--rounds R]`.
 
-Two processes of the same default session race against each other, three times, in a random order: with the
-one that waits stopped (SIGSTOP), as ORTune does; with it running on; and running on, but with the settle time
-that ORTune keeps where it cannot stop a process. ONNX Runtime's idle threads go on spinning for a while, and
-what they burn is the neighbour's. Told are the noise of a pair (the robust standard deviation of one round's
-log ratio within a pair of processes) and how much slower the runs are. Intervals are over pairs of processes.
-No target; exit code 0.
+Two processes of the same default session are compared three times, in a random order: with the parked process
+stopped (SIGSTOP), as ORTune does; with it running; and running, but after the settle time that ORTune keeps
+where it cannot stop a process. ONNX Runtime's idle threads spin for a while and take CPU time from the other
+process. Reported are the noise of a pair (the robust standard deviation of one round's log ratio within a
+pair of processes) and the slowdown of the runs. Intervals are over pairs of processes. No target; exit code
+0.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def noise(found: dict[str, Any]) -> float:
 
 
 def compared(rows: Sequence[dict[str, Any]], way: str, figure: Callable[[dict[str, Any]], float]) -> str:
-    """How a figure of `way` stands to that of the frozen pairs, with its interval over pairs of processes."""
+    """Ratio of a figure of `way` to that of the frozen pairs, with its interval over pairs of processes."""
     logs = [math.log(figure(row[way]) / figure(row["frozen"])) for row in rows]
     found = contrast([[one] for one in logs], prior=None)
     if found.ratio_low is None or found.ratio_high is None:
@@ -118,8 +118,8 @@ def report(rows: Sequence[dict[str, Any]], rounds: int) -> None:
 
 def main() -> int:
     parser = lab.options(__doc__)
-    parser.add_argument("--pairs", type=int, default=20, help="of processes")
-    parser.add_argument("--rounds", type=int, default=32, help="of each pair, in each way")
+    parser.add_argument("--pairs", type=int, default=20, help="pairs of processes")
+    parser.add_argument("--rounds", type=int, default=32, help="rounds of each pair, in each way")
     given = parser.parse_args()
     if given.rounds < 5:
         parser.error("a noise takes five rounds")

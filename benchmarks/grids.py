@@ -1,11 +1,11 @@
-"""What is true of every configuration of a small space: `python benchmarks/grids.py [MODEL …]`.
+"""Reference measurements of every configuration of a small space: `python benchmarks/grids.py [MODEL …]`.
 
-What: all configurations of a grid (threads, optimization level, spinning, I/O binding, arena; 36 that really
-differ) race in the same rounds in 36 generations of fresh processes, because one configuration differs by
-some percent between its processes. Kept: ln(ratio to ONNX Runtime's default) of every round, and the absolute
-medians, compressed; a third of the generations is held back for scoring what a search chose.
+What: all configurations of a grid (threads, optimization level, spinning, I/O binding, arena; 36 distinct
+ones) run in the same rounds in 36 launches of fresh processes, because one configuration differs by some
+percent between its processes. Kept: ln(ratio to ONNX Runtime's default) of every round, and the absolute
+medians, compressed. A third of the launches is held out to score what a search chose.
 
-The records are what `benchmarks/search.py` replays and scores against.
+`benchmarks/search.py` replays these records and scores searches against them.
 """
 
 from __future__ import annotations
@@ -61,28 +61,28 @@ TRUTH = "grid-{name}.json.gz"
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """One record: what every configuration did in every generation. Indices are those of the space."""
+    """One record: results of every configuration in every launch. Indices are those of the space."""
 
     model: str
     machine: str
     space: Space
-    ratios: Sequence[Sequence[Sequence[float]]]  # generation, configuration, round: ln(default / own)
-    absolute: Sequence[Sequence[float]]  # generation, configuration: ln(median seconds)
+    ratios: Sequence[Sequence[Sequence[float]]]  # launch, configuration, round: ln(default / own)
+    absolute: Sequence[Sequence[float]]  # launch, configuration: ln(median seconds)
     start_s: float  # of one process
     run_s: float  # of the default
-    wall_s: float  # of all of it
+    wall_s: float  # of the whole measurement
 
     @property
     def lives(self) -> list[list[float]]:
-        """ln(gain) of every process, generation by configuration, against the mean of its generation."""
+        """ln(speed-up) of every process, launch by configuration, against the mean of its launch."""
         medians = [[statistics.median(one) for one in rounds] for rounds in self.ratios]
         return [[one - statistics.fmean(row) for one in row] for row in medians]
 
     def centers(self, generations: Sequence[int]) -> list[float]:
-        """ln(gain) of every configuration over some generations, 20 % trimmed as in a verdict.
+        """ln(speed-up) of every configuration over some launches, 20 % trimmed as in a verdict.
 
-        Against the mean of each generation first: what the default's own process of that generation was like
-        must not be everybody's truth.
+        Each launch is centred on its mean first: a deviation of the default's process in that launch must not
+        shift every configuration.
         """
         lives = self.lives
         own = [_trimmed_mean([lives[g][i] for g in generations]) for i in range(len(lives[0]))]
@@ -90,18 +90,18 @@ class Truth:
 
     @property
     def best(self) -> int:
-        """Who is best by the open generations: scored by the others, it owes nothing to luck."""
+        """The best configuration by the open launches; the held-out ones score it without selection bias."""
         gains = self.centers(self.open)
         return gains.index(max(gains))
 
     @property
     def held_back(self) -> list[int]:
-        """Generations that only score."""
+        """Held-out launches, used for scoring only."""
         return [g for g in range(len(self.ratios)) if g % 3 == 0]
 
     @property
     def open(self) -> list[int]:
-        """Generations that a replay may see."""
+        """Launches that a replay may use."""
         return [g for g in range(len(self.ratios)) if g % 3]
 
 
@@ -111,7 +111,7 @@ def _trimmed_mean(values: Sequence[float]) -> float:
 
 
 def start_of(name: str, path: Path) -> TrialSpec:
-    """Return where a search on a model starts."""
+    """Return the starting point of a search on a model."""
     return spec_from_dict({"model": {"path": str(path)}, "workload": {"dims": DIMS.get(name, {})}})
 
 
@@ -122,7 +122,7 @@ def grid_of(name: str, path: Path) -> Space:
 
 
 def model_path(name: str, folder: Path) -> Path:
-    """Return the file of a model; classifiers get random weights, which take as long as any."""
+    """Return the file of a model; classifiers get random weights, which do not change the run time."""
     if name in ("digits_cnn", "tiny_transformer"):
         return ROOT / "sample_models" / f"{name}.onnx"
     path = folder / f"{name}.onnx"
@@ -136,7 +136,7 @@ def model_path(name: str, folder: Path) -> Path:
 
 
 def measure(name: str, folder: Path, generations: int) -> Truth:
-    """Race the whole grid on a model."""
+    """Measure the whole grid on a model."""
     path = model_path(name, folder)
     info = run_job(wire.INSPECT, {"path": str(path)})
     grid = grid_of(name, path)
@@ -174,7 +174,7 @@ def compare(
     *,
     on_live: Callable[[Any], None] = lambda live: None,
 ) -> RawComparison:
-    """Race all `entries`; end the script where one of them is lost."""
+    """Measure all `entries` together; end the script if one of them fails."""
     record = run_launches(
         entries, settings, cancel=threading.Event(), on_progress=lambda progress: None, on_live=on_live
     )
@@ -187,14 +187,14 @@ def compare(
 def _tell_live(name: str, live: Mapping[str, Any]) -> None:
     if live["generation"] != _TOLD.get(name):
         _TOLD[name] = live["generation"]
-        tell(f"{name}: generation {live['generation']}, {live['elapsed_s']:.0f} s")
+        tell(f"{name}: launch {live['generation']}, {live['elapsed_s']:.0f} s")
 
 
 _TOLD: dict[str, int] = {}
 
 
 def entry(label: str, spec: TrialSpec, path: Path, info: wire.ModelInfo) -> Entry:
-    """Return a contestant."""
+    """Return a configuration to measure."""
     plan = contestant_plan(
         spec,
         path=str(path),
@@ -206,7 +206,7 @@ def entry(label: str, spec: TrialSpec, path: Path, info: wire.ModelInfo) -> Entr
 
 
 def _medians(record: RawComparison) -> dict[tuple[int, int, int], list[float]]:
-    """(generation, round, configuration) -> ln(median) of each of its processes."""
+    """(launch, round, configuration) -> ln(median) of each of its processes."""
     found: dict[tuple[int, int, int], list[float]] = {}
     for block in record.blocks:
         key = (block.generation, block.round, block.contestant)
@@ -280,13 +280,13 @@ def load(name: str, folder: Path = RECORDS) -> Truth:
     """Read a record back.
 
     Raises:
-        SystemExit: it holds for another grid than this version's.
+        SystemExit: it was measured on another grid than this version's.
     """
     with gzip.open(folder / TRUTH.format(name=name)) as file:
         data = json.loads(file.read())
     grid = grid_of(name, Path(f"{name}.onnx"))
     if _settings(data["labels"]) != _settings([grid.label(choice) for choice in grid.choices]):
-        raise SystemExit(f"The record of {name} holds for another grid; measure it again.")
+        raise SystemExit(f"The record of {name} was measured on another grid; measure it again.")
     kept = {
         key: data[key] for key in ("model", "machine", "ratios", "absolute", "start_s", "run_s", "wall_s")
     }
@@ -294,17 +294,17 @@ def load(name: str, folder: Path = RECORDS) -> Truth:
 
 
 def _settings(labels: Sequence[str]) -> list[frozenset[str]]:
-    """What each configuration sets, in whatever order its label says so; the first one sets nothing."""
+    """The settings of each configuration, whatever the order in its label; the first sets nothing."""
     return [frozenset(label.split(", ")) for label in labels[1:]]
 
 
 def recorded() -> list[str]:
-    """Return the models of which there is a record."""
+    """Return the models with a record."""
     return [name for name in MODELS if (RECORDS / TRUTH.format(name=name)).is_file()]
 
 
 def main() -> None:
-    """Measure the grids that are asked for, one after the other."""
+    """Measure the requested grids, one after the other."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -317,7 +317,7 @@ def main() -> None:
             best = found.best
             gain = math.exp(found.centers(found.held_back)[best])
             tell(
-                f"{name}: {len(found.space.choices)} configurations, {len(found.ratios)} generations in "
+                f"{name}: {len(found.space.choices)} configurations, {len(found.ratios)} launches in "
                 f"{found.wall_s:.0f} s; the best, {found.space.label(found.space.choices[best])}, {gain:.3f}×"
             )
             tell(f"wrote {save(found)}")

@@ -1,12 +1,12 @@
-"""What ORTune's worker adds to a latency, against a loop written by hand.
+"""Overhead of ORTune's worker against a loop written by hand.
 
-Process against process: a bare loop in one fresh process and a contestant of a race, which is what `bench`
-measures, in another, with a memory layout drawn anew as in each generation, alternating A B B A, each with
-the same settings; for plain `run` and for I/O binding, on a six-element Mul and on MobileNetV3-Small, one
-thread. Two processes of the same program differ by some percent on a shared machine, so MobileNetV3-Small is
-measured a second time with both loops on one session, in alternating blocks of 20 runs. Prints the medians
-and the median difference with its 95 % interval over the pairs. Exits with 1 when a target (+0.5 us on the
-Mul, 1 % on MobileNetV3-Small) is missed, or not shown by the Mul's processes and MobileNetV3-Small's blocks.
+A bare loop in one fresh process is compared with a process of a configuration as `bench` starts it, with a
+new memory layout in each launch. They alternate A B B A with the same settings, for plain `run` and for I/O
+binding, on a six-element Mul and on MobileNetV3-Small, one thread. Two processes of the same program differ
+by some percent on a shared machine, so MobileNetV3-Small is measured a second time with both loops on one
+session, in alternating blocks of 20 runs. Prints the medians and the median difference with its 95 % interval
+over the pairs. Exit code 1: a target (+0.5 us on the Mul, 1 % on MobileNetV3-Small) is missed, or the Mul's
+processes and MobileNetV3-Small's blocks do not show that it is met.
 
     python benchmarks/harness.py [--repeats 16] [--runs 20000] [--model FILE.onnx] [--skip-model]
 """
@@ -163,7 +163,7 @@ def bare(case: Case, bound: bool) -> float:
 
 
 def ortune(case: Case, bound: bool) -> float:
-    """The median that a contestant of a race finds in a fresh process of its own, in a layout of its own."""
+    """The median of a fresh process of a configuration, with its own memory layout."""
     load = {**plan(case, bound), "layout_seed": random.randrange(2**31)}
     done = subprocess.run(
         [sys.executable, "-c", OURS, json.dumps([load, case[-1]])],
@@ -270,7 +270,7 @@ def mobilenet(folder: Path, given: str | None) -> Path:
 
 
 def input_of(path: Path) -> tuple[str, list[int]]:
-    """The one input's name and shape, free dimensions as 1, asked from a worker."""
+    """The one input's name and shape, free dimensions as 1, read by a worker."""
     one = run_job(wire.INSPECT, {"path": str(path)})["inputs"][0]
     return one["name"], [size if isinstance(size, int) else 1 for size in one["shape"] or ()]
 
@@ -310,7 +310,7 @@ def share(base: float) -> float:
 
 
 def machine() -> str:
-    """What the numbers hold for, in one line."""
+    """The machine and versions of the numbers, in one line."""
     facts = run_job(wire.ENVIRONMENT, {})
     versions = facts["libraries"]
     ort = versions.get("onnxruntime-gpu") or versions.get("onnxruntime")

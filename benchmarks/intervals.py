@@ -1,4 +1,4 @@
-"""Shares, spreads, z-scores and truths, each with its 95 % interval. Pure functions of numbers."""
+"""Shares, spreads, z-scores and true ratios, each with its 95 % interval. Pure functions of numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def share_interval(count: int, n: int) -> tuple[float, float]:
 def bootstrap(
     rows: Sequence[Any], statistic: Callable[[Sequence[Any]], float], *, repeats: int = 2000
 ) -> tuple[float, float]:
-    """A 95 % percentile interval of `statistic` over rows drawn again; the same for the same rows."""
+    """A 95 % percentile bootstrap interval of `statistic` over rows; the same for the same rows."""
     rng = random.Random(0)
     found = sorted(statistic(rng.choices(rows, k=len(rows))) for _ in range(repeats))
     return found[int(TAIL * repeats)], found[int((1 - TAIL) * repeats)]
@@ -57,14 +57,14 @@ def deviation_interval(found: float, df: float) -> tuple[float, float]:
     )
 
 
-# --- how far a reported ratio lies from the truth ---------------------------------------------------------
+# --- distance of a reported ratio from the true one -------------------------------------------------------
 
 
 def z_score(row: Mapping[str, Any], truth: float) -> float | None:
-    """What a reported ratio misses the truth by, as a normal deviate of its own standard error.
+    """The error of a reported ratio, as a normal deviate of its own standard error.
 
-    Where the printed interval is neither too narrow nor too wide, these have the standard deviation 1.
-    None: the race was too short for a standard error.
+    If the printed interval is neither too narrow nor too wide, these have the standard deviation 1.
+    None: the comparison was too short for a standard error.
     """
     if not row["standard_error"] or row["df"] is None:
         return None
@@ -101,12 +101,12 @@ def _chi_square_cdf(x: float, df: float) -> float:
     return min(1.0, total * math.exp(a * math.log(half) - half - math.lgamma(a)))
 
 
-# --- the truth, from a few long races ---------------------------------------------------------------------
+# --- the true ratio, from a few long comparisons ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """A ratio as several long races agree on it, with its 95 % interval."""
+    """A ratio from several long comparisons, with its 95 % interval."""
 
     ratio: float
     low: float
@@ -119,15 +119,15 @@ class Truth:
 
 
 def truth_of(rows: Sequence[Mapping[str, Any]]) -> Truth:
-    """The mean log ratio of several races, with an error from their own, or from how far they lie apart.
+    """The mean log ratio of several comparisons, with an error from their own errors or their spread.
 
-    The larger of the two is taken: races at different times may differ by more than each of them can see.
+    The larger of the two is taken: the spread over time may exceed the error of each comparison.
 
     Raises:
-        SystemExit: a race was too short to give a standard error.
+        SystemExit: a comparison was too short for a standard error.
     """
     if any(row["standard_error"] is None for row in rows):
-        raise SystemExit("The long races were too short to tell the true ratio: give them more time.")
+        raise SystemExit("The long comparisons were too short for the true ratio: give them more time.")
     logs, n = [math.log(row["ratio"]) for row in rows], len(rows)
     center = math.fsum(logs) / n
     half = _reach(sum(row["df"] for row in rows)) * math.hypot(*(row["standard_error"] for row in rows)) / n

@@ -1,4 +1,4 @@
-"""A record of results that survives a stop: JSON lines, the options that go with it, and how far it is."""
+"""A record of results that survives a stop: JSON lines, their options, and the progress."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Any
 from benchmarks.experiment import Machine
 from core import __version__
 
-RECORDS = Path(__file__).resolve().parent / "records"  # those that are kept with the scripts
-EXIT_NOT_FULL = 3  # the record has fewer results than were asked for
+RECORDS = Path(__file__).resolve().parent / "records"  # records that are kept with the scripts
+EXIT_NOT_FULL = 3  # the record has fewer results than requested
 
 
 class Journal:
     """The results of an experiment as JSON lines; each is on disk before the next begins.
 
-    A head says what the results behind it hold for: the script, its options, the machine, the version.
-    Results that hold for something else stay in the file, under heads of their own, and are not counted.
+    A head names the script, its options, the machine and the version of the results behind it. Results of
+    other options or machines stay in the file, under their own heads, and are not counted.
     """
 
     def __init__(self, path: Path | None, *, script: str, options: dict[str, Any], machine: Machine) -> None:
@@ -39,7 +39,7 @@ class Journal:
         self.rows: list[dict[str, Any]] = [row for head, rows in parts if head == self.head for row in rows]
         strangers = sum(len(rows) for head, rows in parts if head != self.head)
         if parts:
-            also = f"; {strangers} more hold for another machine, version or options" if strangers else ""
+            also = f"; {strangers} more are of another machine, version or options" if strangers else ""
             tell(f"continuing {path} after {len(self.rows)} results{also}")
 
     def add(self, row: dict[str, Any]) -> None:
@@ -61,7 +61,7 @@ class Journal:
 
 
 def read_record(path: Path) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """The heads of a record and the results behind each, in order; a line that was cut off is left out."""
+    """The heads of a record and the results behind each, in order; an incomplete last line is left out."""
     parts: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
     if not path.exists():
         return parts
@@ -79,13 +79,13 @@ def read_record(path: Path) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]
 
 
 def _mend(path: Path) -> None:
-    """Take away a last line that was cut off."""
+    """Remove an incomplete last line."""
     if path.exists() and (text := path.read_bytes()) and not text.endswith(b"\n"):
         path.write_bytes(text[: text.rfind(b"\n") + 1])
 
 
 def merged(path: Path) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """The parts of a record, those of the same head together; the script ends where there is no record."""
+    """The parts of a record, merged by head; ends the script if there is no record."""
     if not path.exists():
         raise SystemExit(f"There is no record at {path}.")
     found: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
@@ -101,7 +101,7 @@ def merged(path: Path) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
 def until(
     journal: Journal, kind: str, count: int, make: Callable[[int], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Fill `journal` up to `count` results of `kind`, telling how far it is; `make` is given their number."""
+    """Fill `journal` up to `count` results of `kind` and print the progress; `make` gets their number."""
     began, before = time.monotonic(), len(journal.of(kind))
     for number in range(before, count):
         journal.add({"kind": kind, **make(number)})
@@ -112,7 +112,7 @@ def until(
 
 
 def tell(text: str) -> None:
-    """Say how far it is; the numbers go to standard output."""
+    """Print progress to standard error; the numbers go to standard output."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -129,8 +129,8 @@ def recorded(description: str | None, name: str) -> argparse.ArgumentParser:
         metavar="FILE",
         help="where each result is kept, and a stopped run goes on; default: %(default)s",
     )
-    parser.add_argument("--minutes", type=float, metavar="M", help="begin nothing more after so long")
-    parser.add_argument("--report", action="store_true", help="measure nothing: print what the record says")
+    parser.add_argument("--minutes", type=float, metavar="M", help="begin nothing more after M minutes")
+    parser.add_argument("--report", action="store_true", help="measure nothing: print the record")
     return parser
 
 
@@ -150,7 +150,7 @@ def _day(at: float) -> str:
 
 
 def say_head(given: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
-    """Print what a part of a record holds for."""
+    """Print the conditions of a part of a record."""
     days = sorted({_day(one["at"]) for one in rows})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     print(f"{when}, ORTune {given['version']}, {given['machine']}")

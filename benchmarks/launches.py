@@ -1,10 +1,10 @@
-"""Launches of real models, recorded once: races of one configuration under several names, played again often.
+"""Launches of real models, recorded once and replayed often: one configuration under several names.
 
-A recording is a race by the product's own rules in which everybody is the same, so that the ratio of any two
-is 1. What is played is a race, too: its workers answer with the blocks that a launch of the recording made,
-with their counters, generation after generation as they were made, beginning anywhere; who gets which launch
-of a generation is drawn by lot. Beside it: the passes of two equal sides, as *Why* makes them, the memory of
-equal processes, and all configurations of a grid.
+A recording is a comparison by the product's own rules in which all configurations are identical, so the true
+ratio of any two is 1. A replay is a comparison, too: its workers answer with the recorded blocks and counters
+of a process. Launches are replayed in order from a random start, and processes are assigned at random within
+a launch. Recorded as well: profiling passes of two equal sides, as *Explain* makes them, the memory of equal
+processes, and all configurations of a grid.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ MODELS = ("digits_cnn", "tiny_transformer", SLOW_ONE)
 STATES = ("quiet", "burner")
 NAMES, NAMES_OF_SLOW = 4, 2  # of the same configuration; the first has two processes
 PROCESSES = 20  # whose memory is read
-# shares of the time: launches of a quick and of a slow model, passes, and the grid beside a neighbour
+# shares of the time: launches of a quick and of a slow model, passes, and the grid under background load
 SHARES = {"launches": 0.06, "launches of a slow one": 0.22, "passes": 0.017, "grid": 0.085}
-BUSY = 1.5  # times as long as on a quiet machine
+BUSY = 1.5  # times as long as on an idle machine
 
 Block = dict[str, Any]  # as a worker answers: `refill_ns`, `latencies_ns`, `counters`
-Launch = list[Block]  # round after round
+Launch = list[Block]  # blocks of one process, round after round
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is true of the times of launches: percentiles of all runs, mean and CPU time of a usual launch."""
+    """True values of recorded times: percentiles of all runs, mean and CPU time of a usual process."""
 
     runs_s: NDArray[np.float64]  # sorted
     mean_s: float
@@ -66,7 +66,7 @@ class Known:
 
 @dataclass(kw_only=True)
 class Recording:
-    """What was seen of one model in one state of the machine."""
+    """What was recorded of one model in one state of the machine."""
 
     model: str
     state: str
@@ -81,7 +81,7 @@ class Recording:
         return sum(len(one) for one in self.generations)
 
     def known(self) -> Known:
-        """What all launches together say."""
+        """Statistics of all launches together."""
         launches = [launch for own in self.generations for launch in own]
         runs = [np.concatenate([block["latencies_ns"] for block in launch]) / 1e9 for launch in launches]
         return Known(
@@ -91,7 +91,7 @@ class Recording:
         )
 
     def played(self, seed: int, rounds: int = 1) -> Recorded:
-        """A model whose processes are launches of this recording, of generations that made so many rounds."""
+        """A model whose processes replay this recording, from launches with so many rounds."""
         run_s = statistics.median(self.generations[0][0][0]["latencies_ns"]) / 1e9
         able = [one for one in self.generations if min(map(len, one)) >= rounds]
         deck = Deck(able, random.Random(seed))
@@ -103,7 +103,7 @@ WARM_S, OF_A_BLOCK = 0.01, 10
 
 
 def _evenly(launch: Launch, runs_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Quantiles of a launch, as many as its blocks are rich: one that made more rounds counts no more."""
+    """Quantiles of a process, as many for each: a process with more rounds counts no more."""
     count = max(1, OF_A_BLOCK * len(runs_s) // len(launch))
     return np.quantile(runs_s, (np.arange(count) + 0.5) / count, method="inverted_cdf")
 
@@ -113,30 +113,30 @@ def _cpu_s(block: Block) -> float:
     return float(block["counters"]["cpu_s"] / runs)
 
 
-# --- playing ----------------------------------------------------------------------------------------------
+# --- replaying --------------------------------------------------------------------------------------------
 
 
 class Exhausted(Exception):
-    """More was asked for than was recorded."""
+    """More was requested than was recorded."""
 
 
 class Deck:
-    """Hands out launches, generation after generation, each once."""
+    """Deals recorded processes, launch after launch, each once."""
 
     def __init__(self, generations: Sequence[Sequence[Launch]], rng: random.Random) -> None:
-        """Begin anywhere."""
+        """Begin at a random launch."""
         begin = rng.randrange(len(generations)) if generations else 0
         self.coming = [*generations[begin:], *generations[:begin]]
         self.count, self.rng = len(generations), rng
         self.left: list[Launch] = []
-        self.ran = True  # since a launch was dealt, and so the next one is of another generation
-        self.dealt = self.rounds = 0  # rounds: that the launches of this generation made
+        self.ran = True  # since the last deal, and so the next process is of another launch
+        self.dealt = self.rounds = 0  # rounds: of this launch
 
     def deal(self) -> Launch:
-        """Return a launch that was alive together with those dealt just before it.
+        """Return a process that was alive together with those dealt just before it.
 
         Raises:
-            Exhausted: all generations were dealt.
+            Exhausted: all launches were dealt.
         """
         if self.ran or not self.left:
             if not self.coming:
@@ -150,26 +150,26 @@ class Deck:
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded(simulated_clock.Model):
-    """A model that does what a recording says."""
+    """A model that replays a recording."""
 
     deck: Deck
 
     def played(self) -> simulated_clock.Played:
-        """Deal a launch."""
+        """Deal a process."""
         return _Replayed(self.deck)
 
 
 class _Replayed:
-    """A process that makes the blocks of a launch."""
+    """A process that returns recorded blocks."""
 
     def __init__(self, deck: Deck) -> None:
         self.deck, self.launch, self.made = deck, deck.deal(), 0
 
     def block(self, clock: simulated_clock.Clock) -> dict[str, Any]:
-        """Make the next block.
+        """Return the next block.
 
         Raises:
-            Exhausted: the launch made no more.
+            Exhausted: the recorded process has no more.
         """
         self.deck.ran = True
         if self.made == len(self.launch):
@@ -196,13 +196,13 @@ def model_path(name: str, folder: Path) -> Path:
 
 
 def record(name: str, state: str, seconds: float, *, check: Callable[[], None]) -> Recording:
-    """Record a model in the state in which the machine is.
+    """Record a model in the current state of the machine.
 
     Args:
         name: of `MODELS`.
         state: its name.
-        seconds: that all recordings together may take.
-        check: ends the script where the state is over.
+        seconds: time for all recordings together.
+        check: ends the script if the state is over.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = model_path(name, Path(folder))
@@ -256,7 +256,7 @@ def launches_of(raw: RawComparison) -> list[list[Launch]]:
 
 
 def _passes(entry: Entry, seconds: float, folder: Path) -> list[dict[str, Any]]:
-    """What *Why* sees of two equal sides, again and again."""
+    """What *Explain* reports for two equal sides, again and again."""
     found: list[dict[str, Any]] = []
     end = time.monotonic() + seconds
     while not found or time.monotonic() < end:
@@ -272,7 +272,7 @@ def _passes(entry: Entry, seconds: float, folder: Path) -> list[dict[str, Any]]:
 
 
 def _peaks(entry: Entry) -> list[dict[str, int]]:
-    """The memory of equal processes, each read as a race reads it."""
+    """The memory of equal processes, each read as in a comparison."""
     found = []
     with Workers(threading.Event()) as workers:
         worker, load = start_loaded(workers, entry, lab.TIMEOUT_S)
@@ -287,7 +287,7 @@ def _peaks(entry: Entry) -> list[dict[str, int]]:
 
 
 def grid_beside(name: str, seconds: float, *, check: Callable[[], None]) -> grids.Truth:
-    """Race a grid in the state of the machine: as many generations as its share of the time holds."""
+    """Measure a grid in the machine's current state: as many launches as fit into its share of the time."""
     known = grids.load(name)
     generation_s = BUSY * known.wall_s / len(known.ratios)
     with tempfile.TemporaryDirectory() as folder:
@@ -300,7 +300,7 @@ def grid_beside(name: str, seconds: float, *, check: Callable[[], None]) -> grid
 
 
 def save(one: Recording, folder: Path) -> None:
-    """Keep a recording, to be played again."""
+    """Keep a recording, to be replayed."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _file(one.model, one.state)).write_bytes(msgspec.msgpack.encode(one))
 

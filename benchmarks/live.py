@@ -1,10 +1,10 @@
-"""From a slider that rests to the first ratio: `python benchmarks/live.py [--models …]`.
+"""Time from a moved slider to the first ratio: `python benchmarks/live.py [--models …]`.
 
-A real dashboard with Live on and a real browser in front of it, on this machine. Twenty moves of each model,
-every one to settings that nobody has run yet in that session (threads, then I/O binding, arena and pattern),
-so that each takes a process of its own, on a machine of two CPUs. Measured in the page, from the key that
-moves to the first text with a ratio of these settings. Targets: the median within 1 s (digits_cnn,
-tiny_transformer) or 2.5 s (MobileNetV3-Small). Exit code 1: one of them was not met.
+A real dashboard with Live on and a real browser, on this machine. Twenty moves of each model, each to
+settings that were not run yet in that session (threads, then I/O binding, arena and pattern), so that each
+starts a process, on a machine of two CPUs. Measured in the page, from the key press to the first text with a
+ratio of these settings. Targets: the median within 1 s (digits_cnn, tiny_transformer) or 2.5 s
+(MobileNetV3-Small). Exit code 1: one of them was not met.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.e2e.conftest import ARGUMENTS, _executable  # noqa: E402
 from tests.serving import serving  # noqa: E402
 
 MOST_S = {"digits_cnn": 1.0, "tiny_transformer": 1.0, "MobileNetV3-Small": 2.5}
-REST_MS = 4000  # between two moves: a person looks
+REST_MS = 4000  # between two moves: the time to read the result
 PATIENCE_MS = 20_000
 SIZES = {"tiny_transformer": ["--dim", "sequence=128"]}
 RIGHT, LEFT = ["ArrowRight"], ["ArrowLeft"]
@@ -42,7 +42,7 @@ ACTIONS = [  # through auto, 1, 2, 4, 8 threads and back; in between a switch ma
     *(2 * RIGHT),
 ]
 
-# Notes when the glimpse has an interval that was not there before; that of other settings is never shown.
+# Notes when the estimate has a new interval; that of other settings is never shown.
 WATCH = r"""() => {
     const text = () => document.querySelector(".st-key-glimpse")?.innerText ?? "";
     const before = text();
@@ -87,7 +87,7 @@ def moves(page: Page) -> list[float]:
 
 
 def main() -> int:
-    """Measure every model that is asked for."""
+    """Measure every requested model."""
     parser = lab.options(__doc__)
     parser.add_argument("--models", nargs="+", default=list(MOST_S), choices=list(MOST_S))
     given = parser.parse_args()

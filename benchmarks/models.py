@@ -1,9 +1,8 @@
-"""The models of the experiments, in one place: six sizes, and a net with a fixed piece of extra work.
+"""The models of the experiments: six sizes, and a net with a fixed piece of extra work.
 
-A size has the name of the milliseconds that a run takes on two cores of the machine that the sizes were
-chosen on (AMD EPYC with AVX-512, ONNX Runtime 1.31.1). Elsewhere it takes something else, so every script
-prints what it measured beside the name and assumes nothing. Weights are seeded: a size is the same file
-everywhere, and a record can be filled over days.
+A size is named by the milliseconds of a run on two cores of the machine that the sizes were chosen on (AMD
+EPYC with AVX-512, ONNX Runtime 1.31.1). Other machines differ, so every script prints the measured time
+beside the name. Weights are seeded: a size is the same file everywhere, and a record can be filled over days.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SMALLEST = next(iter(SIZES))
 
 
 def sized(name: str, folder: Path) -> Path:
-    """Return the file of a size; a net is written into `folder` where it is not there yet."""
+    """Return the file of a size; a net is written into `folder` if it is missing."""
     size = SIZES[name]
     if size is None:
         return DIGITS
@@ -96,7 +95,7 @@ def conv_net(path: Path, *, size: int = 64, channels: int = 24, extra: int = 0) 
 SIDE, CHANNELS = (
     128,
     56,
-)  # about 1 ms: in a smaller net the extra work costs some percent merely by being there
+)  # about 1 ms: in a smaller net the extra work costs some percent by its mere presence
 FIRST_GUESS = 3000  # numbers that the extra work handles
 SIZINGS = 4
 FEWEST, MOST = 64, 3 * SIDE * SIDE
@@ -115,12 +114,12 @@ class Slower:
         return lab.contestant(f"extra {extra}", conv_net(path, size=SIDE, channels=CHANNELS, extra=extra))
 
     def fitted(self, journal: Journal, seconds: float) -> Entry:
-        """The slower model: the size comes from races of at most `seconds`, kept in `journal` as "size"."""
+        """The slower model: comparisons of at most `seconds`, kept in `journal` as "size", give its size."""
         found = until(journal, "size", SIZINGS, lambda i: self._sized(i, journal.of("size"), seconds))
         return self.slower(self._best(found))
 
     def _sized(self, number: int, rows: Sequence[dict[str, Any]], seconds: float) -> dict[str, Any]:
-        """One step of the search: measure the size that the steps before suggest."""
+        """One step of the size search: measure the size that the earlier steps suggest."""
         extra = self._next(rows)
         found = lab.compare(
             self.plain, self.slower(extra), precision=EFFORTS["standard"], budget_s=seconds, seed=number
@@ -128,7 +127,7 @@ class Slower:
         return {"extra": extra, **found}
 
     def _next(self, rows: Sequence[dict[str, Any]]) -> int:
-        """The size that a line through the two best says: some cost is for being there, the rest grows."""
+        """The size by a line through the two best: some cost is constant, the rest grows."""
         costs = sorted({row["extra"]: 1 / row["ratio"] - 1 for row in rows if row["ratio"]}.items())
         if len(costs) < 2:
             return FIRST_GUESS if not costs else 2 * FIRST_GUESS
@@ -139,17 +138,17 @@ class Slower:
         return max(FEWEST, min(MOST, wanted))  # a slope that is not above 0 is noise
 
     def _best(self, rows: Sequence[dict[str, Any]]) -> int:
-        """The size that a line through all of them says: each is only known to a percent or so."""
+        """The size by a line through all of them: each is known only to a percent or so."""
         known = [row for row in rows if row["ratio"]]
         if len({row["extra"] for row in known}) < 2:
-            raise SystemExit("The size search has fewer than two ratios: give its races more time.")
+            raise SystemExit("The size search has fewer than two ratios: give its comparisons more time.")
         line = statistics.linear_regression(
             [row["extra"] for row in known], [1 / row["ratio"] - 1 for row in known]
         )
         size = (self.slowdown - line.intercept) / line.slope if line.slope > 0 else math.inf
-        if not FEWEST <= size <= MOST:  # the answer would be about another question
+        if not FEWEST <= size <= MOST:  # the comparison would not have the intended slowdown
             raise SystemExit(
-                f"No size of the extra work costs about {self.slowdown:.0%}: a line through the races of the "
+                f"No size of the extra work costs about {self.slowdown:.0%}: a line through the steps of the "
                 f"size search says {size:,.0f} numbers, of {FEWEST:,} to {MOST:,}."
             )
         return round(size)

@@ -1,11 +1,11 @@
-"""How often ORTune finds a truly 3 % slower model: `python benchmarks/power.py [--duels N] [--truth-s S]`.
+"""How often ORTune finds a model that is truly 3 % slower: `python benchmarks/power.py [--duels N]`.
 
-What: the slower contestant is the same conv net, of about 1 ms, with a fixed extra piece of work beside it,
-sized on the spot to about 3 %. What its true ratio is comes first, from several long races; the duels, at
-quick effort and with a budget of 30 s, are judged against that. Run it on a quiet machine; how many duels
-were quiet is told.
+What: the slower configuration is the same conv net, of about 1 ms, with a fixed extra piece of work, sized on
+the spot to about 3 %. Several long comparisons measure its true ratio first. The comparisons at quick effort,
+with a budget of 30 s, are judged against that. Run it on an idle machine; the report says how many
+comparisons were idle.
 
-Target: at least 90 % of the duels say SLOWER. Exit code 1: fewer do.
+Target: at least 90 % of the verdicts are SLOWER. Exit code 1: fewer are.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ def report(rows: Sequence[dict[str, Any]], truth: Truth, budget_s: float) -> boo
     print("verdicts:", lab.counts(verdicts, lab.VERDICTS))
     print("grades:", lab.counts([row["grade"] for row in rows]))
     print(
-        f"a duel: median {statistics.median(walls):.1f} s, longest {walls[-1]:.1f} s, all included; "
-        f"median {generations:.0f} generations, {rounds:.0f} rounds\n"
+        f"one comparison: median {statistics.median(walls):.1f} s, longest {walls[-1]:.1f} s, all included; "
+        f"median {generations:.0f} launches, {rounds:.0f} rounds\n"
     )
     found = verdicts.count("SLOWER")
-    what = f"a slowdown of 3 % found in a duel of ≤ {budget_s:.0f} s"
-    lab.row(what, f"truth {truth}", share_text(found, n), f"≥ {LEAST_FOUND:.0%}")
-    lab.row("the same, called FASTER", f"truth {truth}", share_text(verdicts.count("FASTER"), n), "")
+    what = f"a slowdown of 3 % found in a comparison of ≤ {budget_s:.0f} s"
+    lab.row(what, f"true ratio {truth}", share_text(found, n), f"≥ {LEAST_FOUND:.0%}")
+    lab.row("the same, called FASTER", f"true ratio {truth}", share_text(verdicts.count("FASTER"), n), "")
     return found >= LEAST_FOUND * n
 
 
 def main() -> int:
     parser = lab.options(__doc__)
     parser.add_argument("--duels", type=int, default=100)
-    parser.add_argument("--budget", type=float, default=30.0, metavar="S", help="of one duel")
-    parser.add_argument("--truth-races", type=int, default=5, help="long races")
+    parser.add_argument("--budget", type=float, default=30.0, metavar="S", help="of one comparison")
+    parser.add_argument("--truth-races", type=int, default=5, help="long comparisons")
     parser.add_argument("--truth-s", type=float, default=120.0, help="budget of each of them")
     parser.add_argument("--sizing-s", type=float, default=30.0, help="budget of each step of the size search")
-    parser.add_argument("--neighbour", action="store_true", help="burn one core during the duels")
+    parser.add_argument("--neighbour", action="store_true", help="load one core during the comparisons")
     given = parser.parse_args()
     machine = lab.this_machine()
     choices = {name: value for name, value in vars(given).items() if name not in ("json", "duels")}

@@ -1,7 +1,7 @@
-"""What is printed with an interval: the kinds, single ones with what is true of them, and how many hold it.
+"""Printed intervals: their kinds, single ones with their true value, and how many contain it.
 
-Pure. An interval is held against the truth as it stands on the screen; where several of one measurement were
-shown one after the other, they count as one, which holds where all of them do.
+Pure. An interval is compared with the true value as printed. Several intervals of one measurement that were
+shown one after the other count as one, which contains the value only if all of them do.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ KINDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What was printed of one number: its intervals, one after the other; none: the number stood alone."""
+    """The intervals printed of one number, one after the other; none: it was printed without one."""
 
     kind: str
     truth: float  # above 0, or of a difference
     intervals: tuple[tuple[float, float], ...]
 
     def holds(self, *, shrink: float = 1.0) -> bool | None:
-        """Whether every interval, divided by `shrink`, holds the truth; None: there is none."""
+        """Whether every interval, divided by `shrink`, contains the true value; None: there is none."""
         if not self.intervals:
             return None
         return all(
@@ -59,7 +59,7 @@ class Shown:
 
 
 def shown(kind: str, truth: float, *bounds: tuple[float | None, float | None]) -> Shown:
-    """Return what was printed; an end that is not known reaches as far as there is."""
+    """Return what was printed; an unknown end is unbounded."""
     known = tuple(
         (-math.inf if low is None else low, math.inf if high is None else high)
         for low, high in bounds
@@ -78,13 +78,13 @@ def _shrunk(low: float, high: float, by: float) -> tuple[float, float]:
 def tally(
     scene: str, found: Iterable[Shown], *, shrink: float = 1.0, used: float = 1.0
 ) -> list[dict[str, Any]]:
-    """Return a row for each kind: how many intervals were printed in a scene, and how many hold the truth.
+    """Return a row for each kind: how many intervals a scene printed, and how many contain the true value.
 
     Args:
         scene: its name.
         found: what was printed.
         shrink: divides every interval.
-        used: how often every launch was used on average; "apart" are as many intervals as share none.
+        used: mean uses of every recorded process; "apart" is the number of intervals that share none.
     """
     counts: Counter[tuple[str, bool | None]] = Counter((one.kind, one.holds(shrink=shrink)) for one in found)
     return [
@@ -103,16 +103,16 @@ def tally(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Of the intervals of a kind, those that hold the truth."""
+    """How many intervals of a kind contain the true value."""
 
     held: int
     n: int
-    without: int  # that were printed without an interval
-    apart: float  # that share no launch with another
+    without: int  # printed without an interval
+    apart: float  # intervals that share no recorded process with another
 
     @property
     def misses(self) -> bool:
-        """Whether it falls short of the goal."""
+        """Whether it misses the goal."""
         return self.n > 0 and self.held < GOAL * self.n
 
     @property

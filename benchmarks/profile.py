@@ -1,12 +1,12 @@
-"""How fast, and in how much memory, ORTune reads an ORT profile: `python benchmarks/profile.py [--events N]`.
+"""Time and memory of ORTune's profile reader: `python benchmarks/profile.py [--events N]`.
 
-The rival is what everyone writes first: `json.load`, then a pandas groupby. Its code here is the lightest
-that gives the same per-operator table (three columns, no normalising of the nested arguments), and the
-invented profile has no If, Loop or Scan, whose bodies that code would count twice. Ours does more in its
-time: nesting, per-node medians, a timeline. A second rival line, with Python's garbage collector off, is for
+The reference is the usual code: `json.load`, then a pandas groupby. Its code here is the lightest that gives
+the same per-operator table (three columns, nested arguments left as they are). The generated profile has no
+If, Loop or Scan, whose bodies that code would count twice. ORTune's reader also computes nesting, per-node
+medians and a timeline in its time. A second reference, with Python's garbage collector off, is for
 information.
 
-The invented lines are those that ORT 1.31.1 writes with one intra-op thread and the CPU arena off (about 420
+The generated lines are those that ORT 1.31.1 writes with one intra-op thread and the CPU arena off (about 420
 bytes each), in the sizes of a 232-node image classifier. Each side runs in a fresh process; the clock starts
 after the imports, the peak is the process's VmHWM, imports included. Exit code 1: a target is missed or the
 tables differ.
@@ -36,7 +36,7 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 SPEED_TARGET = 3.0  # times faster
-MEMORY_TARGET = 0.5  # of the rival's peak
+MEMORY_TARGET = 0.5  # of the reference's peak
 SKIP_RUNS = 1
 OPERATORS = {  # operator: nodes in one run, typical µs
     "Conv": (81, 120),
@@ -60,7 +60,7 @@ def line(cat: str, name: str, ts: int, dur: int, args: str = "{}") -> str:
 
 
 def node_arguments(rng: random.Random, op_type: str, index: int) -> str:
-    """Arguments as ORT writes them: all text, in an order that differs from event to event."""
+    """Arguments as ORT writes them: all text, in an order that differs between events."""
     channels, side = rng.choice([(16, 112), (24, 56), (80, 28), (192, 14), (320, 7)])
     weights = f',{{"float":[{channels},{channels},3,3]}}' if op_type == "Conv" else ""
     tensor = f'{{"float":[1,{channels},{side},{side}]}}'

@@ -1,13 +1,13 @@
-"""How long pages take to be drawn again: `python benchmarks/redraw.py [--trials 10000] [--redraws 40]`.
+"""Time to redraw the History page: `python benchmarks/redraw.py [--trials 10000] [--redraws 40]`.
 
-What: a store of its own with many trials of one model, whose results are as large as those of real races, and
-the History page on it. Timed is one run of the page on the server, from a change of a widget to the last
-element, as Streamlit's AppTest runs it: without the browser and without the network. Drawn are the first page
-and another page of the table, filters, orders, a text search, and the scatter of all trials. The first run of
-each kind is told apart: it reads what the others find read.
+What: a store with many trials of one model, whose results are as large as those of real comparisons, and the
+History page on it. Timed is one run of the page on the server, from a change of a widget to the last element,
+as Streamlit's AppTest runs it: without browser and network. Redraws cover the first and another page of the
+table, filters, orders, a text search, and the scatter of all trials. The first run of each kind is reported
+separately: it fills the caches that later runs use.
 
-Target: p95 of all redraws but the scatter at most 150 ms. Exit code 1: it is above. What the machine did
-meanwhile stands above the table: on a busy machine the times are those of that machine.
+Target: p95 of all redraws except the scatter at most 150 ms. Exit code 1: it is above. The load of the
+machine is printed above the table: other programs make redraws slower.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENA
 
 
 def fill(home: Path, count: int) -> None:
-    """Put `count` trials into a new store, each like one of an invented race."""
+    """Put `count` trials into a new store, each like one of an invented comparison."""
     from core.store import Change, Store
     from core.store.library import import_file
     from tests.views import sample_results
@@ -62,7 +62,7 @@ def fill(home: Path, count: int) -> None:
 
 
 def varied(like: Any, number: int, drawn: random.Random) -> Any:
-    """A trial with settings and times of its own."""
+    """A trial with its own settings and times."""
     result = copy.deepcopy(like.facts)
     for name, value in result["latency"].items():
         if isinstance(value, float):
@@ -77,7 +77,7 @@ def varied(like: Any, number: int, drawn: random.Random) -> Any:
 
 
 def redraws() -> Iterator[tuple[str, Callable[[Any], None]]]:
-    """What is changed before each redraw, again and again."""
+    """What changes before each redraw, repeatedly."""
     while True:
         yield "first page", lambda at: at.session_state.__setitem__("history.page", 1)
         yield "another page", lambda at: at.session_state.__setitem__("history.page", 37)
@@ -91,7 +91,7 @@ def redraws() -> Iterator[tuple[str, Callable[[Any], None]]]:
 
 
 def measure(count: int) -> dict[str, list[float]]:
-    """Seconds of each kind of redraw, in order; the first of each is that of a page that was not read yet."""
+    """Seconds of each kind of redraw, in order; the first of each reads the page from the store."""
     from streamlit.testing.v1 import AppTest
     from streamlit.util import calc_hash
 
@@ -133,7 +133,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def main() -> int:
-    """Print the table; 1 where the target is missed."""
+    """Print the table; 1 if the target is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--redraws", type=int, default=40, help="of each kind")

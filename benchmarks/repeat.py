@@ -1,19 +1,19 @@
-"""Whether a verdict comes out the same when it is asked for again: `python benchmarks/repeat.py [--times N]`.
+"""Repeatability of verdicts: `python benchmarks/repeat.py [--times N]`.
 
-What: two pairs are raced 30 times each at quick effort. The first is ONNX Runtime's default session on the
-smallest model against the same, whose true ratio is 1. The second is a conv net of about 1 ms against the
-same with a fixed extra piece of work beside it, sized on the spot to about 5 %; what its true ratio is comes
-first, from several long races. Of every duel the z-score is told: by how many standard errors the reported
-ratio misses the truth, its degrees of freedom accounted for (the probit of Student's distribution). Where the
-printed intervals are neither too narrow nor too wide, the scores have the standard deviation 1. It is taken
-about the mean of each pair, because the truth of the second is itself only measured. As in the product, a
-race knows what the A/A tests before it showed (`--prior assumed`: it knows nothing).
+What: two pairs are compared 30 times each at quick effort. The first is ONNX Runtime's default session on the
+smallest model against itself, whose true ratio is 1. The second is a conv net of about 1 ms against the same
+with a fixed extra piece of work, sized on the spot to about 5 %. Several long comparisons measure its true
+ratio first. Each comparison gets a z-score: the error of the reported ratio in standard errors, with its
+degrees of freedom accounted for (the probit of Student's distribution). If the printed intervals are neither
+too narrow nor too wide, the z-scores have the standard deviation 1. It is taken about the mean of each pair,
+because the true ratio of the second is itself measured. As in the product, a comparison uses what earlier A/A
+controls showed (`--prior assumed`: it does not).
 
-How: results are appended to a record (benchmarks/records/repeat.jsonl); run it again and it goes on where it
-stopped, the pairs in turn. `--report` prints what the record says. Run it on a quiet machine; how many duels
-were quiet is told.
+How: results are appended to a record (benchmarks/records/repeat.jsonl). A later run continues the record, the
+pairs in turn. `--report` prints the record. Run it on an idle machine; the report says how many comparisons
+were idle.
 
-Target: no two duels of a pair contradict each other (one FASTER, one SLOWER; or intervals that do not meet),
+Target: no two comparisons of a pair contradict each other (one FASTER, one SLOWER; or disjoint intervals),
 and the standard deviation of the z-scores of both pairs lies in [0.85, 1.15]. Exit code 1: missed; 3: not
 missed, but the record is not full.
 """
@@ -54,7 +54,7 @@ TRUTH_SEED = 1000
 
 
 class Pairs:
-    """The two pairs, and the long races that say what is true of the second."""
+    """The two pairs, and the long comparisons that measure the true ratio of the second."""
 
     def __init__(self, folder: Path, journal: Journal, given: Any) -> None:
         self.journal, self.given = journal, given
@@ -76,7 +76,7 @@ class Pairs:
         )
 
     def fill(self, clock: Clock) -> None:
-        """Race both in turn until each has as many duels as were asked for."""
+        """Compare both in turn until each has the requested number of comparisons."""
         for number in range(self.given.times):
             for subject in self.entries:
                 if len(of(self.journal.rows, subject)) <= number:
@@ -98,7 +98,7 @@ class Pairs:
 
 
 def of(rows: Sequence[dict[str, Any]], subject: str) -> list[dict[str, Any]]:
-    """The duels of one pair."""
+    """The comparisons of one pair."""
     return [row for row in rows if row["kind"] == "duel" and row["subject"] == subject]
 
 
@@ -106,7 +106,7 @@ def of(rows: Sequence[dict[str, Any]], subject: str) -> list[dict[str, Any]]:
 
 
 def contradictions(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """Pairs of duels of which one says FASTER and one SLOWER, and pairs whose intervals do not meet."""
+    """Pairs of comparisons of which one says FASTER and one SLOWER, and pairs with disjoint intervals."""
     verdicts = [row["verdict"] for row in rows]
     known = [row for row in rows if row["ratio_low"] is not None]
     apart = sum(
@@ -119,14 +119,14 @@ def contradictions(rows: Sequence[dict[str, Any]]) -> tuple[int, int]:
 def pair_report(
     subject: str, rows: Sequence[dict[str, Any]], truth: float, text: str
 ) -> tuple[bool, list[float]]:
-    """Print what came of one pair; whether nothing contradicts, and the z-scores."""
+    """Print the result of one pair; return whether nothing contradicts, and the z-scores."""
     opposite, apart = contradictions(rows)
     known = [row for row in rows if row["ratio_low"] is not None]
     covered = sum(row["ratio_low"] <= truth <= row["ratio_high"] for row in known)
     scores = [z for row in rows if (z := intervals.z_score(row, truth)) is not None]
     ratios = [row["ratio"] for row in rows if row["ratio"] is not None]
     widths = [row["half_width"] for row in known]
-    print(f"{subject}, {lab.milliseconds([row['run_s'] for row in rows])} ms a run, truth: {text}")
+    print(f"{subject}, {lab.milliseconds([row['run_s'] for row in rows])} ms a run, true ratio: {text}")
     print(f"  verdicts: {lab.counts([row['verdict'] for row in rows], lab.VERDICTS)}")
     print(f"  grades: {lab.counts([row['grade'] for row in rows])}; {lab.quiet_text(rows)}")
     if ratios and widths:
@@ -137,10 +137,10 @@ def pair_report(
         )
     if scores:
         print(f"  z-scores: mean {statistics.fmean(scores):+.2f}, {deviation_text(scores)}")
-    print(f"  intervals that cover the truth: {intervals.share_text(covered, len(known))}\n")
+    print(f"  intervals that contain the true ratio: {intervals.share_text(covered, len(known))}\n")
     lab.row(
-        f"{subject}: pairs of {len(rows)} duels that contradict each other",
-        f"truth: {text}",
+        f"{subject}: pairs of {len(rows)} comparisons that contradict each other",
+        f"true ratio: {text}",
         f"{opposite} by verdict, {apart} by interval, of {math.comb(len(rows), 2)}",
         "0",
     )
@@ -148,7 +148,7 @@ def pair_report(
 
 
 def deviation_text(scores: Sequence[float]) -> str:
-    """Their standard deviation with its interval."""
+    """The standard deviation of the z-scores with its interval."""
     found = intervals.deviation(scores)
     if len(scores) < 3:
         return f"standard deviation {found:.2f}, n = {len(scores)}"
@@ -157,7 +157,7 @@ def deviation_text(scores: Sequence[float]) -> str:
 
 
 def together(groups: Sequence[Sequence[float]]) -> bool:
-    """Print the standard deviation of all z-scores, each about the mean of its pair; whether it is right."""
+    """Print the standard deviation of all z-scores about their pair's mean; return whether it is in range."""
     groups = [one for one in groups if len(one) > 1]
     df = sum(len(one) - 1 for one in groups)
     if df < 2:
@@ -177,7 +177,7 @@ def part_report(rows: Sequence[dict[str, Any]]) -> bool:
     """Print what one machine's part of a record says."""
     long = [row for row in rows if row["kind"] == "truth"]
     for row in long:
-        print(f"long race: ratio {row['ratio']:.4f}, {row['generations']} generations, grade {row['grade']}")
+        print(f"long run: ratio {row['ratio']:.4f}, {row['generations']} launches, grade {row['grade']}")
     met, groups = True, []
     for subject in (LIKE, SLOWER):
         chosen = of(rows, subject)
@@ -192,7 +192,7 @@ def part_report(rows: Sequence[dict[str, Any]]) -> bool:
 
 
 def report(path: Path) -> bool:
-    """Print all that a record says, each machine and set of options apart."""
+    """Print a whole record, grouped by machine and options."""
     met = True
     for head, rows in merged(path):
         if any(row["kind"] == "duel" for row in rows):
@@ -204,12 +204,12 @@ def report(path: Path) -> bool:
 
 def main() -> int:
     parser = recorded(__doc__, "repeat")
-    parser.add_argument("--times", type=int, default=30, metavar="N", help="duels of each pair")
+    parser.add_argument("--times", type=int, default=30, metavar="N", help="comparisons of each pair")
     parser.add_argument("--prior", choices=("history", "assumed"), default="history")
     parser.add_argument(
-        "--budget", type=float, default=float(lab.QUICK.budget_s), metavar="S", help="of a duel"
+        "--budget", type=float, default=float(lab.QUICK.budget_s), metavar="S", help="of a comparison"
     )
-    parser.add_argument("--truth-races", type=int, default=5, help="long races")
+    parser.add_argument("--truth-races", type=int, default=5, help="long comparisons")
     parser.add_argument("--truth-s", type=float, default=120.0, help="budget of each of them")
     parser.add_argument("--sizing-s", type=float, default=30.0, help="budget of each step of the size search")
     given = parser.parse_args()

@@ -1,10 +1,10 @@
-"""How others choose settings, each in a process of its own, which `benchmarks/search.py` starts.
+"""Other tuners, each in its own process, which `benchmarks/search.py` starts.
 
-`python benchmarks/rivals.py optuna|olive JSON` prints what was chosen, as JSON. `optuna` is the loop that
-people write: Optuna's TPE over the same grid, each trial a session in the same process with 10 runs of
-warm-up and the mean of 20, until the time is over. `olive` is Olive's own pass (`OrtSessionParamsTuning`) and
-evaluator, point after point, over what it can vary: on the CPU neither I/O binding nor the arena. It needs an
-environment with `olive-ai`, and imports nothing of this project.
+`python benchmarks/rivals.py optuna|olive JSON` prints the chosen settings as JSON. `optuna` is the usual
+loop: Optuna's TPE over the same grid, each trial a session in the same process with 10 warm-up runs and the
+mean of 20, until the time is over. `olive` is Olive's own pass (`OrtSessionParamsTuning`) and evaluator,
+point after point, over the settings that it can vary: on the CPU neither I/O binding nor the arena. It needs
+an environment with `olive-ai`, and imports nothing of this project.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS = {"tensor(float)": "float32", "tensor(int64)": "int64"}
 
 
 def by_optuna(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what Optuna's TPE finds best of what it tried."""
+    """Return the best of the configurations that Optuna's TPE evaluated."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -97,7 +97,7 @@ def _shape(dims: Sequence[int | str | None], asked: Mapping[str, int]) -> list[i
 
 
 def by_olive(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the point whose latency by Olive's evaluator is the least."""
+    """Return the point with the lowest latency by Olive's evaluator."""
     os.environ["OLIVE_DISABLE_TELEMETRY"] = "1"
     import onnxruntime as ort
     from olive.data.config import DataConfig

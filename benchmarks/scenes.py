@@ -1,9 +1,9 @@
-"""Machines that do not exist, whose truth is known, and what ORTune would print on them.
+"""Simulated machines with known true values, and the intervals that ORTune prints on them.
 
-Races, searches and passes run by the product's own rules on clocks of their own, with numbers for processes;
-every interval is what the function returns that computes the printed one. Percentiles are true of all runs,
-those of slow launches included, the rest of a usual launch. Seeds are fixed: the same scene is the same
-everywhere. `played` does the same with the launches of a recording for processes.
+Comparisons, searches and passes run by the product's own rules on simulated clocks, with numbers for
+processes. Every interval comes from the function that computes the printed one. Percentiles are true of all
+runs, those of slow processes included; other values are those of a usual process. Seeds are fixed: a scene is
+the same everywhere. `played` replays the processes of a recording instead.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ QUICK = EFFORTS["quick"]
 BUDGET_S, RUNS = 30.0, 60  # of a comparison: so long, or so many runs of a slow model
 SLOW_SHARE = 1 / 9
 RATIOS = (1.0, 1.05, 1.3)  # of the candidates, in turn
-LAUNCHES, ROUNDS = 40_000, 5  # from which what is true of a usual launch is known
-DRAWS = 400_000  # of runs, from which what is true of a scene's times is known
+LAUNCHES, ROUNDS = 40_000, 5  # sample that gives the true values of a usual process
+DRAWS = 400_000  # runs, sample that gives the true values of a scene's times
 
 SLOW = "slow modes"
 SCENES: Mapping[str, Model] = {
@@ -86,15 +86,15 @@ SPACE = small_space(
 )
 
 
-# --- what is true of times --------------------------------------------------------------------------------
+# --- true values of times ---------------------------------------------------------------------------------
 
 
 @cache
 def known(model: Model) -> Known:
-    """What is true of launches: percentiles of all runs that they make, mean and CPU time of a usual one.
+    """True values of processes: percentiles of all their runs, mean and CPU time of a usual one.
 
-    A launch makes as many blocks as another, and a block of short runs takes as long as another: so a slow
-    launch has fewer runs in it.
+    All processes make as many blocks, and a block of short runs takes as long as another. So a slow process
+    has fewer runs in it.
     """
     rng, own = np.random.default_rng(0), pace(model.run_s * 1e9)
     slow_s = model.run_s * simulated_clock.SLOW
@@ -123,14 +123,14 @@ def comparison(
     truth: Callable[[Model], Known] = known,
     most: int = QUICK.looks[-1],
 ) -> Iterator[Shown]:
-    """What a comparison of a candidate with the default prints, while it runs, at its end and after it.
+    """Intervals of a comparison of a candidate with the default: while it runs, at its end and after it.
 
     Args:
         model: of the default.
-        seed: of what happens.
+        seed: of the simulation.
         ratios: of the candidate, in turn.
-        truth: what is true of the times of a model.
-        most: generations that there can be.
+        truth: true values of the times of a model.
+        most: most launches.
     """
     ratio = ratios[seed % len(ratios)]
     effort = replace(QUICK, looks=tuple(look for look in QUICK.looks if look <= most) or (most,))
@@ -154,7 +154,7 @@ def comparison(
 
 
 def finished(record: RawComparison, ratio: float) -> Iterator[Shown]:
-    """What a finished comparison prints of its ratio."""
+    """Intervals of the ratio of a finished comparison."""
     for one in raw_comparisons.evidence(record, looks=len(QUICK.looks)).contrasts:
         yield shown("final", ratio, (one["ratio_low"], one["ratio_high"]))
 
@@ -166,7 +166,7 @@ def _known(updates: Any) -> dict[tuple[float, float], None]:
 
 
 def _gone_on(record: RawComparison, models: Sequence[Model], seed: int) -> Iterator[tuple[Any, Any]]:
-    """The intervals after going on once, and once more."""
+    """The intervals after *Measure longer*, once and twice."""
     protocol: dict[str, Any] = {"precision": "quick", "looks": list(QUICK.looks), "target": QUICK.target}
     for number in (1, 2):
         generations = [{"generation": one.number} for one in record.generations]
@@ -188,7 +188,7 @@ def _gone_on(record: RawComparison, models: Sequence[Model], seed: int) -> Itera
 
 
 def times(result: Mapping[str, Any], truth: Known) -> Iterator[Shown]:
-    """What a trial, a target and a point of a sweep print of times."""
+    """Intervals of times of a trial, a target and a point of a sweep."""
     latency = result["latency"]
     for p in (50, 90, 95, 99):
         name = f"p{p}_s"
@@ -220,7 +220,7 @@ def live_estimate(
     most: int = live.MOST_LAUNCHES,
     rounds: int = live.ROUNDS,
 ) -> Iterator[Shown]:
-    """What Live shows of a setting, launch after launch, at `most` so many, each of so many `rounds`."""
+    """Live estimates of a setting, launch after launch, at most `most`, each of so many `rounds`."""
     ratio, rng, clock = ratios[seed % len(ratios)], random.Random(seed), simulated_clock.Clock()
     settings = Settings(
         effort=live.LIVE_ESTIMATE, budget_s=5, margin=MARGIN, seed=0, timeout_s=60, baseline=0, anchor=0
@@ -245,7 +245,7 @@ def live_estimate(
 
 
 def search(model: Model, seed: int) -> Iterator[Shown]:
-    """What a search prints of configurations and settings; of several of a kind one, drawn by lot."""
+    """Intervals of configurations and settings in a search; of several of a kind one, drawn at random."""
     machine = Machine(
         space=SPACE,
         gain=gains(SPACE, seed),
@@ -260,7 +260,7 @@ def search(model: Model, seed: int) -> Iterator[Shown]:
 
 
 def searched(machine: Machine, budget_s: float, seed: int) -> Iterator[Shown]:
-    """What a search on a machine prints."""
+    """Intervals of a search on a machine."""
     rng = random.Random(seed)
     run = Run(machine=machine, strategy=strategy_named("race"), budget_s=budget_s, seed=seed).go()
     said = [
@@ -286,12 +286,12 @@ def _truth(run: Run, choice: Choice) -> float:
 
 
 def _gain(run: Run, codes: Sequence[int]) -> float:
-    """True ln(gain) of a combination of values."""
+    """True ln(speed-up) of a combination of values."""
     return run.machine.drawn_from(tuple(map(int, codes)))
 
 
 def _rows(run: Run, rng: random.Random) -> Iterator[Shown]:
-    """The table, and the progress line, before anything was confirmed."""
+    """The table, and the progress line, before the confirmation run."""
     before = {
         choice: replace(one, looks=tuple(look for look in one.looks if look.stage != "confirm"))
         for choice, one in run.tried.items()
@@ -333,7 +333,7 @@ OPERATORS: Mapping[str, tuple[float, float]] = {  # microseconds of both sides
 
 
 def operators(model: Model, seed: int) -> Iterator[Shown]:
-    """What *Why* prints of an operator; a session may be in a slow mode as a process may."""
+    """Intervals of an operator on *Explain*; a session may be in a slow mode as a process may."""
     rng = random.Random(seed)
 
     def side(which: int) -> dict[str, Any]:
@@ -368,7 +368,7 @@ PARTS: Mapping[Callable[[Model, int], Iterator[Shown]], float] = {  # share of t
 
 
 def simulated(scene: str, repetitions: int) -> Iterator[Shown]:
-    """All that is printed in a scene, measured so often."""
+    """All intervals of a scene, measured so often."""
     model = SCENES[scene]
     for part, share in PARTS.items():
         for seed in range(math.ceil(share * repetitions)):
@@ -380,14 +380,14 @@ def simulated(scene: str, repetitions: int) -> Iterator[Shown]:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """What was printed, and how often the launches that were recorded were used for it."""
+    """What was printed, and the mean uses of each recorded process."""
 
     found: list[Shown]
-    used: float  # launches dealt over launches recorded
+    used: float  # processes dealt over processes recorded
 
 
 def played(one: Recording, repetitions: int) -> Iterator[Played]:
-    """All that is printed of a recording; everybody in it is the same, so that the truth of a ratio is 1."""
+    """All intervals of a recording; its configurations are identical, so every true ratio is 1."""
     truth = one.known()
     compared = partial(comparison, ratios=(1.0,), truth=lambda _: truth)
     estimated = partial(live_estimate, ratios=(1.0,), rounds=live.LEAST_ROUNDS)
@@ -400,7 +400,7 @@ def played(one: Recording, repetitions: int) -> Iterator[Played]:
                     for each in part(model, seed, most=model.deck.count - spare):
                         found.append(each)
             except Exhausted:
-                missing.add("longer")  # where the recording is too short for some, those left are no sample
+                missing.add("longer")  # a recording too short for some gives no fair sample of the others
             dealt += model.deck.dealt
         yield Played(found=[each for each in found if each.kind not in missing], used=dealt / one.launches)
     yield Played(found=list(memory(one.peaks)), used=1.0)
@@ -410,19 +410,19 @@ def played(one: Recording, repetitions: int) -> Iterator[Played]:
 
 @contextlib.contextmanager
 def _rounds_of(deck: Deck) -> Iterator[None]:
-    """A race plans no more rounds of a generation than its launches made."""
+    """A comparison plans no more rounds of a launch than the recording has."""
 
     def planned(*costs: Any, **how: Any) -> int:
         return min(deck.rounds, rounds_of_launch(*costs, **how))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core.run.launches, "rounds_of_launch", planned)
-        patch.setattr(core.run.launches, "rounds_for_p50", lambda costs: 0)  # nor goes on beyond its plan
+        patch.setattr(core.run.launches, "rounds_for_p50", lambda costs: 0)  # nor continues beyond its plan
         yield
 
 
 def memory(peaks: Sequence[Mapping[str, int]]) -> Iterator[Shown]:
-    """The peak of each process, against what is usual for it."""
+    """The peak of each process against the usual one."""
     if not peaks:
         return
     trimmed_estimate = statistics.median(one["peak_rss_bytes"] for one in peaks)
@@ -435,11 +435,11 @@ def memory(peaks: Sequence[Mapping[str, int]]) -> Iterator[Shown]:
         yield shown("memory", trimmed_estimate, (found.low, found.high))
 
 
-TURNS = 16  # ways to say who of each turn of passes was which side
+TURNS = 16  # ways to assign the passes of each turn to the sides
 
 
 def equal_sides(passes: Mapping[str, Any]) -> Iterator[Shown]:
-    """The difference of every operator of two equal sides; who of a turn was which side is exchanged."""
+    """The difference of every operator of two equal sides; the sides of a turn are exchanged."""
     for turn in range(TURNS):
         found = difference(passes_from_dict(_exchanged(passes, turn)), _equal_ends(passes))
         for row in found.rows:
@@ -478,7 +478,7 @@ def _equal_ends(passes: Mapping[str, Any]) -> EndToEnd:
 
 
 def _end_to_end(baseline_s: float, candidate_s: float, verdict: Verdict) -> EndToEnd:
-    """Two raced sides whose times are known without error."""
+    """Two compared sides whose times are known without error."""
     return EndToEnd(
         baseline_s=baseline_s,
         candidate_s=candidate_s,
@@ -494,22 +494,22 @@ def _end_to_end(baseline_s: float, candidate_s: float, verdict: Verdict) -> EndT
 
 @dataclass(kw_only=True)
 class Counted(OfRecord):
-    """The machine of a recorded grid, which counts the launches that it deals."""
+    """The machine of a recorded grid, which counts the processes that it deals."""
 
     dealt: int = 0
 
     def life(self, rng: random.Random, choice: Choice) -> float:
-        """Deal a launch; as for `Machine`."""
+        """Deal a process; as for `Machine`."""
         self.dealt += 1
         return super().life(rng, choice)
 
     def drawn_from(self, choice: Choice) -> float:
-        """As for `Machine`; of a combination what it really is."""
+        """As for `Machine`; of a combination its distinct configuration."""
         return super().drawn_from(self.space.canonical(choice))
 
 
 def played_grid(truth: grids.Truth, repetitions: int) -> Played:
-    """What searches print of a recorded grid."""
+    """Intervals of searches on a recorded grid."""
     found, dealt = list[Shown](), 0
     recorded = len(truth.open) * (1 + len(truth.space.choices))  # of the default there are two
     for seed in range(repetitions):

@@ -1,22 +1,22 @@
-"""Searches against what is true: `python benchmarks/search.py replay|live [--models …]`.
+"""Searches scored against recorded grids: `python benchmarks/search.py replay|live [--models …]`.
 
-`replay` plays strategies on the records of `grids.py`: what a process of a configuration does is drawn from
-the generations that are open to it, what it costs from what starts and blocks cost; the held-back generations
-say what the choice is worth. Rivals: random looks with the same race and confirmation, Optuna's TPE, and the
-sequential grid (each configuration once, by itself: 10 runs of warm-up and 20 timed ones, absolute medians,
-the smallest wins), which is how other tuners choose. With `--goal` the search and the sequential grid alone,
-at a tenth of the exhaustive grid's time and at 20 s where that is longer, and all models together: mean
-regret, how often FOUND is said where something is 5 % better or more, and how often of what is no faster.
+`replay` plays strategies on the records of `grids.py`. The launches open to it give the behaviour of
+processes, the recorded starts and blocks their cost, and the held-out launches the score. The strategies
+compared: random screening with the same elimination rounds and confirmation, Optuna's TPE, and the sequential
+grid (each configuration once, by itself: 10 warm-up runs and 20 timed ones, absolute medians, the smallest
+wins), which is how other tuners choose. With `--goal` only the search and the sequential grid run, at a tenth
+of the exhaustive grid's time and at 20 s if that is longer. All models together give the mean regret, how
+often FOUND is returned where something is 5 % better or more, and how often for a choice that is no faster.
 
-`live` runs the product's own search on the same grid and scores the answer on the record; `random` is the
-same with random looks, `optuna` and `olive` are the rivals of `rivals.py`, each given the same wall time, the
-start of the process included. `--olive PYTHON` says which interpreter has `olive-ai`.
+`live` runs the product's own search on the same grid and scores the answer on the record. `random` is the
+same with random screening; `optuna` and `olive` come from `rivals.py`. All get the same wall time, the start
+of the process included. `--olive PYTHON` names the interpreter that has `olive-ai`.
 
-Regret is ln(true best) - ln(true of the choice) in percent, where the best is who is best by the open
-generations, and both are scored by the others (so it may come out below zero). Of a search that is undecided
-the choice is the candidate it names, of one that found no difference the default. Cover is how often the
-printed interval of a gain holds what the whole record says; of all pairs of FOUND answers it is counted whose
-intervals do not meet. Raw results with --record.
+Regret is ln(true best) - ln(true value of the choice) in percent. The best is chosen by the open launches,
+and both are scored by the held-out ones, so it may be below zero. The choice of an undecided search is the
+candidate that it names; of a search that found no difference it is the default. Coverage is how often the
+printed interval of a speed-up contains the value of the whole record. Pairs of FOUND answers with disjoint
+intervals are counted. `--record` keeps raw results.
 """
 
 from __future__ import annotations
@@ -61,27 +61,27 @@ STRATEGIES = ("race", "random", "optuna-tpe")
 RIVALS = ("optuna", "olive")
 RIVAL_TIMEOUT = 3  # times its time
 TIMES = (0.1, 0.2, 0.5, 1.0)  # of the exhaustive grid's time, but no less than the shortest search
-GOAL_S = 20.0  # or a tenth of the grid's time, whichever is longer: what a search is to be good at
-WORTH = 0.05  # a gain that a search is to find
+GOAL_S = 20.0  # or a tenth of the grid's time, whichever is longer: the target case of a search
+WORTH = 0.05  # a speed-up that a search should find
 WARM_UPS, TIMED = 10, 20  # of the sequential grid: Olive's protocol
-FIXED_S = 0.4  # of a race beside its processes, as live ones show: 0.7 s with a fork server of its own
-SERVER_S = 0.3  # of the fork server, once for all races of a search
+FIXED_S = 0.4  # of a comparison besides its processes, as live ones show: 0.7 s with a fork server of its own
+SERVER_S = 0.3  # of the fork server, once for all comparisons of a search
 TARGET_REGRET = 0.02
 
 
 @dataclass(kw_only=True)
 class Recorded(Machine):
-    """A machine that does what a record says."""
+    """A machine that replays a record."""
 
     truth_of: Truth
     at: dict[Choice, int] = field(default_factory=dict)
     lives: Sequence[Sequence[float]] = ()
-    shown: Sequence[float] = ()  # ln(gain) by the open generations
-    overall: Sequence[float] = ()  # ln(gain) by all generations: a live search has seen none of them
-    disturbances: Sequence[float] = ()  # of blocks, as they were seen
+    shown: Sequence[float] = ()  # ln(speed-up) by the open launches
+    overall: Sequence[float] = ()  # ln(speed-up) by all launches: a live search has seen none of them
+    disturbances: Sequence[float] = ()  # recorded deviations of blocks
 
     def __post_init__(self) -> None:
-        """Score by the held-back generations, draw from the others."""
+        """Score by the held-out launches, draw from the others."""
         self.at = {choice: i for i, choice in enumerate(self.space.choices)}
         self.lives = self.truth_of.lives
         held = self.truth_of.centers(self.truth_of.held_back)
@@ -91,15 +91,15 @@ class Recorded(Machine):
         self.overall = self.truth_of.centers(range(len(self.lives)))
 
     def life(self, rng: random.Random, choice: Choice) -> float:
-        """ln(latency) of a process that there was, less what all had in common in its generation."""
+        """ln(latency) of a recorded process, less the mean of its launch."""
         return -self.lives[rng.choice(self.truth_of.open)][self.at[choice]]
 
     def drawn_from(self, choice: Choice) -> float:
-        """ln(gain) by the generations that a replay draws from."""
+        """ln(speed-up) by the launches that a replay draws from."""
         return self.shown[self.at[choice]]
 
     def disturbance(self, rng: random.Random) -> float:
-        """What some block was off by."""
+        """The recorded deviation of some block."""
         return rng.choice(self.disturbances)
 
 
@@ -107,7 +107,7 @@ M = TypeVar("M", bound=Recorded)
 
 
 def machine_of(truth: Truth, kind: type[M] = Recorded) -> M:  # type: ignore[assignment]
-    """Return the machine of a record: costs and noise as they were seen."""
+    """Return the machine of a record, with the recorded costs and noise."""
     residuals = [
         one - statistics.median(rounds)
         for generation in truth.open
@@ -126,7 +126,7 @@ def machine_of(truth: Truth, kind: type[M] = Recorded) -> M:  # type: ignore[ass
 
 
 def sequential(truth: Truth, seed: int, budget_s: float) -> tuple[Choice, float]:
-    """Return what the sequential grid chooses of as many as the time holds, and its seconds."""
+    """Return the sequential grid's choice among the configurations that fit into the time, and its time."""
     rng = random.Random(seed)
     order = list(range(len(truth.space.choices)))
     rng.shuffle(order)
@@ -138,7 +138,7 @@ def sequential(truth: Truth, seed: int, budget_s: float) -> tuple[Choice, float]
 
 
 def grid_s(truth: Truth) -> float:
-    """Seconds of the exhaustive grid: twelve generations of everybody, as the record took them."""
+    """Seconds of the exhaustive grid: twelve launches of every configuration, at the recorded cost."""
     return 12 * truth.wall_s / len(truth.ratios)
 
 
@@ -179,7 +179,7 @@ def _said(row: Mapping[str, Any]) -> str:
 
 
 def _together(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """All models as one line for each strategy: at a tenth of the time, and at the goal's."""
+    """All models as one line for each strategy: at a tenth of the time, and at the target case."""
     lines = []
     for time_, name in itertools.product(("tenth", "goal"), dict.fromkeys(row["strategy"] for row in rows)):
         own = [row for row in rows if row[time_] and row["strategy"] == name]
@@ -225,7 +225,7 @@ def _row(truth: Truth, name: str, regrets: Sequence[float], spent: Sequence[floa
 def live(
     truth: Truth, *, repeats: int, budget_s: int, strategies: Sequence[str], olive: str, record: Path | None
 ) -> list[dict[str, Any]]:
-    """Search for real, the strategies in an order drawn anew each time, and score on the record."""
+    """Run real searches, the strategies in a new random order each time, and score them on the record."""
     rows = []
     machine: Recorded = machine_of(truth)
     with tempfile.TemporaryDirectory() as folder:
@@ -369,20 +369,20 @@ def _keep(record: Path | None, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Play or run what is asked for, and print the table."""
+    """Replay or run what is requested, and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=("replay", "live"))
     parser.add_argument("--models", nargs="+", metavar="MODEL", help="default: all with a record")
-    parser.add_argument("--goal", action="store_true", help="replay what a search is to be good at")
+    parser.add_argument("--goal", action="store_true", help="replay only the target case of a search")
     parser.add_argument("--seeds", type=int, default=200, metavar="N")
     parser.add_argument("--repeats", type=int, default=30, metavar="N")
     parser.add_argument("--budget", type=int, default=30, metavar="S")
     parser.add_argument(
         "--strategies", nargs="+", default=["race", "random", *RIVALS], choices=[*STRATEGIES, "grid", *RIVALS]
     )
-    parser.add_argument("--olive", default=sys.executable, metavar="PYTHON", help="that has olive-ai")
+    parser.add_argument("--olive", default=sys.executable, metavar="PYTHON", help="Python with olive-ai")
     parser.add_argument("--record", type=Path, metavar="FILE.jsonl")
     args = parser.parse_args()
     replayed: list[dict[str, Any]] = []

@@ -1,23 +1,22 @@
-"""How far reports of one speed-up lie apart: `python benchmarks/spread.py [--reports N] [--neighbour]`.
+"""Spread of repeated reports of one speed-up: `python benchmarks/spread.py [--reports N] [--neighbour]`.
 
 The pair is a tiny conv net without and with ONNX Runtime's graph optimisations. Its speed-up is reported N
-times in each of three ways, in a random order, so that all three meet the same machine:
+times in each of three ways, in a random order, so that all three run under the same conditions:
 
-- ORTune: a race at quick effort;
+- ORTune: a comparison at quick effort;
 - Olive's protocol at its defaults: a session, 10 warm-up runs, the mean of 20 runs; the same for the other;
-- Olive's protocol given as much wall time as the race just took: as many runs as fit, half of the time each.
+- Olive's protocol with the wall time of the comparison before it: as many runs as fit, half the time each.
 
-A race cannot be as short as thirty runs of a tiny net. So the same is asked of a larger net, of some 20 ms a
-run, where ORTune gets no more wall time than Olive's protocol took just before, start of the processes
-included: two generations of fresh processes, frozen contestants, blocks of one run in interleaved rounds, and
-the ratio that the generations agree on.
+A comparison cannot be as short as thirty runs of a tiny net. So a larger net, of some 20 ms a run, is
+measured as well. There ORTune gets no more wall time than Olive's protocol just took, start of the processes
+included: two launches of fresh processes, frozen while they wait, blocks of one run in interleaved rounds,
+and the ratio over both launches.
 
-Olive's protocol is done here, without Olive: its own imports and its search around the measurement cost more.
-The spread is the standard deviation of the logarithm of the reported speed-up; its ratio has a bootstrap
-interval.
+Olive's protocol is implemented here, without Olive, whose imports and search would add time. The spread is
+the standard deviation of the logarithm of the reported speed-up; its ratio has a bootstrap interval.
 
-Target, for the two rows in which both have the same wall time: ORTune's spread is at most one third of that
-of Olive's protocol. Exit code 1: missed in one of them.
+Target, for the two rows with equal wall time: ORTune's spread is at most one third of that of Olive's
+protocol. Exit code 1: missed in one of them.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ MOST_SPREAD = 1 / 3
 SMALL, LARGE, LARGE_CHANNELS = 64, 256, 112  # pixels and channels of the two nets
 LAUNCHES = 2  # of the larger net's race: what a second or two hold
 LEAST_ROUNDS = 3  # of each
-CLOSE_S = 0.05  # to end the contestants
+CLOSE_S = 0.05  # to end the processes
 WARMUPS, RUNS = 10, 20
 BASELINE = {"graph_optimization_level": "ORT_DISABLE_ALL"}
 
@@ -113,7 +112,7 @@ def sprint(pair: Sequence[Entry], wall_s: float, seed: int) -> dict[str, Any]:
 def _started(
     workers: Workers, entry: Entry, known: list[int | None], side: int, rng: random.Random
 ) -> Worker:
-    """A warm process, frozen; what a run of it takes is known to the next generation."""
+    """A warm process, frozen; its run time is passed to the next launch."""
     again = known[side] is not None
     worker, _ = start_loaded(workers, entry, lab.TIMEOUT_S, layout_seed=rng.randrange(SEEDS), again=again)
     warm = worker.ask(wire.WARM, {"known_ns": known[side], "cap_s": None}, timeout_s=lab.TIMEOUT_S)
@@ -140,7 +139,7 @@ def _rounds(
 
 
 class Reports:
-    """Everybody's report of the same pair, once."""
+    """The reports of all protocols on the same pair, once."""
 
     def __init__(self, folder: Path, budget_s: float) -> None:
         self.path = models.conv_net(folder / "conv.onnx", size=SMALL)
@@ -155,7 +154,7 @@ class Reports:
         self.comparison_s = 5.0  # how long the last race took
 
     def once(self, number: int) -> dict[str, Any]:
-        """All of them, in an order drawn from `number`; on the large net Olive's time is the limit."""
+        """All protocols, in an order drawn from `number`; on the large net Olive's time is the limit."""
         ways = {
             "ortune": self._comparison,
             "olive": lambda _: olive(self.path, SMALL, 0.0),
@@ -226,9 +225,9 @@ def main() -> int:
     parser = lab.options(__doc__)
     parser.add_argument("--reports", type=int, default=20)
     parser.add_argument(
-        "--budget", type=float, default=float(lab.QUICK.budget_s), metavar="S", help="of a race"
+        "--budget", type=float, default=float(lab.QUICK.budget_s), metavar="S", help="of a comparison"
     )
-    parser.add_argument("--neighbour", action="store_true", help="burn one core meanwhile")
+    parser.add_argument("--neighbour", action="store_true", help="load one core meanwhile")
     given = parser.parse_args()
     if given.reports < 2:
         parser.error("a spread takes two reports")

@@ -1,13 +1,13 @@
-"""What one more process of a generation costs: `python benchmarks/startup.py [--workers N]`.
+"""Cost of one more process of a launch: `python benchmarks/startup.py [--workers N]`.
 
-What: in every generation of a race each contestant gets a fresh process. From the request for it to the end
-of its warm-up, and its end, less what ONNX Runtime takes for itself in a plain Python process: to create the
-session, to run it once and to run it for the 10 ms that the warm-up of a later generation has at least. Both
-alternate. The process of the first generation, whose warm-up goes on until the latency is steady, is told
-apart; so are the fork server, which is started once for a race, and the fresh process that a GPU provider
-needs.
+What: every launch of a comparison starts a fresh process for each configuration. Measured is the time from
+the request to the end of its warm-up, and its end, less ONNX Runtime's own time in a plain Python process: to
+create the session, to run it once and to run it for 10 ms, the least warm-up of a later launch. Both
+alternate. The process of the first launch, whose warm-up continues until the latency is steady, is reported
+separately. So are the fork server, which starts once per comparison, and the fresh process that a GPU
+provider needs.
 
-Target: the median fixed cost of a forked process of a later generation is at most 0.15 s. Exit code 1: it is
+Target: the median fixed cost of a forked process of a later launch is at most 0.15 s. Exit code 1: it is
 above.
 """
 
@@ -65,12 +65,12 @@ def bare(path: Path) -> float:
 
 
 def started(workers: Workers, entry: Entry, known_ns: int | None, *, seed: int) -> tuple[float, int]:
-    """Seconds that a process costs from the request to its end, without rounds; and its typical run.
+    """Seconds of a process from the request to its end, without rounds; and its typical run.
 
     Args:
-        workers: of the race.
+        workers: of the comparison.
         entry: what it loads.
-        known_ns: typical run of the processes before it; None: it is of the first generation.
+        known_ns: typical run of earlier processes; None: it is of the first launch.
         seed: of its memory layout.
     """
     began = time.monotonic()
@@ -82,15 +82,15 @@ def started(workers: Workers, entry: Entry, known_ns: int | None, *, seed: int) 
 
 
 class Starts:
-    """One process after the other, in the ways in which it can start."""
+    """Start one process after the other, in each of the ways."""
 
     def __init__(self, path: Path, entry: Entry, workers: Workers) -> None:
-        """Start the fork server, and have all files in memory."""
+        """Start the fork server, and read all files into memory."""
         self.path, self.entry, self.workers = path, entry, workers
         self.known_ns = started(workers, entry, None, seed=0)[1]
 
     def server(self, number: int) -> dict[str, Any]:
-        """What the first process of a race pays beyond the others: a fork server of its own."""
+        """The extra cost of the first process of a comparison: its fork server."""
         with Workers(threading.Event()) as fresh:
             first, _ = started(fresh, self.entry, self.known_ns, seed=number)
             return {"seconds": first - started(fresh, self.entry, self.known_ns, seed=number)[0]}
@@ -123,12 +123,12 @@ def report(rows: Sequence[dict[str, Any]], servers: Sequence[dict[str, Any]]) ->
     alone = statistics.median(row["bare_s"] for row in rows)
     print(f"ONNX Runtime's own load, first run and warm-up: median {alone:.3f} s")
     once = statistics.median(row["seconds"] for row in servers)
-    print(f"the fork server, once for a race: median {once:.3f} s, n = {len(servers)}\n")
+    print(f"the fork server, once per comparison: median {once:.3f} s, n = {len(servers)}\n")
     cost, text = fixed(rows, "forked_s")
     against = "session creation, first run and 10 ms of runs in a plain process"
-    lab.row("fixed cost of one more process of a generation, forked", against, text, f"≤ {TARGET_S} s")
+    lab.row("fixed cost of one more process of a launch, forked", against, text, f"≤ {TARGET_S} s")
     others = {
-        "the same in the first generation, until the latency is steady": "first_s",
+        "the same in the first launch, until the latency is steady": "first_s",
         "the same in a fresh process, as GPU providers and PyTorch need it": "fresh_s",
     }
     for what, way in others.items():

@@ -1,7 +1,7 @@
-"""What else runs on the machine while an experiment measures: nothing, burners, a browser on the dashboard.
+"""Background load while an experiment measures: none, busy processes, a browser on the dashboard.
 
-A neighbour is started on purpose, given time to settle, and gone when the `with` ends, or when the experiment
-is killed. Whether "quiet" was quiet is judged afterwards, by what the race counted (`experiment.duel`).
+The load is started on purpose, given time to settle, and ended when the `with` ends or the experiment is
+killed. Whether the idle state was idle is judged afterwards, by the counters (`experiment.duel`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tests.serving import end, serving
 ROOT = Path(__file__).resolve().parent.parent
 STATES = ("quiet", "burner", "burners", "browser")
 WORDS = {
-    "quiet": "quiet",
-    "burner": "one burner",
-    "burners": "two burners",
+    "quiet": "idle",
+    "burner": "one background process",
+    "burners": "two background processes",
     "browser": "a browser on the dashboard",
-    "not quiet": "meant to be quiet, but was not",
+    "not quiet": "meant to be idle, but was not",
 }
-SETTLE_S = 2.0  # a neighbour that has just started, or ended, is not yet what it will be
+SETTLE_S = 2.0  # a background process that has just started, or ended, has not settled
 RELOAD_S = 3.0  # between two loads of the page
 
 BURN = """
@@ -70,7 +70,7 @@ class States:
 
     @contextlib.contextmanager
     def enter(self, state: str) -> Iterator[Check]:
-        """Be in `state` while the body runs; what is yielded ends the script where a neighbour has gone."""
+        """Be in `state` while the body runs; the yielded call ends the script if the load has ended."""
         with contextlib.ExitStack() as stack:
             background: list[subprocess.Popen[bytes]] = []
             match state:
@@ -88,13 +88,13 @@ class States:
 
     @contextlib.contextmanager
     def _browser(self) -> Iterator[list[subprocess.Popen[bytes]]]:
-        """A visitor who looks at a finished race: the page polls, and is loaded anew every few seconds."""
+        """A visitor of a finished comparison: the page polls, and reloads every few seconds."""
         trial = self._furnished()
         with serving(self._home) as (url, server), _visitor(f"{url}/?trial={trial}") as visitor:
             yield [server, visitor]
 
     def _furnished(self) -> str:
-        """The id of a finished trial in the dashboard's folder; it is raced where there is none."""
+        """The id of a finished trial in the dashboard's folder; it is measured if there is none."""
         note = self._home / "trial"
         if not note.is_file():
             self._home.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ class States:
                 command, cwd=ROOT, env=own(self._home), capture_output=True, text=True, timeout=300
             )
             if not done.stdout:
-                raise SystemExit(f"The race that the dashboard should show failed: {done.stderr[-500:]}")
+                raise SystemExit(f"The comparison for the dashboard failed: {done.stderr[-500:]}")
             note.write_text(_trial(done.stdout))
         return note.read_text()
 
@@ -121,7 +121,7 @@ def _trial(document: str) -> str:
 
 
 def own(home: Path) -> dict[str, str]:
-    """The environment of an ORTune that keeps everything in `home`, its turn on this machine included."""
+    """The environment of an ORTune that keeps everything in `home`, its queue of this machine included."""
     return {**os.environ, "ORTUNE_HOME": str(home), "ORTUNE_QUEUE": str(home / "queue")}
 
 
@@ -149,7 +149,7 @@ def background_load(wanted: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _visitor(url: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A headless Chromium that looks at `url`."""
+    """A headless Chromium that shows `url`."""
     visitor = subprocess.Popen(
         [sys.executable, "-c", VISIT, url, str(RELOAD_S)],
         cwd=ROOT,

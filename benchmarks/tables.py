@@ -85,7 +85,7 @@ def long_form(rows: Sequence[Row], measures: Sequence[str] = ()) -> str:
 
 
 def anchor(heading: str) -> str:
-    """The anchor that GitHub gives a heading."""
+    """The link target that GitHub gives a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -101,7 +101,7 @@ def headings(template: str) -> dict[str, str]:
 
 
 def deviations(rows: Sequence[Row], names: Mapping[str, str]) -> str:
-    """What missed its target, could not be decided, or was not measured."""
+    """Rows that missed their target, could not be decided, or were not measured."""
     lines = []
     for kind in MISSED:
         for row in rows:

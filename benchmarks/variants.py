@@ -1,10 +1,10 @@
-"""What precision and graph variants are worth on this machine: `python benchmarks/variants.py [--models …]`.
+"""Speed of precision and graph variants on this machine: `python benchmarks/variants.py [--models …]`.
 
-Of each model a simplified and a fused graph, FP16, INT8 dynamic and INT8 static are made as the Variants page
-makes them; all race against the original, on ONNX Runtime's default, batch 1, in one comparison. The
+Each model gets a simplified and a fused graph, FP16, INT8 dynamic and INT8 static, made as the Variants page
+makes them. One comparison measures all of them against the original, on ONNX Runtime's default, batch 1. The
 torchvision models have random weights, because nothing is downloaded: speed, size and memory do not depend on
-them, the error of the outputs does. INT8 static is calibrated on random rows. Prints a table,
-and below it whose ratios are those of a busy machine. No target; exit code 0.
+them, the error of the outputs does. INT8 static is calibrated on random samples. Prints a table, and below it
+the models whose ratios were measured on a busy machine. No target; exit code 0.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def model(store: Store, name: str) -> ModelRecord:
 
 
 def make(store: Store, record: ModelRecord, dims: dict[str, int]) -> list[ModelRecord]:
-    """Every variant that can be made; of those that cannot, why."""
+    """Every variant that can be made; prints the errors of the others."""
     made = []
     for chain in CHAINS:
         try:
@@ -90,14 +90,14 @@ def compare(store: Store, records: Sequence[ModelRecord], dims: dict[str, int], 
         while (status := scheduler.status(job)) is not None and status.state not in FINISHED:
             scheduler.join(5.0)
         if status is None or status.state != "COMPLETE":
-            raise SystemExit(f"The race of {records[0].name} ended: {status and status.error}")
+            raise SystemExit(f"The comparison of {records[0].name} ended: {status and status.error}")
         return status.comparison
     finally:
         scheduler.close()
 
 
 def rows(store: Store, comparison_id: str) -> list[dict[str, Any]]:
-    """One per contestant, the original first."""
+    """One per configuration, the original first."""
     comparison = store.comparison(comparison_id)
     assert comparison.result is not None
     against = {one["candidate"]: one for one in comparison.result["contrasts"]}
@@ -140,7 +140,7 @@ def show(row: dict[str, Any]) -> None:
 
 
 def warn(found: Sequence[dict[str, Any]]) -> None:
-    """Say of which models the ratios are those of a busy machine."""
+    """Print the models whose ratios were measured on a busy machine."""
     for name in dict.fromkeys(row["model"] for row in found if row["busy"] is not None):
         words_of = next(row["busy"]["words"] for row in found if row["model"] == name and row["busy"])
         print(f"{name}: {words_of}")

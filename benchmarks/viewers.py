@@ -1,14 +1,14 @@
-"""Does it disturb a race to look at it? `python benchmarks/viewers.py [--settings NAME] [--late]`.
+"""Effect of viewers on a comparison: `python benchmarks/viewers.py [--settings NAME] [--late]`.
 
-A real dashboard; one visitor presses Run (digits_cnn against ONNX Runtime's default). By `--settings` that is
+A real dashboard; one visitor presses Run (digits_cnn against ONNX Runtime's default). `--settings` chooses
 one thread against both, of which the second truly loses what a browser takes from the same CPUs, or basic
-graph optimizations against all of them, whose two sides lose alike. While it races nobody looks at it (the
-window is empty), one visitor does, or five, of whom four follow the first by the link of a presenter, each in
-a browser window of its own on this machine, in turns of random order. With `--late` the four open the race
-when it has begun, so that it races while four browsers load a page. Told: the ratio with viewers over the
-ratio without, with its 95 % interval over the repeats, and the share of races with the remark "busy machine".
-Target: viewers move the ratio by 1 % at most. Exit code 1: they move it by more, the interval considered; 3:
-too few repeats to tell.
+graph optimizations against all of them, whose two sides lose alike. While it runs, no window shows it (it is
+empty), one does, or five: four follow the first by the link of a presenter, each in its own browser window on
+this machine. The three cases take turns in random order. With `--late` the four open the page after the
+comparison has begun, so that it runs while four browsers load a page. Reported: the ratio with viewers over
+the ratio without, with its 95 % interval over the repeats, and the share of comparisons with the remark "busy
+machine". Target: viewers change the ratio by 1 % at most. Exit code 1: they change it by more, the interval
+considered; 3: too few repeats to tell.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SETTLE_MS = 3000.0  # a page that was just drawn still fetches its plots
 def one_comparison(
     browser: Browser, url: str, store: Store, trial: str, viewers: int, *, late: bool
 ) -> tuple[float, bool]:
-    """Run once while so many look on; ln(ratio), and whether the race has the remark on other programs."""
+    """Run once with so many viewers; ln(ratio), and whether it has the remark on other programs."""
     first = opened(browser, url, trial)
     pages = [first]
     if viewers > 1 and not late:
@@ -64,7 +64,7 @@ def one_comparison(
     comparison = store.comparison(str(store.trial(new).comparison))  # which is written after its trials
     while comparison.state in ("WAITING", "RUNNING"):
         if time.monotonic() > until:
-            raise SystemExit(f"The race took longer than {PATIENCE_S:g} s.")
+            raise SystemExit(f"The comparison took longer than {PATIENCE_S:g} s.")
         time.sleep(POLL_S)
         comparison = store.comparison(comparison.id)
     for page in pages:
@@ -87,16 +87,16 @@ def followers(browser: Browser, presenter: Page, many: int) -> list[Page]:
 
 
 def window(browser: Browser) -> Page:
-    """Return a new window that knows nothing of the others."""
+    """Return a new window that shares nothing with the others."""
     return browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
 
 
 def main() -> int:
-    """Race in turns, and tell how far apart the ratios are."""
+    """Run the cases in turns, and print how far apart the ratios are."""
     parser = lab.options(__doc__)
     parser.add_argument("--repeats", type=int, default=12, metavar="N")
     parser.add_argument("--settings", choices=SETTINGS, default="threads")
-    parser.add_argument("--late", action="store_true", help="four of five come when the race has begun")
+    parser.add_argument("--late", action="store_true", help="four of five open a running comparison")
     given = parser.parse_args()
     lab.head(lab.this_machine())
     ratios: dict[int, list[float]] = {count: [] for count in VIEWERS}
@@ -119,7 +119,7 @@ def main() -> int:
         share = f"busy-machine remark in {share_text(busy[count], given.repeats)}"
         if not count:
             ratio = math.exp(statistics.fmean(ratios[0]))
-            lab.row("nobody looks on", "ratio of the race", f"{ratio:.3f}×; {share}", "")
+            lab.row("no viewers", "ratio of the comparison", f"{ratio:.3f}×; {share}", "")
             continue
         pairs = [one - other for one, other in zip(ratios[count], ratios[0], strict=True)]
         middle = statistics.fmean(pairs)
@@ -128,7 +128,7 @@ def main() -> int:
         sure &= abs(middle) + half <= MOST
         interval = f"[{math.expm1(middle - half):+.1%}, {math.expm1(middle + half):+.1%}]"
         lab.row(
-            f"{count} look on" if count > 1 else "one looks on",
+            f"{count} viewers" if count > 1 else "one viewer",
             "ratio over that without viewers",
             f"{math.expm1(middle):+.1%} {interval}, n = {len(pairs)}; {share}",
             f"≤ {MOST:.0%}",

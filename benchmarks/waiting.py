@@ -1,10 +1,10 @@
-"""How long a person waits: `python benchmarks/waiting.py [--times N]`.
+"""Waiting time after Run: `python benchmarks/waiting.py [--times N]`.
 
-A real dashboard with a real browser in front of it, on this machine: a candidate (one thread) and ONNX
-Runtime's default race at quick effort for digits_cnn and MobileNetV3-Small. Measured from the press of
-Run: the first ratio on the screen, and the verdict. The browser draws on the same CPUs meanwhile, as it does
-for a user. Targets: the first ratio within 2 s and the verdict within 10 s (medians). Exit code 1: one of
-them was not met.
+A real dashboard with a real browser, on this machine: a candidate (one thread) is compared with ONNX
+Runtime's default at quick effort for digits_cnn and MobileNetV3-Small. Measured from the press of Run: the
+first ratio on the screen, and the verdict. The browser draws on the same CPUs meanwhile, as it does for a
+user. Targets: the first ratio within 2 s and the verdict within 10 s (medians). Exit code 1: one of them was
+not met.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ONE_THREAD = ("--intra-op-num-threads", "1")
 
 
 def earlier_trial(model: str, home: Path, *more: str, settings: Sequence[str] = ONE_THREAD) -> str:
-    """Id of a race on the command line: whoever opens it in the browser has its settings."""
+    """Id of a trial from the command line: the browser opens it with its settings."""
     command = [sys.executable, "-m", "core", "tune", model, *settings, *more]
     done = subprocess.run(
         [*command, "--json", "--quiet"],
@@ -60,7 +60,7 @@ def opened(browser: Browser, url: str, trial: str) -> Page:
     return page
 
 
-# Asked within the page, five times a second: whoever asks more often slows down what is measured.
+# Polled within the page, five times a second: polling more often would slow down the measured work.
 SHOWS_RATIO = r"""before => location.href !== before
     && /\d×/.test(document.querySelector(".st-key-live")?.innerText ?? "")"""
 SHOWS_VERDICT = """before => location.href !== before
@@ -71,7 +71,7 @@ def one_comparison(page: Page) -> dict[str, float]:
     """Press Run; seconds to the first ratio, and to the verdict."""
     button = page.locator(".st-key-run button").first
     button.wait_for(state="visible")
-    page.wait_for_timeout(1500)  # nobody presses in the moment in which a result appears
+    page.wait_for_timeout(1500)  # a user does not press in the moment in which a result appears
     before, began = page.url, time.monotonic()
     button.click()
     page.wait_for_function(f"before => ({SHOWS_RATIO})(before) || ({SHOWS_VERDICT})(before)", **asked(before))
@@ -81,13 +81,13 @@ def one_comparison(page: Page) -> dict[str, float]:
 
 
 def asked(before: str) -> dict[str, Any]:
-    """How a page is asked."""
+    """The polling options."""
     return {"arg": before, "polling": POLL_MS, "timeout": 1e3 * PATIENCE_S}
 
 
 def main() -> int:
     parser = lab.options(__doc__)
-    parser.add_argument("--times", type=int, default=10, help="races of each model")
+    parser.add_argument("--times", type=int, default=10, help="comparisons of each model")
     given = parser.parse_args()
     machine = lab.this_machine()
     rows: dict[str, list[dict[str, float]]] = {}
@@ -115,7 +115,7 @@ def main() -> int:
             lab.row(
                 f"{name}: {what} on the screen after Run",
                 "a person with a watch",
-                f"median {median:.1f} s, {values[0]:.1f} to {values[-1]:.1f} s, {len(values)} races",
+                f"median {median:.1f} s, {values[0]:.1f} to {values[-1]:.1f} s, {len(values)} comparisons",
                 f"≤ {most:g} s",
             )
     return 0 if met else 1

@@ -1,13 +1,13 @@
-"""What it costs to look: `python benchmarks/watching.py [--seconds 20]`.
+"""CPU cost of viewing: `python benchmarks/watching.py [--seconds 20]`.
 
-A real dashboard and real browser windows, on this machine, which should do nothing else. Counted is the CPU
+A real dashboard and real browser windows, on this machine, which should be idle otherwise. Counted is the CPU
 time of the server's process and of the browser's processes, as a share of one core, over windows of so many
-seconds: Tune at rest; a comparison that runs while nobody looks, while one window shows it, and while five
-do; and Live switched on, its slider untouched. Processes that measure do not count, and of the server during
-the comparison only what it takes more than while nobody looks: the comparison itself takes the rest.
+seconds: Tune at rest; a comparison that runs with no window, one window and five windows open; and Live
+switched on, its slider untouched. Processes that measure do not count. During the comparison, the server's
+share is the increase over that without a window.
 
-Targets: ≤ 1 % at rest, ≤ 4 % watched, ≤ 2 % with Live untouched, and five windows ≤ 3 % more on the server
-than one. Exit code 1: one of them was not met; 3: the comparison ended before the windows did.
+Targets: ≤ 1 % at rest, ≤ 4 % with one window, ≤ 2 % with Live untouched, and five windows ≤ 3 % more on the
+server than one. Exit code 1: one of them was not met; 3: the comparison ended before the windows did.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ QUIET, LOOKS = (
     2.0,
     20,
 )  # percent of a core below which a page has been drawn to its end; seconds to wait for it
-REST_S = 40.0  # Chromium's own work after a page was opened, of which nothing is drawn
+REST_S = 40.0  # Chromium's own work after a page was opened, which draws nothing
 FIRST_S = 180.0  # until there is a first interval, at the latest
 ESTIMATES_S = REST_S  # Live shows its first estimates meanwhile
 VIEWERS = 5
 CHANGED = ("--dynamic-block-base", "4")
-# Of a model of 100 ms this takes minutes: equals that differ by no more than that are never told apart.
+# A model of 100 ms needs minutes: identical configurations that differ by no more are never separated.
 LONG = (*CHANGED, "--effort", "publish", "--margin", "0.1%", "--budget", "30")
 
 
 def seconds_of(processes: Iterable[psutil.Process]) -> float:
-    """CPU time of processes so far; of those that are gone, nothing."""
+    """CPU time of processes so far; ended ones count nothing."""
     total = 0.0
     for one in processes:
         try:
@@ -94,14 +94,14 @@ def begun(page: Page, budget_s: float) -> str:
     page.wait_for_function("before => location.href !== before", **asked(before))
     page.locator(".st-key-live .ol-picture").first.wait_for(
         timeout=1e3 * FIRST_S
-    )  # from here on it only races
+    )  # from here on it only measures
     return str(named(page.url)["trial"][0])
 
 
 def watched(
     browser: Browser, url: str, server: psutil.Process, first: Page, window_s: float
 ) -> dict[str, float]:
-    """A comparison that nobody, one and five windows look at; `first` shows an earlier one of it."""
+    """A comparison shown in no, one and five windows; `first` shows an earlier one of it."""
     trial = begun(first, budget_s=FIRST_S + 4 * window_s + 3 * LOOKS + 12 * SETTLE_S)
     first.goto("about:blank")
     time.sleep(SETTLE_S)
@@ -122,7 +122,7 @@ def watched(
 
 
 def live_untouched(page: Page, server: psutil.Process, window_s: float) -> tuple[float, float]:
-    """Live on, and its first estimates shown: what follows."""
+    """Shares with Live on, after its first estimates."""
     page.locator(".st-key-tune-live label").first.click()
     page.locator(".st-key-glimpse").wait_for()
     time.sleep(ESTIMATES_S)
@@ -130,7 +130,7 @@ def live_untouched(page: Page, server: psutil.Process, window_s: float) -> tuple
 
 
 def told(what: str, server: float, browser: float | None, goal: float) -> bool:
-    """Print a row; whether its target is met."""
+    """Print a row; return whether its target is met."""
     whole = server + (browser or 0.0)
     beside = "" if browser is None else f" (server {server:.1f} %, browser {browser:.1f} %)"
     lab.row(what, "a machine that does nothing else", f"{whole:.1f} % of a core{beside}", f"≤ {goal:g} %")

@@ -35,7 +35,7 @@ MACHINE: dict[str, Any] = {
 
 
 def spec(**parts: Any) -> TrialSpec:
-    """What is asked for, of `m.onnx` where `model` says nothing else."""
+    """The spec of a request, of `m.onnx` unless `model` names another."""
     return spec_from_dict({"model": {"path": "m.onnx"}, **parts})
 
 
@@ -58,7 +58,7 @@ def export_plan(output: Path, **changes: Any) -> wire.ExportPlan:
 
 
 def feed_plan(*inputs: dict[str, Any], **changes: Any) -> Any:
-    """What is fed to a session: random values, as many rows as the first input has; `changes` are keys."""
+    """Inputs of a session: random values, as many samples as the first input has; `changes` are keys."""
     plan: dict[str, Any] = {
         "inputs": list(inputs),
         "source": "random",
@@ -95,7 +95,7 @@ def trial(name: str = SHA[:16], of: TrialSpec | None = None, **changes: Any) -> 
 
 
 def contrast(ratio: float = 1.42, half_width: float = 0.028, **changes: Any) -> dict[str, Any]:
-    """How a candidate stands to its baseline, by nine generations of a good race; `changes` are fields."""
+    """The contrast of a candidate with its baseline, from nine good launches; `changes` are fields."""
     low, high = ratio / (1 + half_width), ratio * (1 + half_width)
     return {
         "candidate": "candidate",
@@ -118,7 +118,7 @@ def contrast(ratio: float = 1.42, half_width: float = 0.028, **changes: Any) -> 
 
 
 def comparison(roles: Mapping[str, Role], name: str = "c1", **changes: Any) -> Comparison:
-    """A complete race of the trials that have these roles; labels are their names in capitals."""
+    """A complete comparison of the trials that have these roles; labels are their names in capitals."""
     contestants = tuple(Contestant(trial=one, label=one.upper(), role=role) for one, role in roles.items())
     facts: dict[str, Any] = {
         "id": name,
@@ -170,7 +170,7 @@ def guarded(**error: Any) -> dict[str, Any]:
     }
 
 
-# --- passes with the profiler, as the job `explain` leaves them ---------------------------------------------
+# --- passes with the profiler, as the job `explain` stores them ---------------------------------------------
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 PASSES = 5
@@ -260,7 +260,7 @@ def side(
 
 
 def passes(baseline: dict[str, Any], candidate: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """What the job leaves for the two sides."""
+    """The job's result for the two sides."""
     return {
         "version": 1,
         "sides": [baseline, candidate],

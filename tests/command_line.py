@@ -1,4 +1,4 @@
-"""The real command line with its own store and queue, and a look at what it leaves."""
+"""The real command line with its own store and queue, and the processes and files that a command leaves."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class CommandLine:
         return _done(args, process.returncode, out, err)
 
     def left_over(self) -> list[psutil.Process]:
-        """Living processes that carry this command line's mark, after a moment to leave."""
+        """Living processes of this command line, after a moment to end."""
         deadline = time.monotonic() + LEAVE_S
         while (found := [one for one in psutil.process_iter() if self._is_ours(one)]) and (
             time.monotonic() < deadline
@@ -162,7 +162,7 @@ def _done(args: Sequence[str], code: int, out: str, err: str) -> Done:
 def _set_environment(variables: Mapping[str, str]) -> None:
     os.environ.clear()
     os.environ.update(variables)
-    tempfile.tempdir = None  # asked for anew: TMPDIR may be another
+    tempfile.tempdir = None  # read again: TMPDIR may be another
 
 
 @contextlib.contextmanager

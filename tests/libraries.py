@@ -53,7 +53,7 @@ def upper(path: Path) -> Path:
 
 
 def identity_text(path: Path, shape: list[str | int]) -> Path:
-    """A model that gives back the text that it is fed, with standard operators only."""
+    """A model that returns its input text, with standard operators only."""
     return _model(path, "Identity", "", TensorProto.STRING, shape)
 
 

@@ -1,4 +1,4 @@
-"""What tests of quantization share: feed plans, the digits as calibration data, and the steps' options."""
+"""Shared by tests of quantization: feed plans, the digits as calibration data, and the steps' options."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def silent(stage: str, done: int, total: int, text: str = "") -> None:
 
 
 def feed_plans(model: Path, *, seeds: int = 2, rows: int = 4, other: int = 8) -> list[wire.FeedPlan]:
-    """Random feeds of several seeds; free dimensions that are no batch get the size `other`."""
+    """Random inputs of several seeds; free dimensions other than the batch get the size `other`."""
     info = inspect_model(str(model))
     inputs: list[wire.InputPlan] = []
     for one in info["inputs"]:

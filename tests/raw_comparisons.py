@@ -26,7 +26,7 @@ def noise(n: int, sigma: float = 1.0, seed: int = 0) -> list[float]:
 
 
 def counters(**changes: Any) -> wire.Counters:
-    """A block of 20 ms that nothing disturbed, on two CPUs."""
+    """A block of 20 ms without disturbance, on two CPUs."""
     return {
         "wall_s": 0.02,
         "cpu_s": 0.02,
@@ -85,7 +85,7 @@ def load_reply(*, rows: int = 1, **changes: Any) -> wire.LoadReply:
 
 
 def ran(*, rows: int = 1, **changes: Any) -> Ran:
-    """A contestant that came through, and computes what the baseline computes."""
+    """A configuration that completed, with the outputs of the baseline."""
     facts: dict[str, Any] = {
         "load": load_reply(rows=rows),
         "warm": {"latencies_ns": [2_000_000, 1_000_000], "steady": True, "median_ns": 1_000_000},
@@ -122,21 +122,21 @@ def record(
     slower: Callable[[int, int], float] = lambda contestant, number: 1.0,
     **changes: Any,
 ) -> RawComparison:
-    """Race contestants whose true medians are `medians_s`.
+    """Compare configurations whose true medians are `medians_s`.
 
     Args:
         medians_s: of one run.
-        generations: sets of fresh processes.
-        rounds: of each generation, that everybody ran.
-        between: standard deviation of what a process keeps for its life, as a log.
+        generations: launches (sets of fresh processes).
+        rounds: of each launch, completed by every configuration.
+        between: standard deviation between processes, of a log.
         noise: the same of one block's log median.
-        shared: the same of what a round does to everybody.
-        rows: fed by each.
-        anchor: whose process is there twice; None: of the last one.
-        twin: factor on the latencies of its second copy: 1 but for a measurement that is at fault.
-        seed: of all of it.
-        disturb: counters that differ from a quiet block's, by contestant and round.
-        slower: factor on the latencies, by contestant and round.
+        shared: the same of what a round does to all configurations.
+        rows: samples per run of each.
+        anchor: the configuration with two processes; None: the last one.
+        twin: factor on the latencies of its second process: 1 unless the measurement is faulty.
+        seed: of the simulation.
+        disturb: counters that differ from an undisturbed block's, by configuration and round.
+        slower: factor on the latencies, by configuration and round.
         changes: fields of the record.
     """
     rng = random.Random(seed)
@@ -195,7 +195,7 @@ def feeds(**changes: Any) -> Any:
 
 
 def evidence(record: RawComparison, **changes: Any) -> Evidence:
-    """What follows from a race of candidates and, last, the anchor, whose trials are `t-c0` to `t-anchor`."""
+    """The result of candidates and, last, the ORT default, whose trials are `t-c0` to `t-anchor`."""
     labels = [*(f"c{number}" for number in range(len(record.ran) - 1)), "anchor"]
     entrants = [
         MeasuredConfiguration(

@@ -6,7 +6,7 @@ import re
 
 
 def tells(text: object, *facts: object) -> bool:
-    """Whether a text, without the escapes of Markdown, holds all these numbers with their units and names."""
+    """Whether a text, without Markdown escapes, contains all these numbers with their units and names."""
     return all(str(fact) in str(text).replace("\\", "") for fact in facts)
 
 

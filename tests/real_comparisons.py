@@ -1,4 +1,4 @@
-"""Real races of tiny models, and what a test watches while they run: processes, requests, what is left."""
+"""Real comparisons of tiny models, and their observed processes, requests and leftovers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from core.spec import WorkloadSpec, session_from_dict
 from core.spec.effort import Effort
 from tests import simulated_clock, tiny_models
 
-SHORT = Effort(name="quick", target=0.5, budget_s=60, looks=(2, 3))  # two or three generations
+SHORT = Effort(name="quick", target=0.5, budget_s=60, looks=(2, 3))  # two or three launches
 ENDLESS = Effort(name="quick", target=1e-9, budget_s=600, looks=(100_000,))
 LEAVE_S = 20.0  # a killed process may be seen for a moment, a longer one on a busy machine
 ROWS, WIDTH = 64, 512  # of the slow model
@@ -39,7 +39,7 @@ PROBES = 30  # runs that tell how large it must be
 
 
 class Field:
-    """A model on disk, and entries that race it."""
+    """A model on disk, and configurations that measure it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Field:
         warmup_runs: int | None = 20,
         **session: Any,
     ) -> Entry:
-        """A contestant; `path` is another file of the same model. None warm-up runs: until it is steady."""
+        """A configuration; `path` is another file of the same model. None warm-up runs: until steady."""
         feeds = feed_plan(WorkloadSpec(batch_size=batch_size), self.info)
         plan: wire.ContestantPlan = {
             "engine": "onnxruntime",
@@ -106,7 +106,7 @@ def run(entries: list[Entry], asked: Settings | None = None, **given: Any) -> Ra
 
 
 def evidence_of(record: RawComparison, asked: Settings, entries: list[Entry]) -> Evidence:
-    """What follows from a record; the trial of entry 0 is "0"."""
+    """The result of a record; the trial of entry 0 is "0"."""
     roles: dict[int, Any] = {asked.anchor: "anchor", asked.baseline: "baseline"}
     return Evidence(
         record=record,
@@ -141,7 +141,7 @@ def measured_launches(record: RawComparison, index: int, copy: int | None = None
 
 
 def runs_of(record: RawComparison, index: int) -> int:
-    """Timed runs of a contestant; with those of its twin where nobody asked for a number."""
+    """Timed runs of a configuration; with those of its A/A control unless an exact number was requested."""
     own = (one for one in record.blocks if one.contestant == index)
     return sum(len(one.latencies_s) for one in own if not one.copy or record.runs is None)
 
@@ -155,7 +155,7 @@ def round_keys(record: RawComparison) -> dict[int, list[Key]]:
 
 
 def check_record(record: RawComparison) -> None:
-    """What holds for the record of any race, however it ended."""
+    """Properties of the record of any comparison, however it ended."""
     generations: dict[int, set[int]] = {}
     for block in record.blocks:
         generations.setdefault(block.round, set()).add(block.generation)
@@ -189,15 +189,15 @@ class Asked:
     arguments: Any
     timeout_s: float
     generation: int
-    key: Key | None  # None: it is not warmed up yet, or works beside the race
+    key: Key | None  # None: it is not warmed up yet, or works besides the comparison
 
 
 class Watch:
-    """Sees every request of the races of a test, and may do something before each."""
+    """Observes every request of the comparisons of a test, and may act before each."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[Asked] = []
-        self.processes: list[dict[Key, int]] = []  # of each generation: process ids
+        self.processes: list[dict[Key, int]] = []  # of each launch: process ids
         self.started: list[str] = []  # labels
         self.pids: set[int] = set()
         self.launch_processes: LaunchProcesses | None = None
@@ -221,7 +221,7 @@ class Watch:
         monkeypatch.setattr(LaunchProcesses, "park", remember)
 
     def _spy_on_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Real ones, and those of races on a clock."""
+        """Real ones, and those of simulated comparisons."""
         for of_workers, of_worker in ((Workers, Worker), (simulated_clock.Workers, simulated_clock.Worker)):
             monkeypatch.setattr(of_workers, "start", self._starting(of_workers.start))
             monkeypatch.setattr(of_worker, "ask", self._asking(of_worker.ask))
@@ -254,14 +254,15 @@ class Watch:
 
     @property
     def record(self) -> RawComparison:
-        """Of the race that runs, or ran last."""
+        """Of the comparison that runs, or ran last."""
         assert self.launch_processes is not None
         return self.launch_processes.record
 
 
 def nobody_is_left(pids: set[int]) -> None:
-    """Fail where a process of a race lives on, stopped or not: a child, one in a session of theirs, or one
-    that was started.
+    """Fail if a process of a comparison is still alive, stopped or not.
+
+    It may be a child, a process in a session of theirs, or one that was started.
     """
     deadline = time.monotonic() + LEAVE_S
     while (left := _left(pids)) and time.monotonic() < deadline:
@@ -285,9 +286,9 @@ def _left(pids: set[int]) -> list[str]:
 
 
 def slow_model(path: Path, run_s: float) -> Path:
-    """A chain of MatMuls of which one run of `ROWS` rows takes at least about `run_s` on one thread.
+    """A chain of MatMuls of which one run of `ROWS` samples takes at least about `run_s` on one thread.
 
-    Never less: how long a run takes is told by the quickest of many, which no other program slowed down.
+    Never less: the fastest of many runs, undisturbed by other programs, gives the time of a run.
     """
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1

@@ -1,4 +1,4 @@
-"""The recorded races of the demonstration: real results of every kind, for tests that only read."""
+"""The recorded results of the demonstration: real results of every kind, for tests that only read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Searches on machines that do not exist, whose truth is known: `core.run.search.running` without processes.
+"""Searches on simulated machines with known true values: `core.run.search.running` without processes.
 
-A machine knows what every configuration truly gains, what its processes differ by and what everything costs.
-`Run` drives the plan through it as a search does: the same stages, the same contrasts, the same stops.
+A machine knows the true speed-up of every configuration, the spread of its processes and all costs. `Run`
+drives the plan through it as a search does: the same stages, the same contrasts, the same stops.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def no_gain(codes: Any) -> Any:
 def gains(
     of: Space, seed: int, *, main: float = 0.08, pair: float = 0.03, matters: float = 0.5
 ) -> Callable[[Any], Any]:
-    """True ln(gain): effects of values and of pairs of values, many of them nothing; the default has 0.
+    """True ln(speed-up): effects of values and of pairs of values, many of them zero; the default has 0.
 
     Args:
         of: the space.
-        seed: of the truth.
+        seed: of the true values.
         main: deviation of the effect of a value of a setting that matters.
-        pair: of what two of its values do together.
-        matters: share of settings that do anything.
+        pair: deviation of the joint effect of two of its values.
+        matters: share of settings with any effect.
     """
     rng = np.random.default_rng(seed)
     size = [len(axis.values) for axis in of.axes]
@@ -98,14 +98,14 @@ def gains(
 
 @dataclass(kw_only=True)
 class Machine:
-    """What races on it cost, and what they are disturbed by."""
+    """Costs and disturbances of comparisons on it."""
 
     space: Space
     gain: Callable[[Any], Any] = no_gain
     start_s: float = 0.15  # of a process: starting, loading, warming up
     block_s: float = 0.025  # of a process, in a round
-    fixed_s: float = 1.0  # of a race
-    server_s: float = 0.0  # of the first race beyond that: the fork server, which all share
+    fixed_s: float = 1.0  # of a comparison
+    server_s: float = 0.0  # of the first comparison in addition: the fork server, which all share
     spread: float = 0.01  # of ln(latency) between processes
     slow_share: float = 0.03  # of processes that are in a slow mode for life
     slow_by: tuple[float, float] = (0.03, 0.2)
@@ -119,13 +119,13 @@ class Machine:
         self.best = float(self.gain(able).max())
 
     def truth(self, choice: Choice) -> float:
-        """True ln(gain) of a configuration."""
+        """True ln(speed-up) of a configuration."""
         if choice not in self.truths:
             self.truths[choice] = float(self.gain(np.array([choice]))[0])
         return self.truths[choice]
 
     def drawn_from(self, choice: Choice) -> float:
-        """ln(gain) of what `life` draws, which is the truth here."""
+        """ln(speed-up) of the processes that `life` draws, which is the true value here."""
         return self.truth(choice)
 
     def process(self, rng: random.Random) -> float:
@@ -155,7 +155,7 @@ class Run:
     infeasible: Callable[[Evaluation], bool] = lambda one: False
     tried: dict[Choice, Evaluation] = field(default_factory=dict)
     confirmed: dict[Choice, Any] = field(default_factory=dict)
-    confirmation_runs: list[Choice] = field(default_factory=list)  # once for each race
+    confirmation_runs: list[Choice] = field(default_factory=list)  # once for each comparison
     rivals: list[Choice] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     spent_s: float = 0.0
@@ -181,12 +181,12 @@ class Run:
 
     @property
     def regret(self) -> float:
-        """What the choice falls short of the best, in ln(gain)."""
+        """The distance of the choice from the best, in ln(speed-up)."""
         return self.machine.best - self.machine.truth(self.chosen)
 
     @property
     def covers(self) -> bool | None:
-        """Whether the printed interval of the winner's gain holds what its processes truly gain."""
+        """Whether the printed interval of the winner's speed-up contains its true speed-up."""
         gain = self.confirmed[self.winner]["gain"] if self.winner in self.confirmed else {}
         low, high = gain.get("ratio_low"), gain.get("ratio_high")
         if self.winner is None or low is None or high is None:
@@ -195,7 +195,7 @@ class Run:
 
     @property
     def looked_at(self) -> int:
-        """Configurations that were looked at."""
+        """Configurations that were evaluated."""
         return len(self.tried)
 
     def known(self) -> PlanState:

@@ -82,7 +82,7 @@ def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def ask(url: str, path: str = "/", *, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
-    """Ask a server, with any headers; `_` in their names stands for `-`."""
+    """Send a request to a server, with any headers; `_` in their names means `-`."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     connection.request(method, path, headers=named)

@@ -1,4 +1,4 @@
-"""Races by the real rules on a clock of their own: workers that are numbers, and no second is waited for."""
+"""Comparisons by the real rules on a simulated clock: workers return numbers, and nothing waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests import raw_comparisons
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What one contestant costs, in seconds; `between` and `noise` are deviations of a log."""
+    """Costs of one configuration, in seconds; `between` and `noise` are deviations of a log."""
 
     run_s: float = 0.001
     load_s: float = 0.2
@@ -52,7 +52,7 @@ class Model:
 
 
 class Played(Protocol):
-    """A process that was recorded: its blocks, whatever is asked for."""
+    """A recorded process: it returns its blocks at each request."""
 
     def block(self, clock: Clock) -> dict[str, Any]: ...
 
@@ -93,9 +93,9 @@ class Worker:
     pid: int
     alive: bool = True
     weather: float = 0.0  # of its last block, in deviations of the noise
-    timeout_s: float = math.inf  # of what it was asked last
+    timeout_s: float = math.inf  # of the last request
     model: Model = field(init=False)
-    number: int = field(init=False)  # of the processes of its contestant
+    number: int = field(init=False)  # of the processes of its configuration
     own: float = field(init=False)  # seconds of a run
     recorded: Played | None = field(init=False, default=None)
 
@@ -219,12 +219,12 @@ class Worker:
 
 @dataclass(kw_only=True)
 class Workers:
-    """Whoever starts processes in a race; there are none, so that nobody is left behind."""
+    """The starter of processes of a comparison; it starts none, so that none is left behind."""
 
     clock: Clock
     rng: random.Random
     model_of: ModelOf
-    started: dict[str, int]  # processes of each contestant so far, by label
+    started: dict[str, int]  # processes of each configuration so far, by label
     cancel: threading.Event
     pids: set[int] = field(default_factory=set)
 
@@ -250,13 +250,13 @@ def worker(model: Model, clock: Clock, rng: random.Random, number: int) -> Worke
 
 @contextlib.contextmanager
 def machine(model_of: ModelOf = lambda label, plan: Model(), *, seed: int = 0) -> Iterator[Clock]:
-    """Within it every race of this process, whoever asks for it, is one of models on the yielded clock.
+    """Within it every comparison of this process measures simulated models on the yielded clock.
 
-    Searches read that clock, too; live races have its workers. No worker of a race is started, and no profile
-    is taken after one; a model is inspected for real, where nobody has inspected it yet.
+    Searches read that clock, too; live measurements use its workers. No worker of a comparison is started,
+    and no profile is recorded after one; a model is inspected for real, unless it was inspected before.
 
     Args:
-        model_of: label and plan of a contestant -> what it costs; references of outputs are asked for, too.
+        model_of: label and plan of a configuration -> its costs; called for references of outputs, too.
         seed: of the noise.
     """
     clock, rng, started = Clock(), random.Random(seed), dict[str, int]()
@@ -292,14 +292,14 @@ def compare(
     on_live: Any = lambda live: None,
     **settings: Any,
 ) -> RawComparison:
-    """Race contestants of which the last is baseline and anchor.
+    """Compare configurations of which the last is baseline and ORT default.
 
     Args:
-        models: of the contestants.
-        budget_s: of the race, by its own clock.
+        models: of the configurations.
+        budget_s: of the comparison, by its own clock.
         precision: name.
-        seed: of the race and of the noise.
-        earlier: a race of the same models, to go on with.
+        seed: of the comparison and of the noise.
+        earlier: a comparison of the same models, to continue.
         on_live: as for `core.run.launches.run_launches`.
         settings: fields of `Settings` that differ.
 

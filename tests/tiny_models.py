@@ -273,7 +273,7 @@ def rank_unknown(path: Path) -> Path:
 
 
 def another_rank(path: Path) -> Path:
-    """`y` is x in the shape that is fed; the file declares rank 2, whatever that is."""
+    """`y` is x in the shape of the input; the file declares rank 2, whatever that is."""
     node = helper.make_node("Reshape", ["x", "shape"], ["y"], "reshape")
     return save(
         path, [node], [value("x", ["batch", 4]), value("shape", ["rank"], "int64")], [value("y", ["a", "b"])]
@@ -295,7 +295,7 @@ def every_dtype(path: Path) -> Path:
 
 
 def sequence_input(path: Path) -> Path:
-    """An input that is a sequence of tensors, which ORTune cannot feed."""
+    """An input that is a sequence of tensors, which ORTune does not support."""
     kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2]))
     items = helper.make_value_info("items", kind)
     node = helper.make_node("ConcatFromSequence", ["items"], ["y"], "concat", axis=0)

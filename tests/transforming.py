@@ -1,4 +1,4 @@
-"""Doing one step as the job does, on feeds that fit the model: for the tests of `worker.make.transform`."""
+"""One step as the job does it, on inputs that fit the model: for the tests of `worker.make.transform`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ROWS = 2
 
 
 def feeds_of(path: Path) -> list[wire.FeedPlan]:
-    """Random feeds for the inputs of `path`, one plan for each seed."""
+    """Random inputs of `path`, one plan for each seed."""
     return feed_plans(path, seeds=SEEDS, rows=ROWS)
 
 
 def plan_of(source: Path, step: str, output: Path, **options: Any) -> wire.TransformPlan:
-    """A plan with random feeds; the source is the original of the chain."""
+    """A plan with random inputs; the source is the original of the chain."""
     return {
         "path": str(source),
         "output": str(output),

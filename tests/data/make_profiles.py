@@ -88,7 +88,7 @@ def loop_model(trips: int = 5, rows: int = 64) -> tuple[ModelProto, Feeds]:
 
 
 def if_model(rows: int = 64) -> tuple[ModelProto, Feeds]:
-    """An If inside an If; both branches of each hold a node of the same name."""
+    """An If inside an If; both branches of each contain a node of the same name."""
 
     def branch(op: str, out: str) -> object:
         nodes = [

@@ -1,7 +1,7 @@
-"""A real browser on a real server over the recorded results; nothing outside of this machine is reached.
+"""A real browser on a real server over the recorded results; no request leaves this machine.
 
-A test that changes what is stored, or measures, asks for `open_browser`: the server is its own. One that only
-looks asks for `look`: all tests of a process share that server. Things are found by role, key and state.
+A test that changes what is stored, or measures, uses `open_browser`: the server is its own. One that only
+reads uses `look`: all tests of a process share that server. Elements are found by role, key and state.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Site:
 
 @contextlib.contextmanager
 def recorded_home() -> Iterator[Path]:
-    """Unpack the recorded results without the mark that says so: everything may be done with them."""
+    """Unpack the recorded results without the demonstration marker: everything may be done with them."""
     folder = demo.unpack()
     try:
         (folder / MARK_FILE).unlink()
@@ -173,7 +173,7 @@ def site(home: Path) -> Iterator[Site]:
 
 @pytest.fixture(scope="session")
 def shared() -> Iterator[Site]:
-    """The server of all tests that only look."""
+    """The server of all tests that only read."""
     with recorded_home() as folder, serving(folder) as (url, _):
         yield Site(url, folder)
 
@@ -194,7 +194,7 @@ def look(browser: Browser, shared: Site) -> Iterator[Open]:
 
 @contextlib.contextmanager
 def visitors(browser: Browser, site: Site) -> Iterator[Open]:
-    """Open pages; afterwards, nothing foreign was asked for, nothing was refused, and nothing had crashed."""
+    """Open pages; afterwards check that no request left the machine or was refused, and nothing crashed."""
     contexts, requests, refused = [], [], []
     log = site.home / LOG
     begun_at = log.stat().st_size
@@ -376,7 +376,7 @@ def run_button(page: Page) -> Locator:
 
 
 def started(page: Page, press: Locator) -> str:
-    """Press a button that starts a job, and return the id that stands in the address from then on."""
+    """Press a button that starts a job, and return the id that the address then contains."""
     before = named(page.url)
     expect(press).to_be_enabled()
     press.click()

@@ -1,4 +1,4 @@
-"""What can be read of a page as it stands: accessible to everybody, large enough, nothing covered or cut."""
+"""Checks of a rendered page: accessible, large enough, nothing covered or cut."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ FIRST_SCREEN = _with_selectors("""
 # What a first screen has at least, and at most; the share and the place are those of pictures and tables.
 LEAST_SHARE, LOWEST_PX, MOST_WORDS, MOST_CONTROLS = 0.35, 300, 130, 45
 
-# Of a phone's screen: where the first picture begins, and which controls beside the bar's stand above it.
+# Of a phone's screen: where the first picture begins, and which controls besides the bar's are above it.
 ABOVE_THE_PICTURE = _with_selectors("""
 () => {
   const main = document.querySelector('[data-testid="stMain"]')
@@ -172,10 +172,10 @@ READ_OUT = """
 
 
 def first_screen(page: Page, *, pictures: bool = True) -> list[str]:
-    """What the first screen is not spent on as it should be, a line each.
+    """Wasted space on the first screen, one line each.
 
     Args:
-        page: as it stands, at its top.
+        page: scrolled to its top.
         pictures: it has something to show.
     """
     deadline = time.monotonic() + PATIENCE_MS / 1000
@@ -198,7 +198,7 @@ def _misspent(found: dict[str, Any], pictures: bool) -> list[str]:
 
 
 def first_on_a_phone(page: Page) -> list[str]:
-    """What stands between the bar and the first picture of a phone's screen, a line each."""
+    """Elements between the bar and the first picture of a phone's screen, one line each."""
     return in_the_end(page, ABOVE_THE_PICTURE.replace("LOWEST_PX", str(LOWEST_PX)))
 
 

@@ -69,7 +69,7 @@ HAVE_ACTION = (
 
 
 def told(home: Path, job: str, kind: str, **live: Any) -> None:
-    """Make a job one that plays back: it stands, for as long as the test takes, where it is said to stand."""
+    """Turn a job into a playback that stays, for as long as the test takes, in the given state."""
     status = Status(id=job, kind=kind, state="RUNNING", what="a job", stage="rounds", done=9, total=32)
     rows = [
         {"at_s": at_s, "now": 100.0, "status": {**asdict(status), "elapsed_s": 12.0, "live": live}}
@@ -154,7 +154,7 @@ LOW: ViewportSize = {"width": 1280, "height": 720}
 WITHOUT_PICTURES = ("Variants", "Accuracy")  # nothing is recorded of the sample model on this machine
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
-# Widths of a small screen and of a phone; no scheme makes a page wider, so each is tried in one.
+# Widths of a small screen and of a phone; no scheme makes a page wider, so each is tested in one.
 WIDTHS = {"light": 900, "dark": 400}
 
 

@@ -10,7 +10,7 @@ FIRST_ROW_PX, ROW_PX, TICK_PX = 52, 35, 15  # of the table: a row's middle, and 
 
 
 def chart(page: Page, side: str = "model") -> Locator:
-    """The chart of this run of the page: what the run before drew elsewhere stands until this ends."""
+    """The chart of this run of the page: that of the run before stays visible until this ends."""
     return page.locator(f'.st-key-graph-chart-{side}[data-stale="false"]')
 
 

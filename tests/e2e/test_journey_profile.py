@@ -1,4 +1,4 @@
-"""A recorded profile: its views, a search, a trace for another viewer, and one brought from elsewhere."""
+"""A recorded profile: its views, a search, a trace for another viewer, and an imported one."""
 
 from __future__ import annotations
 

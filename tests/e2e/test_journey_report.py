@@ -66,7 +66,7 @@ def test_a_report_of_a_result_opens_without_a_network(
 
 
 def is_whole(browser: Browser, path: Path, said: str, scheme: str) -> None:
-    """Open a report without a network, and look at its verdict, its price and its plots."""
+    """Open a report without a network, and check its verdict, its cost and its plots."""
     context = browser.new_context(color_scheme=scheme, offline=True)  # type: ignore[arg-type]
     asked: list[str] = []
     problems: list[str] = []
@@ -98,7 +98,7 @@ def is_whole(browser: Browser, path: Path, said: str, scheme: str) -> None:
 
 
 def lay_a_slow_line(page: Page, asked: list[str | bytes]) -> None:
-    """Let what the server says arrive later than the follower looks again, and note what the page asks."""
+    """Delay the server's answer until after the follower's next request, and record the page's requests."""
 
     def lay(line: WebSocketRoute) -> None:
         server = line.connect_to_server()
@@ -141,7 +141,7 @@ def test_a_follower_goes_where_the_presenter_goes_and_cannot_touch(look: Open) -
         )
         assert follower.evaluate(f"{held} === null")
 
-    follower.goto(address.replace("/?", "/history?"))  # elsewhere than the presenter: back
+    follower.goto(address.replace("/?", "/history?"))  # on another page than the presenter: back
     expect(follower.get_by_role("heading", name="Search", level=1)).to_be_visible()
     button(visitor, "follow.end").click()
     expect(button(visitor, "follow.present")).to_be_visible()

@@ -1,4 +1,4 @@
-"""A recorded sweep: a line typed and moved, a point clicked, its numbers downloaded, and taken to Tune."""
+"""A recorded sweep: a latency limit typed and moved, a point clicked, numbers downloaded, sent to Tune."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def p50(page: Page) -> Locator:
 
 
 def is_live(page: Page) -> None:
-    """Wait for the box of a run that goes on: it stands there from the queue to the last round."""
+    """Wait for the box of a running job: it is visible from the queue to the last round."""
     expect(page.locator(".st-key-live").get_by_role("progressbar")).to_be_visible(timeout=JOB_MS)
     expect(button(page, "cancel")).to_be_visible()
 
@@ -147,7 +147,7 @@ def test_uploads_are_refused_or_taken_and_a_run_that_others_wait_for_is_found_ag
 
     other = open_browser(before=hold_events_back)
     second = started(other, run_button(other))
-    expect(other.locator(".st-key-live .ol-how")).to_be_visible()  # that it asks instead
+    expect(other.locator(".st-key-live .ol-how")).to_be_visible()  # it polls instead, and says so
     expect(other.locator(".st-key-live .ol-live")).to_have_attribute("data-state", "waiting")
     assert site.store.trial(second).state == "WAITING"
     button(other, "cancel").click()

@@ -24,7 +24,7 @@ def test_a_result_is_bundled_downloaded_uploaded_and_verified(
     page.get_by_role("tab", name="Verify").click()
     keyed(page, "verify.file").locator("input[type=file]").set_input_files(path)
     expect(page.get_by_role("button", name=f"Remove {path.name}")).to_be_visible()
-    keyed(page, "verify.race").locator("label").first.click()  # the answers alone, without a race
+    keyed(page, "verify.race").locator("label").first.click()  # the outputs alone, without a comparison
     finished(page)
     button(page, "verify.start").click()
     page.wait_for_url(lambda url: "verify" in named(url), wait_until="commit")

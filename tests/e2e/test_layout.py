@@ -1,4 +1,4 @@
-"""Where things stand on the screen: a result, Run, the drawer of a narrow screen, help texts."""
+"""Positions on the screen: a result, Run, the drawer of a narrow screen, help texts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The plots of every kind of report, opened from its file: each text whole and by itself, as it was stored.
+"""The plots of every kind of report, opened from its file: each text complete, separate, and as stored.
 
-Pixels differ with the fonts of a machine. Compared is which texts each plot has, and measured is where they
-stand. After a change that is meant, or for another recording, `ORTUNE_STORE_PLOTS=1` makes this test write
-the stored texts anew.
+Pixels differ with the fonts of a machine. The test compares the texts of each plot and measures their
+positions. After an intended change, or for another recording, `ORTUNE_STORE_PLOTS=1` writes the stored texts
+anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Campaigns of faults: whatever is done to ORTune, what it leaves behind is sound.
+"""Fault campaigns: no fault leaves ORTune with invalid results or running processes.
 
 Not part of `make test`, because a campaign takes minutes: `make test-faults`. Each fault is a test with a
-number, drawn from it alone, so that one that fails can be called again by its name.
+number, drawn from it alone, so that one that fails can be run again by its name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONGEST_LINE = 5_000
 
 
 class Ground(CommandLine):
-    """A command line with a temporary folder of its own, and a look at what a command leaves there."""
+    """A command line with its own temporary folder, and a check of what a command leaves there."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

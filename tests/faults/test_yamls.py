@@ -10,7 +10,7 @@ import pytest
 from tests import tiny_models
 from tests.faults.conftest import Ground, check_told
 
-# Where a value stands; `{}` is the hostile one.
+# The position of a value; `{}` is the hostile one.
 PLACES = {
     "model path": "schema: 1\nmodel: {{path: {}}}\n",
     "schema": "schema: {}\nmodel: {{path: mlp.onnx}}\n",

@@ -1,5 +1,6 @@
-"""Races of these tests take the steps of any other, only shorter and fewer: they hold what a race does, and
-others how exact it is. Whoever needs one at full length runs it in a process of its own.
+"""Fixtures of the integration tests: comparisons follow the usual steps, shorter and fewer.
+
+The tests check the steps, not the precision. One that needs full length runs in its own process.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def short_comparisons() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def libraries_stay_on_the_disk() -> Iterator[None]:
-    """Leave libraries on the disk: this process maps PyTorch, 3 GB of code. Real workers load theirs."""
+    """Leave libraries unread: this process maps PyTorch, 3 GB of code. Real workers load theirs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(footprint, "load_libraries", lambda: None)
         yield
@@ -44,13 +45,13 @@ def libraries_stay_on_the_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def described() -> list[wire.Environment]:
-    """What a worker said of this machine; nothing before it was asked for the first time."""
+    """A worker's description of this machine; empty before the first request."""
     return []
 
 
 @pytest.fixture(autouse=True, scope="module")
 def one_description_of_the_machine(described: list[wire.Environment]) -> Iterator[None]:
-    """Schedulers with real workers share it: to ask every library whether it loads takes a second."""
+    """Schedulers with real workers share it: checking that every library loads takes a second."""
     describe = Scheduler._describe
 
     def share(self: Scheduler, run: Callable[..., Any], *, refresh: bool = False) -> wire.Environment:
@@ -103,7 +104,7 @@ def cli(tmp_path: Path, acquainted: Path) -> CommandLine:
 
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[Scheduler]:
-    """A queue on a store of its own: what others raced is none of it."""
+    """A queue on its own store, without earlier comparisons."""
     one = Scheduler(Store(tmp_path / "ortune.db"), owner="tester")
     yield one
     one.close()

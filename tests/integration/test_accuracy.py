@@ -246,7 +246,7 @@ def test_images_in_folders_go_through_the_declared_preprocessing(store: Store, t
 
 
 def with_a_number(path: Path) -> Path:
-    """Two scores a row, x float32 [batch, 2] divided by the scalar sr (int64): right where sr is above 0."""
+    """Two scores per sample, x float32 [batch, 2] divided by the scalar sr (int64): right if sr exceeds 0."""
     nodes = [
         helper.make_node("Cast", ["sr"], ["f"], "cast", to=1),
         helper.make_node("Mul", ["x", "f"], ["y"], "scaled"),
@@ -261,7 +261,7 @@ def test_an_input_that_the_data_lack_takes_a_value(store: Store, tmp_path: Path)
     right = measured(store, spec(path, data, workload={"feed_values": {"sr": 16000}}))
     wrong = measured(store, spec(path, data, workload={"feed_values": {"sr": "random:-3..-2"}}))
     assert [summary(one)["accuracy"]["value"] for one in (right, wrong)] == [1.0, 0.0]
-    both = {"sr": 16000, "x": 1}  # what the data hold comes from the data
+    both = {"sr": 16000, "x": 1}  # values in the data take precedence
     held = measured(store, spec(path, data, workload={"feed_values": both}))
     assert summary(held)["accuracy"]["value"] == 1.0
     with pytest.raises(SpecError, match="`rate`"):

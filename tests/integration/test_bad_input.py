@@ -24,7 +24,7 @@ QUICK = ("--runs", "5", "--warmup-runs", "1")
 
 
 def beginning(folder: Path, home: Path) -> CommandLine:
-    """A command line whose store holds one earlier trial, which every test must find again."""
+    """A command line whose store contains one earlier trial, which every test must find again."""
     line = CommandLine(folder, home)
     Store(line.home / "ortune.db").create_trial(earlier_trial())
     return line
@@ -57,7 +57,7 @@ def earlier_trial() -> Trial:
 
 
 def refused(cli: CommandLine, *args: str, words: str, cwd: Path | None = None) -> Done:
-    """Run, and check all that holds for any bad input."""
+    """Run, and check all that must be true for any bad input."""
     done = cli.run(*args, cwd=cwd)
     assert done.code == 2, done.err
     assert done.out == ""
@@ -421,7 +421,7 @@ def test_what_is_known_to_be_wrong_is_told_while_somebody_else_has_the_machine(
 def test_no_candidate_that_could_run_is_bad_input_and_no_cancellation(
     cli: CommandLine, mlp: str, tmp_path: Path
 ) -> None:
-    """Known only when the provider is asked for: the baseline was cancelled for it, nobody pressed Ctrl-C."""
+    """The missing provider is found late and cancels the baseline; the command must not report Ctrl-C."""
     (tmp_path / "no.yaml").write_text(
         f"schema: 1\nmodel: {{path: {mlp}}}\nsession: {{providers: [{{name: OpenVINOExecutionProvider}}]}}\n"
     )

@@ -135,7 +135,7 @@ def test_a_failing_profile_leaves_no_files(tmp_path: Path) -> None:
 def test_a_graph_with_more_weights_than_may_be_saved_is_not_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights that stand beside a small file count like those in it."""
+    """Weights in a separate file count like those in the model file."""
     model = tiny_models.external_data(tmp_path / "e.onnx")
     weights = (tmp_path / "weights.bin").stat().st_size
     plan = profile_plan(model, tmp_path / "trace.json")

@@ -53,7 +53,7 @@ def ok(done: Done) -> Done:
 
 
 def measured(done: Done) -> Done:
-    """Measured, whatever the verdict: on a machine with neighbours it may be UNDECIDED or graded F."""
+    """Measured, whatever the verdict: under background load it may be UNDECIDED or graded F."""
     assert done.code in (0, EXIT_UNDECIDED), done.err
     assert "Traceback" not in done.err
     return done
@@ -85,7 +85,7 @@ def spec_of(given: Given, config: dict[str, Any] | None = None) -> TrialSpec:
 
 
 def example(setting: TrialSetting) -> tuple[list[str], Any]:
-    """An option with a value other than the default, and what the spec must then ask for."""
+    """An option with a value other than the default, and the spec that it must give."""
     special: dict[str, tuple[list[str], Any]] = {
         "providers": (["cuda", "cpu"], ("CUDAExecutionProvider", "CPUExecutionProvider")),
         "disabled_optimizers": (

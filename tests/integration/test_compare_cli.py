@@ -1,4 +1,4 @@
-"""`compare` and `bench --baseline`, run for real: who races, what is printed, and how they end."""
+"""`compare` and `bench --baseline`, run for real: the configurations, the output, and the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NEVER: Callable[[], Store] = lambda: pytest.fail("the store is not needed")  # n
 
 
 def measured(done: Done) -> Done:
-    """Measured, whatever the verdict: on a machine with neighbours it may be UNDECIDED."""
+    """Measured, whatever the verdict: under background load it may be UNDECIDED."""
     assert done.code in (0, EXIT_UNDECIDED), done.err
     assert "Traceback" not in done.err
     return done
@@ -387,7 +387,7 @@ def check_launches(document: Any, processes: list[str]) -> None:
 
 
 def as_before(facts: Any) -> Any:
-    """A stored result without what the version before, with one pair of processes a race, did not know."""
+    """A stored result in the format of the version before, with one pair of processes per comparison."""
     gone = NEW_IN_A_CONTRAST | {"busy", "generation", "copy", "run_s"}
     gone |= {"cpu_s_per_inference_low", "cpu_s_per_inference_high"}
     if isinstance(facts, dict):
@@ -402,7 +402,7 @@ def as_before(facts: Any) -> Any:
 def before(
     tmp_path_factory: pytest.TempPathFactory, compared: tuple[CommandLine, Done]
 ) -> tuple[CommandLine, Store, Comparison]:
-    """A command line whose store holds a race of the version before."""
+    """A command line whose store contains a comparison of the version before."""
     document = compared[1].document
     cli = CommandLine(tmp_path_factory.mktemp("before"), compared[0].home)
     store = Store(cli.home / STORE_NAME)
@@ -446,7 +446,7 @@ def test_a_race_of_the_version_before_cannot_go_on_and_says_why(
 
 
 def test_a_limit_of_its_own_has_an_exit_code(cli: CommandLine, mlp: str) -> None:
-    """Everything at once is slower per row than a batch of 64: a limit that a tiny batch must break."""
+    """One sample at a time is slower per sample than the throughput preset, so the limit is exceeded."""
     args = ("compare", mlp, "--baseline", "preset:cpu-throughput", "--candidate", "preset:default")
     done = cli.run(*args, *QUICK, "--fail-if-slower", "5%", "--json")
     document = done.document
@@ -502,7 +502,7 @@ def test_bench_races_against_a_baseline_of_choice(cli: CommandLine, mlp: str) ->
     assert f"versus {DEFAULT_LABEL}" in done.out
     trial_id = cli.run("history", "--json").document["trials"][0]["trial"]
     again = measured(cli.run("tune", mlp, *QUICK, "--baseline", trial_id[:8], "--json"))
-    (contrast,) = again.document["contrasts"]  # what it asks for is the default itself
+    (contrast,) = again.document["contrasts"]  # the request is the default itself
     generations = again.document["generations"]
     assert generations == contrast["generations"] > 1
     assert {block["generation"] for block in again.document["blocks"]} == set(range(generations))
@@ -524,7 +524,7 @@ def lost(mlp: str, tmp_path: Path) -> str:
 
 
 def test_a_baseline_that_cannot_run_is_a_failure(cli: CommandLine, mlp: str, lost: str) -> None:
-    """The candidate has its numbers, against the default; what was asked has no answer."""
+    """The candidate has its numbers, against the default; the requested baseline has none."""
     done = cli.run("tune", mlp, *QUICK, "--intra-op-num-threads", "1", "--baseline", lost)
     assert done.code == EXIT_BAD_INPUT
     assert f"versus {DEFAULT_LABEL}" in done.out

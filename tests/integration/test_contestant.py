@@ -1,4 +1,4 @@
-"""One configuration of a race, driven by its commands in this process; test_forkserver has real forks."""
+"""The process of a configuration, driven by its commands in this process; test_forkserver has real forks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUICK = {"block_ns": 1, "min_runs": 3, "max_runs": 1000}
 
 
 def contestant_plan(model: Path, **changes: Any) -> Any:
-    """A plan for `model`, as a race sends it; feeds as in `make_plan`."""
+    """A plan for `model`, as a comparison sends it; feeds as in `make_plan`."""
     plan = make_plan(model, **changes)
     del plan["runs"]
     return {"engine": "onnxruntime", "torch": None, "cpus": []} | plan
@@ -38,7 +38,7 @@ def contestant_plan(model: Path, **changes: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def this_process_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A contestant caps its memory, pins itself and turns the collector off; it has a process of its own."""
+    """The code under test caps its memory, pins itself and turns the collector off, in its own process."""
     monkeypatch.setattr(module.limits, "cap_memory", lambda: None)
     cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     yield
@@ -115,7 +115,7 @@ def test_a_batch_larger_than_the_feeds_is_refused(tmp_path: Path) -> None:
 def test_a_fixed_value_with_other_rows_than_the_batch_is_refused(tmp_path: Path) -> None:
     model = tiny_models.mul_batch(tmp_path / "m.onnx")
     plan = contestant_plan(model, batch=2, values={"x": [[1.0] * 6] * 3})
-    plan["feeds"]["inputs"][0]["shape"] = [-1, 6]  # the value brings the rows
+    plan["feeds"]["inputs"][0]["shape"] = [-1, 6]  # the value gives the batch size
     with pytest.raises(SpecError, match=r"\b3\b.*\b2\b"):
         Contestant().load(plan)
 
@@ -308,7 +308,7 @@ def test_other_shapes_are_placed_like_the_first(tmp_path: Path) -> None:
 def test_the_timed_loop_runs_as_deep_in_the_stack_as_was_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What holds a frame alive here is Python's own call of C, so that native frames move with it."""
+    """Python's own call of C keeps a frame alive here, so that native frames move with it."""
     depths: list[int] = []
     time_block = module.timing.time_block
 
@@ -402,7 +402,7 @@ def test_a_warm_up_has_no_more_time_than_it_is_given(tmp_path: Path, monkeypatch
     assert 0 < sum(short["latencies_ns"]) < sum(long["latencies_ns"])
     assert len(short["latencies_ns"]) < len(long["latencies_ns"])
     assert not short["steady"]
-    assert len(contestant.warm(cap_s=0.0)["latencies_ns"]) <= 1  # the budget holds no warm-up at all
+    assert len(contestant.warm(cap_s=0.0)["latencies_ns"]) <= 1  # the budget leaves no time for a warm-up
 
 
 def test_a_number_of_warm_up_runs_is_obeyed_whatever_is_known(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Races of different models, run for real: refused unless asked for, and never called equal in silence."""
+"""Comparisons of different models, run for real: refused unless requested, never silently called equal."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_another_file_that_computes_the_same_races_without_being_asked_for(
     cli: CommandLine, tmp_path: Path, small: Path
 ) -> None:
     model = onnx.load(small)
-    for weight in model.graph.initializer:  # another content, and outputs within what FP32 must hold
+    for weight in model.graph.initializer:  # other weights, with outputs within the FP32 tolerance
         if numpy_helper.to_array(weight).dtype == np.float32:
             moved = numpy_helper.to_array(weight) * np.float32(1 + 1e-6)
             weight.CopyFrom(numpy_helper.from_array(moved, weight.name))

@@ -283,7 +283,7 @@ print(all(reset), used >> 20, kept >> 20, peak_rss_bytes() - before >> 20)
 
 
 def test_the_peak_can_be_reset_and_read() -> None:
-    """In a process that does nothing else: what other tests leave running allocates too."""
+    """In a separate process: threads of other tests allocate memory, too."""
     done = subprocess.run([sys.executable, "-c", PEAKS], capture_output=True, text=True, check=True)
     reset, used, kept, after = done.stdout.split()
     if reset == "False":

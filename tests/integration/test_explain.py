@@ -26,7 +26,7 @@ no_gpu = pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="CUDA may lo
 
 
 def contestant(path: Path, level: str, **changes: Any) -> Any:
-    """The tiny conv net with two rows at one level of optimization."""
+    """The tiny conv net with a batch of two at one level of optimization."""
     session = {
         **wire.default_session_plan(),
         "attributes": {"graph_optimization_level": level, "intra_op_num_threads": 1},

@@ -29,7 +29,7 @@ def put(
 ) -> str:
     """Store a measurement of the model at one level of optimization, and return its id.
 
-    One that raced `against` another took half of its time.
+    A measurement that was compared `against` another took half of its time.
     """
     spec = TrialSpec(
         model=ModelRef(path=str(path)),

@@ -1,6 +1,6 @@
 """Exporting PyTorch models for real: torch, torchvision and ONNX Runtime, without network.
 
-The smallest classifiers stand for all of them; `test_every_name...` holds the list of names complete.
+The smallest classifiers represent all of them; `test_every_name...` keeps the list of names complete.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def run(path: Path, rows: int, size: int = 64) -> np.ndarray:
 def exported(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Path, wire.ExportReply, list[tuple[str, int]]]:
-    """One export that several tests look at."""
+    """One export that several tests read."""
     path = tmp_path_factory.mktemp("exported") / "small.onnx"
     stages: list[tuple[str, int]] = []
     reply = export(plan(path), lambda stage, done, total, text="": stages.append((stage, done)))
@@ -72,7 +72,7 @@ def exported(
 
 @pytest.fixture(scope="module")
 def unusual(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, wire.ExportReply]:
-    """Another, which asks for all that is not the default."""
+    """Another export, with every option other than its default."""
     path = tmp_path_factory.mktemp("unusual") / "m.onnx"
     return path, export(plan(path, dynamic_batch=False, external_data="always", opset=25), silent)
 
@@ -230,7 +230,7 @@ def test_an_output_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> No
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache of torch without any downloaded weights, and a downloader that looks up its proxy anew."""
+    """A cache of torch without any downloaded weights, and a downloader that reads its proxy anew."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.setattr(urllib.request, "_opener", None)
     before = torch.hub._hub_dir  # type: ignore[attr-defined]
@@ -378,7 +378,7 @@ def test_a_batch_that_the_pt2_forbids_is_noted_and_another_compared(tmp_path: Pa
 
 
 class Zeros(torch.nn.Module):
-    """An output that is zero whatever is fed, like that of an untrained ViT."""
+    """An output that is zero for every input, like that of an untrained ViT."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 0

@@ -1,4 +1,4 @@
-"""Contestants in processes of their own, forked and fresh: how they start, what they hold, how they end."""
+"""Processes of configurations, forked and fresh: how they start, what they inherit, how they end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOT_IN_A_MEASUREMENT = {
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="contestants are forked on Linux")
 
-# One more command, `probe`, for what a contestant knows of itself; `crash` ends it as native code would.
+# One more command, `probe`, reads the state of a process; `crash` ends it as native code would.
 WITH_PROBE = """
 import ctypes, os, signal, sys
 import core.worker.__main__ as worker
@@ -89,7 +89,7 @@ class Line:
 
 
 class Contestant(Line):
-    """The parent's end of a contestant."""
+    """The parent's end of the connection to a process."""
 
     def __init__(self, end: socket.socket, pid: int) -> None:
         super().__init__(end)
@@ -136,7 +136,7 @@ class Server(Line):
         return contestant
 
     def reap(self, pid: int) -> int:
-        """The wait status of a contestant that is about to end."""
+        """The wait status of a process that is about to end."""
         deadline = time.monotonic() + 30
         while (status := self.ask("reap", {"pid": pid})["ok"]["status"]) is None:
             assert time.monotonic() < deadline
@@ -173,7 +173,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def server(running: Server, tmp_path: Path) -> Iterator[Server]:
-    """The fork server that tests share, with contestants and their log for this one."""
+    """The fork server that tests share, with the processes and the log of this one."""
     running.folder = tmp_path
     yield running
     for contestant in running.contestants:
@@ -191,7 +191,7 @@ def log_of(server: Server) -> str:
     return (server.folder / "contestant.log").read_text(encoding="utf-8")
 
 
-# -- what a contestant is ----------------------------------------------------------------------------------
+# -- state of a process ------------------------------------------------------------------------------------
 
 
 def test_a_forked_contestant_loads_and_measures(server: Server, plan: Any) -> None:
@@ -343,7 +343,7 @@ def test_a_crash_is_seen_by_the_end_of_the_channel_and_by_reaping(
     crashing, other = server.fork(), server.fork()
     assert crashing.ask("crash", {"how": how}) == {"gone": True}
     assert os.waitstatus_to_exitcode(server.reap(crashing.pid)) == -number
-    assert os.waitstatus_to_exitcode(server.reap(crashing.pid)) == -number  # as often as it is asked
+    assert os.waitstatus_to_exitcode(server.reap(crashing.pid)) == -number  # the same at each request
     said = log_of(server)
     assert said.startswith("about to crash")
     assert "in crash" in said  # Python's own report of where
@@ -366,7 +366,7 @@ def test_a_killed_contestant_leaves_no_zombie_once_reaped(server: Server) -> Non
 
 
 def busy_and_stopped(server: Server, tmp_path: Path) -> list[int]:
-    """One contestant in a run that takes minutes, one that is frozen, one that waits."""
+    """One process in a run that takes minutes, one that is frozen, one that waits."""
     slow = contestant_plan(tiny_models.slow(tmp_path / "slow.onnx"))
     busy, stopped, waiting = server.fork(), server.fork(), server.fork()
     busy.socket.sendall(json.dumps({"do": "load", "with": slow}).encode() + b"\n")
@@ -442,7 +442,7 @@ def test_a_killed_parent_leaves_neither_server_nor_frozen_contestant() -> None:
         wait_until_gone(pid)
 
 
-# A child that takes its time before it asks to die with its parent, as one does on a busy machine.
+# A child that takes its time before it requests to die with its parent, as on a busy machine.
 WITH_A_SLOW_CHILD = """
 import os, time
 import core.worker.__main__ as worker
@@ -463,7 +463,7 @@ worker.main()
 def test_a_contestant_that_is_frozen_as_soon_as_it_is_known_ends_with_its_server(
     tmp_path: Path, leave: Callable[[Server], None]
 ) -> None:
-    """Frozen before it could ask to die with its parent, it would stay for ever."""
+    """Frozen before it could request to die with its parent, it would stay for ever."""
     server = Server(tmp_path, "-c", WITH_A_SLOW_CHILD)
     try:
         pids = []
@@ -477,7 +477,7 @@ def test_a_contestant_that_is_frozen_as_soon_as_it_is_known_ends_with_its_server
             wait_until_gone(pid)
     finally:
         server.end()
-        for contestant in server.contestants:  # a test that fails leaves nobody either
+        for contestant in server.contestants:  # a failing test leaves no process behind either
             with contextlib.suppress(ProcessLookupError):
                 os.kill(contestant.pid, signal.SIGKILL)
 
@@ -543,7 +543,7 @@ def test_a_reply_says_which_request_it_is_for(server: Server, tmp_path: Path) ->
 
 
 class TestPreloaded:
-    """One fork server for races that follow one another."""
+    """One fork server for consecutive comparisons."""
 
     def test_races_share_it_until_it_fails(self) -> None:
         with SharedForkServer() as fork_server:
@@ -552,7 +552,7 @@ class TestPreloaded:
                 with Workers(threading.Event(), fork_server) as workers:
                     assert workers.start("one").freeze()
                     pids.append(fork_server.server(workers.cancel).pid)
-                    assert pids[-1] in workers.pids  # it is no neighbour of the race
+                    assert pids[-1] in workers.pids  # it does not count as another process
             os.kill(pids[-1], signal.SIGKILL)
             os.waitid(os.P_PID, pids[-1], os.WEXITED | os.WNOWAIT)
             with Workers(threading.Event(), fork_server) as workers:

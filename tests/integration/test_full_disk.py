@@ -1,4 +1,4 @@
-"""A disk that fills while a race runs: its result is kept, it is said where, and the stored ones are read."""
+"""A disk that fills during a comparison: its result is kept and located, stored ones stay readable."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ RUNS = 20_000
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """Three duels: of 200 days ago, of another model "n" 100 days ago, and of an hour ago."""
+    """Three comparisons: of 200 days ago, of another model "n" 100 days ago, and of an hour ago."""
     monkeypatch.setenv("ORTUNE_HOME", str(tmp_path / "home"))
     store = Store()
     for name, age_s, sha in (

@@ -1,7 +1,7 @@
-"""Real neighbours by name, and a wait for quiet beside them: in the queue, on the page and the command line.
+"""Background processes by name, and the wait for an idle machine: queue, page and command line.
 
-Other tests may run beside these. So nothing here asks this machine to be quiet: where it must be, the system
-is read as if nothing but this test's own burner ran.
+Other tests may run at the same time, so no test requires an idle machine. Where it must be idle, the system
+is read as if only this test's own background process ran.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ def test_short_lived_programs_count_as_the_one_that_waits_for_them(busy_processe
     assert cores(found) * found.seconds > 0.4  # it does nothing itself but start them
 
 
-# -- waiting beside a real burner --------------------------------------------------------------------------
+# -- waiting under real background load --------------------------------------------------------------------
 
 
 def only(pids: list[int]) -> Callable[[], Snapshot]:
-    """A look at a machine of two CPUs on which nothing but `pids` runs."""
+    """A snapshot of a machine of two CPUs on which nothing but `pids` runs."""
     busiest = 0.0
 
     def look() -> Snapshot:

@@ -1,4 +1,4 @@
-"""Files that were made elsewhere, read by a real worker: what they hold, and what is refused in a line."""
+"""Imported files, read by a real worker: their content, and files that are refused with one line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A budget is the wall time of a race, and buys a p50 of a slow model or a refusal: with real workers.
+"""The budget limits the wall time of a comparison: a slow model gets a p50 or is refused, with real workers.
 
-How races divide their budgets is held on a clock of their own, in the unit tests of the schedule.
+How comparisons divide their budgets is tested on a simulated clock, in the unit tests of the schedule.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def test_nothing_is_measured_where_a_budget_is_refused(slow: Field, watch: Watch
 
 
 def test_a_race_that_has_its_answer_does_not_use_up_its_budget() -> None:
-    """Equal ones: settled at the first look, with a target that any interval meets."""
+    """Identical configurations: decided at the first interim analysis; any interval meets the goal."""
     at_once = Effort(name="quick", target=1e9, budget_s=600, looks=(2, 3))
     record = simulated_clock.compare([Model(), Model()], 600.0, effort=at_once)
     assert len(record.generations) <= 3

@@ -1,6 +1,6 @@
-"""A race that is cancelled, at every moment that it has: it keeps whole rounds, and leaves nobody behind.
+"""Cancelling a comparison at every moment: it keeps whole rounds, and no process stays.
 
-Real ones are cancelled while each kind of answer is awaited; at all other moments, races on a clock.
+Real ones are cancelled while each kind of answer is awaited; at all other moments, simulated ones.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Field:
 
 @pytest.fixture
 def clock() -> Iterator[simulated_clock.Clock]:
-    """Races of this test have no processes."""
+    """Comparisons of this test have no processes."""
     with simulated_clock.machine() as found:
         yield found
 
 
 def cancelled(watch: Watch, entries: list[Entry], asked: Any, cancel: threading.Event, **given: Any) -> Any:
-    """Race until `cancel`; the record, or None where there was no whole round. Anything else fails."""
+    """Measure until `cancel`; the record, or None if there was no whole round. Anything else fails."""
     try:
         record = run(entries, asked, cancel=cancel, **given)
     except Cancelled:
@@ -82,7 +82,7 @@ def cancelled(watch: Watch, entries: list[Entry], asked: Any, cancel: threading.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A request that was sent: what, and the how-manieth of its kind in which generation."""
+    """A request that was sent: its kind, its number within the kind, and its launch."""
 
     command: str
     generation: int
@@ -90,7 +90,7 @@ class Moment:
 
 
 class Moments:
-    """Every request of a race, to the fork server too; may cancel when one of them was sent."""
+    """Every request of a comparison, to the fork server too; may cancel when one of them was sent."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
@@ -126,7 +126,7 @@ class Moments:
 
 
 def first_and_last(seen: list[Moment]) -> list[Moment]:
-    """Of every kind in every generation."""
+    """Requests of every kind in every launch."""
     found = []
     key = attrgetter("command", "generation")
     for _, group in itertools.groupby(sorted(seen, key=key), key=key):
@@ -180,7 +180,7 @@ def test_cancelled_at_the_first_and_the_last_request_of_every_kind(
 def check_cancelled_at(
     field: Field, moments: Moments, choose: Callable[[list[Moment]], list[Moment]], *, fresh: bool
 ) -> list[Moment]:
-    """Race once to the end, and again to each of the moments that are chosen; return all of the first."""
+    """Run a comparison once to the end, and again to each of the chosen moments; return all of the first."""
     watch = moments.watch
     entries = [replace(field.entry("rows", shapes=True), fresh_process=fresh), field.entry()]
     asked = replace(SOON, anchor=1)
@@ -234,7 +234,7 @@ def after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, do: Callable[[
         (LaunchProcesses, "start", 2),
         (LaunchProcesses, "park", 1),
         (LaunchProcesses, "park", 5),
-        (LaunchProcesses, "end_all", 1),  # between two generations
+        (LaunchProcesses, "end_all", 1),  # between two launches
         (LaunchProcesses, "end_all", 2),
         (simulated_clock.Worker, "freeze", 2),
         (simulated_clock.Worker, "kill", 1),
@@ -264,7 +264,7 @@ def test_cancelled_between_two_requests(
     record = cancelled(watch, field.pair(), replace(SOON, effort=precision), cancel)
     assert cancel.is_set(), "it never came to that"
     if record is None:
-        return  # not to a whole round: `cancelled` has looked at the rest
+        return  # not to a whole round: `cancelled` has checked the rest
     assert record.outcome in ("cancelled", "rounds")
     assert len(record.orders) == 8 or record.outcome == "cancelled"
 
@@ -345,7 +345,7 @@ def test_cancelled_in_a_block_of_a_model_that_takes_minutes(
 def test_what_was_lost_before_a_cancel_stays_lost(
     field: Field, watch: Watch, clock: simulated_clock.Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A contestant that fails while the race is cancelled keeps the error that it had."""
+    """A process that fails while the comparison is cancelled keeps its own error."""
     cancel = threading.Event()
     entries = [*field.pair(), field.entry("broken")]
 

@@ -1,5 +1,6 @@
-"""Races: what is recorded, who is frozen, who races with whom, and when it ends. What only real workers show
-has them; the others run by the same rules on a clock of their own.
+"""Comparisons: the record, frozen processes, the order of blocks, and the end.
+
+Real workers run only where they are needed; the others run by the same rules on a simulated clock.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(watch: Watch) -> Iterator[None]:
-    """No process of a race outlives it, stopped or not."""
+    """No process of a comparison outlives it, stopped or not."""
     yield
     nobody_is_left(watch.pids)
 
@@ -62,7 +63,7 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Field:
 
 @pytest.fixture
 def clock() -> Iterator[simulated_clock.Clock]:
-    """Races of this test have no processes."""
+    """Comparisons of this test have no processes."""
     with simulated_clock.machine(lost_in_nowhere) as found:
         yield found
 
@@ -73,7 +74,7 @@ def lost_in_nowhere(label: str, plan: Mapping[str, Any]) -> Model:
 
 @dataclass(frozen=True)
 class Told:
-    """A race that is over, and what it told meanwhile."""
+    """A finished comparison, and its progress messages."""
 
     record: RawComparison
     live: list[dict[str, Any]]
@@ -82,7 +83,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def told(field: Field) -> Told:
-    """The default, another optimization with more shapes, and more rows, until the last look."""
+    """The default, another optimization with more shapes, and a larger batch, to the last analysis."""
     entries = [
         field.entry(),
         field.entry("basic", graph_optimization_level="ORT_ENABLE_BASIC", shapes=True),
@@ -257,7 +258,7 @@ class TestReferences:
             replace(field.entry("none"), reference=None),
         ]
         record = run(entries, settings(runs=20))
-        assert watch.started.count("the reference of conv") == 3  # of one row, of three, and the lost one
+        assert watch.started.count("the reference of conv") == 3  # of one sample, of three, and the lost one
         right, also, rows, wrong, unknown, nothing = (ran.output_error for ran in record.ran)
         assert [ran.error for ran in record.ran] == [None] * 6
         for one, fed in ((right, 1), (also, 1), (rows, 3), (wrong, 1)):
@@ -304,7 +305,7 @@ class TestStop:
 
 class TestFreezing:
     def test_only_one_worker_ever_runs(self, field: Field, watch: Watch) -> None:
-        """While one is asked for a block, every other contestant is stopped."""
+        """While one process measures a block, every other one is stopped."""
         stopped: list[list[bool]] = []
 
         def look(asked: Asked) -> None:
@@ -315,7 +316,7 @@ class TestFreezing:
         watch.before = look
         run([*field.pair(), field.entry("same")], settings(runs=40))
         assert stopped
-        assert all(len(others) == 3 for others in stopped)  # two contestants, and the twin of the anchor
+        assert all(len(others) == 3 for others in stopped)  # two configurations, and the A/A control
         assert all(all(others) for others in stopped)
 
     def test_a_worker_that_cannot_be_frozen_is_said(
@@ -480,7 +481,7 @@ class TestShortMemory:
     def test_each_group_has_the_generations_that_its_answer_takes(
         self, field: Field, clock: simulated_clock.Clock
     ) -> None:
-        """What the group before had seen of others is no look at these."""
+        """The interim analyses of the group before do not count for these."""
         clock.memory_bytes = lambda: 0
         two = Effort(name="quick", target=1e-9, budget_s=600, looks=(2, 3))
         three = [*field.pair(), field.entry("b")]

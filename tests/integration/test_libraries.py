@@ -1,4 +1,4 @@
-"""Libraries of native code behind the operator's door: operators, providers, and what stays of them."""
+"""Libraries of native code behind the operator switch: operators, providers, and their traces in results."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_provider_of_a_library_stands_in_the_chain(open_door: Path, tmp_path: 
     assert "`libtestep.so`" in caught.value.hint
 
 
-# --- from the command line, and what leaves -----------------------------------------------------------------
+# --- from the command line, and exported files --------------------------------------------------------------
 
 
 @needs_compiler
@@ -161,7 +161,7 @@ def test_a_race_keeps_the_hash_and_what_leaves_names_it(
 
 
 def _check_bundle(command: CommandLine, trial: str, tmp_path: Path, digest: str) -> None:
-    """It names the library and does not hold it; `verify` and the script look under their own door."""
+    """It names the library without containing it; `verify` and the script use their own allowed folders."""
     bundle = tmp_path / "bundle.zip"
     assert command.run("export", trial, "--format", "bundle", "--output", str(bundle)).code == 0
     with zipfile.ZipFile(bundle) as archive:
@@ -206,7 +206,7 @@ def test_a_closed_door_ends_it_before_it_waits(tmp_path: Path) -> None:
     assert f"{LIBRARIES_VARIABLE}=FOLDER" in done.err
 
 
-# --- models that are loaded, changed, and looked into -------------------------------------------------------
+# --- models that are loaded, changed, and inspected ---------------------------------------------------------
 
 NAMED = ("--custom-op-library", "libtwice.so")
 

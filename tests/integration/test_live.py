@@ -1,6 +1,6 @@
-"""Live races: a baseline that stays warm, wishes shown at once, others first, nothing left.
+"""Live measurement: a warm baseline, immediate requests, priority of other jobs, no process left.
 
-Two are real; the others have workers that answer without a process.
+Two tests are real; the others have workers that answer without a process.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def test_two_visitors_take_turns_and_each_is_shown_its_own(scheduler: Scheduler,
     assert wishes.put(wish(first, "again", BEN))
     until(scheduler, job, shown(first.key(), BEN))
     wishes.leave(BEN)
-    until(scheduler, job, lambda one: one.state == "COMPLETE")  # nobody looks on: at once, not in a minute
+    until(scheduler, job, lambda one: one.state == "COMPLETE")  # no viewers: at once, not in a minute
 
 
 @pytest.mark.usefixtures("known_at_once", "no_processes")

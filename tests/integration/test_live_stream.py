@@ -1,4 +1,4 @@
-"""The route by which browsers look on, behind the real gate: events, the end, and who is refused."""
+"""The route of live updates for browsers, behind the real gate: events, the end, and refused requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine's queue, with real processes that would like to measure at the same time."""
+"""The machine's queue, with real processes that request a measurement at the same time."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def test_entries_of_a_folder_that_does_not_exist_are_none(tmp_path):
 
 
 def test_waiting_costs_next_to_no_processor_time(tmp_path):
-    """Who waits must not disturb who measures."""
+    """A waiting process must not disturb a measuring one."""
     folder = tmp_path / "queue"
     with MachineQueue(folder).turn("me", "x"), start(folder, tmp_path / "log", "waits", hold_s=0) as waiter:
         wait_until(lambda: len(MachineQueue(folder).entries()) == 2, "it never queued")

@@ -153,7 +153,7 @@ def test_a_negative_size_is_free_and_a_size_of_zero_is_zero(tmp_path: Path) -> N
     session = ort.InferenceSession(tmp_path / "z.onnx")
     rows, none = np.ones((2, 3), np.float32), np.ones((0, 3), np.float32)
     assert session.run(None, {"x": rows, "empty": none})[0].shape == (2, 3)
-    with pytest.raises(Exception, match="Expected: 0"):  # so no other size could be fed
+    with pytest.raises(Exception, match="Expected: 0"):  # so no other size is possible
         session.run(None, {"x": rows, "empty": rows})
 
 
@@ -197,7 +197,7 @@ def test_a_fixed_batch_is_what_axis_0_says_where_the_inputs_agree(
     assert (info["batch_dim"], info["batch_axes"], info["fixed_batch"]) == (None, axes, fixed)
 
 
-# --- ranges of random feeds ---------------------------------------------------------------------------------
+# --- ranges of random inputs --------------------------------------------------------------------------------
 
 
 def int_model(

@@ -25,7 +25,7 @@ def examine(
     calibration: wire.DatasetPlan | None = None,
     **changes: Any,
 ) -> wire.NodeErrorsReply:
-    """Make a variant and ask where its error comes from."""
+    """Make a variant and find the source of its error."""
     file, _ = quantize(step, source, folder, calibration=calibration, **changes)
     return node_errors(plan(step, source, file, calibration, **changes), silent)
 
@@ -44,7 +44,7 @@ def plan(
 
 
 def outliers(path: Path) -> Path:
-    """Three layers; the middle one has a weight so large that 8 bits leave nothing of the rest."""
+    """Three layers; the middle one has a weight so large that the others vanish in 8 bits."""
     middle = np.random.default_rng(2).standard_normal((32, 32)).astype(np.float32) * 0.2
     middle[0, 0] = 300.0
     nodes = [

@@ -1,4 +1,4 @@
-"""A machine that is not as it was: what is usual is learnt, and the remark stands with the numbers."""
+"""A machine that has changed: the usual values are learnt, and results carry the remark."""
 
 from __future__ import annotations
 

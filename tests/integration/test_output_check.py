@@ -1,4 +1,4 @@
-"""The guard on real races: variants against the original of their chain, everybody else against itself."""
+"""The output check in real comparisons: variants against their original, others against themselves."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def add(path: Path, root: ModelRecord | None = None, precision: str = "fp32") ->
 def test_everybody_of_a_family_is_stored_under_the_model_that_it_ran(
     tmp_path: Path,
 ) -> None:
-    """A race of a family was called after its original, and so was every trial of it."""
+    """A comparison of a family was named after its original, and so was every trial of it."""
     root = add(tiny_models.mlp(tmp_path / "root.onnx"))
     lean = add(changed(tmp_path / "lean.onnx", Path(root.path), plant), root, "int8")
     scheduler = Scheduler(Store(), owner="tester")
@@ -227,7 +227,7 @@ def test_an_fp16_copy_is_judged_as_one_against_float32(
 
 
 def shifted_root(path: Path, shift: float) -> Path:
-    """y = sqrt(x + shift); x is fed from [0, 1)."""
+    """y = sqrt(x + shift); x comes from [0, 1)."""
     nodes = [
         helper.make_node("Add", ["x", "s"], ["a"], "add"),
         helper.make_node("Sqrt", ["a"], ["y"], "sqrt"),

@@ -28,7 +28,7 @@ from tests.quantizing import (
     quantize,
 )
 
-MOST_LOST = 0.01  # of the test rows: INT8 may get one more in a hundred wrong than FP32
+MOST_LOST = 0.01  # of the test samples: INT8 may get one more in a hundred wrong than FP32
 VNNI = saturation.has_vnni(instructions(read_text("/proc/cpuinfo")))
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 
@@ -386,7 +386,7 @@ def test_with_a_remedy_the_check_is_quiet_and_right(
     file, applied = quantize(step, source, tmp_path / "out", **remedy)
     assert [one for one in applied.checks if one["name"] == "saturation"] == []
     plain, exact = saturation.errors(source, file, feed_plans(source))
-    assert saturation.saturation_finding(plain, exact) == []  # and it would have been quiet had it measured
+    assert saturation.saturation_finding(plain, exact) == []  # no finding either, had it measured
     assert plain < 0.03
 
 
@@ -456,7 +456,7 @@ def test_a_model_too_large_for_one_file_keeps_its_weights_beside_it(
     assert np.abs(got - wanted).max() < 0.05
 
 
-# -- weights that are stored elsewhere -----------------------------------------------------------------------
+# -- weights in external files -------------------------------------------------------------------------------
 
 
 def test_weights_in_constant_nodes_and_in_bodies_are_quantized(tmp_path: Path) -> None:

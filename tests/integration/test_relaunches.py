@@ -1,4 +1,4 @@
-"""Generations of a race: fresh processes in fresh layouts, and what a failure in a later one costs."""
+"""Launches of a comparison: fresh processes, fresh layouts, and the effect of a failure in a later one."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Field:
 
 @pytest.fixture
 def clock() -> Iterator[simulated_clock.Clock]:
-    """Races of this test have no processes."""
+    """Comparisons of this test have no processes."""
     with simulated_clock.machine() as found:
         yield found
 
@@ -95,7 +95,7 @@ def clock() -> Iterator[simulated_clock.Clock]:
 
 @dataclass(frozen=True)
 class Watched:
-    """A race that is over: its record, who ran in it, and whom an earlier generation had left behind."""
+    """A finished comparison: its record, its processes, and those that an earlier launch left running."""
 
     record: RawComparison
     watch: Watch
@@ -104,7 +104,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def watched(field: Field) -> Watched:
-    """The default and two candidates, as many generations as an exact number of runs takes."""
+    """The default and two candidates, in as many launches as an exact number of runs takes."""
     with pytest.MonkeyPatch.context() as patch:
         watch, alive = Watch(patch), list[int]()
 
@@ -147,14 +147,14 @@ def test_order_and_layout_are_drawn_anew_for_each_generation_and_recorded(watche
 
 
 def seeded(watch: Watch) -> list[Any]:
-    """What those who raced were told when they were loaded."""
+    """The load requests of the processes."""
     loads = [one.arguments for one in watch.asked if one.command == "load"]
     return [one for one in loads if "layout_seed" in one]
 
 
 def test_what_needs_telling_once_is_asked_of_the_first_process_only(watched: Watched) -> None:
     told = [one for one in seeded(watched.watch) if not one["again"]]
-    assert len(told) == 3  # of three configurations; the twin is the anchor again
+    assert len(told) == 3  # of three configurations; the A/A control repeats the default
     warm = [one.arguments["known_ns"] for one in watched.watch.asked if one.command == "warm"]
     assert warm.count(None) == 3
     medians = {ran.warm["median_ns"] for ran in watched.record.ran if ran.warm is not None}
@@ -207,10 +207,10 @@ def test_positions_of_the_copies_are_drawn_like_those_of_everybody(
     assert {(block.contestant, block.copy) for block in first} == set(PAIR)
 
 
-# --- failures in a later generation -------------------------------------------------------------------------
+# --- failures in a later launch -----------------------------------------------------------------------------
 
 WHO: dict[str, tuple[Key, int]] = {"candidate": ((1, 0), 1), "anchor": ((2, 0), 2), "baseline": ((0, 0), 0)}
-LATE = 1  # the generation in which it fails; there is one after it
+LATE = 1  # the launch in which it fails; there is one after it
 
 
 def die(asked: Asked) -> None:
@@ -227,13 +227,13 @@ WHY = "It crashed."
 
 
 def fail(asked: Asked) -> None:
-    """It is gone, in a race without processes."""
+    """Whether it is gone, in a comparison without processes."""
     asked.worker.kill()
     raise WorkerError(WHY)
 
 
 def four(field: Field) -> Any:
-    """Baseline, candidate, anchor and a bystander."""
+    """Baseline, candidate, ORT default and another configuration."""
     return [
         field.entry("baseline", intra_op_num_threads=1),
         field.entry("candidate", graph_optimization_level="ORT_ENABLE_BASIC"),
@@ -243,7 +243,7 @@ def four(field: Field) -> Any:
 
 
 def check_who_is_out(record: RawComparison, entries: Any, who: str, words: str) -> None:
-    """The contestant `who` has failed in generation `LATE`, and nobody else has."""
+    """The configuration `who` has failed in launch `LATE`, and no other has."""
     _, index = WHO[who]
     check_record(record)
     others = [one for one in range(len(entries)) if one != index]
@@ -286,7 +286,7 @@ def test_who_fails_in_a_later_generation_keeps_its_numbers_and_the_others_go_on(
 def check_late_failure(
     field: Field, watch: Watch, who: str, command: str, how: Callable[[Asked], None], words: str
 ) -> None:
-    """Who fails by `how` when it is asked for `command` in generation `LATE` is out, and nobody else."""
+    """A configuration that fails by `how` at `command` in launch `LATE` is excluded, and no other is."""
     key, index = WHO[who]
 
     def end(asked: Asked) -> None:
@@ -358,7 +358,7 @@ def test_a_twin_that_cannot_be_started_costs_the_aa_test_only(
 
 
 def test_a_lost_twin_takes_no_runs_with_it(field: Field, watch: Watch, clock: simulated_clock.Clock) -> None:
-    """An exact number stays exact for the anchor, whose copies share it."""
+    """An exact number of runs stays exact for the ORT default, whose copies share it."""
 
     def kill(asked: Asked) -> None:
         if (asked.generation, asked.key, asked.command) == (LATE, (0, 1), "warm"):

@@ -1,4 +1,4 @@
-"""The queue of trials: with a made-up runner where only the order matters, with real workers elsewhere."""
+"""The queue of trials: with an invented runner where only the order matters, with real workers otherwise."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_jobs_run_one_after_the_other_in_order(schedulers):
 
 
 def test_jobs_within_a_job_have_their_own_end_and_are_cancelled_with_it(schedulers):
-    """A search does its races so: in one turn, each with its own status."""
+    """A search measures its comparisons like this: in one turn, each with its own status."""
     run = FakeRun(free=True)
     one = schedulers(run=run)
     endings = []
@@ -138,7 +138,7 @@ def test_jobs_within_a_job_have_their_own_end_and_are_cancelled_with_it(schedule
 
 
 def test_a_job_within_a_job_that_begins_while_the_queue_closes_is_cancelled(schedulers):
-    """A search that is stopped between two races is cancelled; it has not failed."""
+    """A search that is stopped between two comparisons is cancelled; it has not failed."""
     one = schedulers(run=FakeRun())
     begun, endings = threading.Event(), []
 
@@ -387,11 +387,11 @@ def test_two_schedulers_in_two_processes_never_measure_at_once(tmp_path):
     assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(rows))
 
 
-# --- races that never ran -------------------------------------------------------------------------------
+# --- comparisons that never ran -------------------------------------------------------------------------
 
 
 class FakeRace:
-    """A race of known truth; `go` lets it end, a cancel ends it with the rounds it has."""
+    """A comparison with known true ratio; `go` lets it end, a cancel ends it with the rounds it has."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, medians_s: Sequence[float], **facts: Any) -> None:
         self.medians_s = medians_s
@@ -667,7 +667,7 @@ def finished(one: Scheduler, trial_id: str):
 
 
 def contestants(process: psutil.Process | None = None) -> list[psutil.Process]:
-    """Workers of the race: children of the fork server."""
+    """Workers of the comparison: children of the fork server."""
     everybody = (process or psutil.Process()).children(recursive=True)
     servers = {one.pid for one in everybody}
     return [one for one in everybody if one.ppid() in servers]
@@ -713,7 +713,7 @@ def test_real_race_is_stored_with_everything_and_found_for_reuse(schedulers, tmp
     for row in map(one.store.trial, (candidate, anchor)):
         blocks = row.result["blocks"]
         assert {block["generation"] for block in blocks} == set(range(len(made)))
-        assert {block["copy"] for block in blocks} == {0}  # so many runs were asked for: none of the twin's
+        assert {block["copy"] for block in blocks} == {0}  # an exact number of runs: none of the A/A control
         assert sum(block["runs"] for block in blocks) == row.result["runs"] == 160
         assert row.result["busy"] == result["busy"]
         assert row.result["grade"] == result["grade"]
@@ -754,7 +754,7 @@ def check_found_again(one: Scheduler, trial: Any) -> None:
 
 
 def check_measurement(one: Scheduler, trial: Any, path: Path) -> None:
-    """A measurement of 160 runs of three rows says everything that the contract names."""
+    """A measurement of 160 runs of three samples contains everything that the contract names."""
     assert (trial.state, trial.study, trial.model_name) == ("COMPLETE", "s", "mlp")
     result = trial.result
     assert result["batch_size"] == 3

@@ -38,12 +38,12 @@ def states(done: Done) -> list[str]:
 
 
 # --- exit codes ---------------------------------------------------------------------------------------------
-# Sizes and accuracies need no race, so that a busy machine cannot reject them.
+# Sizes and accuracies need no comparison, so that a busy machine cannot reject them.
 
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory: pytest.TempPathFactory, acquainted: Path) -> CommandLine:
-    """A command line whose store keeps the accuracy of the digits, once somebody has asked for it."""
+    """A command line whose store keeps the accuracy of the digits after its first measurement."""
     return CommandLine(tmp_path_factory.mktemp("scored"), acquainted)
 
 
@@ -73,7 +73,7 @@ def test_a_miss_is_1_even_beside_what_is_not_known(scored: CommandLine, tmp_path
         tmp_path,
         DIGITS,
         "{metric: model_size, at_most: 1 kB}",
-        "{metric: sensitivity, at_least: 99.9 %}",  # 37 of 37 rows cannot show that
+        "{metric: sensitivity, at_least: 99.9 %}",  # 37 of 37 samples cannot show that
         more=DATA,
     )
     done = scored.run("scorecard", config)
@@ -112,7 +112,7 @@ def test_bad_input_is_2(
     assert "Traceback" not in done.err
 
 
-# --- races --------------------------------------------------------------------------------------------------
+# --- comparisons --------------------------------------------------------------------------------------------
 
 
 def test_races_are_run_where_targets_need_them_and_reused_where_allowed(

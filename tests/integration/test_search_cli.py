@@ -69,7 +69,7 @@ def store_of(cli: CommandLine) -> Store:
 
 
 def answered(done: Done) -> dict[str, Any]:
-    """A search that came to an end, whatever its answer: other programs may leave it undecided."""
+    """A search that came to an end, whatever its answer: background load may leave it undecided."""
     assert done.code in (0, EXIT_UNDECIDED), done.err
     document: dict[str, Any] = done.document
     assert document["state"] == "COMPLETE"
@@ -77,7 +77,7 @@ def answered(done: Done) -> dict[str, Any]:
 
 
 def looks_of(found: dict[str, Any]) -> set[str]:
-    """The trials of all looks of a search."""
+    """The trials of all screening and elimination rounds of a search."""
     return {look["trial"] for one in found["trials"] for look in one["looks"]}
 
 
@@ -244,7 +244,7 @@ def test_a_limit_that_nobody_keeps_is_an_answer(
     assert cli.run("searches", "show", done.document["study"]).code == 0
 
 
-# --- what begins no race ------------------------------------------------------------------------------------
+# --- requests that start no comparison ----------------------------------------------------------------------
 
 
 def test_what_would_be_searched_is_told_without_a_race(line: CommandLine, mlp: str) -> None:

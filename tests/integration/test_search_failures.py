@@ -1,6 +1,6 @@
-"""Searches whose configurations crash, hang or need too much memory, that are cancelled or start elsewhere.
+"""Searches whose configurations crash, hang or exceed the memory, cancelled ones, and other starting points.
 
-One has real workers; where a test is about the plan no more than that, `planned` says what is done.
+One has real workers; where only the plan is tested, `planned` gives the results.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def prepared(scheduler: Scheduler, model: Path, start: Mapping[str, Any], **aske
 def searched(
     scheduler: Scheduler, model: Path, start: Mapping[str, Any] | None = None, **asked: Any
 ) -> tuple[Mapping[str, Any], list[Evaluation]]:
-    """The answer of a search to its end, and all that it tried; `start` holds parts of its spec."""
+    """The answer of a search, and all evaluated configurations; `start` has parts of its spec."""
     name = scheduler.submit(search.job(prepared(scheduler, model, start or {}, **asked)))
     scheduler.join()
     found = scheduler.store.study(name)
@@ -72,7 +72,7 @@ def searched(
 
 
 def planned(monkeypatch: pytest.MonkeyPatch, *stages: Stage) -> None:
-    """Have a search do these stages, each with all configurations that its strategy leaves to it."""
+    """Run these stages of a search, each with all configurations that its strategy proposes."""
     left = list(stages)
 
     def following(known: PlanState, strategy: Strategy) -> Step | None:
@@ -120,7 +120,7 @@ def test_a_real_crash_is_marked_and_the_search_goes_on_with_one_fork_server(
     planned(monkeypatch, "screen", "confirm")
     answer, tried = searched(scheduler, square, {"protocol": {"runs": 60}}, vary=FOUR)
     check(answer, tried, "enable_cpu_mem_arena", False, "SIGSEGV")
-    assert len(servers) == 1  # of both races
+    assert len(servers) == 1  # of both comparisons
 
 
 def hangs(rows: int) -> Model:

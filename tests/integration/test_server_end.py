@@ -1,4 +1,4 @@
-"""A server that ends in the middle of a race: SIGTERM like Ctrl-C; and what a killed one leaves."""
+"""A server that ends during a comparison: SIGTERM like Ctrl-C; and the state after a kill."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests import tiny_models
 
 ROOT = Path(__file__).parents[2]
 
-# What `python -m dashboard` runs; instead of a browser, a thread asks for a race as a page does.
+# `python -m dashboard`, with a thread instead of a browser that starts a comparison as a page does.
 SERVES = """
 import json, sys, threading, time, urllib.request
 from dashboard import __main__ as server

@@ -18,7 +18,7 @@ def measured(done: Done) -> Done:
 
 
 def shape(done: Done) -> list[int]:
-    """What the first input was fed."""
+    """The shape of the first input."""
     found: list[int] = done.document["inputs"][0]["shape"]
     return found
 

@@ -1,4 +1,4 @@
-"""PyTorch as a contestant: the program that was exported, on the same feeds as the file, without network."""
+"""PyTorch as an engine of a comparison: the exported program, on the inputs of the file, without network."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def test_settings_of_onnx_runtime_are_refused_not_ignored(classifier: ModelRecor
         torch_engine.contender({**plan, "use_io_binding": True})
 
 
-# --- as a contestant --------------------------------------------------------------------------------------
+# --- in a comparison --------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(socket, "recv_fds"), reason="workers are forked")

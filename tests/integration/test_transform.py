@@ -1,4 +1,4 @@
-"""What holds for every step: a valid file that computes what the original does, or nothing at all."""
+"""Properties of every step: a valid file that computes what the original does, or nothing at all."""
 
 from __future__ import annotations
 
@@ -402,7 +402,7 @@ def test_rounding_of_a_float16_model_is_told_and_not_refused(tmp_path: Path) -> 
 def test_an_exact_step_may_do_what_a_race_allows(
     tmp_path: Path, factor: float, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ONNX Runtime's own default rewrite was off by 0.0004: it passes both; the tolerance is the guard's."""
+    """ONNX Runtime's own default rewrite was off by 0.0004: it passes both; the output check's tolerance."""
     written = onnx.save_model
 
     def rewritten(model: onnx.ModelProto, *args: object, **kwargs: object) -> None:
@@ -445,7 +445,7 @@ def test_a_model_that_draws_random_numbers_is_not_refused_and_says_why(tmp_path:
 
 
 def test_a_result_with_infinities_carries_a_warning(tmp_path: Path) -> None:
-    """An output that float16 cannot hold: the copy is made, and says what became of it."""
+    """An output beyond float16: the copy is made, and its result says what became of it."""
     source = tiny.save(
         tmp_path / "big.onnx",
         [helper.make_node("Mul", ["x", "large"], ["y"], name="mul")],

@@ -1,4 +1,4 @@
-"""`transform` run for real, how its flags become a chain, and variants that race by name."""
+"""`transform` run for real, how its flags become a chain, and comparisons of variants by name."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_copy_takes_along_what_belongs_to_it(tmp_path: Path) -> None:
         copy_out(record, tmp_path / "x.ort")
 
 
-# --- variants race by name --------------------------------------------------------------------------------
+# --- comparisons of variants by name ----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +233,7 @@ def test_an_original_and_its_variant_race_in_one_comparison(
     assert any("`root`" in note for trial in done.document["trials"] for note in trial["notes"])
 
 
-# --- what is fed, and names -------------------------------------------------------------------------------
+# --- inputs and names -------------------------------------------------------------------------------------
 
 
 def test_a_model_with_a_number_of_its_own_is_transformed_with_feeds(cli: CommandLine, tmp_path: Path) -> None:

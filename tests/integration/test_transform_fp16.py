@@ -83,7 +83,7 @@ def test_the_digits_keep_their_accuracy(tmp_path: Path, keep: bool) -> None:
         return int((run(path, **{name: fed})[0].argmax(axis=-1) == labels).sum())
 
     before = right(source, rows)
-    assert before > 0.9 * len(labels)  # the rows are fed as the model was trained
+    assert before > 0.9 * len(labels)  # inputs are preprocessed as in training
     assert abs(right(output, rows if keep else rows.astype(np.float16)) - before) <= 1
 
 

@@ -1,6 +1,6 @@
-"""The terminal part of the tutorial, with README's session, run as it stands; a smaller model, less time.
+"""The commands of the tutorial, with README's session, run in order; with a smaller model and less time.
 
-Long ids in the text become those of the results that the commands before made.
+Long ids in the text become those of the results of earlier commands.
 """
 
 from __future__ import annotations

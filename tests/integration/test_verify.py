@@ -188,7 +188,7 @@ def test_an_older_onnxruntime_in_an_environment_of_its_own(
 
 
 def target_machine(folder: Path, *distributions: str, path: Sequence[str] = ()) -> CommandLine:
-    """A command line in an environment of its own that holds the package `core` and what `verify` needs."""
+    """A command line in its own environment with the package `core` and the requirements of `verify`."""
     code = folder / "code"
     code.mkdir()
     (code / "core").symlink_to(Path(core.__file__).parent)
@@ -307,7 +307,7 @@ def test_on_the_same_machine_it_runs_and_answers_the_same(line: CommandLine, bun
 def verified_once(
     line: CommandLine, bundled: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Done, Path]:
-    """The bundle raced on this machine, and the file of this machine's own numbers."""
+    """The bundle measured on this machine, and the file of this machine's own numbers."""
     kept = tmp_path_factory.mktemp("kept") / "baseline.json"
     done = verify(line, bundled, "--margin", "900%", "--record", str(kept))
     assert done.document["recorded_to"] == str(kept), done.err

@@ -53,7 +53,7 @@ def send(worker: Worker, job: str, payload: Any) -> None:
 
 
 def messages(worker: Worker) -> list[dict[str, Any]]:
-    """All messages until the worker leaves; stdin stays open meanwhile, as the protocol wants."""
+    """All messages until the worker ends; stdin stays open meanwhile, as the protocol requires."""
     assert worker.stdout is not None
     return [json.loads(line) for line in worker.stdout]
 

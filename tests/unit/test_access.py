@@ -130,7 +130,7 @@ def test_the_operators_switch(monkeypatch: pytest.MonkeyPatch, text: str, allowe
     assert expert_allowed() is allowed
 
 
-# --- data that lead elsewhere
+# data outside the allowed folders
 
 
 @pytest.fixture

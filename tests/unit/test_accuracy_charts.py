@@ -93,7 +93,7 @@ def test_a_long_curve_keeps_its_ends_and_both_sides_of_each_large_step() -> None
 
 def test_the_trade_off_shows_both_curves_and_the_threshold() -> None:
     info = tradeoff_info([0.0, 0.5, 1.0], [1.0, 0.5, 0.0], [math.nan] * 3)
-    assert info.specificity == [None, None, None]  # there is no negative row
+    assert info.specificity == [None, None, None]  # there is no negative sample
     figure = tradeoff(info, 0.6)
     assert [line.name for line in figure.data] == ["sensitivity", "specificity"]
     assert len({line.line.dash for line in figure.data}) == 2  # told apart without their colours

@@ -72,7 +72,7 @@ def made(
 
 
 def right(*hits: int, classes: int = 3) -> np.ndarray:
-    """Logits of rows that are all of class 0: 1 is a right answer, 0 a wrong one."""
+    """Logits of samples that are all of class 0: 1 is a right answer, 0 a wrong one."""
     scores = np.zeros((len(hits), classes))
     scores[np.arange(len(hits)), [0 if hit else 1 for hit in hits]] = 5.0
     return scores
@@ -283,7 +283,7 @@ def test_dataset_says_which_class_and_threshold(store: Store) -> None:
     one = made(store, right(1, 1, 0), [0, 0, 0], positive_class=0, threshold=0.6)
     positive = summary(one)["positive"]
     assert (positive["class"], positive["threshold"], positive["true_positives"]) == (0, 0.6, 2)
-    assert positive["roc_auc"]["value"] is None  # no row of another class
+    assert positive["roc_auc"]["value"] is None  # no sample of another class
 
 
 def test_one_column_of_logits_is_a_binary_classifier(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""A study follows its strategy through what the store holds; the races here are invented."""
+"""Studies: the strategy follows the stored results; the comparisons here are invented."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def result(threads: int, **changes: Any) -> dict[str, Any]:
 
 
 def invented(name: str, *, ends: TrialState = "COMPLETE") -> Callable[[Sequence[Configuration]], Job]:
-    """Jobs like those of races, whose work is to invent what a race would find."""
+    """Jobs like those of comparisons, which invent the results of a comparison."""
 
     def job(asked: Sequence[Configuration]) -> Job:
         comparison = job_types.comparison(asked, study=name)
@@ -89,7 +89,7 @@ def invented(name: str, *, ends: TrialState = "COMPLETE") -> Callable[[Sequence[
 
 
 def search(name: str) -> Strategy:
-    """Two steps: the ends of a range, then the neighbours of whichever was quicker."""
+    """Two steps: the ends of a range, then the adjacent values of the faster one."""
 
     def strategy(known: Known) -> Sequence[ComparisonRequest]:
         found = {threads_of(one.trial): one.trial.result["latency"]["p50_s"] for one in known.values()}
@@ -111,7 +111,7 @@ def comparisons_of(store: Store, study: str) -> list[list[int]]:
 
 
 def go(study: Study, scheduler: Scheduler) -> tuple[StudyState, list[list[str]]]:
-    """Run a study to its end; with what each generation was told to begin with."""
+    """Run a study to its end; return its state, and the labels of each batch of requests."""
     began: list[list[str]] = []
 
     def follow(job: str) -> Status:
@@ -140,7 +140,7 @@ def test_a_study_is_found_where_it_was_and_goes_on_from_there(scheduler: Schedul
     first = Study(name="search #1", strategy=search("search #1"))
     with MachineQueue().turn("somebody", "measure vit"):
         (job,) = first.advance(store, scheduler.submit)
-        assert first.advance(store, scheduler.submit) == []  # its first generation has not ended
+        assert first.advance(store, scheduler.submit) == []  # its first batch has not ended
         assert [one.trial.state for one in first.look(store).known.values()] == ["WAITING"] * 2
     assert scheduler.join(WAIT_S)
     again = Study(name="search #1", strategy=search("search #1"))

@@ -35,7 +35,7 @@ from tests.reading import numbers, tells
 
 
 def counters(**changes: Any) -> Counters:
-    """A block of 100 s on two CPUs, both used by the contestant: so long that 10 ms are nothing."""
+    """A block of 100 s on two CPUs, both used by its process: so long that 10 ms are negligible."""
     facts = {"wall_s": 100.0, "cpu_s": 200.0, "busy_s": 200.0, "frequency_hz": 3e9}
     return raw_comparisons.counters(**(facts | changes))
 
@@ -57,7 +57,7 @@ def simulated(
 ) -> list[Counters]:
     """Blocks as the kernel shows them: busy time in steps of 10 ms, for each CPU and for two fields of it.
 
-    The neighbour takes `foreign` CPUs; the contestant gets what is left of the `own` that it wants.
+    The background load takes `foreign` CPUs; the process gets what is left of the `own` that it needs.
     """
     rng = random.Random(seed)
     truth = [rng.random() for _ in range(2 * cpus)]
@@ -94,7 +94,7 @@ def _shown(truth: Sequence[float]) -> float:
 def contrasted(
     ratio: float = 1.0, *, error: float = 0.002, df: float = 10.0, margin: float = 0.02
 ) -> Contrast:
-    """The contrast of 9 generations with that standard error, put together by hand."""
+    """The contrast of 9 launches with that standard error, built by hand."""
     reach = {10.0: 2.228139, 1000.0: 1.962339}[df] * error
     low, high = ratio * math.exp(-reach), ratio * math.exp(reach)
     equal = low >= 1 / (1 + margin) and high <= 1 + margin
@@ -199,7 +199,7 @@ def test_steal_leaves_no_cpu_idle() -> None:
     assert flags_of(stolen, usual=one, cpus=3) == ["foreign_load", "steal"]
 
 
-# --- what is usual is the contestant's own ------------------------------------------------------------------
+# --- usual values are the configuration's own ---------------------------------------------------------------
 
 
 def test_contestants_are_not_judged_by_each_other() -> None:
@@ -426,7 +426,7 @@ def test_a_state_that_a_quarter_of_the_races_were_in_is_usual() -> None:
 
 
 def test_a_hypervisor_that_keeps_a_twentieth_back_makes_it_busy() -> None:
-    assert busy_with([counters(steal_s=10.5)] * 10) is None  # 4.99 % of the CPU time asked for
+    assert busy_with([counters(steal_s=10.5)] * 10) is None  # 4.99 % of the requested CPU time
     assert busy_with([counters(steal_s=10.6)] * 10) is not None  # 5.03 %
     found = busy_with([counters(steal_s=23.0)] * 10)
     assert found is not None
@@ -462,7 +462,7 @@ def test_symptoms_alone_make_no_machine_busy() -> None:
     assert busy(summary, CHROMIUM) is None
 
 
-# --- does a verdict stand? ----------------------------------------------------------------------------------
+# --- validity of a verdict ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -536,7 +536,7 @@ def test_doubt_is_the_same_seen_from_the_other_side(effect: float, error: float,
 
 
 def test_honest_copies_are_seldom_called_different() -> None:
-    """Two equal copies that scatter by 4 % a round and 1 % a process: one race in a hundred is unlucky."""
+    """Two equal copies that scatter by 4 % a round and 1 % a process: one A/A control in a hundred fails."""
     rng = random.Random(5)
     tests = []
     for _ in range(1000):
@@ -614,7 +614,7 @@ def test_blocks_with_less_cpu_time_do_not_contradict_a_control_that_passed() -> 
     few = [counters(cpu_s=150.0)] * 8 + [counters()] * 12
     said = "40 % of the blocks had less CPU time than usual"
     assert tells(judged(few).reason, "40 %", "unaffected")
-    failed = judged(few, contrasted(1.2))  # an effect many times as large stands beside it
+    failed = judged(few, contrasted(1.2))  # the A/A control shows a much larger effect
     assert said in failed.reason
     assert "unaffected" not in failed.reason
     assert "unaffected" not in judged(few, None).reason

@@ -186,7 +186,7 @@ def test_list_of_images_is_bounded(tmp_path: Path) -> None:
 
 
 def _with_functions(path: Path, calls: dict[str, list[str]]) -> Path:
-    """A model whose graph calls the first function; each function calls others, in a row."""
+    """A model whose graph calls the first function; each function calls several others."""
     import onnx
     from onnx import helper
 

@@ -1,4 +1,4 @@
-"""Bundles of strangers: what leaves its folder, grows, lies or is damaged is refused in one clear line."""
+"""Uploaded bundles: path traversal, oversize, false or damaged content is refused with one clear line."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def bundle(
     packed: int = zipfile.ZIP_STORED,
     **changes: Any,
 ) -> Path:
-    """A zip of these files, with the manifest of them; `entries` stand in it beside, as they are."""
+    """A zip of these files, with their manifest; `entries` are added to it unchanged."""
     with zipfile.ZipFile(path, "w", packed) as archive:
         for name, data in held.items():
             archive.writestr(name, data)

@@ -1,4 +1,4 @@
-"""A result as rows of text: how sure each number is, and what may be said beside a baseline."""
+"""A result as rows of text: the uncertainty of each number, and the comparison with a baseline."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_different_batches_are_compared_per_row_and_nothing_else() -> None:
     assert (cpu.value, numbers(cpu.baseline_text)) == ("1.000 ms", [2])
     a_run = by_name(result(0.004, rows=4))
     for name in ("p50_s", "p90_s", "mean_s", "std_s", "cpu_s_per_inference"):
-        assert shown[name].label != a_run[name].label  # it says that it is per row
+        assert shown[name].label != a_run[name].label  # it says that it is per sample
         assert numbers(shown[name].value)[0] == pytest.approx(numbers(a_run[name].value)[0] / 4, rel=1e-2)
     assert numbers(shown["first_run_s"].value)[-1] == 4
     assert shown["first_run_s"].baseline_text == ""

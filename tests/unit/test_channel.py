@@ -1,4 +1,4 @@
-"""What crosses the pipe: whose reply is whose, what is no message, and that whatever is asked is answered."""
+"""Messages of the pipe: replies belong to requests, invalid messages are found, every request is answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line loads the command that is asked for, and what its table says of each is true."""
+"""The command line loads only the requested command, and its table of commands is true."""
 
 import json
 import signal

@@ -34,7 +34,7 @@ def test_a_slower_start_is_repaid_after_extra_over_gain() -> None:
     candidate = result(creation_s=0.020, first_s=0.004, p50_s=0.001)
     baseline = result(creation_s=0.010, first_s=0.004, p50_s=0.002)
     answer = found(candidate, baseline, contrast(2.0))
-    # extra = (24 - 1) - (14 - 2) = 11 ms, gain = 1 ms
+    # extra = (24 - 1) - (14 - 2) = 11 ms, saved per run = 1 ms
     assert (answer.kind, answer.count, answer.unit) == ("after", 11, "run")
     assert answer.start_s == pytest.approx(0.011)
     assert answer.gain_s == pytest.approx(0.001)
@@ -82,8 +82,8 @@ def test_without_a_verdict_there_is_no_count() -> None:
 def test_different_batches_count_rows() -> None:
     candidate = result(creation_s=0.05, first_s=0.01, p50_s=0.004, rows=4)
     baseline = result(creation_s=0.01, first_s=0.004, p50_s=0.002, rows=1)
-    answer = found(candidate, baseline, contrast(2.0))  # 1 ms against 2 ms per row
-    # extra = (60 - 4) - (14 - 2) = 44 ms, gain 1 ms a row
+    answer = found(candidate, baseline, contrast(2.0))  # 1 ms against 2 ms per sample
+    # extra = (60 - 4) - (14 - 2) = 44 ms, saved 1 ms per sample
     assert (answer.kind, answer.count, answer.unit) == ("after", 44, "row")
     assert "samples" in answer.words
 

@@ -1,4 +1,4 @@
-"""What the forest plot of a race shows, asserted on its plain data; and that it can be drawn."""
+"""The forest plot of a comparison, tested on its plain data; and that it can be drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who races, and what follows from the raw record: races of known truth, and every way they go wrong."""
+"""Configurations, and results from the raw record: comparisons with known true ratios, and every failure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def baseline(**parts: Any) -> Configuration:
 FAST = {"session": {"intra_op_num_threads": 1}}
 
 
-# --- who races --------------------------------------------------------------------------------------------
+# --- configurations ---------------------------------------------------------------------------------------
 
 
 def names(asked: list[Configuration]) -> list[tuple[str, str]]:
@@ -145,7 +145,7 @@ def test_only_rounds_that_both_sides_have_are_compared():
 
 
 def test_an_undisturbed_part_that_says_otherwise_leaves_it_undecided():
-    """A neighbour that comes while the candidate runs makes it look slower; the other rounds do not."""
+    """Background load that starts while the candidate runs makes it seem slower; the other rounds do not."""
 
     def bad(contestant: int, number: int) -> bool:
         return contestant == 0 and 7 * number % 64 >= 20
@@ -180,8 +180,8 @@ def test_a_disturbed_part_that_agrees_changes_nothing():
 @pytest.mark.parametrize(
     ("clean", "rounds"),
     [
-        (range(7), None),  # of one generation, and seven
-        (range(24), None),  # of three generations
+        (range(7), None),  # of one launch, and seven
+        (range(24), None),  # of three launches
         (range(0, 32, 8), None),  # four
         (range(32), 32),
         (range(0, 64, 8), 8),
@@ -413,7 +413,7 @@ def test_the_spread_between_processes_that_the_race_was_told_counts():
     assert found["sigma_between"] > 0.1
 
 
-# --- does a verdict stand? --------------------------------------------------------------------------------
+# --- validity of a verdict --------------------------------------------------------------------------------
 
 
 def test_a_rejected_verdict_is_undecided_and_ranks_nobody():
@@ -437,7 +437,7 @@ def test_an_effect_several_times_the_fault_stands_and_a_small_one_beside_it_does
     large, small = found.contrasts
     assert (large["verdict"], large["holds"], large["grade"]) == ("FASTER", True, "A")
     assert (small["verdict"], small["holds"], small["grade"]) == ("UNDECIDED", False, "F")
-    assert found.grade.grade != "F"  # something stands
+    assert found.grade.grade != "F"  # some verdict is valid
     assert found.to_dict()["ranks"] != []
 
 
@@ -548,7 +548,7 @@ def test_every_outcome_has_its_words():
     assert set(OUTCOMES) == set(get_args(Outcome))
 
 
-# --- one contestant ---------------------------------------------------------------------------------------
+# --- one configuration ------------------------------------------------------------------------------------
 
 
 def test_result_of_a_trial_keeps_every_sample_and_says_what_it_cost():

@@ -1,4 +1,4 @@
-"""What is said about a race: who is ahead, ties, rejection, failures, and its line in the list."""
+"""Sentences about a comparison: the fastest, ties, rejection, failures, and its line in the list."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rows(of: Comparison, trials: dict[str, Trial]) -> list[dict[Any, Any]]:
 
 
 def past_row(of: Comparison) -> dict[Any, Any]:
-    """Its line among past races."""
+    """Its line among past comparisons."""
     return frame(earlier_comparisons([of])).to_dict("records")[0]
 
 

@@ -1,4 +1,4 @@
-"""The list of a race: presets and PyTorch on a workload, and names that say what differs."""
+"""The list of configurations: presets and PyTorch on a workload, and names that state the differences."""
 
 from __future__ import annotations
 

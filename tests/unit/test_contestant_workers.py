@@ -1,4 +1,4 @@
-"""What a race says to its workers and hears from them: whose reply is whose, and that all ends run."""
+"""Messages between a comparison and its workers: each reply belongs to its request, and every run ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests import raw_comparisons
 
 
 class Far:
-    """The other side of a line: what it was asked, and whatever it answers."""
+    """The other side of a line: it records requests and sends the given answers."""
 
     def __init__(self, end: socket.socket) -> None:
         self.socket = end
@@ -103,7 +103,7 @@ class TestLine:
 
 
 class Stub:
-    """Something that ends, or fails to; it remembers that it was asked to."""
+    """Something that ends, or fails to; it records the request to end."""
 
     def __init__(self, ended: list[str], name: str, *, fails: bool) -> None:
         self.ended, self.name, self.fails = ended, name, fails
@@ -249,7 +249,7 @@ def test_no_worker_is_left_where_the_channel_cannot_be_given(monkeypatch: pytest
 def test_what_of_the_memory_is_known_is_not_called_unknown(
     fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pass that finds peak memory also feeds other batch sizes: either may fail."""
+    """The pass that finds peak memory also runs other batch sizes: either may fail."""
 
     class Contestant:
         def ask(self, command: str, arguments: object, *, timeout_s: float) -> dict[str, Any]:

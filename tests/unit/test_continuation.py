@@ -1,4 +1,4 @@
-"""Going on with a race: what is refused, what is left of the five percent, and the record that comes back."""
+"""*Measure longer*: refusals, the remaining significance level, the record of the continued comparison."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALPHA = 0.05
 
 
 def finished(record: RawComparison, **protocol: Any) -> tuple[Comparison, list[Trial]]:
-    """A race and its trials as the store gives them back."""
+    """A comparison and its trials as the store returns them."""
     found = raw_comparisons.evidence(record)
     trials = [
         builders.trial(entrant.trial, comparison="c1", result=found.trial_result(index))
@@ -85,7 +85,7 @@ def test_what_cannot_go_on_says_why() -> None:
 
 
 def spent_by(*protocols: dict[str, Any], ends: tuple[int, ...]) -> float:
-    """What all looks of races that went on from each other may err by, by Bonferroni; each end is a look."""
+    """False-alarm rate of all interim analyses of continued comparisons, by Bonferroni; each end is one."""
     total, before = 0.0, 0
     for protocol, end in zip(protocols, ends, strict=True):
         looks = {look for look in protocol["looks"] if before < look <= end} | {end}
@@ -123,7 +123,7 @@ def test_a_race_asks_for_intervals_that_hold_together_and_the_points_of_a_sweep_
 
 
 def test_a_race_that_was_ended_at_a_look_goes_on_as_if_it_had_not_ended() -> None:
-    """4 and 6 were used: 2 of 9 parts. The other six looks have a part each, and one is left."""
+    """4 and 6 were used: 2 of 9 parts. The other six analyses have a part each, and one is left."""
     protocol = continuation.protocol(made(6), "quick", None)
     assert protocol["looks"] == [4, 6, 9, 14, 21, 32, 48, 72]
     assert protocol["splits"] == pytest.approx(9.0)
@@ -132,18 +132,18 @@ def test_a_race_that_was_ended_at_a_look_goes_on_as_if_it_had_not_ended() -> Non
 
 
 def test_an_end_between_two_looks_is_a_look() -> None:
-    """4 and 7 were seen, and 9 is still to come: 6 looks and one part share 7 of 9 parts... less one."""
+    """4 and 7 were seen, and 9 is still to come: 6 analyses and one part share 7 of 9 parts... less one."""
     protocol = continuation.protocol(made(7), "quick", None)
     assert protocol["splits"] == pytest.approx(9 / (9 - 3) * 7)
 
 
 def test_another_precision_has_looks_of_its_own_behind_what_there_is() -> None:
-    """Of quick's 4, 6, 9 three parts of nine are spent: six are left for seven looks of publish, and one."""
+    """Of quick's 4, 6, 9 three of nine parts are spent: six are left for seven analyses of publish, and 1."""
     protocol = continuation.protocol(made(9), "publish", 99.5)
     assert [look for look in protocol["looks"] if look > 9] == [14, 21, 32, 48, 72, 108, 160]
     assert protocol["splits"] == pytest.approx(9 / 6 * 8)
     assert (protocol["budget_s"], protocol["target"], protocol["precision"]) == (99.5, 0.007, "publish")
-    assert protocol["margin"] == 0.02  # what the race was about stays
+    assert protocol["margin"] == 0.02  # the question of the comparison stays
 
 
 def test_a_race_that_has_used_all_looks_gets_three_more_from_the_part_that_was_left() -> None:
@@ -182,7 +182,7 @@ def test_a_race_that_goes_on_again_and_again_still_says_95_percent() -> None:
 
 
 def test_a_race_of_an_earlier_version_that_kept_nothing_back_cannot_go_on_for_ever() -> None:
-    """Its looks had the whole 5 %: some are left where it ended early, none where it used them all."""
+    """Its analyses had the whole 5 %: some is left if it ended early, none if it used them all."""
     early, late = (made(end, splits=None) for end in (9, 72))
     continuation.ensure_continuable(early, [])
     protocol = continuation.protocol(early, "quick", None)

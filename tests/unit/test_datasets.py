@@ -1,4 +1,4 @@
-"""Datasets of every layout, good and bad: which rows come out, as which arrays, with which labels."""
+"""Datasets of every layout, good and bad: the samples, arrays and labels that are read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def image_plan(
 
 
 def fed(dataset: wire.DatasetPlan, *inputs: wire.InputPlan, batch: int = 4) -> dict[str, np.ndarray]:
-    """All rows of every input, without those that only fill up."""
+    """All samples of every input, without padding."""
     axes = {one["name"]: 0 for one in inputs}
     parts = list(batches(dataset, inputs, axes, batch))
     return {one["name"]: np.concatenate([p.feeds[one["name"]][: p.rows] for p in parts]) for one in inputs}
@@ -240,7 +240,7 @@ def test_labels_out_of_range_are_refused_with_the_row() -> None:
         check_range(np.array([-1]), 10)
 
 
-# --- which rows ---------------------------------------------------------------------------------------------
+# --- chosen samples -----------------------------------------------------------------------------------------
 
 
 def test_limit_keeps_the_share_of_each_class_and_the_order() -> None:
@@ -278,7 +278,7 @@ def test_hash_tells_rows_and_labels_but_not_preprocessing(tmp_path: Path) -> Non
 RGB = image_plan(shape=(4, 3, 8, 8))
 
 
-# --- rows that are the same, and parts of one dataset ------------------------------------------------------
+# --- identical samples, and parts of one dataset -----------------------------------------------------------
 
 
 def test_a_row_is_the_same_in_every_file_whatever_its_label_and_array_are_called(tmp_path: Path) -> None:

@@ -429,7 +429,7 @@ def test_the_table_ends_with_the_sum_of_its_parts() -> None:
 
 
 def test_a_p50_is_the_stored_one_and_what_the_ratio_says_has_another_name() -> None:
-    """The ratio of the rounds is 1.69, the two p50 are 920 and 560 µs: the candidate stands at 545 µs."""
+    """The ratio of the rounds is 1.69, the two p50 are 920 and 560 µs: the candidate is placed at 545 µs."""
     told = remarks(differ(of=end(920, 545, candidate_p50_s=560 * US)))
     assert [f"{number:.4f}" for number in numbers(told[1])] == ["0.9200", "0.5450", "0.5600"]
 

@@ -1,4 +1,4 @@
-"""The model of what settings do: it finds what is there, doubts what is not, and designs the first looks."""
+"""The model of settings' effects: real effects are found, absent ones are not; designs of the screening."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_looks_of_one_race_count_less_than_looks_of_two() -> None:
 
 
 def test_a_race_whose_reference_was_slow_is_seen_through() -> None:
-    """Half of the looks come from a race in which everybody seems 6 % better."""
+    """Half of the screening comes from a comparison in which every configuration seems 6 % better."""
     rng = np.random.default_rng(3)
     at = rng.permutation(len(CODES))
     comparisons = ["a" if i < 12 else "b" for i in range(len(CODES))]
@@ -152,7 +152,7 @@ def test_any_looks_make_a_model(rows: list[int], seed: int) -> None:
     assert np.isfinite(deviation).all()
 
 
-# --- what to try next -----------------------------------------------------------------------------------
+# --- the next candidates --------------------------------------------------------------------------------
 
 
 def test_the_promising_are_tried_next_and_none_twice() -> None:

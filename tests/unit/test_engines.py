@@ -1,4 +1,4 @@
-"""The table of engines: nobody else compares a name, and what a row does not say that it can is refused."""
+"""The table of engines: no other code compares names, and unsupported features are refused."""
 
 import ast
 from pathlib import Path

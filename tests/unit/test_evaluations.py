@@ -1,4 +1,4 @@
-"""What a search knows of each configuration: looks, and what they say together."""
+"""Evaluations of each configuration in a search, and their combined estimate."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def contrast(ratio: float = 1.25, **changes: Any) -> dict[str, Any]:
     return {"ratio": ratio, "standard_error": 0.02, "sigma": 0.03, "rounds": 5} | changes
 
 
-# --- looks together -------------------------------------------------------------------------------------
+# --- combined evaluations -------------------------------------------------------------------------------
 
 
 def test_looks_are_weighted_by_how_sure_they_are() -> None:
@@ -138,7 +138,7 @@ def test_one_metric_of_unknown_error_stays_so() -> None:
     assert both == (pytest.approx(0.2), pytest.approx(UNKNOWN_SE / 2))
 
 
-# --- one race -------------------------------------------------------------------------------------------
+# --- one comparison -------------------------------------------------------------------------------------
 
 
 def test_a_look_has_the_gain_of_every_metric_larger_is_better() -> None:

@@ -29,12 +29,12 @@ def stored(candidate: str, baseline: str, ratio: float = 2.0, **changes: Any) ->
 
 
 def blocks(median_s: float, count: int = 12) -> list[dict[str, Any]]:
-    """Of a race of the version that knew one process of each side."""
+    """Of a comparison of the version that had one process of each side."""
     return [{"round": n, "median_s": median_s * (1 + 0.001 * (n % 3))} for n in range(count)]
 
 
 def generations(median_s: float, own: list[float], copies: int = 1, rounds: int = 8) -> list[dict[str, Any]]:
-    """Blocks of as many generations as there are factors of a process."""
+    """Blocks of as many launches as there are factors of a process."""
     return [
         {
             "generation": generation,

@@ -1,8 +1,8 @@
-"""What a user takes away: the YAML file reads back exactly, and the Python script is executed here.
+"""Exports of the command line: the YAML file reads back exactly, and the Python script runs here.
 
-The script runs in a process of its own on a real model; what it reads from files must be byte for byte what
-the measuring worker reads, what it draws of the same type, shape and range, and its outputs equal to those of
-the worker's own session on the same feeds.
+The script runs in a process of its own on a real model. Its inputs from files must be byte for byte those of
+the measuring worker, random ones of the same type, shape and range, and its outputs equal to those of the
+worker's own session on the same inputs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ENVIRONMENT = {"fingerprint": "f" * 16, "os": "Linux", "cpu": {"model": "a CPU"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A trial as the scheduler would have stored it, and what its worker fed and got."""
+    """A trial as the scheduler would have stored it, with the inputs and outputs of its worker."""
 
     trial: Trial
     info: wire.ModelInfo
@@ -99,12 +99,12 @@ print("thread pools", options.intra_op_num_threads, sorted(session.get_providers
 
 
 def run_and_compare(one: Measured, folder: Path, *, drawn: bool = False, fresh: bool = False) -> str:
-    """Execute the script and compare feeds and outputs; return the script.
+    """Execute the script and compare inputs and outputs; return the script.
 
     Args:
         one: the trial.
         folder: to run it in.
-        drawn: the feeds are random: they lie in the range of the worker's, and are not theirs.
+        drawn: the inputs are random: in the range of the worker's, but different.
         fresh: as for `execute`.
     """
     script = export_python(one.trial, one.info)

@@ -1,7 +1,7 @@
-"""Every format in which a trial leaves, held against the settings table and opened by those who read it.
+"""Every export format, compared with the settings table and opened by its target tool.
 
-What runs here runs for real: the program for Node where Node and its package are, the one in C++ where its
-header is, ONNX Runtime on the copy of the model; the rest is read by the parser of whom it is for.
+Tests run for real where they can: the program for Node where Node and its package are installed, the one in
+C++ where its header is, ONNX Runtime on the copy of the model. Others use the target tool's parser.
 """
 
 from __future__ import annotations
@@ -568,7 +568,7 @@ def test_the_program_in_csharp_has_balanced_brackets_and_every_setting(model: Pa
 def test_disabled_optimizers_are_told_by_a_config_entry_that_does_the_same(
     model: Path, tmp_path: Path
 ) -> None:
-    """Programs but Python's have no argument for them: the entry must give the same graph."""
+    """Only programs in Python have an argument for them: the entry must give the same graph."""
     import onnxruntime as ort
 
     path = tiny_models.conv(tmp_path / "conv.onnx")
@@ -807,7 +807,7 @@ def test_triton_refuses_what_it_cannot_serve(model: Path, tmp_path: Path) -> Non
         write("triton", leaving(tiny_models.rank_unknown(tmp_path / "r.onnx")))
 
 
-# --- OpenVINO, and the same wish elsewhere ------------------------------------------------------------------
+# --- OpenVINO, and the same setting in other formats --------------------------------------------------------
 
 
 def test_the_settings_for_openvino_hold_device_streams_precision_and_hint(model: Path) -> None:

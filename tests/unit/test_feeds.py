@@ -344,7 +344,7 @@ def test_other_inputs_beside_the_image_stay_random(pictures: Path) -> None:
     assert make(plan)["ids"].shape == (4, 3)
 
 
-# -- rows --------------------------------------------------------------------------------------------------
+# -- samples -----------------------------------------------------------------------------------------------
 
 
 def test_rows_are_counted_on_the_axis_that_carries_them() -> None:
@@ -357,7 +357,7 @@ def test_inputs_with_different_rows_are_refused() -> None:
         sample_count({"a": [4, 3], "b": [5]}, {"a": 0, "b": 0})
 
 
-# -- beside other feeds ------------------------------------------------------------------------------------
+# -- together with other inputs ----------------------------------------------------------------------------
 
 
 def test_a_range_of_its_own_is_drawn_whatever_feeds_the_others(tmp_path: Path) -> None:

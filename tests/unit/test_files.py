@@ -48,7 +48,7 @@ def test_a_folder_that_is_missing_is_said_by_the_system(tmp_path: Path) -> None:
 
 
 def test_a_device_or_a_pipe_stays_what_it_is(tmp_path: Path) -> None:
-    """As root `-o /dev/null` would leave a file there, for everybody."""
+    """As root `-o /dev/null` would create a file there, for every user."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with pytest.raises(OSError, match="named pipe"), written_whole(path) as draft:

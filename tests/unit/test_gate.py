@@ -1,4 +1,4 @@
-"""The gate in front of the server: Host, Origin, headers, the shared token; and who must set one."""
+"""The gate of the server: Host, Origin, headers, the shared token; and when one is required."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The glossary: every word has a meaning, wherever it is asked."""
+"""The glossary: every word has a meaning, on every page that uses it."""
 
 import pytest
 

@@ -206,7 +206,7 @@ def test_a_line_is_wrapped_for_a_reader_and_a_command_stays_whole(monkeypatch: p
     assert max(map(len, shown)) <= 80
     assert [line.index(command) for line in shown if command in line] == [16]
     monkeypatch.delenv("COLUMNS")
-    monkeypatch.setattr("sys.stdout", io.StringIO())  # a pipe, in which a program looks for it
+    monkeypatch.setattr("sys.stdout", io.StringIO())  # a pipe: each sentence stays on one line
     with grid.terminal():
         assert len(lines(said)) == 2
 

@@ -1,4 +1,4 @@
-"""What is fed: ranges of random values in a workload, and all of it in words."""
+"""Input descriptions: ranges of random values in a workload, and their text."""
 
 from __future__ import annotations
 

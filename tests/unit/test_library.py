@@ -21,7 +21,7 @@ def store(tmp_path, monkeypatch):
 
 
 class Counting:
-    """The worker's `inspect` in this process; it remembers what it was asked."""
+    """The worker's `inspect` in this process; it records its requests."""
 
     def __init__(self) -> None:
         self.jobs: list[str] = []

@@ -1,4 +1,4 @@
-"""A glimpse by the real rules on a clock of its own: what it compares, and what it tells of that."""
+"""Live estimates by the real rules on a simulated clock: the compared configurations, and the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page shows of a job that runs, as events: without a server, a browser or a clock."""
+"""Events that show a running job on a page: without a server, a browser or a clock."""
 
 from __future__ import annotations
 
@@ -208,5 +208,5 @@ def test_the_last_estimate_stays_with_its_time_when_live_rests() -> None:
     at = format.when(1_700_000_000.0)[11:16]
     assert [tells(one["text"], at, "1.31×") for one in rests["lines"]].count(True) == 1
     assert [one["kind"] for one in rests["pictures"]] == ["forest"]
-    assert rests["ratio"] == ""  # in the bar stands only what is measured
+    assert rests["ratio"] == ""  # the bar shows only measured values
     assert len(live_events.of_estimate(ended, told(key="other"), "k", **how)["lines"]) == 1

@@ -1,4 +1,4 @@
-"""A race that runs, in words."""
+"""The text of a running comparison."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_different_batches_are_told_per_row_and_an_unknown_one_not_at_all() -> N
     unknown = replace(FIELD, rows={"a": 4, "b": None})
     assert tells(live_text.p50_text(LIVE, "a", unknown), "0.2030 ms")
     assert live_text.p50_text(LIVE, "b", unknown) == ""
-    own = replace(FIELD, rows={"a": None, "b": None})  # both feed what the model fixes
+    own = replace(FIELD, rows={"a": None, "b": None})  # both use the input that the model fixes
     assert live_text.p50_text(LIVE, "a", own) == "0.8120 ms"
 
 

@@ -1,4 +1,4 @@
-"""The memory layout that a process draws: the same seed draws the same, and what it says it does."""
+"""The memory layout of a process: the same seed gives the same layout, and the report is true."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SOME = range(40)
 
 
 def drawn_alone(seed: int) -> MemoryLayout:
-    """What is drawn, without looking for holes between the mappings of this large process."""
+    """The drawn layout, without a search for holes between the mappings of this large process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory_layout, "_holes", lambda: [])
         return draw(seed)

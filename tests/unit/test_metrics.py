@@ -1,4 +1,4 @@
-"""Every metric against scikit-learn's value, and what must hold of intervals whatever the numbers."""
+"""Every metric against scikit-learn's value, and properties of intervals for any numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEEDS = range(6)
 
 
 def scored(seed: int, *, rows: int = 200, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities that know something of the labels, and the labels; every class has rows."""
+    """Probabilities that correlate with the labels, and the labels; every class has samples."""
     generator = np.random.default_rng(seed)
     labels = np.concatenate([np.arange(classes), generator.integers(0, classes, rows - classes)])
     logits = generator.normal(size=(rows, classes))
@@ -136,7 +136,7 @@ def test_rows_that_are_not_finite_count_as_wrong_everywhere() -> None:
     at = metrics.at_threshold(scores[:, 1], labels == 1, 0.5)
     assert (at.sensitivity.value, at.specificity.value, at.precision.value) == (0.5, 0.5, 1.0)
     assert (at.unread_positives, at.unread_negatives) == (1, 1)
-    assert one.roc_auc.value == pytest.approx(0.25)  # only the pair of the two good rows is in order
+    assert one.roc_auc.value == pytest.approx(0.25)  # only the pair of the two good samples is in order
 
 
 def test_class_without_rows_is_unknown_and_not_zero() -> None:
@@ -238,7 +238,7 @@ def test_paired_difference_of_areas_knows_that_the_rows_are_the_same() -> None:
     assert near.high - near.low < (single.high - single.low) / 2
 
 
-# --- two models on the same rows ----------------------------------------------------------------------------
+# --- two models on the same samples -------------------------------------------------------------------------
 
 cells = st.tuples(*[st.integers(0, 400)] * 4).filter(any)
 
@@ -276,7 +276,7 @@ def test_newcombes_interval_holds_the_difference_and_turns_with_the_models(
     assert -1.0 <= low <= difference <= high <= 1.0
     turned = metrics.newcombe_paired(both, c, b, neither)
     assert turned == pytest.approx((-difference, -high, -low))
-    flipped = metrics.newcombe_paired(neither, c, b, both)  # wrong rows counted instead of right ones
+    flipped = metrics.newcombe_paired(neither, c, b, both)  # wrong samples counted instead of right ones
     assert flipped == pytest.approx(turned)
 
 

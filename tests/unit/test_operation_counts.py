@@ -1,4 +1,4 @@
-"""Operations and bytes of one call, against values worked out by hand; what is not counted is not guessed."""
+"""Operations and bytes of one call, against values worked out by hand; uncountable ones give no number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who used CPUs between two invented looks at a machine, and whether it was quiet: no clock, no sleeping."""
+"""CPU use of other processes between two invented snapshots, and the idle check: no clock, no sleeping."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def cores(found: OtherProcesses) -> dict[str, float]:
     return {one.name: pytest.approx(one.cores) for one in found.programs}
 
 
-# -- between two looks -------------------------------------------------------------------------------------
+# -- between two snapshots ---------------------------------------------------------------------------------
 
 
 def test_processes_of_one_program_are_one_neighbour_and_the_largest_comes_first() -> None:
@@ -86,7 +86,7 @@ def test_workers_their_children_and_their_process_groups_are_no_neighbours() -> 
 
 
 def test_a_worker_that_ended_takes_its_children_along() -> None:
-    """Its child was given to process 1 meanwhile: the earlier look knows whose it was."""
+    """Its child was given to process 1 meanwhile: the earlier snapshot knows its parent."""
     before = look(0.0, process(5, 1.0), process(6, 1.0, parent=5))
     after = look(10.0, process(6, 9.0, parent=1), busy_s=12.0)
     assert between(before, after, own=[5]).programs == ()
@@ -116,13 +116,13 @@ def test_what_nobody_waited_for_is_the_rest() -> None:
     before = look(0.0, process(5, 3.0, "gone"), process(1, 0.0, "init"), busy_s=3.0)
     after = look(10.0, process(1, 0.0, "init", reaped_s=9.0), busy_s=9.0)
     found = between(before, after, own=())
-    assert found.programs == ()  # process 1 inherits strangers: they are not its program
+    assert found.programs == ()  # process 1 inherits orphans: they are not its program
     assert found.unnamed_cores == pytest.approx(0.6)
     assert numbers(found.words()) == [0.6]
 
 
 def test_contestants_that_ended_are_not_taken_for_neighbours() -> None:
-    """The fork server waits for each; when it has ended too, the process that looks has waited for it."""
+    """The fork server waits for each; when it has ended too, the observing process has waited for it."""
     server = process(5, 1.0, reaped_s=0.0, parent=SERVER_PID)
     before = look(0.0, process(SERVER_PID, 1.0), server, process(6, 2.0, parent=5))
     forked = look(10.0, process(SERVER_PID, 1.0), replace(server, reaped_s=12.0))
@@ -147,7 +147,7 @@ def test_the_page_is_told_apart_server_and_the_whole_browser_that_shows_it() -> 
         process(SERVER_PID, 1.0, "python"),
         process(4, 1.0, "bash"),
         process(5, 1.0, "chromium", parent=4),
-        process(6, 1.0, "chromium", parent=5),  # holds the connection
+        process(6, 1.0, "chromium", parent=5),  # keeps the connection
         process(7, 2.0, "chromium", parent=5),  # draws
         process(8, 4.0, "chromium"),  # another browser of the same make
         viewers=frozenset({6}),
@@ -352,7 +352,7 @@ def test_this_machine_can_be_read() -> None:
         assert found.usable.busy_s >= own.cpu_s
 
 
-# -- is it quiet? ------------------------------------------------------------------------------------------
+# -- the idle check ----------------------------------------------------------------------------------------
 
 
 def window(used: float, *, seconds: float = 10.0, **changes: Any) -> tuple[Snapshot, Snapshot]:

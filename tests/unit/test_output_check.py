@@ -1,4 +1,4 @@
-"""Whether outputs are still right: by precision, by the user's own tolerance, and when nobody looked."""
+"""The output check: by precision, by the user's own tolerance, and without a check."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def error(**changes: Any) -> Any:
             "int4",
             "The output `y` has shape",
         ),
-        (error(max_rel=5e-3), "another", "(another)"),  # what is not known must hold what FP32 must
+        (error(max_rel=5e-3), "another", "(another)"),  # an unknown precision gets the FP32 tolerance
     ],
 )
 def test_a_tolerance_belongs_to_each_precision(found: Any, precision: str, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Plans: nothing unasked is set, and every input gets a shape of numbers or a clear refusal."""
+"""Plans: nothing unrequested is set, and every input gets a shape of numbers or a clear refusal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Shape = list[int | str] | None
 def info(
     *inputs: tuple[str, Shape], batch_dim: str | None = None, fixed: int | None = None, dtype: str = "float32"
 ) -> wire.ModelInfo:
-    """What `inspect` finds, as far as a plan looks at it."""
+    """The result of `inspect`, as far as a plan reads it."""
     found: list[wire.InputInfo] = [{"name": name, "dtype": dtype, "shape": shape} for name, shape in inputs]
     free = list(dict.fromkeys(dim for _, shape in inputs for dim in shape or [] if isinstance(dim, str)))
     axes = {name: shape.index(batch_dim) for name, shape in inputs if shape and batch_dim in shape}
@@ -243,7 +243,7 @@ def test_a_plan_has_no_free_dimension_left(
         assert one["shape"] == [sizes[dim] if isinstance(dim, str) else dim for dim in shape]
 
 
-# --- sources of the feeds ---------------------------------------------------------------------------------
+# --- sources of the inputs --------------------------------------------------------------------------------
 
 
 def test_random_feeds_take_their_range_from_the_model() -> None:
@@ -302,7 +302,7 @@ def test_an_fp16_copy_without_kept_types_is_fed_float16_where_the_model_had_floa
     assert [one["dtype"] for one in plan["inputs"]] == ["float16", "int64"]
 
 
-# --- a contestant -----------------------------------------------------------------------------------------
+# --- a configuration --------------------------------------------------------------------------------------
 
 
 def trial(**parts: Any) -> TrialSpec:

@@ -1,4 +1,4 @@
-"""How long a race is predicted to take, against what its own rules make of known runs."""
+"""The predicted duration of a comparison, against its own rules with known run times."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def known(run_s: float = RUN_S, **changes: Any) -> ComparisonHistory:
 
 
 def test_a_quiet_race_goes_on_for_the_seconds_that_a_p99_is_worth() -> None:
-    """Two contestants and a twin: 0.75 s of starts, 69 ms a round; sqrt(0.75 / 0.069) rounds a second."""
+    """Two configurations and an A/A control: 0.75 s of starts, 69 ms a round; sqrt(0.75 / 0.069) rounds/s."""
     found = predict([BASE, BASE], known())
-    assert found.rounds == 6 * 3  # the first look is after 4
+    assert found.rounds == 6 * 3  # the first interim analysis is after 4
     assert found.seconds == pytest.approx(6 * (0.75 + 3 * 3 * BLOCK_S) + 2 * 1.0 + 0.5)
     assert found.in_budget
 
@@ -63,7 +63,7 @@ def test_a_quiet_race_of_many_rounds_a_generation_takes_the_first_look() -> None
 
 
 def test_a_noisy_race_takes_the_look_that_suffices() -> None:
-    """6 % from round to round and 1 % between processes: 64 rounds would be best, the budget holds fewer."""
+    """6 % between rounds and 1 % between processes: 64 rounds would be best, the budget allows fewer."""
     quiet = predict([BASE, BASE], known())
     noisy = predict([BASE, BASE], known(sigma=0.06))
     assert noisy.rounds > 4 * quiet.rounds
@@ -126,7 +126,7 @@ def test_a_budget_without_an_interval_says_before_the_start_which_one_holds_it()
 
 
 def test_an_exact_number_of_runs_takes_that_many() -> None:
-    """100 runs are 10 rounds of 10, each with one before it, in 8 generations of three processes."""
+    """100 runs are 10 rounds of 10, each with one before it, in 8 launches of three processes."""
     exact = spec(protocol={"runs": 100})
     found = predict([exact, exact], known())
     assert found.rounds == 10
@@ -256,7 +256,7 @@ def test_races_of_another_machine_teach_nothing(tmp_path: Path) -> None:
     assert past(store, model_sha256="1" * 64, fingerprint="here") is None
 
 
-# --- against the race itself --------------------------------------------------------------------------------
+# --- against the comparison itself --------------------------------------------------------------------------
 
 
 def ran(models: list[Model], budget_s: float, seed: int, precision: str) -> tuple[Comparison, list[Trial]]:

@@ -9,7 +9,7 @@ from core.wire.errors import SpecError
 from dashboard.state import _WRITE_METHODS, _ReadOnlyService
 
 WRITING = ("create_", "delete_", "mark", "pin_", "prune", "put_", "remove_", "update_")
-LOOKING = {"marks", "put_info", "put_model"}  # the facts of a model that is looked at are kept
+LOOKING = {"marks", "put_info", "put_model"}  # the facts of a shown model are kept
 
 
 def test_a_follower_writes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""What earlier A/A tests say of the spread between processes, and when they say nothing."""
+"""Earlier A/A controls as a prior of the spread between processes, and when they give none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_tests_beside_a_neighbour_show_what_it_did_and_are_left_out() -> None:
 
 
 def test_generations_that_agreed_by_chance_count_like_those_that_did_not() -> None:
-    """Variances below 0 are kept: to take them for 0 would make processes look more different."""
+    """Variances below 0 are kept: clipping them at 0 would overestimate the spread between processes."""
     found = spread([seen(excess_between=one * 1e-4) for one in (-2, -1, 1, 2, 3)], RUN_S)
     assert found.sigma_between == pytest.approx(0.01)
 
@@ -116,7 +116,7 @@ def test_only_tests_of_this_machine_count_and_the_newest_of_them(
 
 
 def test_what_a_race_leaves_is_what_the_next_one_reads() -> None:
-    """The A/A tests of races whose processes differ by 2 %, in the form in which they are stored."""
+    """The A/A controls of comparisons whose processes differ by 2 %, in the stored form."""
     tests = [
         aa
         for seed in range(12)

@@ -1,4 +1,4 @@
-"""The question of a search: what is read, what is refused, and what people ask."""
+"""The question of a search: what is read, what is refused, and common questions."""
 
 from __future__ import annotations
 

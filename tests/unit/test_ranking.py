@@ -126,7 +126,7 @@ def test_no_rank_contradicts_an_interval_or_a_verdict(found: list[tuple[float, f
     assert set(shown) == set(ranked)
     for one, own in shown.items():
         for other, against in shown.items():
-            if own[0] > against[1]:  # surely faster: ahead by the best place and by the worst
+            if own[0] > against[1]:  # surely faster: better by the best place and by the worst
                 assert ranked[one].best < ranked[other].best
                 assert ranked[one].worst < ranked[other].worst
                 assert other not in ranked[one].ties

@@ -1,4 +1,4 @@
-"""Reports: every kind of result, hostile names, money, and what is refused; on races that were recorded."""
+"""Reports: every kind of result, hostile names, costs, and refusals; on recorded comparisons."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def best_of(curve: Curve) -> str:
     return said
 
 
-# --- a race that must not be believed, and one from elsewhere ----------------------------------------------
+# --- a rejected comparison, and an imported one ------------------------------------------------------------
 
 
 def test_a_rejected_race_says_so_on_top(store: Store, kinds: dict[str, list[str]]) -> None:

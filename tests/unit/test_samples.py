@@ -140,14 +140,14 @@ def test_race_takes_an_eighth_of_its_json_text_at_most(runs: int) -> None:
 
 
 def test_bytes_of_today_are_read_by_later_versions() -> None:
-    """Stores hold these bytes: what reads them may change, what they mean may not."""
+    """Stores contain these bytes: the code that reads them may change, their meaning may not."""
     known = bytes.fromhex(KNOWN)
     assert text(unpack(known)) == text(SMALL)
     assert text(unpack(pack(SMALL))) == text(SMALL)
 
 
 def test_machine_with_the_other_byte_order_writes_and_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its arrays hold their bytes the other way round: played here by swapping what goes in and out."""
+    """A big-endian machine: simulated by swapping the bytes that go in and out."""
 
     class Swapped(array):  # type: ignore[type-arg]
         def tobytes(self) -> bytes:

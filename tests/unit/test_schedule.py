@@ -1,4 +1,4 @@
-"""How a race divides its budget, against a race that is nothing but its costs; and what a race refuses."""
+"""How a comparison divides its budget, against one that consists of costs only; and its refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from core.wire.errors import BudgetError
 from tests import raw_comparisons
 from tests.simulated_clock import Model, compare
 
-LOOKS = 72  # as many generations as a quick race may make
+LOOKS = 72  # as many launches as a quick comparison may make
 SHORT = Costs(start_s=0.5, round_s=0.08, after_s=1.0, runs=10)
 
 
@@ -73,7 +73,7 @@ def test_rounds_are_those_of_kalibera_and_jones_where_the_budget_is_large(
 def test_no_other_number_of_rounds_would_know_more_for_the_same_time(
     start_s: float, round_s: float, ratio: float, step: int
 ) -> None:
-    """The variance of the mean, times what it costs: of a generation (b + w / r)(start + r round)."""
+    """The variance of the mean, times its cost: of a launch (b + w / r)(start + r round)."""
     costs = Costs(start_s=start_s, round_s=round_s, after_s=0.0, runs=10)
     best = rounds_of_launch(costs, 1e6, made=0, variance_ratio=ratio)
     other = min(MOST_ROUNDS, max(1, best + step))
@@ -88,7 +88,7 @@ def test_no_other_number_of_rounds_would_know_more_for_the_same_time(
     ("left_s", "made", "rounds"),
     [
         (1000.0, 0, 25),  # sqrt(4 / 0.064 * 10)
-        (16.0, 0, 15),  # (16 - 3 * 4) / 0.064 / 4: four generations
+        (16.0, 0, 15),  # (16 - 3 * 4) / 0.064 / 4: four launches
         (12.1, 0, 21),  # (12.1 - 2 * 4) / 0.064 / 3: three, for of four each would have no round
         (7.0, 0, 23),  # (7 - 4) / 0.064 / 2: two
         (4.0, 0, 25),  # one
@@ -212,12 +212,12 @@ def test_what_the_hint_asks_for_is_enough(
         assert spent_s + rounds_for_p50(costs) * round_s + after_s <= 1.1 * budget_s + GRACE_S
 
 
-# --- a race that is nothing but its costs -----------------------------------------------------------------
+# --- a comparison that consists of costs only -------------------------------------------------------------
 
 
 @dataclass(kw_only=True)
 class Told:
-    """How a race ended."""
+    """The end of a comparison."""
 
     seconds: float
     rounds: int
@@ -282,7 +282,7 @@ def test_a_race_keeps_its_budget_or_is_refused(costs: Costs, budget_s: float, ra
 @settings(max_examples=400)
 @given(COSTS, st.sampled_from([30.0, 120.0]))
 def test_a_race_uses_its_budget_up_unless_it_has_made_all_generations(costs: Costs, budget_s: float) -> None:
-    """What is left at the end holds no half generation, so that nobody waits for nothing."""
+    """The rest of the budget is too short for half a launch, so that no time is wasted."""
     try:
         told = compared(costs, budget_s)
     except BudgetError:
@@ -313,11 +313,11 @@ def test_a_model_of_seconds_has_its_p50_of_one_generation() -> None:
     assert (told.generations, told.rounds) == (1, 6)
 
 
-# --- the race itself, on a clock of its own ---------------------------------------------------------------
+# --- the comparison itself, on a simulated clock ----------------------------------------------------------
 
 
 def few_runs(record: RawComparison) -> int:
-    """Of the contestant that has fewest."""
+    """Of the configuration that has fewest."""
     runs = [0] * len(record.ran)
     for block in record.blocks:
         runs[block.contestant] += len(block.latencies_s)
@@ -384,7 +384,7 @@ def test_whoever_is_settled_leaves_and_what_is_left_to_find_of_it_fits_the_grace
     models += [Model(between=0.2, load_s=3.0), Model(load_s=3.0)]
     record = compare(models, 256.0)
     alive = [len(one.order) for one in record.generations]
-    assert (alive[0], alive[-1]) == (9, 3)  # all and a twin, then the one that is open and two anchors
+    assert (alive[0], alive[-1]) == (9, 3)  # all and an A/A control, then the undecided one and two defaults
     assert record.wall_s <= 1.1 * 256 + GRACE_S
     made = [sum(block.contestant == index for block in record.blocks) for index in range(6)]
     assert min(made) >= P99_ROUNDS  # whoever left had rounds for a p99
@@ -423,7 +423,7 @@ def test_an_exact_number_of_runs_is_made_in_eight_generations_whatever_the_budge
     made = Counter[tuple[int, int]]()
     for block in record.blocks:
         made[block.contestant, block.copy] += len(block.latencies_s)
-    assert made == {(0, 0): 100, (1, 0): 100, (1, 1): 100}  # a twin as many as everybody
+    assert made == {(0, 0): 100, (1, 0): 100, (1, 1): 100}  # the A/A control as many as the others
     assert len(record.generations) == 8
 
 

@@ -1,4 +1,4 @@
-"""What the scorecard finds in a store, and what it says is missing. No worker runs here."""
+"""The scorecard: results that it finds in a store, and missing ones. No worker runs here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a search: the outcome, limits with probabilities, ties, the front, effects, controls."""
+"""Answers of a search: outcome, constraints with probabilities, ties, Pareto front, effects, controls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def confirmed(verdict: str = "FASTER", limits: str = "MET", error: str = "", **c
 
 
 def tried(key: str, **facts: Any) -> Evaluation:
-    """A configuration with one look; `gains` are ln, `values` plain."""
+    """A configuration with one evaluation; `gains` are ln, `values` plain."""
     changes = facts.pop("changes", {"intra_op_num_threads": 1})
     twin = facts.pop("twin", False)
     known: dict[str, Any] = {"stage": "screen", "race": "r", "trial": key}
@@ -288,7 +288,7 @@ def test_those_behind_keep_their_order() -> None:
     assert order() == ""
 
 
-# --- the front ------------------------------------------------------------------------------------------
+# --- the Pareto front -----------------------------------------------------------------------------------
 
 
 def point(key: str, speed: float, rss: float, error: float = 0.01, **facts: Any) -> Evaluation:

@@ -1,4 +1,4 @@
-"""The charts of a search as data: intervals, the front, the course, everything tried, and what still runs."""
+"""The charts of a search as data: intervals, Pareto front, progress, evaluations, and running ones."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_times_has_the_digits_that_the_interval_supports() -> None:
     assert search_charts.times(1.2345) == "1.2×"
 
 
-# --- the front ----------------------------------------------------------------------------------------------
+# --- the Pareto front ---------------------------------------------------------------------------------------
 
 
 def test_the_front_the_others_and_the_winner_are_told_apart() -> None:
@@ -138,7 +138,7 @@ def test_the_course_has_a_marker_for_each_stage() -> None:
     assert figure.layout.xaxis.title.text.endswith("(s)")
 
 
-# --- everything that was tried ------------------------------------------------------------------------------
+# --- all evaluated configurations ---------------------------------------------------------------------------
 
 
 def test_lines_go_through_the_settings_that_matter_most_to_the_gain() -> None:
@@ -153,7 +153,7 @@ def test_lines_go_through_the_settings_that_matter_most_to_the_gain() -> None:
 
 
 def test_what_all_have_in_common_is_no_axis() -> None:
-    """A search that starts elsewhere than at the default has its fixed settings in every configuration."""
+    """A search with a starting point other than the default has its fixed settings in every configuration."""
     tried = [
         replace(found, changes={"enable_mem_reuse": False, **found.changes})
         for found in (one("b", 2, 1.2), one("b", 10, 0.9))

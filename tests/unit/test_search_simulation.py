@@ -1,7 +1,7 @@
-"""Whole searches on invented machines whose truth is known: how good, how honest, how long.
+"""Whole searches on simulated machines with known true values: regret, error rates, duration.
 
-Seeds are fixed, so nothing here fails by chance. The figures in the assertions have room: what was measured
-stands beside them.
+Seeds are fixed, so nothing here fails by chance. The bounds in the assertions have room; comments give the
+measured values.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def test_the_heat_turns_nobody_away_who_is_better_by_more_than_the_margin() -> N
     assert wrong <= 0.05 * 20
 
 
-# --- how honest -----------------------------------------------------------------------------------------
+# --- error rates ----------------------------------------------------------------------------------------
 
 
 @EVERY
@@ -264,7 +264,7 @@ SLOW = {"slow_share": 1 / 9, "slow_by": (math.log(2.3), math.log(2.3))}
 
 @pytest.mark.parametrize("machine", [{"slow_share": 0.0}, {"spread": 0.03, "slow_share": 0.0}, SLOW])
 def test_intervals_of_effects_rows_and_answers_hold_the_truth(machine: dict[str, Any]) -> None:
-    """Measured with 40 seeds at 20 s: effects 271, 273 and 273 of 280; rows 40 of 40, 41 of 43, 46 of 46."""
+    """Measured, 40 seeds at 20 s: effects 271, 273 and 273 of 280; samples 40 of 40, 41 of 43, 46 of 46."""
     covered: dict[str, list[bool]] = {"effects": [], "rows": [], "answers": []}
     for seed in range(14):
         run = some(space=MIDDLE, budget_s=20, seed=seed, **machine)

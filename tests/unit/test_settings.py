@@ -147,7 +147,7 @@ def test_every_row_is_complete(setting: settings.TrialSetting) -> None:
 
 def test_names_and_flags_are_unique() -> None:
     assert len({k.name for k in SETTINGS}) == len(SETTINGS)
-    flags = [k.flag for k in SETTINGS if k.name != "feed_values"]  # `--feed`: told apart by what is given
+    flags = [k.flag for k in SETTINGS if k.name != "feed_values"]  # `--feed`: distinguished by its value
     assert len(set(flags)) == len(flags)
 
 
@@ -309,7 +309,7 @@ def test_every_known_config_entry_is_a_literal_of_the_installed_libraries() -> N
 
 
 LEFT_OUT = {
-    # keys that the libraries hold and ORTune does not offer, with the reason
+    # keys of the libraries that ORTune does not offer, with the reason
     "ep.context_model_external_initializers_file_name": "writes a file",
     "ep.context_source_model_path": "names a file of the compiling step",
     "ep.cuda.fpa_intb_gemv_paired_k": "undocumented",

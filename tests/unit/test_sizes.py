@@ -161,7 +161,7 @@ def ask(store: Store, tmp_path: Path) -> Callable[..., TrialSpec]:
 
 
 def inspected(*_: Any, **__: Any) -> Any:
-    """What the worker says that looks at the model."""
+    """The reply of the worker that inspects the model."""
     return INFO
 
 
@@ -179,7 +179,7 @@ def test_what_a_run_lacks_is_as_in_the_last_complete_run_of_the_model(
 ) -> None:
     ran(store, ask(side=8, past=2, other=9), at=1)
     ran(store, ask(side=16, past=3, other=7), at=2)
-    ran(store, ask(), at=3)  # fed from a file: it says nothing
+    ran(store, ask(), at=3)  # input from a file: it says nothing
     ran(store, ask(side=99), state="FAIL", at=4)
     [spec], filled = with_known_sizes([ask(past=5)], store, inspected)
     assert spec.workload.dims == {"past": 5, "side": 16, "other": 7, "past + 1": 6}

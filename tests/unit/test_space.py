@@ -42,7 +42,7 @@ ALL = (THREADS, MODE, INTER, SPIN, SPIN_US, PATTERN, ARENA)
 
 
 def check_whole(of: Space) -> None:
-    """What holds for every space."""
+    """Properties of every space."""
     assert len(of.choices) + sum(of.left_out.values()) == of.combinations
     assert of.combinations == math.prod(len(axis.values) for axis in of.axes)
     assert len(set(of.choices)) == len(of.choices)
@@ -163,7 +163,7 @@ def test_a_configuration_is_found_by_what_it_changes() -> None:
     [
         {"intra_op_num_threads": 3},
         {"enable_profiling": True},
-        {"inter_op_num_threads": 2},  # without ORT_PARALLEL it is another one's twin
+        {"inter_op_num_threads": 2},  # without ORT_PARALLEL it is a duplicate of another
     ],
 )
 def test_what_is_not_of_the_space_is_not_found(values: dict[str, Any]) -> None:
@@ -222,7 +222,7 @@ def test_what_differs_from_the_default_is_what_the_spec_asks_for() -> None:
     assert changes_from_default(builders.spec(), {MODEL: "int8", "use_io_binding": False}) == {MODEL: "int8"}
 
 
-# --- what a user asks for and forbids -------------------------------------------------------------------
+# --- requested and excluded values ----------------------------------------------------------------------
 
 
 def test_axes_that_are_named_begin_with_the_start() -> None:
@@ -273,7 +273,7 @@ def test_nothing_left_to_vary_is_refused() -> None:
         check_any_varies(left)
 
 
-# --- more than a search can hold ------------------------------------------------------------------------
+# --- more than a search can try -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

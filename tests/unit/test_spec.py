@@ -577,7 +577,7 @@ def test_changed_lists_what_differs_from_the_default_in_the_tables_order() -> No
     one = spec(
         session={
             "providers": [{"name": "CUDAExecutionProvider", "options": {"device_id": 0}}],
-            "intra_op_num_threads": 0,  # asked for, but it is the default
+            "intra_op_num_threads": 0,  # requested, but it is the default
             "enable_mem_pattern": False,
             "session_config_entries": {
                 "session.intra_op.allow_spinning": "0",
@@ -614,7 +614,7 @@ def test_one_row_is_what_is_fed_where_nothing_is_asked_for() -> None:
     assert spec(workload={"batch_size": 1}).key() == spec().key()
     bound = {"batch_size": 1, "use_io_binding": True}
     assert spec(workload=bound).key() == spec(workload={"use_io_binding": True}).key()
-    assert spec(workload=bound).to_dict()["workload"] == bound  # what was asked for stays
+    assert spec(workload=bound).to_dict()["workload"] == bound  # the request stays
 
 
 def test_the_key_changes_with_everything_that_is_asked_for() -> None:

@@ -29,7 +29,7 @@ from core.evidence.verdict import MIN_LAUNCHES, ratio_places, ratio_text, words
 from core.spec.effort import EFFORTS
 from tests.raw_comparisons import noise
 
-# ln ratios of ten rounds, one of them hit by a neighbour
+# ln ratios of ten rounds, one of them disturbed by another process
 ROUNDS = [0.30, 0.34, 0.36, 0.33, 0.37, 0.35, 0.31, 0.36, 0.38, -2.0]
 
 
@@ -84,7 +84,7 @@ def test_how_much_wider_is_the_one_worked_out_by_hand():
     assert _autocorrelation_factor(blocks, sorted(blocks)) == pytest.approx(expected)
     wild = [-90.0, *blocks[1:-1], 90.0]  # the extreme fifth counts as the next
     assert _autocorrelation_factor(wild, sorted(wild)) == pytest.approx(expected)
-    weak = [0.0, 0.0, 1.0, 1.0] * 4  # 8 of 15 agree: 2/16, less than 1/4, which is luck
+    weak = [0.0, 0.0, 1.0, 1.0] * 4  # 8 of 15 agree: 2/16, less than 1/4, which is chance
     assert _autocorrelation_factor(weak, sorted(weak)) == 1.0
     assert _autocorrelation_factor(blocks[:15], sorted(blocks[:15])) == 1.0  # too few to tell
 
@@ -153,7 +153,7 @@ def test_the_cost_grows_with_the_rounds_not_with_their_pairs():
     assert cost(4096) / cost(256) < 64  # pairs would be 256
 
 
-# --- generations ----------------------------------------------------------------------------------------
+# --- launches -------------------------------------------------------------------------------------------
 
 
 def test_one_generation_knows_its_rounds_and_is_told_what_processes_differ_by():
@@ -196,15 +196,15 @@ def test_generations_and_prior_are_weighted_by_their_degrees_of_freedom(prior, s
     assert found.sigma == pytest.approx(0.01 / (8 / 9) ** 1.5)
     assert found.sigma_between == pytest.approx(math.sqrt(variance - within))
     assert found.within_half_width == pytest.approx(found.half_width * math.sqrt(within / variance))
-    assert found.between_from == "race"  # three degrees of freedom are more than two of a guess
+    assert found.between_from == "race"  # three degrees of freedom are more than two of a prior
 
 
 def test_a_prior_that_falls_short_of_what_was_seen_counts_for_less():
-    """Told that processes differ by 0.1 % while these differ by 10 %, it must not make the race sure."""
+    """With a prior of 0.1 % between processes that differ by 10 %, the interval must not get too narrow."""
     wild = [[center + 0.001, center, center - 0.001] for center in (0.0, 0.1, 0.2, 0.3)]
     small = Prior(sigma_between=0.001, df=4.0, source="history")
     alone, told = contrast(wild, prior=None), contrast(wild, prior=small)
-    assert alone.ratio_low is None  # four generations without a prior tell nothing
+    assert alone.ratio_low is None  # four launches without a prior give no interval
     assert 3 <= told.df < 3.01
     assert told.half_width > contrast(wild, prior=ASSUMED_PRIOR).half_width > 0.2
     near = contrast(FOUR, prior=Prior(sigma_between=0.02, df=4.0, source="history"))
@@ -507,7 +507,7 @@ def test_the_first_look_that_suffices():
 
 
 def test_predicted_units_are_the_fewest_whose_interval_is_narrow_enough():
-    # Half-widths for 2 % and one look are t * 2 % * cost / sqrt(n), with t of 2, 3, 4, 5 and 6 units, which
+    # Half-widths for 2 % and one analysis are t * 2 % * cost / sqrt(n), with t of 2 to 6 units, which
     # have 1, 2, 3, 2 and 3 degrees of freedom: 18.0 %, 5.764 %, 3.475 %, 4.12 %, 2.8 %
     assert predicted_launches(0.02, 0.0577, looks=1) == 3
     assert predicted_launches(0.02, 0.0348, looks=1) == 4

@@ -1,9 +1,8 @@
-"""Every estimator of a comparison against invented machines whose truth is known: coverage, alarms, power.
+"""Every estimator of a comparison on simulated machines with known true ratios: coverage, alarms, power.
 
-Noise has two levels: what a process keeps for its life is drawn once per generation, what differs from round
-to round once per round. Seeds are fixed, so nothing here fails by chance. Each bound says what the protocol
-promises; `slack` is the one-sided 99 % sampling error of a share, where a promise is met exactly rather than
-with room to spare.
+Noise has two levels: a process's own level is drawn once per launch, the noise of a round once per round.
+Seeds are fixed, so nothing here fails by chance. Each bound is a promise of the protocol; `slack` is the
+one-sided 99 % sampling error of a share, where a promise is met exactly rather than with room to spare.
 """
 
 import math
@@ -63,7 +62,7 @@ def student(rng, shape):
 def invented(
     seed, runs, generations, rounds=ROUNDS, *, between=0.01, within=0.05, ratio=1.0, processes=normal
 ):
-    """ln ratios [run][generation][round]; rounds are heavy-tailed, as beside a neighbour."""
+    """ln ratios [run][launch][round]; rounds are heavy-tailed, as under background load."""
     rng = np.random.default_rng(seed)
     kept = between * processes(rng, (runs, generations, 1))
     return (math.log(ratio) + kept + within * heavy(rng, (runs, generations, rounds))).tolist()
@@ -136,7 +135,7 @@ def test_intervals_cover_the_truth_where_the_prior_is_right(processes, generatio
     ("generations", "least"), [(1, 0.65), (2, 0.8), (3, 0.75), (6, 0.85), (9, 0.85), (32, 0.85)]
 )
 def test_standard_errors_are_as_large_as_the_errors(processes, generations, least):
-    """With very few generations an interval is wider than it needs to be, and never much too narrow."""
+    """With very few launches an interval is wider than it needs to be, and never much too narrow."""
     for within in (0.02, 0.1):
         found = [contrast(row) for row in invented(2, 600, generations, within=within, processes=processes)]
         assert least <= statistics.pstdev(z_scores(found)) <= 1.15
@@ -158,7 +157,7 @@ def test_from_sixteen_generations_on_a_prior_that_is_wrong_makes_little_differen
 @pytest.mark.parametrize("generations", [1, 2, 3])
 @pytest.mark.parametrize("between", [0.003, 0.01, 0.03])
 def test_a_verdict_of_one_to_three_generations_is_as_sure_as_any(processes, generations, between):
-    """What is assumed before a race keeps it from believing its luck, though processes differ by 3 %."""
+    """The prior keeps a comparison from stopping on a chance result, though processes differ by 3 %."""
     for within in (0.01, 0.1):
         rows = invented(7, 300, generations, between=between, within=within, processes=processes)
         found = [contrast(row, looks=len(QUICK.looks)) for row in rows]
@@ -183,12 +182,12 @@ def test_processes_that_are_slow_for_life_fool_no_interval(generations):
     assert (found[0].ratio_low is None) == (generations == 1)
 
 
-# --- why generations are the units ----------------------------------------------------------------------
+# --- why launches are the units -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("between", [0.005, 0.01, 0.03])
 def test_one_pair_of_processes_called_equals_different_and_generations_do_not(between):
-    """Rounds of one process of each side, as races were before: the more of them, the surer and wronger."""
+    """Rounds of one process of each side, as in older versions: more rounds, narrower and often wrong."""
     runs, found = 400, {}
     for rounds in (32, 64):
         rows = invented(3, runs, 1, rounds, between=between, within=0.01)
@@ -204,7 +203,7 @@ def test_one_pair_of_processes_called_equals_different_and_generations_do_not(be
 
 
 def sides(seed, runs, generations, ratio=1.0, contestants=2, between=0.005):
-    """ln latencies [contestant, run, generation, round]: own bursts, on a machine that wanders by 30 %.
+    """ln latencies [configuration, run, launch, round]: own bursts, on a machine that drifts by 30 %.
 
     A burst only ever slows a side down, so its noise is skewed. The first side is `ratio` times faster.
     """
@@ -259,7 +258,7 @@ def contrasts_of(rows, **how):
 
 
 def budgets(seed, runs, most):
-    """Where the budget ends each race: anywhere."""
+    """The end of each comparison's budget: anywhere."""
     return np.random.default_rng(seed).integers(1, most + 1, runs).tolist()
 
 
@@ -268,7 +267,7 @@ def budgets(seed, runs, most):
     ("between", "within"), [(0.003, 0.01), (0.003, 0.1), (0.01, 0.03), (0.02, 0.05), (0.03, 0.1)]
 )
 def test_like_against_like_is_rarely_called_different(processes, between, within):
-    """Races that stop at looks, or anywhere because the budget is over."""
+    """Comparisons that stop at interim analyses, or anywhere because the budget is over."""
     runs = 200
     rows = invented(11, runs, 40, between=between, within=within, processes=processes)
     ends = zip(rows, budgets(1, runs, 40), strict=True)
@@ -297,7 +296,7 @@ def test_a_prior_that_is_far_too_small_does_little_harm_where_rounds_are_calm(be
 
 @PROCESSES
 def test_history_that_is_right_makes_small_differences_visible_sooner(processes):
-    """Processes that differ by 0.3 %, as a quiet machine's do, and a model 3 % slower."""
+    """Processes that differ by 0.3 %, as on an idle machine, and a model 3 % slower."""
     calm = Prior(sigma_between=0.003, df=4.0, source="history")
     rows = invented(13, 200, 9, between=0.003, within=0.02, ratio=1 / 1.03, processes=processes)
     assumed, known = contrasts_of(rows), contrasts_of(rows, prior=calm)
@@ -310,7 +309,7 @@ def test_history_that_is_right_makes_small_differences_visible_sooner(processes)
 
 @pytest.mark.parametrize(("between", "within"), [(0.003, 0.02), (0.01, 0.05), (0.03, 0.05)])
 def test_what_races_learn_from_those_before_them_keeps_them_honest(between, within):
-    """Each race reads the A/A tests of the ones before it: what they find must not run away."""
+    """Each comparison uses the earlier A/A controls: their estimates must not diverge."""
     kept, found = [], []
     for row in invented(15, 150, 9, between=between, within=within):
         prior = spread(kept, 0.001)
@@ -322,7 +321,7 @@ def test_what_races_learn_from_those_before_them_keeps_them_honest(between, with
 
 @pytest.mark.parametrize(("generations", "looks"), [(2, 8), (2, 1), (8, 1)])
 def test_generations_of_one_round_are_rarely_called_different(generations, looks):
-    """Slow models, and races with an exact number of runs, have such."""
+    """Slow models, and comparisons with an exact number of runs, have such."""
     found = [contrast(row, looks=looks) for row in invented(16, 1000, generations, 1, within=0.1)]
     assert covered(found) >= 0.93
 
@@ -367,7 +366,7 @@ def test_like_against_like_is_called_equivalent_where_the_noise_allows(between, 
 
 @NOISES
 def test_all_looks_hold_together(noise):
-    """With the 5 % split, no interval of a race misses; its budget may end it between two looks."""
+    """With the 5 % split, no interval of a comparison misses; its budget may end it between two analyses."""
     rng = np.random.default_rng(8)
     runs, missed, unsplit = 300, 0, 0
     rows = noise(rng, (runs, 64)).tolist()
@@ -428,7 +427,7 @@ def test_giving_up_costs_no_power():
 
 @PROCESSES
 def test_predicted_generations_reach_the_target_and_not_many_more(processes):
-    """Predicted from a self-test of 20 generations, as the page of the machine does it before a start."""
+    """Predicted from a self-test of 20 launches, as the Machine page does it before a start."""
     reached = []
     for row in invented(26, 60, 20, between=0.01, within=0.06, processes=processes):
         test = contrast(row)
@@ -439,13 +438,13 @@ def test_predicted_generations_reach_the_target_and_not_many_more(processes):
     assert 0.8 <= np.median(reached) / 0.02 <= 1.2
 
 
-# --- going on with a race -------------------------------------------------------------------------------
+# --- measuring longer -----------------------------------------------------------------------------------
 
 
 def gone_on(row, first=QUICK, then=QUICK, times=1):
-    """A race that its budget ends, and that goes on `times` times by what `continuation` makes of it.
+    """A comparison that its budget ends, and that continues `times` times as `continuation` sets it.
 
-    Yes where any of its answers says that equals differ: whoever goes on has seen the one before.
+    True if any of its answers says that equals differ: the user has seen every earlier answer.
     """
     protocol = {"looks": list(first.looks), "precision": first.name, "margin": MARGIN, "runs": None}
     protocol["splits"] = continuation.parts(len(first.looks))
@@ -483,7 +482,7 @@ def test_going_on_with_a_race_keeps_false_answers_rare(processes, then, most, ti
 
 
 def test_an_honest_race_is_rarely_doubted_and_a_fault_of_the_measurement_is():
-    """Differences of 2 % in races whose two copies are equal, and in some whose second copy is 4 % slower."""
+    """Differences of 2 % in comparisons with equal copies, and in some whose second copy is 4 % slower."""
     effects = [contrast(row) for row in invented(28, 300, 9, within=0.02, ratio=1.02)]
     decided = [one for one in effects if one.verdict == "FASTER"]
     assert len(decided) > 100
@@ -502,7 +501,7 @@ LOOKS_SEEN = [look for look in QUICK.looks if look <= 14]
 
 
 def family(seed, runs, candidates, ratio=1.0, processes=heavy):
-    """Log ratios [run][candidate][generation][round] against one baseline; the first is faster by `ratio`."""
+    """Log ratios [run][candidate][launch][round] against one baseline; the first is faster by `ratio`."""
     rng = np.random.default_rng(seed)
     shape = (runs, candidates + 1, LOOKS_SEEN[-1])
     latencies = 0.01 * processes(rng, (*shape, 1)) + 0.01 * rng.normal(size=(*shape, 3))
@@ -511,13 +510,13 @@ def family(seed, runs, candidates, ratio=1.0, processes=heavy):
 
 
 def told(rows, share_of):
-    """The contrasts of all candidates at each look, as if nobody stopped before."""
+    """The contrasts of all candidates at each interim analysis, as if none stopped before."""
     splits = continuation.parts(len(QUICK.looks), share_of)
     return [[contrast(row[:look], looks=splits) for row in rows] for look in LOOKS_SEEN]
 
 
 def places(found):
-    """The best and the worst place of each candidate, by the intervals of one look."""
+    """The best and the worst place of each candidate, by the intervals of one interim analysis."""
     shown = {"base": (1.0, 1.0), **{str(index): one.interval for index, one in enumerate(found)}}
     return {one.name: (one.best, one.worst) for one in ranks(shown)}
 

@@ -178,7 +178,7 @@ def test_a_mean_of_rounds_covers_the_truth():
 
 
 def test_rounds_of_different_sizes_weigh_what_they_hold():
-    """Half of the rounds hold nine times the runs of the others."""
+    """Half of the rounds have nine times the runs of the others."""
     sizes = [4, 36] * 20
     data, _ = in_rounds(np.random.default_rng(23), 200, 40, 36)
     covered = 0
@@ -297,7 +297,7 @@ def test_a_latency_summary_says_which_runs_and_rounds_its_missing_percentiles_ne
 
 
 def in_processes(seed, processes, rounds=8, runs=10, between=0.02):
-    """Latencies around 1 ms of rounds that take turns between generations, and who made each round."""
+    """Latencies around 1 ms of rounds that alternate between launches, and the launch of each round."""
     rng = np.random.default_rng(seed)
     own = between * rng.normal(size=(processes, 1, 1))
     logs = (
@@ -343,7 +343,7 @@ def test_tails_hold_for_new_processes_where_these_differ_little():
 
 
 def test_a_tail_is_told_whether_or_not_processes_look_alike():
-    """Told of those alone that look alike by luck, it would hold too seldom."""
+    """If only processes that agree by chance gave a tail, its interval's coverage would be too low."""
     covered = 0
     for seed in range(100):
         samples, rounds, made, deviation = in_processes(seed, 5, between=0.05)
@@ -365,7 +365,7 @@ def test_processes_that_differ_much_leave_no_upper_bound_of_a_tail():
 
 @pytest.mark.parametrize("processes", [2, 3, 4])
 def test_a_mean_of_few_processes_holds_for_new_ones(processes):
-    """Student's t makes up for few clusters; rounds of so few processes hold far too seldom."""
+    """Student's t makes up for few clusters; rounds of so few processes have far too low coverage."""
     covered = by_rounds = medians = 0
     for seed in range(200):
         samples, rounds, made, deviation = in_processes(seed, processes, between=0.02)
@@ -391,7 +391,7 @@ def test_a_single_process_knows_nothing_of_the_next():
 
 
 def test_rounds_of_processes_that_take_turns_are_sorted_by_process():
-    """The two copies of an anchor share every round; who came first in it does not matter."""
+    """The two copies of the ORT default share every round; their order in it does not matter."""
     samples, rounds, made, _ = in_processes(3, 6)
     blocks = [samples[10 * i : 10 * i + 10] for i in range(len(rounds))]
     turns = sorted(range(len(blocks)), key=lambda i: (i % 8, i))

@@ -1,4 +1,4 @@
-"""When a race stops, who leaves, and how long a block is: decisions made from numbers alone."""
+"""When a comparison stops, drops a configuration, and how long a block is: decisions from numbers alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.spec.effort import Effort
 from tests import raw_comparisons
 
 LOOKS = (4, 8, 32)
-ROUNDS = 8  # of a generation: five of them are rich
+ROUNDS = 8  # of a launch: five of them have enough runs
 ROOM = {"elapsed_s": 1.0, "left": 100}
 
 
@@ -79,9 +79,9 @@ class TestStop:
         assert stop(one, [0, 1], 3, rounds=1000, elapsed_s=1000.0) is None
 
     def test_a_race_without_an_answer_is_not_ended_between_looks(self):
-        """However good the numbers look just then: that is what the split alpha is for."""
+        """However good the interim numbers are: the split alpha prevents it."""
         one = standing()
-        fill(one, {0: 1.5, 1: 1.0}, 10, between=0.4)  # wild at the looks at 4 and 8, calm from then on
+        fill(one, {0: 1.5, 1: 1.0}, 10, between=0.4)  # wild at the analyses at 4 and 8, calm from then on
         fill(one, {0: 1.5, 1: 1.0}, 31, first=10)
         found = one.contrasts([0, 1], {0, 1})[1]
         assert (found.verdict, found.half_width < 0.03) == ("FASTER", True)
@@ -104,7 +104,7 @@ class TestStop:
         assert stop(one, [0, 1], 5, left=1) is None
         sure = standing()
         fill(sure, {0: 1.0, 1: 0.5}, 2)
-        assert stop(sure, [0, 1], 2, left=0) == "decided"  # between two looks, in the place of the next
+        assert stop(sure, [0, 1], 2, left=0) == "decided"  # between two analyses, in the place of the next
 
     def test_what_cannot_be_decided_any_more_is_given_up_at_a_look(self):
         looks = Effort(name="quick", target=0.03, budget_s=30, looks=(4, 9, 32))
@@ -112,9 +112,9 @@ class TestStop:
         fill(one, {0: 1.0, 1: 1.0}, 10, noise=0.5, between=0.3)
         assert one.contrasts([0, 1], {0, 1})[1].verdict == "UNDECIDED"
         assert stop(one, [0, 1], 9, left=3) == "hopeless"
-        assert stop(one, [0, 1], 10, left=3) is None  # no look
+        assert stop(one, [0, 1], 10, left=3) is None  # no interim analysis
         end = stop(one, [0, 1], 9, left=32 - 9)
-        assert stop(one, [0, 1], 9, left=100_000) == end  # the looks end before that
+        assert stop(one, [0, 1], 9, left=100_000) == end  # the analyses end before that
 
     def test_one_that_is_still_open_keeps_a_hopeless_one_company(self):
         looks = Effort(name="quick", target=0.03, budget_s=30, looks=(4, 9, 32))
@@ -130,7 +130,7 @@ class TestStop:
         fill(one, {0: 1.0}, 5)
         assert one.contrasts([0], {0}) == {}
         assert stop(one, [0], 4, rounds=20) is None
-        assert stop(one, [0], 3, rounds=P99_ROUNDS) is None  # before the first look
+        assert stop(one, [0], 3, rounds=P99_ROUNDS) is None  # before the first interim analysis
         assert stop(one, [0], 5, rounds=P99_ROUNDS) == "rounds"
 
     def test_all_must_be_settled(self):
@@ -211,7 +211,7 @@ class TestNumbers:
             one.add((0, 0), 0, number, 0.010)
             one.add((0, 1), 0, number, 0.040)
             one.add((1, 0), 0, number, 0.010)
-        one.add((0, 0), 1, 5, 0.030)  # the twin is gone
+        one.add((0, 0), 1, 5, 0.030)  # the A/A control is gone
         one.add((1, 0), 1, 5, 0.010)
         one.add((0, 0), 2, 6, 0.030)
         one.add((1, 0), 2, 6, 0.010)
@@ -354,7 +354,7 @@ class TestRivals:
     def test_it_ends_where_only_equals_are_left_where_looks_or_time_end_and_not_before(self):
         clear, equal = self.of({0: 1.0, 1: 0.5, 2: 0.7}, 8), self.of({0: 1.0, 1: 0.5, 2: 0.501}, 8)
         assert [stop(one, [0, 1, 2], 8) for one in (clear, equal)] == ["decided", "decided"]
-        assert stop(clear, [0, 1, 2], 7) is None  # no look
+        assert stop(clear, [0, 1, 2], 7) is None  # no interim analysis
         assert stop(clear, [0, 1, 2], 7, left=0) == "budget"
         open_ = self.of({0: 1.0, 1: 0.5, 2: 0.52}, 8, between=0.05)
         assert stop(open_, [0, 1, 2], 8) is None

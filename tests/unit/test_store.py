@@ -371,7 +371,7 @@ def test_self_tests_are_kept_by_machine_newest_first_and_not_for_ever(store, mon
 
 
 def put_ended(store: Store, id: str, *, at: float, runs: int = 2000, **changes: Any) -> None:
-    """A duel that ended `at`, with samples on both sides."""
+    """A comparison that ended `at`, with samples on both sides."""
     store.create_comparison(comparison(f"race {id}", trials=[id, f"{id} base"], state="COMPLETE"))
     for name, kind in ((id, "measure"), (f"{id} base", "reference")):
         values = {"kind": kind, "state": "COMPLETE", "created_at": at - 9, "finished_at": at, **changes}
@@ -671,7 +671,7 @@ def small(tmp_path):
 
 
 def fill(folder: Path) -> None:
-    """Leave not one byte free."""
+    """Fill the disk to the last byte."""
     with (folder / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(bytes(4096))
@@ -687,7 +687,7 @@ CANNOT_WRITE = pytest.mark.parametrize(
 
 
 def leave_a_journal(path: Path) -> None:
-    """Change the store in a process that is killed: the change stands in the journal alone."""
+    """Change the store in a process that is killed: the change is in the journal alone."""
     code = (
         "import os, sys, sqlite3\n"
         "db = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
@@ -1054,7 +1054,7 @@ def test_samples_of_an_older_version_are_read_as_they_stand_beside_new_ones(old_
     assert store.trial("newer1").result == {"batch_size": 2, **OLD_RAW}
     with closing(sqlite3.connect(old_store)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (database.SCHEMA,)
-    assert database.SCHEMA > 3  # a version that would not understand packed samples leaves the file alone
+    assert database.SCHEMA > 3  # a version that would not understand packed samples does not change the file
 
 
 def test_pruning_packs_what_an_older_version_left_before_it_drops_anything(old_store):

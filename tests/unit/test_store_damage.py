@@ -191,7 +191,7 @@ def test_flipped_bits_are_never_shown_as_if_they_were_sound(tmp_path: Path) -> N
         path.parent.mkdir()
         path.write_bytes(changed)
         told += not _shows_what_was_written(path, want)
-    assert told > 5  # the others hit space that holds nothing
+    assert told > 5  # the others hit unused space
 
 
 def test_damaged_table_of_contents_is_damage_whatever_sqlite_says_of_it(tmp_path: Path) -> None:

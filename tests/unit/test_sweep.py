@@ -421,7 +421,7 @@ def test_points_of_a_running_race_carry_their_typical_run_and_no_interval() -> N
 
 
 def test_rows_of_a_running_race_are_those_that_are_fed_whatever_the_spec_says() -> None:
-    """A batch that the model fixes, or that stands among the dimensions, is no `batch_size`."""
+    """A batch that the model fixes, or that is one of the dimensions, is no `batch_size`."""
     fixed = spec_from_dict({**BASE.to_dict(), "workload": {"dims": {"batch": 4}}})
     points = expand(fixed, [axis(THREADS, [1])], info())
     trials = [replace(in_comparison(spec_of(points[0]), "t0"), state="RUNNING")]
@@ -435,7 +435,7 @@ def test_a_cancelled_point_keeps_its_rounds_and_is_not_ranked() -> None:
     assert (one.cut_short, one.ranked) == (True, False)
 
 
-# --- how points stand -------------------------------------------------------------------------------------
+# --- states of points -------------------------------------------------------------------------------------
 
 
 def around(batch: int, *, p95_s: float, throughput: float, half: float) -> Measured:
@@ -455,7 +455,7 @@ def words_of(points: Sequence[Measured], line_s: float | None = None) -> str:
 
 
 def test_the_best_is_the_point_of_most_rows_whatever_latency_and_medians_say() -> None:
-    """Of the interval that is shown, and not by p95: a point with half the rows is no tie of it."""
+    """By the shown interval, and not by p95: a point with half the samples is no tie of it."""
     small = around(4, p95_s=0.0003, throughput=12_828, half=0.03)
     large = around(8, p95_s=0.0005, throughput=20_709, half=0.03)
     wide = around(16, p95_s=0.0004, throughput=17_000, half=0.4)
@@ -633,7 +633,7 @@ def test_a_sweep_of_few_launches_says_so_and_is_never_surely_under_a_line() -> N
     assert surely_within_limit(enough, 1.0, "p95_s")
 
 
-# --- the race of a sweep ----------------------------------------------------------------------------------
+# --- the comparison of a sweep ----------------------------------------------------------------------------
 
 
 def comparison(trials: Sequence[Trial], *, last_role: Role = "anchor", **result: Any) -> Comparison:

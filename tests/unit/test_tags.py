@@ -1,4 +1,4 @@
-"""Stars, labels, notes and what is put away: kept, found again, and never a part of what was measured."""
+"""Stars, labels, notes and archived results: stored, found again, and never a part of the measurement."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_lists_have_an_order_and_pages(store: Store) -> None:
     put(6, 0.1, 9.0, grade="F")
     assert ids(store, order="oldest") == [1, 2, 3, 4, 5, 6]
     assert ids(store, order="p50") == [4, 1, 2, 3, 6, 5]  # what has none comes last
-    assert ids(store, order="gain")[:2] == [4, 5]  # a rejected contrast is no gain
+    assert ids(store, order="gain")[:2] == [4, 5]  # a rejected contrast is no speed-up
     page, total = store.trial_page(Query(), offset=2, limit=2)
     assert ([int(one.id, 16) for one in page], total) == ([4, 3], 6)
 

@@ -152,7 +152,7 @@ def test_one_miss_is_a_miss_and_one_doubt_a_doubt(states: list[Any]) -> None:
     assert found == expected
 
 
-# --- what a race tells --------------------------------------------------------------------------------------
+# --- results of a comparison --------------------------------------------------------------------------------
 
 
 def test_percentiles_of_a_race() -> None:
@@ -262,13 +262,13 @@ def test_results_of_an_older_version_that_were_not_rejected_count() -> None:
 
 @pytest.mark.parametrize("metric", TIMED)
 def test_what_two_copies_of_one_configuration_differ_by_is_no_fault_of_its_times(metric: str) -> None:
-    """Such a race decides nothing between two; the interval of a time knows what processes differ by."""
+    """Such a comparison decides nothing between two; a time's interval covers the spread of processes."""
     limit = METRICS[metric].example
     doubted = evaluate_target(target(metric, limit), evidence(result(grade="F", grade_reason="1.2×")))
     assert doubted == evaluate_target(target(metric, limit), evidence(result()))
 
 
-# --- beside neighbours --------------------------------------------------------------------------------------
+# --- under background load ----------------------------------------------------------------------------------
 
 
 WORDS = "under background load: chromium and 2 others used 1.6 cores"
@@ -347,7 +347,7 @@ def test_the_size_of_the_model_is_exact() -> None:
     assert evaluate_target(target("model_size", "1 MB"), evidence()).state == "UNKNOWN"
 
 
-# --- what labelled rows tell --------------------------------------------------------------------------------
+# --- results of labelled samples ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

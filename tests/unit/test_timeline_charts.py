@@ -1,4 +1,4 @@
-"""What the timeline of a race shows, asserted on its plain data; and that the figure can be drawn from it."""
+"""The timeline of a comparison, tested on its plain data; and that the figure can be drawn from it."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_different_batches_are_drawn_per_row() -> None:
     )
     assert info.y_title == "ms per sample"
     assert [one.block_ms[0] for one in info.sides] == [1, 2]
-    assert info.sides[0].at_s[:2] == [pytest.approx(0.001), pytest.approx(0.005)]  # the clock is not per row
+    assert info.sides[0].at_s[:2] == [pytest.approx(0.001), pytest.approx(0.005)]  # not per sample
 
 
 def test_a_trial_of_before_there_were_races_is_one_block_without_a_strip() -> None:

@@ -1,4 +1,4 @@
-"""Pure parts of the variants' steps: the search of mixed precision, and errors over several feeds."""
+"""Pure parts of the variants' steps: the search of mixed precision, and errors over several inputs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_is_found_was_measured_and_holds(values: list[float], tolerance: fl
 
 def test_no_set_is_larger_than_it_must_be_when_the_estimate_is_right() -> None:
     parts = {name: float(index) for index, name in enumerate(NAMES)}
-    result = found(parts, 10.0)  # 0 + 1 + 2 + 3 + 4 hold
+    result = found(parts, 10.0)  # 0 + 1 + 2 + 3 + 4 are within
     assert result.blocked == set(NAMES[5:])
 
 
@@ -89,7 +89,7 @@ def test_progress_never_goes_beyond_its_total() -> None:
     assert all(done <= total for done, total in heard)
 
 
-# --- errors over several feeds ------------------------------------------------------------------------------
+# --- errors over several inputs -----------------------------------------------------------------------------
 
 
 def error(**values: Any) -> wire.OutputError:

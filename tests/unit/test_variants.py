@@ -1,4 +1,4 @@
-"""Variants on real tiny models, changed in this process: chains, what is kept, families, what races say."""
+"""Variants of real tiny models, changed in this process: chains, stored facts, families, comparisons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.scripts import execute
 
 
 class InProcess:
-    """The jobs of a worker, done here; it remembers what it was asked and can break one step."""
+    """The jobs of a worker, done here; it records its requests and can break one step."""
 
     def __init__(self, breaks: str = "", error: Exception | None = None) -> None:
         self.plans: list[Any] = []
@@ -51,7 +51,7 @@ class InProcess:
 
 @pytest.fixture(autouse=True)
 def forks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a model kills ONNX Runtime is tried in a fork that has it loaded, not in a new Python."""
+    """A fork that has ONNX Runtime loaded tests whether a model kills it, not a new Python."""
     folder = tmp_path_factory.mktemp("tried")
 
     def crashes(file: Path) -> bool:
@@ -253,7 +253,7 @@ def test_a_model_that_was_here_already_learns_how_it_is_made(
     assert len(store.models()) == 2
 
 
-# --- what is fed ------------------------------------------------------------------------------------------
+# --- inputs -----------------------------------------------------------------------------------------------
 
 
 def feeds_of(make_model: Callable[[Path], Path], folder: Path, **dims: int) -> tuple[list[list[int]], str]:
@@ -399,7 +399,7 @@ def test_an_original_stays_while_it_has_variants(store: Store, mlp: ModelRecord)
     first, last = make(store, mlp, Step("simplify"), Step("fp16")).records
     with pytest.raises(ModelError, match=r"`mlp-simplify`, `mlp-simplify\+fp16`"):
         library.remove_model(store, mlp.content_sha256)
-    library.remove_model(store, first.content_sha256)  # what was made of it stands for itself
+    library.remove_model(store, first.content_sha256)  # a variant does not depend on its original
     assert not Path(first.path).exists()
     assert Path(last.path).exists()
     assert [one.parent_known for one in variants.tree(variants.family(store, mlp))] == [True, False]
@@ -408,7 +408,7 @@ def test_an_original_stays_while_it_has_variants(store: Store, mlp: ModelRecord)
     assert store.models() == []
 
 
-# --- races ------------------------------------------------------------------------------------------------
+# --- comparisons ------------------------------------------------------------------------------------------
 
 
 def test_a_family_races_on_the_default_with_the_original_first(store: Store, mlp: ModelRecord) -> None:
@@ -480,7 +480,7 @@ def test_the_newest_race_that_was_not_rejected_tells_the_verdict(store: Store, m
     assert variants.verdicts(store, "0" * 64) == {}
 
 
-# --- names, and feeds that are asked for --------------------------------------------------------------------
+# --- names, and requested inputs ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A verdict as text: what is said of a race, how sure, and what is never said."""
+"""A verdict as text: its statement, its uncertainty, and statements that never occur."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_too_few_rounds_have_no_interval() -> None:
     )
     card = verdict.card(comparison(one), one)
     assert numbers(card.facts[0]) == [1, 1]
-    assert any(numbers(one) == [3] for one in card.facts)  # what was asked for, and no interval
+    assert any(numbers(one) == [3] for one in card.facts)  # the request, and no interval
     assert verdict.short(one) == "undecided"
 
 

@@ -1,4 +1,4 @@
-"""Whether a recorded gain holds elsewhere: intervals decide, never two numbers alone."""
+"""Whether a recorded speed-up is reproduced on another machine: intervals decide, never two numbers alone."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_the_whole_is_as_good_as_its_worst_part() -> None:
     less, more = transfer("x", RECORDED, gain(1.1)), transfer("x", RECORDED, gain(1.7))
     open_ = transfer("x", RECORDED, gain(1.4, width=0.3))
     assert state() == "CONFIRMED"
-    assert state(transfers=[more]) == "CONFIRMED"  # more gain than promised is no failure
+    assert state(transfers=[more]) == "CONFIRMED"  # more speed-up than promised is no failure
     assert state(transfers=[less]) == "FAILED"
     assert state(transfers=[transfer("x", RECORDED, gain(1.41)), less]) == "FAILED"
     assert state(transfers=[open_]) == "UNDECIDED"

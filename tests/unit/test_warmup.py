@@ -199,7 +199,7 @@ def test_a_slow_process_of_a_known_kind_is_warm_after_one_run(monkeypatch: pytes
 def test_a_process_that_stays_slower_than_its_kind_is_warm_when_it_is_steady(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its layout may cost it more than 5 %: that is what generations are there to show."""
+    """Its layout may cost it more than 5 %: launches exist to show that."""
     latencies = warmup.run_until_steady(Clock(monkeypatch).runner(lambda i: round(1.2 * MS), []), known_ns=MS)
     assert not warmup.matches_known_latency(latencies, MS)
     assert warmup.is_steady(latencies)

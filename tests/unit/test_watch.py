@@ -1,4 +1,4 @@
-"""What stands in a terminal while something runs."""
+"""Terminal output of a running job."""
 
 from __future__ import annotations
 

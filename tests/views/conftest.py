@@ -29,12 +29,12 @@ from tests import tiny_models
 from tests.views import sample_results
 
 APP = Path(__file__).resolve().parents[2] / "dashboard" / "app.py"
-TIMEOUT_S = 60.0  # a page that inspects a model or looks at the machine starts a process
+TIMEOUT_S = 60.0  # a page that inspects a model or the machine starts a process
 
 
 @pytest.fixture(scope="session")
 def machine() -> wire.Environment:
-    """This machine, looked at once."""
+    """This machine, inspected once."""
     return run_job(wire.ENVIRONMENT, {})
 
 
@@ -84,7 +84,7 @@ def home(
     monkeypatch.delenv("ORTUNE_MODELS", raising=False)
     monkeypatch.delenv(EXPERT_VARIABLE, raising=False)
     monkeypatch.setenv(FOLDERS_VARIABLE, "")  # the dashboard sets it; it must not outlast the test
-    # No process has the trials that tests invent: a page that looks every few seconds would end them.
+    # No process has the trials that tests invent: a page that checks every few seconds would end them.
     monkeypatch.setattr(state, "settled", lambda store: None)
     st.cache_resource.clear()
     state.scheduler()._environment = machine
@@ -143,7 +143,7 @@ def mlp(add_model: Callable[..., ModelRecord]) -> ModelRecord:
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """Pretend that jobs of this server stand where these say; answers with those that are cancelled."""
+    """Pretend that jobs of this server have these states; returns those that are cancelled."""
 
     def stand(*known: Status) -> list[str]:
         cancelled: list[str] = []
@@ -158,7 +158,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
 @pytest.fixture
 def submitted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What pages ask the scheduler to measure or to race, as keywords; nothing is run."""
+    """Requests of pages to measure or to compare, as keywords; nothing is run."""
     asked: list[dict[str, Any]] = []
 
     def submit(name: str, wanted: Any, **how: Any) -> str:

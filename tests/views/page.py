@@ -30,7 +30,7 @@ def texts(at: AppTest) -> str:
 
 
 def lines(at: AppTest, *facts: object) -> list[str]:
-    """The lines of the page that hold all these facts: numbers, names, constants of the product."""
+    """The lines of the page that contain all these facts: numbers, names, constants of the product."""
     return [line for line in texts(at).splitlines() if tells(line, *facts)]
 
 

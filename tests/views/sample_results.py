@@ -32,7 +32,7 @@ ASKED_CUDA = ["CUDAExecutionProvider", "CPUExecutionProvider"]
 
 
 def spec_for(record: ModelRecord, **workload: Any) -> TrialSpec:
-    """What the pages ask for with every setting at its default."""
+    """The spec of the pages with every setting at its default."""
     from dashboard import fields
 
     values = {fields.key(name): value for name, value in workload.items()}
@@ -42,7 +42,7 @@ def spec_for(record: ModelRecord, **workload: Any) -> TrialSpec:
 
 
 def queue(monkeypatch: pytest.MonkeyPatch, kind: str, submit: Callable[..., Any]) -> None:
-    """Do no job of this kind: `submit` is told what is asked for, and returns the id to follow."""
+    """Do no job of this kind: `submit` records the request, and returns its id."""
     from dashboard import state
 
     monkeypatch.setattr(job_types, kind, submit)
@@ -166,7 +166,7 @@ def _put(
 def batches(
     store: Store, record: ModelRecord, sizes: Sequence[int], *, fingerprint: str, **changes: Any
 ) -> list[Trial]:
-    """Store one measurement per batch size: a fixed cost plus a cost per row."""
+    """Store one measurement per batch size: a fixed cost plus a cost per sample."""
     return [
         put_measured(
             store,
@@ -181,12 +181,12 @@ def batches(
     ]
 
 
-# --- races ------------------------------------------------------------------------------------------------
+# --- comparisons ------------------------------------------------------------------------------------------
 
 ROUNDS = 16
 ROUNDS_PER_LAUNCH = 2
 RUNS_PER_BLOCK = 12
-BUSY_ROUND = 5  # a neighbour takes half a core there
+BUSY_ROUND = 5  # other processes take half a core there
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +226,7 @@ def put_compared(
 ) -> Compared:
     """Store a candidate that raced against a baseline; without `baseline`, against the anchor (the default).
 
-    `changes` go over the candidate's result; `facts` are those of `put_race`.
+    `changes` replace fields of the candidate's result; `facts` are those of `put_race`.
     """
     against: Role = "baseline" if baseline is not None else "anchor"
     default = spec_for(record, batch_size=baseline_rows)
@@ -265,14 +265,14 @@ def put_comparison(
     contrast: dict[str, Any] | None = None,
     **result_changes: Any,
 ) -> tuple[Comparison, list[Trial]]:
-    """Store a comparison and the trials of its contestants, in the form that the scheduler stores.
+    """Store a comparison and the trials of its configurations, in the form that the scheduler stores.
 
     Args:
         store: to keep them in.
         record: the model of all.
-        racers: contestants; the others are put against the baseline among them, else against the anchor.
+        racers: configurations; compared with the baseline among them, else with the ORT default.
         fingerprint: of the machine.
-        grade: of the whole comparison, with its reason and remedy; F: the A/A test rejects every verdict.
+        grade: of the whole comparison, with its reason and remedy; F: the A/A control rejects every verdict.
         grade_reason: why that grade.
         remedy: what to do about it.
         half_width: relative, of every contrast's interval.
@@ -415,7 +415,7 @@ def _ranked(configurations: Sequence[SampleConfiguration]) -> list[int]:
 
 
 def _aa_tests(*, older: bool, rounds: int) -> dict[str, Any]:
-    """The A/A test: in the rounds of the race, of older versions before and after them."""
+    """The A/A control: in the rounds of the comparison, of older versions before and after them."""
     found = {"ratio": 1.001, "ratio_low": 0.99, "ratio_high": 1.012, "sigma": 0.01, "rounds": 12}
     if older:
         return {"self_tests": [{"when": when, **found} for when in ("before", "after")]}
@@ -476,15 +476,15 @@ def _contrast(
 def _blocks(
     latency_s: float, places: Sequence[int], processes: int, rounds: int, turn_s: float, *, older: bool
 ) -> tuple[list[dict[str, Any]], list[float]]:
-    """Blocks of one contestant that take turns with those of the others, and their runs in order.
+    """Blocks of one configuration that alternate with those of the others, and their runs in order.
 
     Args:
         latency_s: of a run.
-        places: of its processes among all; two of the anchor's.
-        processes: of everybody together.
+        places: of its processes among all; two of the ORT default's.
+        processes: of all configurations together.
         rounds: how many.
         turn_s: from one block to the next.
-        older: blocks name no generation and no copy.
+        older: blocks name no launch and no copy.
     """
     blocks: list[dict[str, Any]] = []
     latencies: list[float] = []
@@ -576,14 +576,14 @@ def put_study(
     confirmed: Sequence[str] = (),
     **changes: Any,
 ) -> StudyRecord:
-    """Store a search that tried three configurations and their control.
+    """Store a search that evaluated three configurations and their control.
 
     Args:
         store: to keep it in.
         record: its model.
         fingerprint: of the machine.
         outcome: of its answer; empty: it has none.
-        question: what differs from the lowest p50 latency.
+        question: differences from the lowest p50 latency.
         confirmed: trials of the winner and of ONNX Runtime's default.
         changes: fields of the record.
     """
@@ -627,7 +627,7 @@ def tried_ones() -> list[Evaluation]:
 
 
 def gain(ratio: float, verdict: str = "FASTER", metric: str = "latency_p50") -> SpeedUpNumbers:
-    """A gain over ONNX Runtime's default, ±4 %."""
+    """A speed-up over ONNX Runtime's default, ±4 %."""
     return {
         "metric": metric,
         "ratio": ratio,
@@ -638,7 +638,7 @@ def gain(ratio: float, verdict: str = "FASTER", metric: str = "latency_p50") -> 
 
 
 def confirmed_one(trial: str, ratio: float, verdict: str, **changes: Any) -> Confirmed:
-    """A configuration that raced against the default in fresh processes."""
+    """A configuration that was compared with the default in fresh processes."""
     facts: dict[str, Any] = {
         "trial": trial,
         "comparison": "race",

@@ -1,4 +1,4 @@
-"""What a visitor of the dashboard cannot reach: `expert`, files of the server by settings, feeds and data."""
+"""Limits of a dashboard visitor: `expert`, and files of the server by settings, inputs and data."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def mlp(add_model: Add) -> ModelRecord:
 
 @pytest.fixture
 def data(mlp: ModelRecord) -> DatasetSpec:
-    """Rows in ORTune's home, where the browser may name them."""
+    """Data in ORTune's home, where the browser may name them."""
     path = home() / "rows.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, images=np.zeros((100, 16), np.float32), labels=np.zeros(100, np.int64))
@@ -76,7 +76,7 @@ def put(
     names: Sequence[str] = NAMES,
     **changes: Any,
 ) -> Accuracy:
-    """Store an evaluation with these probabilities [rows, classes]."""
+    """Store an evaluation with these probabilities [samples, classes]."""
     scores, labels = np.asarray(scores, np.float64), np.asarray(labels, np.int64)
     one = secrets.token_hex(8)
     path = state.store().scores_path(one)
@@ -303,7 +303,7 @@ def test_the_yaml_has_the_data_the_class_and_the_threshold(
     offer = st.download_button
 
     def watched(label: str, text: Any, *more: str, **rest: Any) -> bool:
-        if isinstance(text, str):  # that of a plot is made when it is asked for
+        if isinstance(text, str):  # that of a plot is made on demand
             written.append(text)
         return offer(label, text, *more, **rest)
 

@@ -1,4 +1,4 @@
-"""The Compare page on invented races, and on one that is really run."""
+"""The Compare page on invented comparisons, and on one that is really run."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_what_cannot_load_is_marked_before_the_race(
 
 
 def add_pytorch(at: AppTest, model: ModelRecord) -> AppTest:
-    """Another's file asks for PyTorch, of which nobody here knows what it is for this model."""
+    """Another user's file requests PyTorch, of which nobody here knows what it is for this model."""
     text = f"schema: 1\nmodel: {{path: x.onnx, sha256: {model.sha256}}}\nengine: torch-eager"
     at.text_area(key="compare.pasted").set_value(text)
     return click(at, "compare.add.yaml")
@@ -315,7 +315,7 @@ def test_the_predicted_time_is_unknown_before_the_first_race_and_then_shown(
     assert texts(at) != quick
 
 
-# --- a race that has ended --------------------------------------------------------------------------------
+# --- a finished comparison --------------------------------------------------------------------------------
 
 
 def test_a_link_shows_a_race_with_verdicts_ranks_and_ties(
@@ -566,7 +566,7 @@ def test_a_race_of_a_variant_is_one_of_its_baseline_too(
     assert len(frame(opened(at, PAST), "compare.past.").value) == 1
 
 
-# --- a race that runs -------------------------------------------------------------------------------------
+# --- a running comparison ---------------------------------------------------------------------------------
 
 
 def running(record: ModelRecord, machine: wire.Environment, **facts: Any) -> tuple[Comparison, list[Trial]]:
@@ -655,7 +655,7 @@ def test_a_race_is_really_run(open_page: Open, mlp: ModelRecord) -> None:
     assert len(at.get("plotly_chart")) == 2  # the forest and the latency over time
 
 
-# --- results made elsewhere -------------------------------------------------------------------------------
+# --- imported results -------------------------------------------------------------------------------------
 
 
 def test_an_imported_result_stands_beside_and_has_no_verdict(open_page: Open, mlp: ModelRecord) -> None:

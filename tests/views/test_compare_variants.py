@@ -1,4 +1,4 @@
-"""Variants in the list of a race: the ways in, their names, and what they are fed."""
+"""Variants in the list of configurations: the ways to add them, their names, and their inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Why page on invented passes, and once on two configurations that are really profiled."""
+"""The Explain page on invented passes, and once on two configurations that are really profiled."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def open_why(
 
 
 def metrics(at: AppTest) -> list[tuple[str, str]]:
-    """The whole difference and its parts, in milliseconds, with what stands under each."""
+    """The whole difference and its parts, in milliseconds, with the text under each."""
     return [(one.value, one.delta) for one in at.metric]
 
 
@@ -260,7 +260,7 @@ def test_a_busy_machine_is_told_once_with_the_difference(open_page: Open, mlp: M
 
 
 def two_alone(mlp: ModelRecord) -> tuple[Any, Any]:
-    """Two results of which each raced for itself."""
+    """Two results of separate comparisons."""
     one = sample_results.put_measured(
         state.store(), mlp, sample_results.spec_for(mlp), fingerprint="x", latency_s=920 * US
     )

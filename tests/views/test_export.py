@@ -35,7 +35,7 @@ def put(record: ModelRecord, **changes: Any) -> Trial:
 
 
 def named(trial: Trial) -> dict[str, Any]:
-    """What a trial asks for, of a model that is named without its folder."""
+    """The spec of a trial, of a model that is named without its folder."""
     model = trial.spec["model"]
     return {**trial.spec, "model": {**model, "path": Path(model["path"]).name}}
 

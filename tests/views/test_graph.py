@@ -69,7 +69,7 @@ def choose(at: AppTest, key: str, what: str) -> AppTest:
 
 
 def optimize(record: ModelRecord) -> None:
-    """Look at what ONNX Runtime makes of the model, as the job of the page does."""
+    """Inspect ONNX Runtime's graph of the model, as the job of the page does."""
     draw_optimized(state.store(), sample_results.spec_for(record), run_job, environment=state.environment)
 
 
@@ -278,7 +278,7 @@ def test_what_is_chosen_has_its_details_and_its_row_ticked_on_top(open_page: Ope
     assert not at.exception
     assert level.nodes[last].name in texts(at)
     assert table(at, "Operator").iloc[0]["Node"] == level.nodes[last].name
-    assert not any(one.startswith("selected") for one in legend(at))  # Plotly marks what was clicked
+    assert not any(one.startswith("selected") for one in legend(at))  # Plotly marks the clicked one
 
 
 def test_a_block_is_opened_and_folded_again(open_page: Open, add_model: Add) -> None:

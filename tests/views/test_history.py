@@ -1,4 +1,4 @@
-"""The History page: finding a trial, looking at it, taking its settings up again, deleting it."""
+"""The History page: finding a trial, showing it, loading its settings, deleting it."""
 
 from __future__ import annotations
 
@@ -359,7 +359,7 @@ def test_history_is_shown_from_a_full_disk(
         st.cache_resource.clear()
 
 
-# --- marks, ways on, brushes --------------------------------------------------------------------------------
+# --- tags, links, brushes -----------------------------------------------------------------------------------
 
 
 def links(at: AppTest) -> dict[str, str]:

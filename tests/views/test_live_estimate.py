@@ -1,4 +1,4 @@
-"""Live on the Tune page, and its sliders: what is shown, what is asked, what a slider writes."""
+"""Live on the Tune page, and its sliders: the display, the requests, the values that a slider writes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ME = "a visitor"
 
 
 def told(spec: TrialSpec, **changes: Any) -> dict[str, Any]:
-    """`Status.live` of a live race that has shown a wish of this visitor."""
+    """`Status.live` of a live measurement that has shown a request of this visitor."""
     point = {"key": spec.key(), "label": "one thread", "p50_s": 1e-3, "rows_per_s": 1000.0, "ratio": 1.32}
     facts = {"state": "shown", "contrasts": [CONTRAST], "launches": 5, "trail": [point]}
     return {"told": {ME: {**point, **facts, **changes}}}

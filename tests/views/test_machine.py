@@ -123,7 +123,7 @@ def test_a_gpu_is_described_with_its_driver() -> None:
     assert next(one.text for one in without if one.name == "GPU").startswith("none")
 
 
-# --- how quiet it is ----------------------------------------------------------------------------------------
+# --- noise --------------------------------------------------------------------------------------------------
 
 
 def test_without_a_self_test_the_page_offers_one(open_page: Open) -> None:

@@ -28,7 +28,7 @@ def library(at: AppTest) -> Any:
 
 
 def sent(files: Mapping[str, bytes], batch: str = "a" * 32) -> list[Path]:
-    """Files as the upload route leaves them."""
+    """Files as the upload route stores them."""
     place = upload.folder() / batch
     place.mkdir(parents=True)
     for name, data in files.items():
@@ -282,7 +282,7 @@ def test_a_refused_path_is_a_red_box(open_page: Open) -> None:
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
-    """What the page asks the scheduler to do, while nothing is done."""
+    """Requests of the page to the scheduler, while nothing is done."""
     asked: list[tuple[str, dict[str, Any]]] = []
 
     def submit(job: str, payload: dict[str, Any], **_: Any) -> str:

@@ -216,8 +216,8 @@ def test_a_profile_that_fell_back_says_so_and_is_never_called_cuda(
     )
     at = open_page("profile", model=mlp)
     [said] = lines(at, ", ".join(sample_results.ASKED_CUDA))
-    assert said.count("CUDA") == 2  # asked for, and in the reason
-    assert said.count(CPU) == 2  # asked for, and what it ran on
+    assert said.count("CUDA") == 2  # requested, and in the reason
+    assert said.count(CPU) == 2  # requested, and the provider used
     assert tells(said, trial.result["fallback_reason"])
     names = [one["name"] for one in figure(at)["data"]]
     assert all(tells(name, CPU, "CUDA") for name in names)
@@ -321,7 +321,7 @@ def test_the_settings_of_a_profile_go_back_to_tune_but_not_its_number_of_runs(
     assert not at.exception
     assert at.title[0].value == "Tune"
     assert at.session_state["knob.batch_size"] == 4
-    assert at.session_state["knob.runs"] is None  # until the verdict stands
+    assert at.session_state["knob.runs"] is None  # until the verdict is final
 
 
 def test_the_trace_is_offered_only_while_it_is_there(
@@ -352,7 +352,7 @@ def test_a_model_is_really_profiled(open_page: Open, add_model: Add) -> None:
     assert any(event["name"] == "model_run" for event in json.loads(trace.read_text()))
 
 
-# --- the roofline, another profile over it, and what was made elsewhere -----------------------------------
+# --- the roofline, another profile over it, and imported ones ---------------------------------------------
 
 
 PEAK_TIMES = {

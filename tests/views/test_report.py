@@ -63,7 +63,7 @@ def unpacked() -> Iterator[Path]:
 
 @pytest.fixture
 def recorded(home: Path, unpacked: Path) -> Path:
-    """The home of this test holds the recording."""
+    """The home of this test contains the recording."""
     for part in ("artifacts", "accuracies"):
         shutil.copytree(unpacked / part, home / part)
     for name in (STORE_NAME, MARK_FILE):

@@ -56,7 +56,7 @@ MET, MISSED, UNKNOWN = (scorecard.word(state) for state in ("MET", "MISSED", "UN
 
 
 def heading(metric: str, **target: Any) -> str:
-    """What stands above the cells of a target."""
+    """The text above the cells of a target."""
     found = target_from_dict({"metric": metric, **target})
     return f"{found.what} {found.limit_words}"
 
@@ -384,7 +384,7 @@ def test_what_is_missing_is_measured_for_real(open_page: Open) -> None:
 def test_variants_are_judged_beside_their_original(
     open_page: Open, add_model: Add, mlp: ModelRecord, machine: wire.Environment
 ) -> None:
-    """A variant with a fixed batch of 2 is measured there; one row is what it refuses."""
+    """A variant with a fixed batch of 2 is measured there; it refuses a batch of one."""
     made = add_model(tiny_models.fixed_batch, "mlp-fixed")
     descent = {"root": mlp.content_sha256, "parent": mlp.content_sha256, "precision": "fp32"}
     state.store().put_model(replace(made, details={"variant": descent}))

@@ -1,4 +1,4 @@
-"""The Search page: the form, what there is to try, a search that runs, and every answer."""
+"""The Search page: the form, the search space, a running search, and every answer."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ P99 = f"{_LIMIT.what} {_LIMIT.limit_words}"
 
 @pytest.fixture
 def waits() -> list[float]:
-    """How long each search that the page starts waits for a quiet machine, in seconds."""
+    """The time limit of each search of the page for an idle machine, in seconds."""
     return []
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch, waits: list[float]) -> list[search.Prepared]:
-    """What the page puts into the queue; its row is kept, and nothing is run."""
+    """Searches that the page queues; their rows are kept, and nothing is run."""
     asked: list[search.Prepared] = []
 
     def submit(prepared: search.Prepared) -> str:
@@ -103,7 +103,7 @@ def test_without_a_search_the_page_says_what_to_do_and_what_there_is_to_try(
     at = opened(at, preview.SPACE)
     budget = format.duration(form.DEFAULTS[form.BUDGET])
     [bought] = lines(at, f"{budget}:")
-    assert numbers(bought) == numbers(budget)  # how many can be tried is not known
+    assert numbers(bought) == numbers(budget)  # how many can be evaluated is not known
     assert not at.table[0].value.empty  # what is left out, and why
     assert not at.button(key=RUN).disabled
     assert not buttons(at, "search.cancel")
@@ -230,7 +230,7 @@ def test_values_of_ones_own_are_tried_and_nothing_else_varies(
     open_page: Open, mlp: ModelRecord, started: list[search.Prepared]
 ) -> None:
     at = opened(open_page("search", model=mlp), CHANGES, OWN_VALUES)
-    at.multiselect(key=form.VARY).set_value(["enable_mem_pattern"]).run()  # threads are held
+    at.multiselect(key=form.VARY).set_value(["enable_mem_pattern"]).run()  # threads are fixed
     at.text_area(key=form.CUSTOM).set_value("intra_op_num_threads=1,3\nuse_io_binding=on,off").run()
     assert not at.exception
     assert not at.error
@@ -330,7 +330,7 @@ def test_what_cannot_be_searched_is_said_in_place(
 
 
 def live_state(**changes: Any) -> dict[str, Any]:
-    """`Status.live` after a first look."""
+    """`Status.live` after the first screening."""
     found = sample_results.search_answer("FOUND", "w", "d")
     facts: dict[str, Any] = {
         "study": "s",
@@ -441,7 +441,7 @@ def test_every_answer_is_said_with_what_it_rests_on(
     assert study.answer is not None
     assert searches.sentence(study.answer) in said
     assert lines(at, f"{P99}: **")
-    assert figure(at)["layout"]["yaxis"]["title"]["text"]  # the front is the first picture
+    assert figure(at)["layout"]["yaxis"]["title"]["text"]  # the Pareto front is the first picture
     assert lines(at, "1.20×", "[1.10, 1.30]")
     assert lines(opened(at, "search.details"), study.answer["notes"][0])
     for tab, titled in (("Effects", True), ("Progress", True), ("All metrics", True), ("Parallel", False)):

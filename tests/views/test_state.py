@@ -1,4 +1,4 @@
-"""What a session remembers of what it asked for."""
+"""Requests that a session remembers."""
 
 from __future__ import annotations
 

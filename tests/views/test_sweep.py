@@ -1,4 +1,4 @@
-"""The Curves page on invented points, and on one sweep that is really measured."""
+"""The Sweep page on invented points, and on one sweep that is really measured."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BOTH = point_name({axes.THREADS: 2, axes.BATCH: 16})
 
 
 def drawn_lines(at: AppTest, index: int) -> dict[str, Any]:
-    """The drawn lines by name, intervals and marks left out."""
+    """The drawn lines by name, without intervals and markers."""
     return {one["name"]: one for one in figure(at, index)["data"] if "customdata" in one}
 
 
@@ -63,7 +63,7 @@ def sentence(at: AppTest) -> str:
 
 
 def predicted(at: AppTest) -> list[float]:
-    """What the page says of the race that it would ask for: points, those known, and where known its time."""
+    """The page's text on the next comparison: points, known ones, and its time if known."""
     return next(numbers(one.value) for one in at.caption if one.value[:1].isdigit() and "·" in one.value)
 
 

@@ -57,7 +57,7 @@ from tests.views.test_variants import put_variant
 
 
 def run_and_wait(at: AppTest, *, runs: int) -> AppTest:
-    """Press Run and see the race to its end; exactly `runs` runs a side keep it short."""
+    """Press Run and wait for the end of the comparison; exactly `runs` runs a side keep it short."""
     widget(at, "runs").set_value(runs).run()
     click(at, "run")
     assert state.scheduler().join(120)
@@ -383,7 +383,7 @@ def test_a_run_is_really_a_duel_against_the_default_and_shows_what_ran(
     widget(at, "batch_size").set_value(3).run()
     at = run_and_wait(at, runs=80)
     assert not at.exception
-    [trial] = state.store().trials()  # what raced beside it is a reference
+    [trial] = state.store().trials()  # the configuration beside it is a reference
     result = state.store().trial(trial.id).result
     assert trial.state == "COMPLETE", trial.error
     assert result is not None
@@ -394,7 +394,7 @@ def test_a_run_is_really_a_duel_against_the_default_and_shows_what_ran(
     assert shown["throughput_per_s"] == format.rate(result["throughput_per_s"])
     assert shown[cells.PEAK_MEMORY] == format.size(result["peak_rss_bytes"])
     assert numbers(shown["p99_s"]) == [368]
-    assert cells.GPU_MEMORY not in shown  # nobody asked for one
+    assert cells.GPU_MEMORY not in shown  # not requested
     beside = {
         *("session_creation_s", "first_run_s", "break_even", "idle_cpu_s"),
         *("load_peak_rss_bytes", "energy_j_per_inference"),
@@ -460,7 +460,7 @@ def test_a_provider_that_cannot_load_fails_and_is_not_called_by_its_name(
     at = open_page(model=mlp, trial=put_complete(mlp, fallback=True).id)
     assert "Fallback" in texts(at)
     [asked] = lines(at, ", ".join(sample_results.ASKED_CUDA))
-    assert asked.count("CPUExecutionProvider") == 2  # asked for, and what it ran on
+    assert asked.count("CPUExecutionProvider") == 2  # requested, and the provider used
     assert "fallback" in str([one.proto.spec for one in at.get("plotly_chart")])
 
 
@@ -515,7 +515,7 @@ def test_the_run_in_progress_shows_stage_share_eta_and_cancel(
     assert (shown["share"], shown["state"], shown["ended"]) == (0.25, "measuring", False)
     assert tells(shown["text"], "timed")
     assert numbers(shown["text"]) == [25, 100, 1, 3]
-    assert buttons(at, "run") == []  # Cancel stands in its place, here and at the foot of a narrow screen
+    assert buttons(at, "run") == []  # Cancel replaces it, here and at the foot of a narrow screen
     assert [one for one in buttons(at, "") if "cancel" in one] == ["cancel", "tune.cancel.foot"]
     click(at, "cancel")
     assert cancelled == [trial.id]
@@ -747,7 +747,7 @@ def test_what_cannot_go_on_is_said(
     assert at.query_params["trial"] == compared.trial.id
 
 
-# --- the looks of a run -----------------------------------------------------------------------------------
+# --- details of a run -------------------------------------------------------------------------------------
 
 
 def test_a_run_waits_for_quiet_when_asked_to_and_the_wish_is_shared_by_the_pages(
@@ -888,7 +888,7 @@ def test_a_pin_that_never_raced_against_the_result_gives_no_numbers_but_a_race(
     at = open_page(model=mlp, trial=shown.id)
     assert lines(at, ":material/history_toggle_off:", other.id[:8])
     assert f"trials={shown.id}%2C{other.id}" in [one.proto.query_string for one in at.page_link]
-    assert "1.42× faster" in at.header[0].value  # the race that there was still counts
+    assert "1.42× faster" in at.header[0].value  # the earlier comparison still counts
 
 
 def test_a_trial_of_another_machine_says_what_differs(open_page: Open, mlp: ModelRecord) -> None:
@@ -932,7 +932,7 @@ def test_the_precision_says_how_long_it_will_take(open_page: Open, mlp: ModelRec
     assert "Within ±0.7 %" in texts(at)
     widget(at, "budget_s").set_value(1).run()
     [shorter] = lines(at, ":material/schedule:")
-    assert shorter.partition(".")[2] != told_time.partition(".")[2]  # what the budget does not hold
+    assert shorter.partition(".")[2] != told_time.partition(".")[2]  # the budget does not cover it
 
 
 def test_the_result_leads_to_why(open_page: Open, mlp: ModelRecord) -> None:

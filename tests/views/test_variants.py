@@ -115,7 +115,7 @@ def keys(at: AppTest) -> set[str]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What chains were asked for, instead of making them."""
+    """Requested chains, instead of making them."""
     found: list[dict[str, Any]] = []
 
     def make_chain(store: Any, record: ModelRecord, steps: Any, **how: Any) -> variants.Made:
@@ -546,7 +546,7 @@ def test_a_share_is_never_all_where_something_is_missing(share: float | None, te
 
 
 def put_errors(record: ModelRecord, *, timed: bool = True) -> None:
-    """Leave what the search would have found: fc1 loses much and saves little, fc2 the other way round."""
+    """Store results of the search: fc1 loses much and saves little, fc2 the other way round."""
     folder = node_error_run._answer_folder(state.store(), record)
     folder.mkdir(parents=True)
     errors = reply(error("fc1", 0.08, "Gemm"), error("fc2", 0.02, "Gemm"), whole=0.09)
@@ -707,7 +707,7 @@ def test_int8_is_really_made_its_errors_found_and_the_next_variant_made(
     assert (variants.variant_of(shown) or {})["facts"]["integer_ops"]["Gemm"]["integer"] == 1
 
 
-# --- what is fed, and names -------------------------------------------------------------------------------
+# --- inputs, and names ------------------------------------------------------------------------------------
 
 
 def test_outputs_are_compared_on_what_the_form_feeds(

@@ -1,4 +1,4 @@
-"""Export's bundle and its tab Verify: made, brought back, asked, and what is refused."""
+"""Export's bundle and its tab Verify: made, uploaded, verified, and refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.views.page import Jobs, Open, click, lines, status, table, texts
 
 @pytest.fixture
 def trial(mlp: ModelRecord) -> Trial:
-    """A complete measurement that says what it gained, where, and what it fed."""
+    """A complete measurement with its speed-up, machine and inputs."""
     spec = sample_results.spec_for(mlp, intra_op_num_threads=1)
     found = sample_results.put_measured(state.store(), mlp, spec, fingerprint="f")
     assert found.result is not None
