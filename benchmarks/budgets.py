@@ -55,7 +55,7 @@ OVERRUN = 1.1  # times its budget, plus `GRACE_S`: the limit that a comparison k
 RIGHT, LEAST_RIGHT = 0.2, 0.8  # relative error of a correct prediction; least share of them
 KIND = "race"
 PATIENCE_S = 1800.0
-_SHOWN = re.compile(r" race: .*; about (\d+) s, ")
+_SHOWN = re.compile(r": effort .*; about (\d+) s, ")
 
 
 class Command:
@@ -76,7 +76,7 @@ class Command:
             assert process.stderr is not None
             with process, process.stderr:
                 for text in process.stderr:
-                    if " race: " in text:
+                    if ": effort " in text:
                         shown = time.monotonic()
                         found = _SHOWN.search(text)
                         predicted_s = float(found[1]) if found else None
