@@ -95,12 +95,13 @@ def serve(address: str, port: int, *, hosts: Collection[str], token: str = "") -
     from starlette.routing import Route
 
     from dashboard import state
-    from dashboard.server import live, upload
+    from dashboard.server import callbacks, live, upload
     from dashboard.server.shutdown import SignalHandling
     from dashboard.url_state import OLD_PATHS
 
     block_address_lookup()
     upload.keep_clean()
+    callbacks.keep_whole()
 
     moved = {"/tune": "/"}  # Streamlit serves its first page at "/" alone
     moved |= {f"/{old}": f"/{path}" for old, path in OLD_PATHS.items()}
