@@ -9,6 +9,15 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.server import callbacks
 
+# As Streamlit has them: other tests of the process start a server, which replaces them.
+OWN = [
+    (owner, name, getattr(owner, name))
+    for owner, name in (
+        (SafeSessionState, "on_script_will_rerun"),
+        (ScriptRunner, "_maybe_handle_execution_control_request"),
+    )
+]
+
 
 def script() -> None:
     import streamlit as st
@@ -32,11 +41,8 @@ def pressed() -> str:
 
 
 def test_a_callback_that_another_event_interrupts_runs_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    for owner, name in (
-        (SafeSessionState, "on_script_will_rerun"),
-        (ScriptRunner, "_maybe_handle_execution_control_request"),
-    ):
-        monkeypatch.setattr(owner, name, getattr(owner, name))  # given back afterwards
+    for owner, name, function in OWN:
+        monkeypatch.setattr(owner, name, function)
     assert pressed() == "True None"  # as Streamlit does it; if not, the module is no longer needed
     callbacks.keep_whole()
     assert pressed() == "True True"
