@@ -1,6 +1,6 @@
-"""Take README's pictures: the result on which the demonstration opens, in light and dark, and a film of Live.
+"""Take the pictures of README and of the tutorial: recorded results in light and dark, and a film of Live.
 
-The pictures show recorded results. The film measures, so it wants a quiet machine, and it shows what happened
+The pictures come from the demonstration. The film measures, so it wants a quiet machine, and it shows what happened
 when it happened: nothing is cut out or sped up. `--pictures` leaves it out.
 """
 
@@ -24,6 +24,15 @@ from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 ROOT = Path(__file__).resolve().parents[1]
 PORT = 8599
 SCREEN: ViewportSize = {"width": 1440, "height": 900}
+PLOT = ".js-plotly-plot .main-svg"
+# address of a page -> what shows that its recorded result is there; "" is Tune
+PAGES = {
+    "": ".st-key-numbers",
+    "variants": PLOT,
+    "search": PLOT,
+    "explain": PLOT,
+    "export": "[data-testid=stCode]",
+}
 FRAME_S = 0.2
 FILM_PX = 900  # wide
 MOST_BYTES = 1 << 20
@@ -38,10 +47,11 @@ def main() -> None:
             args=BROWSER_FLAGS,
         )
         with _served("--demo"):
-            for scheme, name in (("light", "tune.png"), ("dark", "tune-dark.png")):
+            for scheme, suffix in (("light", ""), ("dark", "-dark")):
                 page = browser.new_page(viewport=SCREEN, color_scheme=scheme)  # type: ignore[arg-type]
-                _opening(page)
-                page.screenshot(path=ROOT / "docs" / name)
+                for view, result in PAGES.items():
+                    _open(page, view, result)
+                    page.screenshot(path=ROOT / "docs" / f"{view or 'tune'}{suffix}.png")
                 page.close()
         if "--pictures" not in sys.argv[1:]:
             with _served():
@@ -78,10 +88,9 @@ def _wait_until_up() -> None:
     raise SystemExit("The dashboard did not come up.")
 
 
-def _opening(page: Page) -> None:
-    page.goto(f"http://127.0.0.1:{PORT}")
-    expect(page.locator(".st-key-numbers")).to_be_visible(timeout=60_000)
-    expect(page.locator(".js-plotly-plot .main-svg").nth(1)).to_be_visible(timeout=60_000)
+def _open(page: Page, view: str, result: str) -> None:
+    page.goto(f"http://127.0.0.1:{PORT}/{view}")
+    expect(page.locator(result).first).to_be_visible(timeout=60_000)
     page.wait_for_timeout(3000)  # charts draw after their data arrived
 
 

@@ -1,12 +1,14 @@
 """Grouping of the nodes of two profiles that compute the same nodes of the model, with their times.
 
 Nodes are matched through the nodes of the model, never by name alone: `conv1` of a fused graph may replace a
-convolution, a batch normalization and an activation. Pure. Times are seconds.
+convolution, a batch normalization and an activation. A quantized node of a variant computes the node of the
+original that ONNX Runtime's quantizer named it after. Pure. Times are seconds.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +24,8 @@ Kind = Literal["operator", "inserted", "unmatched"]
 UNMATCHED = "not matched"
 
 _HEAVY = COMPUTE | {"ConvInteger", "MatMulInteger", "MatMulNBits", "QLinearConv", "QLinearMatMul"}
+# what `onnxruntime.quantization` appends to the name of a node that it quantizes
+_QUANTIZED_SUFFIX = re.compile(r"_quant$|(_matmul)?_Q[248]$")
 INSERTED_NAMES = {
     "ReorderInput": "Reorder",
     "ReorderOutput": "Reorder",
@@ -183,32 +187,42 @@ def group(baseline: TimedSide, candidate: TimedSide) -> list[Group]:
     order = {key: index for index, key in enumerate(model)}
     members: dict[_GroupKey, tuple[list[TimedNode], list[TimedNode]]] = defaultdict(lambda: ([], []))
     work: dict[_GroupKey, dict[Key, None]] = defaultdict(dict)
-    numbers = _match(baseline, candidate)
+    originals = _originals(model)
+    numbers = _match(baseline, candidate, originals)
     for side, timed in enumerate((baseline, candidate)):
         for index, node in enumerate(timed.nodes):
             place: _GroupKey = numbers[side, index]
             if node.inserted:
                 place = "inserted", INSERTED_NAMES.get(node.ran.op_type, node.ran.op_type)
             members[place][side].append(node)
-            work[place] |= {} if node.inserted else dict.fromkeys(node.work_of)
+            if not node.inserted:
+                work[place] |= dict.fromkeys(originals.get(key, key) for key in node.work_of)
     return [
         _group(place, *members[place], sorted(work[place], key=lambda key: order.get(key, 0)), model)
         for place in members
     ]
 
 
-def _match(baseline: TimedSide, candidate: TimedSide) -> dict[tuple[int, int], int]:
+def _originals(model: Mapping[Key, str]) -> dict[Key, Key]:
+    """Return for each quantized node the node that it was made from, where that is in the other model."""
+    made_from = {key: (*key[:-1], _QUANTIZED_SUFFIX.sub("", key[-1])) for key in model}
+    return {key: original for key, original in made_from.items() if original != key and original in model}
+
+
+def _match(
+    baseline: TimedSide, candidate: TimedSide, originals: Mapping[Key, Key]
+) -> dict[tuple[int, int], int]:
     """Return the number of the group of each node, keyed by (side, index of the node).
 
-    Nodes are joined through the nodes of the model. A node of unknown origin may match any node that only the
-    other side runs, so all of these form one group.
+    Nodes are joined through the nodes of the model, quantized ones through their `originals`. A node of
+    unknown origin may match any node that only the other side runs, so all of these form one group.
     """
     sets = _Sets()
     sides = (baseline, candidate)
     nodes = [(side, index, node) for side in (0, 1) for index, node in enumerate(sides[side].nodes)]
     for side, index, node in nodes:
         for key in node.work_of:
-            sets.join((side, index), ("model", key))
+            sets.join((side, index), ("model", originals.get(key, key)))
     for side in (0, 1):
         lost = [(s, i) for s, i, node in nodes if s == side and not node.inserted and not node.work_of]
         if lost:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from core.evidence.profile_difference import OUTSIDE, Difference, Row
+from core.evidence.profile_grouping import GroupNode
 from core.evidence.verdict import Verdict
 from core.wire.units import ms, provider
 
@@ -24,7 +26,7 @@ def sentence(difference: Difference) -> str:
     """Return a sentence on why one result is faster than the other, or why that is not known.
 
     "The candidate takes 1.2 ms less per run (1.42× faster, 95 % [1.38, 1.46]): 62 % of the speed-up is
-    in Conv and 20 % in MatMul; 3 inserted Reorder nodes cost 4 % of it back."
+    in Conv (Conv → FusedConv) and 20 % in MatMul; 3 inserted Reorder nodes cost 4 % of it back."
 
     A part is named only where the passes agree on the sign of its difference.
     """
@@ -78,17 +80,33 @@ def _parts(difference: Difference) -> str:
     shares = [(row, difference.share(row) or 0.0) for row in rows]
     named = [(row, share) for row, share in shares if share >= NAMED_SHARE][:MOST_NAMED]
     against = [(row, -share) for row, share in shares if share <= -BACK_SHARE][:MOST_BACK]
-    text = _named(named, gain=gain) if named else _no_clear_part(difference, gain=gain)
+    text = _named(difference, named) if named else _no_clear_part(difference, gain=gain)
     if against:
         text += "; " + " and ".join(_against(row, share, gain=gain) for row, share in against)
     return text
 
 
-def _named(named: Sequence[tuple[Row, float]], *, gain: bool) -> str:
-    parts = [f"{_percent(share)} {_where(row)}" for row, share in named]
+def _named(difference: Difference, named: Sequence[tuple[Row, float]]) -> str:
+    parts = [f"{_percent(share)} {_where(row)}{_kernels(difference, row)}" for row, share in named]
     first, rest = parts[0].split(" ", 2), parts[1:]
-    start = f"{first[0]} {first[1]} of the {'speed-up' if gain else 'slowdown'} is {first[2]}"
-    return _listed([start, *rest])
+    whole = "speed-up" if difference.end.difference_s < 0 else "slowdown"
+    return _listed([f"{first[0]} {first[1]} of the {whole} is {first[2]}", *rest])
+
+
+def _kernels(difference: Difference, row: Row) -> str:
+    """Return " (Conv → FusedConv)" where the two sides run an operator by different nodes."""
+    groups = [one for one in difference.groups if (one.label, one.kind) == (row.label, "operator")]
+    before = _slowest(node for one in groups for node in one.baseline)
+    after = _slowest(node for one in groups for node in one.candidate)
+    return f" ({before} → {after})" if before and after and before != after else ""
+
+
+def _slowest(nodes: Iterable[GroupNode]) -> str:
+    """Return the type of node that takes the most time; empty: there are no nodes."""
+    times: dict[str, float] = defaultdict(float)
+    for node in nodes:
+        times[node.op_type] += node.self_s
+    return max(times, key=lambda op_type: times[op_type], default="")
 
 
 def _no_clear_part(difference: Difference, *, gain: bool) -> str:

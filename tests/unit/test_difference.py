@@ -158,6 +158,22 @@ def test_two_fusions_that_cut_the_model_differently_are_one_group() -> None:
     assert (whole.label, whole.model, us(whole.difference_s)) == ("Conv", ("a", "b", "c"), -11)
 
 
+@pytest.mark.parametrize(
+    ("suffix", "op_type"), [("_quant", "MatMulInteger"), ("_Q4", "MatMulNBits"), ("_matmul_Q8", "MatMul")]
+)
+def test_a_quantized_node_stands_against_the_node_that_it_was_made_from(suffix: str, op_type: str) -> None:
+    original = side([node("mm", "MatMul", 50), node("other_quant", "Relu", 1)])
+    quantized = side(
+        [node("x_quantize", "DynamicQuantizeLinear", 3), node("fused", "DynamicQuantizeMatMul", 20)],
+        model=(("x_quantize", "DynamicQuantizeLinear"), (f"mm{suffix}", op_type), ("mm_scale", "Mul")),
+        covers={"x_quantize": ["x_quantize"], "fused": [f"mm{suffix}", "mm_scale"]},
+    )
+    for found, sign in ((differ(original, quantized), 1), (differ(quantized, original), -1)):
+        assert us(group(found, "fused").difference_s) == us(row(found, "MatMul").difference_s) == sign * -30
+        assert us(row(found, "DynamicQuantizeLinear").difference_s) == sign * 3
+        assert us(row(found, "Relu").difference_s) == sign * -1  # its name alone ends like a quantized one
+
+
 def test_what_one_side_has_folded_away_is_a_group_of_the_other_alone() -> None:
     model = (("t", "Transpose"), ("mm", "MatMul"))
     found = differ(
@@ -359,7 +375,7 @@ def test_nodes_that_moved_to_another_provider_are_told() -> None:
 def test_a_gain_names_its_parts_and_what_costs_some_of_it_back() -> None:
     assert sentence(differ()) == (
         "The candidate takes 0.375 ms less per run (1.69× faster, 95 % [1.60, 1.78]): 104 % of the speed-up "
-        "is in Conv; 3 inserted Reorder nodes cost 5.3 % of it back."
+        "is in Conv (Conv → FusedConv); 3 inserted Reorder nodes cost 5.3 % of it back."
     )
 
 
