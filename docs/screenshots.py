@@ -1,7 +1,7 @@
 """Take the pictures of README and of the tutorial: recorded results in light and dark, and a film of Live.
 
-The pictures come from the demonstration. The film measures, so it needs an idle machine; nothing is cut out or
-sped up. `--pictures` leaves it out.
+The pictures come from the demonstration. The film measures, so it needs an idle machine; nothing is cut out
+or sped up. `--pictures` leaves it out.
 """
 
 from __future__ import annotations
