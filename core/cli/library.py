@@ -290,7 +290,7 @@ def export(
     Each file lists the settings that it cannot express. A format that includes the model needs --output;
     without it, ORTune prints the part with the settings.
     """
-    from core.run.export_source import leaving  # late: other commands need no formats
+    from core.run.export_source import export_source_of  # late: other commands need no formats
     from core.show.export import caution, format_named, formats_table, records
 
     if list_:
@@ -308,7 +308,7 @@ def export(
 
         export_bundle(store, one, output, accept_breach, json_=json_)
         return
-    known = replace(leaving(store, one), whole=all_)
+    known = replace(export_source_of(store, one), whole=all_)
     text = chosen.text(known, accept_breach)
     if doubt := caution(one):
         typer.echo(doubt, err=True)

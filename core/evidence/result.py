@@ -28,7 +28,7 @@ from core.evidence.background_load import (
     unusual_speed,
 )
 from core.evidence.comparison import Contestant
-from core.evidence.input_description import fed
+from core.evidence.input_description import describe_inputs
 from core.evidence.measurement import latency_summary, latency_warnings
 from core.evidence.ranking import Key as PerRoundKey
 from core.evidence.ranking import PerRound, intervals, paired_log_ratios, ranks
@@ -63,7 +63,7 @@ from core.wire.output_check import (
 from core.wire.units import ms
 
 if TYPE_CHECKING:
-    from core.evidence.record import Block, Key, Launch, Ran, RawComparison
+    from core.evidence.record import Block, Key, Launch, ProcessResult, RawComparison
 
 MAX_RANKED = 32  # configurations; a sweep of hundreds of points is not ranked
 CLEAN_ROUNDS, CLEAN_LAUNCHES = 8, 4  # undisturbed rounds and launches needed for a separate verdict
@@ -512,7 +512,7 @@ class Evidence:
                 *latency_warnings(latencies, latency),
             ],
             "seed": entrant.feeds["seed"],
-            "fed": [one.to_dict() for one in fed([entrant.feeds], None, ran.load["inputs"])],
+            "fed": [one.to_dict() for one in describe_inputs([entrant.feeds], None, ran.load["inputs"])],
             **self._provenance(),
         }
 
@@ -576,7 +576,7 @@ def self_test_result(evidence: Evidence) -> SelfTestResult:
     }
 
 
-def _computed_in(entrant: MeasuredConfiguration, ran: Ran) -> str:
+def _computed_in(entrant: MeasuredConfiguration, ran: ProcessResult) -> str:
     """Return the precision of the computation, from the providers that ran nodes where that is known."""
     if entrant.session is None:
         return entrant.precision
@@ -608,7 +608,7 @@ def _contradict(one: Contrast, other: Contrast) -> bool:
 # --- parts of a trial's result ------------------------------------------------------------------------------
 
 
-def _facts(ran: Ran, load: wire.LoadReply) -> TrialResult:
+def _facts(ran: ProcessResult, load: wire.LoadReply) -> TrialResult:
     """Return the facts from loading and warming up a configuration."""
     warm = ran.warm
     return {
@@ -630,7 +630,7 @@ def _facts(ran: Ran, load: wire.LoadReply) -> TrialResult:
     }
 
 
-def _costs(ran: Ran, energy_note: str) -> TrialResult:
+def _costs(ran: ProcessResult, energy_note: str) -> TrialResult:
     """Return the costs of a run apart from latency; None where their pass was not reached."""
     cost, footprint, load = ran.cost, ran.footprint, ran.load
     assert load is not None
@@ -687,7 +687,7 @@ def _block(block: Block, flags: list[str]) -> result_types.Block:
     }
 
 
-def _notes(ran: Ran, latency: Mapping[str, Any]) -> list[str]:
+def _notes(ran: ProcessResult, latency: Mapping[str, Any]) -> list[str]:
     """Return the notes of a configuration, and notes on its warm-up and the resolution of the clock."""
     load, footprint = ran.load, ran.footprint
     assert load is not None

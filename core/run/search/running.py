@@ -32,8 +32,8 @@ from core.run.search.plan import (
     gain_of,
     is_too_short,
     next_step,
+    ranked_candidates,
     screening_share,
-    standing,
 )
 from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (
@@ -114,7 +114,7 @@ class Search:
     def _check_the_machine(self) -> None:
         """Screen the earlier best again; discard earlier observations if the machine has changed."""
         before = dict(self.search_state.tried)
-        best = [choice for choice, _ in standing(self.search_state.known())[:RECHECKED]]
+        best = [choice for choice, _ in ranked_candidates(self.search_state.known())[:RECHECKED]]
         if not best:
             self.search_state.tried = {}
             return
