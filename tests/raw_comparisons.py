@@ -197,7 +197,7 @@ def feeds(**changes: Any) -> Any:
 def evidence(record: RawComparison, **changes: Any) -> Evidence:
     """The result of candidates and, last, the ORT default, whose trials are `t-c0` to `t-anchor`."""
     labels = [*(f"c{number}" for number in range(len(record.ran) - 1)), "anchor"]
-    entrants = [
+    configurations = [
         MeasuredConfiguration(
             contestant=Contestant(
                 trial=f"t-{label}", label=label, role="anchor" if label == "anchor" else "candidate"
@@ -207,11 +207,11 @@ def evidence(record: RawComparison, **changes: Any) -> Evidence:
         )
         for label in labels
     ]
-    last = len(entrants) - 1
+    last = len(configurations) - 1
     facts: dict[str, Any] = {
         "comparison": "c1",
         "record": record,
-        "entrants": entrants,
+        "configurations": configurations,
         "looks": 4,
         "margin": 0.02,
         "baseline": last,

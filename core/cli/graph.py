@@ -21,7 +21,7 @@ from core.process.job_worker import run_job
 from core.run import job_types
 from core.run.graph import check_drawable, draw_optimized, optimized_graph, own_graph
 from core.run.node_errors import located
-from core.run.trial import resolve_trial
+from core.run.preparation import resolve_trial
 from core.show.sheets.graphs import changes_words
 from core.show.sheets.graphs import graph as sheet
 from core.spec import TrialSpec, spec_from_dict

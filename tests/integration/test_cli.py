@@ -521,7 +521,7 @@ def test_two_settings_give_the_table_that_the_browser_makes_of_the_store(cli: Co
     known = Study(
         name=comparison.study,
         strategy=fixed_strategy(ComparisonRequest(asked=configurations(points), job=no_job)),
-    ).look(store)
+    ).read_progress(store)
     found = join(points, known.known)
     stands = rank_points(found, line_s=0.5, margin=base.protocol.margin)
     table = sheets.points(found, stands)
