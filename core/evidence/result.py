@@ -329,11 +329,11 @@ class Evidence:
         return found
 
     def _ranks(self) -> list[Rank]:
-        standing = [index for index in range(len(self.configurations)) if self._has_result(index)]
-        if self.grade.grade is Grade.F or not 2 <= len(standing) <= MAX_RANKED:
+        measured = [index for index in range(len(self.configurations)) if self._has_result(index)]
+        if self.grade.grade is Grade.F or not 2 <= len(measured) <= MAX_RANKED:
             return []
         assert self._reference is not None
-        names = [self.configurations[index].trial for index in standing]
+        names = [self.configurations[index].trial for index in measured]
         found = ranks(intervals(self.contrasts, self.configurations[self._reference].trial, names))
         return [
             {"trial": one.name, "rank": one.best, "rank_worst": one.worst, "ties": list(one.ties)}
