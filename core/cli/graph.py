@@ -10,11 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.library import job_result
 from core.cli.options import CONFIG, Given, config_from, spec_data, with_settings
 from core.cli.output import Json, Quiet, Wide, print_json
 from core.cli.sheets import print_sheet
-from core.cli.watch import Progress, scheduler, watch
+from core.cli.watch import Progress, job_result, scheduler, watch
 from core.evidence.graph_changes import Change, changes
 from core.evidence.graph_facts import ProfileMatch, Row, errors, rows, times
 from core.process.job_worker import run_job
