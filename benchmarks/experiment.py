@@ -211,7 +211,7 @@ def _run_s(record: RawComparison) -> float | None:
 
 
 def _evidence(entries: Sequence[Entry], record: RawComparison, *, looks: float) -> Evidence:
-    entrants = [
+    configurations = [
         MeasuredConfiguration(
             contestant=Contestant(
                 trial=str(index), label=one.label, role="baseline" if index == 0 else "candidate"
@@ -222,7 +222,13 @@ def _evidence(entries: Sequence[Entry], record: RawComparison, *, looks: float) 
         for index, one in enumerate(entries)
     ]
     return Evidence(
-        record=record, entrants=entrants, looks=looks, margin=MARGIN, baseline=0, anchor=0, environment=None
+        record=record,
+        configurations=configurations,
+        looks=looks,
+        margin=MARGIN,
+        baseline=0,
+        anchor=0,
+        environment=None,
     )
 
 

@@ -29,7 +29,7 @@ from benchmarks import experiment as lab
 from benchmarks import grids, models
 from benchmarks.journal import tell
 from core import wire
-from core.evidence.record import Entry, Ran, RawComparison, Settings
+from core.evidence.record import Entry, ProcessResult, RawComparison, Settings
 from core.evidence.speedup_interval import trimmed_estimate
 from core.process.contestant_workers import Workers
 from core.process.job_worker import run_job
@@ -278,7 +278,7 @@ def _peaks(entry: Entry) -> list[dict[str, int]]:
         worker, load = start_loaded(workers, entry, lab.TIMEOUT_S)
         worker.kill()
         for _ in range(PROCESSES):
-            ran = Ran(load=load)
+            ran = ProcessResult(load=load)
             footprint(workers, entry, ran, pace(load["first_run_ns"]), lab.TIMEOUT_S)
             assert ran.footprint is not None
             peak = max(ran.load_peak_rss_bytes or 0, ran.footprint["run_peak_rss_bytes"] or 0)

@@ -42,7 +42,7 @@ from core.run import live
 from core.run.launches.blocks import pace
 from core.run.launches.schedule import rounds_of_launch
 from core.run.search.answer import effects, pareto_front
-from core.run.search.plan import model_of, standing
+from core.run.search.plan import model_of, ranked_candidates
 from core.run.search.strategies import strategy_named
 from core.run.sweep import Point, measured
 from core.spec.effort import EFFORTS
@@ -301,7 +301,7 @@ def _rows(run: Run, rng: random.Random) -> Iterator[Shown]:
         own = [choice for choice, one in before.items() if one.looks[-1].stage == kind]
         if own and (found := reported_speedup(before[choice := rng.choice(own)], run.objective, {})):
             yield shown(kind, _truth(run, choice), (found.low, found.high))
-    leaders = standing(replace(run.known(), tried=before, confirmed=()))[:1]
+    leaders = ranked_candidates(replace(run.known(), tried=before, confirmed=()))[:1]
     for choice, _ in leaders:
         if found := reported_speedup(before[choice], run.objective, {}, among=len(before)):
             yield shown("best", _truth(run, choice), (found.low, found.high))

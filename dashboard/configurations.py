@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from core.show import setting_chips
-from core.spec import TrialSpec, asked, ort_default, session_from_dict, spec_from_dict
+from core.spec import TrialSpec, ort_default, requested_value, session_from_dict, spec_from_dict
 from core.spec.presets import PRESETS, preset
 from core.spec.settings import ENTRIES, SETTINGS
 from core.wire.engines import DEFAULT, ENGINES, can
@@ -260,7 +260,7 @@ def _explicit_settings(spec: TrialSpec) -> list[str]:
     said = [
         f"{setting_chips.short_name(k)} {setting_chips.text(k.name, value)}"
         for k in SETTINGS
-        if k.target in ("attribute", *ENTRIES) and (value := asked(spec, k.name)) is not None
+        if k.target in ("attribute", *ENTRIES) and (value := requested_value(spec, k.name)) is not None
     ]
     return ["explicit " + text for text in said] or ["same settings"]
 

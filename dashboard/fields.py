@@ -13,7 +13,7 @@ from typing import Any
 
 from core import wire
 from core.run.sizes import Size
-from core.spec import TrialSpec, WorkloadSpec, asked, spec_from_dict
+from core.spec import TrialSpec, WorkloadSpec, requested_value, spec_from_dict
 from core.spec.checks import feed_range
 from core.spec.settings import (
     ENTRIES,
@@ -384,7 +384,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _widget_value(setting: TrialSetting, spec: TrialSpec) -> Any:
-    value = asked(spec, setting.name)
+    value = requested_value(spec, setting.name)
     if is_tristate(setting):
         return DEFAULT if value is None else ON if value else OFF
     if value is None:

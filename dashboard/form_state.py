@@ -79,7 +79,7 @@ def restore() -> None:
     st.session_state[_NAME], st.session_state[_TEXT] = name, _as_text(collect())
 
 
-def take(values: Mapping[str, Any]) -> None:
+def replace_form(values: Mapping[str, Any]) -> None:
     """Replace the form of this session by `values`, before any widget is drawn.
 
     Args:

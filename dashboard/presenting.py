@@ -136,7 +136,7 @@ def follow_from_address() -> None:
         return
     st.session_state[state.FOLLOWING] = token
     st.session_state[LOADED_VERSION] = place.version
-    form_state.take(place.values)
+    form_state.replace_form(place.values)
 
 
 def _linked() -> str:

@@ -26,8 +26,7 @@ from core.evidence.comparison import Configuration, same_request, with_reference
 from core.evidence.measurement import Trial
 from core.process.job_worker import refuse_worker
 from core.process.machine_queue import MachineQueue
-from core.run import job_types
-from core.run import trial as trial_run
+from core.run import job_types, preparation
 from core.run.job import Job, Status
 from core.run.job_log import clean_up as settled
 from core.run.plan import check_overrides, feed_plan
@@ -402,7 +401,7 @@ def check_before(spec: TrialSpec) -> None:
         TunerError: the server does not admit it.
     """
     admit(spec)  # before anything reveals what lies at a path
-    trial_run.check_before(spec, store(), refuse_worker)
+    preparation.check_before(spec, store(), refuse_worker)
 
 
 def comparison_job(asked: Sequence[Configuration], **options: Any) -> Job:
@@ -415,7 +414,7 @@ def comparison_job(asked: Sequence[Configuration], **options: Any) -> Job:
     """
     for one in asked:
         admit(one.spec)
-    trial_run.check_comparison(asked, store(), refuse_worker)
+    preparation.check_comparison(asked, store(), refuse_worker)
     return job_types.comparison(asked, **options)
 
 

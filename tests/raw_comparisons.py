@@ -10,7 +10,7 @@ from typing import Any
 
 from core import wire
 from core.evidence.comparison import Contestant
-from core.evidence.record import Block, Key, Launch, Ran, RawComparison
+from core.evidence.record import Block, Key, Launch, ProcessResult, RawComparison
 from core.evidence.result import Evidence, MeasuredConfiguration
 
 RUNS = 10
@@ -84,7 +84,7 @@ def load_reply(*, rows: int = 1, **changes: Any) -> wire.LoadReply:
     }  # type: ignore[return-value]
 
 
-def ran(*, rows: int = 1, **changes: Any) -> Ran:
+def ran(*, rows: int = 1, **changes: Any) -> ProcessResult:
     """A configuration that completed, with the outputs of the baseline."""
     facts: dict[str, Any] = {
         "load": load_reply(rows=rows),
@@ -94,7 +94,7 @@ def ran(*, rows: int = 1, **changes: Any) -> Ran:
         "shapes": [{"batch_size": 2 * rows, "first_run_ns": 4_000_000, "next_run_ns": 2_000_000}],
         "output_error": output_error(),
     }
-    return Ran(**{**facts, **changes})
+    return ProcessResult(**{**facts, **changes})
 
 
 def layout(rng: random.Random) -> wire.Layout:
@@ -197,7 +197,7 @@ def feeds(**changes: Any) -> Any:
 def evidence(record: RawComparison, **changes: Any) -> Evidence:
     """The result of candidates and, last, the ORT default, whose trials are `t-c0` to `t-anchor`."""
     labels = [*(f"c{number}" for number in range(len(record.ran) - 1)), "anchor"]
-    entrants = [
+    configurations = [
         MeasuredConfiguration(
             contestant=Contestant(
                 trial=f"t-{label}", label=label, role="anchor" if label == "anchor" else "candidate"
@@ -207,11 +207,11 @@ def evidence(record: RawComparison, **changes: Any) -> Evidence:
         )
         for label in labels
     ]
-    last = len(entrants) - 1
+    last = len(configurations) - 1
     facts: dict[str, Any] = {
         "comparison": "c1",
         "record": record,
-        "entrants": entrants,
+        "configurations": configurations,
         "looks": 4,
         "margin": 0.02,
         "baseline": last,

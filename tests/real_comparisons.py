@@ -110,7 +110,7 @@ def evidence_of(record: RawComparison, asked: Settings, entries: list[Entry]) ->
     roles: dict[int, Any] = {asked.anchor: "anchor", asked.baseline: "baseline"}
     return Evidence(
         record=record,
-        entrants=[
+        configurations=[
             MeasuredConfiguration(
                 contestant=Contestant(trial=str(i), label=one.label, role=roles.get(i, "candidate")),
                 precision="fp32",

@@ -28,9 +28,9 @@ from core.evidence.stopping import InterimResult
 from core.evidence.verdict import Verdict
 from core.run.launches.schedule import Costs, launches_left, rounds_of_launch, screening_rounds
 from core.run.search.answer import confirmation_order, outcome
-from core.run.search.knowledge import OUTCOME_ORDER
-from core.run.search.plan import PlanState, Step, Strategy, next_step, standing
+from core.run.search.plan import PlanState, Step, Strategy, next_step, ranked_candidates
 from core.run.search.running import LEAST_CONFIRMATION_S
+from core.run.search.search_state import OUTCOME_ORDER
 from core.spec.effort import EFFORTS, STAGES, Effort
 from core.spec.question import Question
 from core.spec.settings import Place
@@ -303,7 +303,7 @@ class Run:
         return math.fsum(two[key] - one[key] for key in rounds) / len(rounds) if rounds else None
 
     def _rank(self, step: Step, comparison: _Comparison) -> None:
-        ranked = [(self.tried[c], gain) for c, gain in standing(self.known()) if c in step.choices]
+        ranked = [(self.tried[c], gain) for c, gain in ranked_candidates(self.known()) if c in step.choices]
         _, against = comparison.standing.rivals(list(comparison.names), list(comparison.names))
         level = frozenset(
             str(choice)

@@ -78,13 +78,13 @@ COMMANDS = {
         "Show how much error each quantized operator adds, and how much time it saves.",
     ),
     "inspect": Command(
-        "library", "inspect_model", "Show inputs, outputs, dimensions and operators of a model."
+        "models", "inspect_model", "Show inputs, outputs, dimensions and operators of a model."
     ),
     "convert": Command(
-        "library", "convert", "Convert a PyTorch or TensorFlow model to ONNX, and compare their outputs."
+        "models", "convert", "Convert a PyTorch or TensorFlow model to ONNX, and compare their outputs."
     ),
     "export": Command(
-        "library",
+        "export",
         "export",
         "Export a result as YAML, as code, for other tools, or as a bundle with its model.",
     ),
@@ -97,7 +97,7 @@ COMMANDS = {
         "report", "report", "Write a stored result as one self-contained HTML file, or as Markdown."
     ),
     "history": Command(
-        "library", "history", "List trials, newest first, or delete the raw measurements of old ones."
+        "history", "history", "List trials, newest first, or delete the raw measurements of old ones."
     ),
     "tag": Command(
         "tagging", "tag", "Star, label, note or archive trials; without an option, show their tags."
@@ -107,10 +107,10 @@ COMMANDS = {
         "delete",
         "Delete trials with their raw measurements, files and tags; running trials stay.",
     ),
-    "show": Command("library", "show", "Show a stored result, or why there is none."),
+    "show": Command("show", "show", "Show a stored result, or why there is none."),
     "variants": Command("variants", "app", "List, rename and delete variants; `transform` creates them."),
     "machine": Command(
-        "library",
+        "machine",
         "machine",
         "Show this machine and which providers load on it, or measure its noise or peak speed.",
     ),

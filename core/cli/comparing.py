@@ -16,8 +16,8 @@ from core.evidence.measurement import Trial
 from core.evidence.result_types import ContrastRecord
 from core.process.job_worker import refuse_worker, run_job
 from core.run.prediction import Prediction, past, predict
+from core.run.preparation import check_comparison, resolve_trial
 from core.run.sizes import with_known_sizes
-from core.run.trial import check_comparison, resolve_trial
 from core.run.variants import variant_of
 from core.show.words import counted, sizes_words
 from core.spec import OLD_EFFORT, TrialSpec, spec_from_dict

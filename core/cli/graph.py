@@ -10,18 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.library import job_result
 from core.cli.options import CONFIG, Given, config_from, spec_data, with_settings
 from core.cli.output import Json, Quiet, Wide, print_json
 from core.cli.sheets import print_sheet
-from core.cli.watch import Progress, scheduler, watch
+from core.cli.watch import Progress, job_result, scheduler, watch
 from core.evidence.graph_changes import Change, changes
 from core.evidence.graph_facts import ProfileMatch, Row, errors, rows, times
 from core.process.job_worker import run_job
 from core.run import job_types
 from core.run.graph import check_drawable, draw_optimized, optimized_graph, own_graph
 from core.run.node_errors import located
-from core.run.trial import resolve_trial
+from core.run.preparation import resolve_trial
 from core.show.sheets.graphs import changes_words
 from core.show.sheets.graphs import graph as sheet
 from core.spec import TrialSpec, spec_from_dict

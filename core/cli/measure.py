@@ -73,9 +73,9 @@ from core.run.axes import (
 )
 from core.run.best_point import SweepRanking, rank_points
 from core.run.job import Job, Status
+from core.run.preparation import check_before, resolve_trial
 from core.run.sweep import Measured, Point, configurations, expand, join, models
 from core.run.sweep import before as measured_earlier
-from core.run.trial import check_before, resolve_trial
 from core.show import sweep_words
 from core.show.sheets import Line, Sheet, comparisons
 from core.show.sheets import trials as sheets
@@ -145,9 +145,9 @@ def tune(
     (spec, *others), told = with_sizes([spec] if rival is None else [spec, rival.spec], store, progress)
     rival = None if rival is None else replace(rival, spec=others[0])
     asked = Configuration(spec=spec, label="candidate")
-    everybody = [asked] if rival is None else [asked, rival]
-    check_configurations(store, everybody, progress)
-    announce(store, everybody, progress)
+    compared = [asked] if rival is None else [asked, rival]
+    check_configurations(store, compared, progress)
+    announce(store, compared, progress)
     trial = _run_trial(store, job_types.tune(spec, baseline=rival, wait_quiet_s=patience_s), progress, told)
     comparison = store.comparison(trial.comparison)
     names = {one.trial: one.label for one in comparison.contestants}
@@ -349,7 +349,7 @@ def sweep(
     try:
         _measure(found, resolved.record, named, progress, reuse=reuse)
     except Interrupted as interrupted:
-        found.known = found.study.look(store).known
+        found.known = found.study.read_progress(store).known
         if json_:
             interrupted.document = found.document()
         else:

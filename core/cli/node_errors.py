@@ -9,12 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from core.cli.library import job_result
 from core.cli.options import Given, operators_of, with_input_options, workload_of
 from core.cli.output import Json, Quiet, Wide, print_json
 from core.cli.sheets import print_sheet
 from core.cli.transform import sizes
-from core.cli.watch import Progress, scheduler, watch
+from core.cli.watch import Progress, job_result, scheduler, watch
 from core.evidence.node_savings import Choice, choices, halving_choice
 from core.process.job_worker import Run
 from core.run import job_types

@@ -233,6 +233,10 @@ def _setting_name(parameter: str) -> str:
 # --- waiting for an idle machine -------------------------------------------------------------------------
 
 
+ModelHere = Annotated[
+    str, typer.Argument(help="Path, library name, sample name or hash of a model.", metavar="MODEL")
+]
+
 WaitQuiet = Annotated[
     str | None,
     typer.Option(

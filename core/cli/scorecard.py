@@ -17,8 +17,8 @@ from core.cli.signals import Interrupted
 from core.cli.watch import Progress, scheduler, watch
 from core.evidence.targets import State
 from core.process.job_worker import run_job
+from core.run.preparation import resolve_trial
 from core.run.scorecard import Row, Subject, needed, rows, start
-from core.run.trial import resolve_trial
 from core.show.sheets import scorecards
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.datasets import dataset_plan

@@ -442,11 +442,11 @@ def show_study(
     if json_:
         print_json(searches_document(record))
     elif format_ == "csv":
-        print_lines([csv_text(searches.tried(record))])
+        print_lines([csv_text(searches.evaluation_table(record))])
     elif format_ == "md":
-        print_lines([md_text(searches.tried(record))])
+        print_lines([md_text(searches.evaluation_table(record))])
     elif all_:
-        print_parts([searches.tried(record)])
+        print_parts([searches.evaluation_table(record)])
     else:
         print_sheet(searches.search_sheet(record))
 

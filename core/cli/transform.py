@@ -16,11 +16,10 @@ from typing import Annotated, Any
 import typer
 
 from core.cli.help_groups import Grouped
-from core.cli.library import ModelHere, job_result
-from core.cli.options import Given, operators_of, share, with_input_options, workload_of
+from core.cli.options import Given, ModelHere, operators_of, share, with_input_options, workload_of
 from core.cli.output import Json, Quiet, Wide, check_output_path, print_json, unwritable
 from core.cli.sheets import print_sheet
-from core.cli.watch import Progress, scheduler, watch
+from core.cli.watch import Progress, job_result, scheduler, watch
 from core.process.job_worker import Run, refuse_worker
 from core.run.job_types import task
 from core.run.variants import check_request, creation_check, make_chain, variant_of

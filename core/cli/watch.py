@@ -15,6 +15,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
+import typer
+
+from core.cli.output import exit_code, print_error, print_json
 from core.evidence.evaluations import best_text
 from core.evidence.verdict import Verdict
 from core.run.job import FINISHED, WAITING_IDLE, Status
@@ -118,6 +121,17 @@ def watch(service: Scheduler, job: str, progress: Progress, *, prefix: str = "")
             time.sleep(POLL_S)
     finally:
         progress.clear()
+
+
+def job_result(status: Status, *, json_: bool) -> dict[str, Any]:
+    """Return the result of a job; without one, report its error and end the command."""
+    if status.error is None and status.result is not None:
+        return status.result
+    error = status.error or {"type": "WorkerError", "message": "The job gave no result.", "hint": ""}
+    if json_:
+        print_json({"state": status.state, "error": error})
+    print_error(error["message"], error["hint"])
+    raise typer.Exit(exit_code(error))
 
 
 def describe(status: Status) -> str:

@@ -104,13 +104,13 @@ def with_references(asked: Sequence[Configuration]) -> list[Configuration]:
     assert candidates, "no other configuration to compare with"
     first = candidates[0].spec
     shared = {name: getattr(first.protocol, name) for name in ("effort", "budget_s", "margin", "runs")}
-    everybody = [*candidates, *(one for one in asked if one.role == "baseline")]
+    configurations = [*candidates, *(one for one in asked if one.role == "baseline")]
     given = next((one for one in asked if one.role == "anchor"), None)
     default = ort_default(first) if given is None else given.spec
-    everybody.sort(key=lambda one: one.role == "baseline" or not same_request(one.spec, default))
-    if not any(same_request(one.spec, default) for one in everybody):
+    configurations.sort(key=lambda one: one.role == "baseline" or not same_request(one.spec, default))
+    if not any(same_request(one.spec, default) for one in configurations):
         label = _default_label(candidates[0], asked) if given is None else given.label
-        everybody.append(Configuration(spec=default, label=label, role="anchor"))
+        configurations.append(Configuration(spec=default, label=label, role="anchor"))
     return [
         Configuration(
             spec=one.spec.model_copy(update={"protocol": one.spec.protocol.model_copy(update=shared)}),
@@ -118,7 +118,7 @@ def with_references(asked: Sequence[Configuration]) -> list[Configuration]:
             role=one.role,
             model=one.model,
         )
-        for one in everybody
+        for one in configurations
     ]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial
-from core.evidence.record import Block, Key, Launch, Ran, RawComparison
+from core.evidence.record import Block, Key, Launch, ProcessResult, RawComparison
 from core.evidence.statistics import CONFIDENCE
 from core.spec.effort import EFFORTS
 from core.wire.errors import SpecError
@@ -131,9 +131,9 @@ def raw_comparison(comparison: Comparison, trials: Sequence[Trial]) -> RawCompar
     return record
 
 
-def _ran(trial: Trial) -> Ran:
+def _ran(trial: Trial) -> ProcessResult:
     load: Any = {"batch_size": trial.facts["batch_size"]}  # the only key that a comparison reads
-    return Ran(load=load)
+    return ProcessResult(load=load)
 
 
 def _blocks(index: int, trial: Trial) -> list[Block]:

@@ -4,7 +4,7 @@ Pure.
 
 A profile names the nodes of the executed graph. They are matched with an optimized graph by name, and with
 the model's graph through the optimized one: the time of a fused node belongs jointly to all nodes that it
-replaces. Without the optimized graph only names are compared; `Ran.by_name` marks such matches.
+replaces. Without the optimized graph only names are compared; `NodeExecutions.by_name` marks such matches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Where = tuple[int, int]  # level of a side, and node of that level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class NodeExecutions:
     """The nodes of a profile that executed a node of the graph, each with its time."""
 
     nodes: tuple[NodeTime, ...]
@@ -53,7 +53,7 @@ class Ran:
 class ProfileMatch:
     """The profile matched with the nodes of a graph."""
 
-    ran: Mapping[Where, Ran]
+    ran: Mapping[Where, NodeExecutions]
     total_s: float  # of all nodes of the profile, mean per run
     unmatched: tuple[NodeTime, ...] = field(default=())  # nodes of the profile without a node in this graph
 
@@ -96,7 +96,7 @@ def times(side: Side, profile: Profile, optimized: Side | None = None) -> Profil
         if not covered and not at.nodes[node].inserted:
             missing += one.nodes
     found = {
-        where: Ran(
+        where: NodeExecutions(
             nodes=tuple({id(node): node for node, _ in of}.values()),
             with_others=max(others for _, others in of),
             by_name=False,
@@ -121,7 +121,7 @@ def _by_name(side: Side, profile: Profile) -> ProfileMatch:
             unmatched.append(one)
     left = _match_renamed(side, ran, unmatched)
     found_nodes = {
-        where: Ran(nodes=tuple(nodes), with_others=others[where], by_name=True)
+        where: NodeExecutions(nodes=tuple(nodes), with_others=others[where], by_name=True)
         for where, nodes in ran.items()
     }
     total_s = sum(one.self_s for one in profile.nodes)
@@ -199,7 +199,7 @@ class Row:
     where: Where
     level: Level
     node: Node
-    ran: Ran | None  # None: no profile, or no match in it
+    ran: NodeExecutions | None  # None: no profile, or no match in it
     share: float | None
     unit: Unit | None  # quantized operator with its error; None: the error is not known
 

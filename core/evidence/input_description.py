@@ -40,7 +40,7 @@ def input_from_dict(data: Mapping[str, Any]) -> InputDescription:
     )
 
 
-def fed(
+def describe_inputs(
     feeds: Sequence[wire.FeedPlan],
     info: wire.ModelInfo | None,
     really: Sequence[wire.TensorInfo] = (),

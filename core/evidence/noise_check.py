@@ -34,7 +34,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class NoiseCheckResult:
     """Whether this machine passes the noise check, with the reason. `headline` is the text to display."""
 
     publishable: bool
@@ -52,7 +52,7 @@ class Answer:
         return asdict(self)
 
 
-def evaluate(self_test: Mapping[str, Any]) -> Answer:
+def evaluate(self_test: Mapping[str, Any]) -> NoiseCheckResult:
     """Return the result of the noise check from a self-test.
 
     Args:
@@ -63,7 +63,7 @@ def evaluate(self_test: Mapping[str, Any]) -> Answer:
     busy = (self_test.get("busy") or {}).get("words") or ""
     fits = any(one.fits for one in needs if one.precision == PUBLISH)
     publishable = found.grade in PUBLISHABLE and not busy and fits
-    return Answer(
+    return NoiseCheckResult(
         publishable=publishable,
         headline=_headline(found, needs, busy=bool(busy), publishable=publishable),
         grade=found.grade,

@@ -57,7 +57,7 @@ class Settings:
 
 
 @dataclass(slots=True, kw_only=True)
-class Ran:
+class ProcessResult:
     """Replies of one configuration. After an `error`, it keeps the replies that came before."""
 
     load: wire.LoadReply | None = None
@@ -111,7 +111,7 @@ class Discarded:
 class RawComparison:
     """The raw record of a comparison. Blocks are in run order."""
 
-    ran: list[Ran]
+    ran: list[ProcessResult]
     runs: int | None = None  # fixed number of runs per process; the A/A control makes as many of its own
     blocks: list[Block] = field(default_factory=list)
     orders: list[list[int]] = field(default_factory=list)  # configurations of each valid round

@@ -28,7 +28,7 @@ from core.evidence.background_load import (
     unusual_speed,
 )
 from core.evidence.comparison import Contestant
-from core.evidence.input_description import fed
+from core.evidence.input_description import describe_inputs
 from core.evidence.measurement import latency_summary, latency_warnings
 from core.evidence.ranking import Key as PerRoundKey
 from core.evidence.ranking import PerRound, intervals, paired_log_ratios, ranks
@@ -63,7 +63,7 @@ from core.wire.output_check import (
 from core.wire.units import ms
 
 if TYPE_CHECKING:
-    from core.evidence.record import Block, Key, Launch, Ran, RawComparison
+    from core.evidence.record import Block, Key, Launch, ProcessResult, RawComparison
 
 MAX_RANKED = 32  # configurations; a sweep of hundreds of points is not ranked
 CLEAN_ROUNDS, CLEAN_LAUNCHES = 8, 4  # undisturbed rounds and launches needed for a separate verdict
@@ -109,12 +109,12 @@ class MeasuredConfiguration:
 class Evidence:
     """A comparison with the verdicts, grades and numbers computed from its raw record.
 
-    `baseline` and `anchor` (the ORT default) are indices of entrants. If one of them failed, the other takes
-    its place; if both failed, there are no contrasts.
+    `baseline` and `anchor` (the ORT default) are indices of configurations. If one of them failed, the other
+    takes its place; if both failed, there are no contrasts.
     """
 
     record: RawComparison
-    entrants: Sequence[MeasuredConfiguration]
+    configurations: Sequence[MeasuredConfiguration]
     looks: float  # divisor of the 5 %, from the number of interim analyses
     margin: float
     baseline: int
@@ -133,7 +133,7 @@ class Evidence:
             "wall_s": record.wall_s,
             "outcome": record.outcome,
             "outcome_text": OUTCOMES[record.outcome],
-            "orders": [[self.entrants[index].trial for index in order] for order in record.orders],
+            "orders": [[self.configurations[index].trial for index in order] for order in record.orders],
             "contrasts": self.contrasts,
             "ranks": self._ranks(),
             "grade": self.grade.grade,
@@ -143,12 +143,12 @@ class Evidence:
             "self_tests": [] if self.aa is None else [self._self_test()],
             "interference": self.interference.to_dict(),
             "breaches": {
-                entrant.trial: one.why
-                for entrant, one in zip(self.entrants, self._verdicts, strict=True)
+                configuration.trial: one.why
+                for configuration, one in zip(self.configurations, self._verdicts, strict=True)
                 if one.breach
             },
             "frozen": record.frozen,
-            "groups": [[self.entrants[index].trial for index in group] for group in record.groups],
+            "groups": [[self.configurations[index].trial for index in group] for group in record.groups],
             "discarded": [
                 {"reason": one.reason, "blocks": [self._discarded(block) for block in one.blocks]}
                 for one in record.discarded
@@ -175,11 +175,11 @@ class Evidence:
 
     def _process(self, key: Key) -> str:
         """Return the name of a process in a record: its trial, with the suffix `/1` for the A/A control."""
-        return f"{self.entrants[key[0]].trial}{'/1' if key[1] else ''}"
+        return f"{self.configurations[key[0]].trial}{'/1' if key[1] else ''}"
 
     def _discarded(self, block: Block) -> dict[str, Any]:
         """Return a discarded block with its latencies."""
-        trial = self.entrants[block.contestant].trial
+        trial = self.configurations[block.contestant].trial
         return {"trial": trial, **_block(block, []), "latencies_s": block.latencies_s}
 
     def _provenance(self) -> Provenance:
@@ -201,7 +201,7 @@ class Evidence:
         return [
             self._contrast(index, reference)
             for reference in references
-            for index in range(len(self.entrants))
+            for index in range(len(self.configurations))
             if index != reference and self._has_result(index) and self._have_common_round(index, reference)
         ]
 
@@ -243,8 +243,8 @@ class Evidence:
         apart, told = self._original_check(candidate, baseline)
         notes += [told] if told else []
         record: ContrastRecord = {
-            "candidate": self.entrants[candidate].trial,
-            "baseline": self.entrants[baseline].trial,
+            "candidate": self.configurations[candidate].trial,
+            "baseline": self.configurations[baseline].trial,
             **found.to_dict(),
             "verdict": Verdict.UNDECIDED if doubt else found.verdict,
             "holds": not doubt,
@@ -296,7 +296,7 @@ class Evidence:
         if self._verdicts[candidate].breach:
             found.append(f"{OUTPUTS_DIFFER}: {self._verdicts[candidate].why}")
         if self._verdicts[baseline].breach:
-            name = self.entrants[baseline].contestant.label
+            name = self.configurations[baseline].contestant.label
             found.append(
                 f"{OUTPUTS_DIFFER} of `{name}`, the reference of this comparison: "
                 f"{self._verdicts[baseline].why}"
@@ -305,7 +305,7 @@ class Evidence:
 
     def _original_check(self, candidate: int, baseline: int) -> tuple[OutputCheck | None, str]:
         """Return the output check between the originals of two sides, with text; None: same original."""
-        one, other = self.entrants[candidate], self.entrants[baseline]
+        one, other = self.configurations[candidate], self.configurations[baseline]
         found = self.apart.get((one.origin, other.origin)) or self.apart.get((other.origin, one.origin))
         if found is None or one.origin == other.origin:
             return None, ""
@@ -315,26 +315,26 @@ class Evidence:
     def _verdicts(self) -> list[OutputCheck]:
         """The output check of each configuration."""
         found = []
-        for entrant, ran in zip(self.entrants, self.record.ran, strict=True):
-            unknown = ran.not_compared or _why_not_compared(self.record, entrant)
+        for configuration, ran in zip(self.configurations, self.record.ran, strict=True):
+            unknown = ran.not_compared or _why_not_compared(self.record, configuration)
             found.append(
                 check_outputs(
                     ran.output_error,
-                    _computed_in(entrant, ran),
-                    entrant.tolerance,
+                    _computed_in(configuration, ran),
+                    configuration.tolerance,
                     unknown=unknown,
-                    random=entrant.random,
+                    random=configuration.random,
                 )
             )
         return found
 
     def _ranks(self) -> list[Rank]:
-        standing = [index for index in range(len(self.entrants)) if self._has_result(index)]
-        if self.grade.grade is Grade.F or not 2 <= len(standing) <= MAX_RANKED:
+        measured = [index for index in range(len(self.configurations)) if self._has_result(index)]
+        if self.grade.grade is Grade.F or not 2 <= len(measured) <= MAX_RANKED:
             return []
         assert self._reference is not None
-        names = [self.entrants[index].trial for index in standing]
-        found = ranks(intervals(self.contrasts, self.entrants[self._reference].trial, names))
+        names = [self.configurations[index].trial for index in measured]
+        found = ranks(intervals(self.contrasts, self.configurations[self._reference].trial, names))
         return [
             {"trial": one.name, "rank": one.best, "rank_worst": one.worst, "ties": list(one.ties)}
             for one in found
@@ -347,7 +347,7 @@ class Evidence:
         """Precision grade of the comparison; F if no verdict is valid."""
         holding = [one["holds"] for one in self.contrasts]
         rejected = not any(holding) if holding else biased(self.aa)
-        reference = None if self._reference is None else self.entrants[self._reference].trial
+        reference = None if self._reference is None else self.configurations[self._reference].trial
         widths = [one["half_width"] for one in self.contrasts if one["baseline"] == reference]
         return grade(self.aa, widths, self.interference, rejected=rejected, frozen=self.record.frozen)
 
@@ -370,14 +370,14 @@ class Evidence:
         """Notes to display with every verdict."""
         record = self.record
         failed = [
-            f"`{entrant.contestant.label}` failed: {ran.error.message}"
-            for entrant, ran in zip(self.entrants, record.ran, strict=True)
+            f"`{configuration.contestant.label}` failed: {ran.error.message}"
+            for configuration, ran in zip(self.configurations, record.ran, strict=True)
             if ran.error is not None
         ]
         if self.baseline != self._reference is not None:
             failed.append(
                 "The baseline has no result, so the others are compared with "
-                f"`{self.entrants[self._reference].contestant.label}`."
+                f"`{self.configurations[self._reference].contestant.label}`."
             )
         return [
             *([] if record.outcome in ("decided", "rounds") else [OUTCOMES[record.outcome]]),
@@ -414,7 +414,7 @@ class Evidence:
     @cached_property
     def _flagged(self) -> list[set[PerRoundKey]]:
         """Configuration -> rounds in which it was disturbed."""
-        found: list[set[PerRoundKey]] = [set() for _ in self.entrants]
+        found: list[set[PerRoundKey]] = [set() for _ in self.configurations]
         for block, flags in zip(self.record.blocks, self._flags, strict=True):
             if flags:
                 found[block.contestant].add((block.generation, block.round))
@@ -424,7 +424,7 @@ class Evidence:
     def _log_medians(self) -> list[dict[PerRoundKey, float]]:
         """Configuration -> round -> ln(median seconds per sample), the mean over its processes there."""
         found: list[dict[PerRoundKey, float]] = []
-        for index in range(len(self.entrants)):
+        for index in range(len(self.configurations)):
             copies = [one for copy in COPIES if (one := self._of_copy(index, copy))]
             keys = set[PerRoundKey]().union(*copies)
             values = {key: [one[key] for one in copies if key in one] for key in sorted(keys)}
@@ -459,7 +459,7 @@ class Evidence:
         is the samples of a run over the mean latency; `cpu_s_per_inference` is user and system time per run;
         `blocks` are its rounds, whose `runs` add up to the number of latencies.
         """
-        ran, entrant = self.record.ran[index], self.entrants[index]
+        ran, configuration = self.record.ran[index], self.configurations[index]
         found = [
             (block, flags)
             for block, flags in zip(self.record.blocks, self._flags, strict=True)
@@ -476,26 +476,26 @@ class Evidence:
         )
         mean_s = latency["mean_s"]
         counters = [block.counters for block in blocks]
-        own = [one for one in self.contrasts if one["candidate"] == entrant.trial]
+        own = [one for one in self.contrasts if one["candidate"] == configuration.trial]
         return {
-            "model": entrant.model,
+            "model": configuration.model,
             **_facts(ran, ran.load),
             **_costs(ran, self.record.energy_note),
             **_cpu_spread(blocks),
             "guard": {
                 "error": ran.output_error,
                 **self._verdicts[index].to_dict(),
-                "reference": entrant.reference,
+                "reference": configuration.reference,
             },
-            "placement": None if entrant.placement is None else dict(entrant.placement),
-            "casts": None if entrant.casts is None else dict(entrant.casts),
+            "placement": None if configuration.placement is None else dict(configuration.placement),
+            "casts": None if configuration.casts is None else dict(configuration.casts),
             "runs": len(latencies),
             "latencies_s": latencies,
             "latency": latency,
             "throughput_per_s": ran.load["batch_size"] / mean_s if mean_s else None,
             "timed_wall_s": math.fsum(one["wall_s"] for one in counters),
             "comparison": self.comparison,
-            "role": entrant.contestant.role,
+            "role": configuration.contestant.role,
             "contrasts": own,
             "grade": self.grade.grade,
             "grade_reason": self.grade.reason,
@@ -506,13 +506,15 @@ class Evidence:
             "interference": summarize(counters, [flags for _, flags in found]).to_dict(),
             "notes": [
                 *_notes(ran, latency),
-                *entrant.notes,
+                *configuration.notes,
                 *self._trial_notes(index, own),
                 *self._protocol_notes(),
                 *latency_warnings(latencies, latency),
             ],
-            "seed": entrant.feeds["seed"],
-            "fed": [one.to_dict() for one in fed([entrant.feeds], None, ran.load["inputs"])],
+            "seed": configuration.feeds["seed"],
+            "fed": [
+                one.to_dict() for one in describe_inputs([configuration.feeds], None, ran.load["inputs"])
+            ],
             **self._provenance(),
         }
 
@@ -576,20 +578,20 @@ def self_test_result(evidence: Evidence) -> SelfTestResult:
     }
 
 
-def _computed_in(entrant: MeasuredConfiguration, ran: Ran) -> str:
+def _computed_in(configuration: MeasuredConfiguration, ran: ProcessResult) -> str:
     """Return the precision of the computation, from the providers that ran nodes where that is known."""
-    if entrant.session is None:
-        return entrant.precision
+    if configuration.session is None:
+        return configuration.precision
     providers = None if ran.load is None else ran.load["effective_providers"]
-    if entrant.placement:
-        providers = [name for name, part in entrant.placement.items() if part["ran_nodes"]] or providers
-    return effective_precision(entrant.precision, entrant.session, providers)
+    if configuration.placement:
+        providers = [name for name, part in configuration.placement.items() if part["ran_nodes"]] or providers
+    return effective_precision(configuration.precision, configuration.session, providers)
 
 
-def _why_not_compared(record: RawComparison, entrant: MeasuredConfiguration) -> str:
+def _why_not_compared(record: RawComparison, configuration: MeasuredConfiguration) -> str:
     if record.outcome == "cancelled":
         return "The outputs were not compared because the comparison was cancelled first."
-    if entrant.reference is None:
+    if configuration.reference is None:
         return "The outputs were not compared because the reference outputs are missing. See the notes."
     return ""
 
@@ -608,7 +610,7 @@ def _contradict(one: Contrast, other: Contrast) -> bool:
 # --- parts of a trial's result ------------------------------------------------------------------------------
 
 
-def _facts(ran: Ran, load: wire.LoadReply) -> TrialResult:
+def _facts(ran: ProcessResult, load: wire.LoadReply) -> TrialResult:
     """Return the facts from loading and warming up a configuration."""
     warm = ran.warm
     return {
@@ -630,7 +632,7 @@ def _facts(ran: Ran, load: wire.LoadReply) -> TrialResult:
     }
 
 
-def _costs(ran: Ran, energy_note: str) -> TrialResult:
+def _costs(ran: ProcessResult, energy_note: str) -> TrialResult:
     """Return the costs of a run apart from latency; None where their pass was not reached."""
     cost, footprint, load = ran.cost, ran.footprint, ran.load
     assert load is not None
@@ -687,7 +689,7 @@ def _block(block: Block, flags: list[str]) -> result_types.Block:
     }
 
 
-def _notes(ran: Ran, latency: Mapping[str, Any]) -> list[str]:
+def _notes(ran: ProcessResult, latency: Mapping[str, Any]) -> list[str]:
     """Return the notes of a configuration, and notes on its warm-up and the resolution of the clock."""
     load, footprint = ran.load, ran.footprint
     assert load is not None

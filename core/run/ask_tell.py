@@ -1,9 +1,9 @@
 """The ask-tell loop of sweeps and searches: propose, skip known, measure, report.
 
 A strategy is a pure function from the known trials to the next comparisons; a sweep asks for all points at
-once. The store holds everything a study knows, its own trials under its name. `look` replays the strategy
-over the stored trials, so another page or process can resume a study. A search measures a configuration
-several times and reports only the last measurement; it has its own package (`search/`).
+once. The store holds everything a study knows, its own trials under its name. `read_progress` replays the
+strategy over the stored trials, so another page or process can resume a study. A search measures a
+configuration several times and reports only the last measurement; it has its own package (`search/`).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Study:
     # finds an earlier measurement to reuse; see `measured_before`
     earlier: Callable[[TrialSpec], Trial | None] = lambda spec: None
 
-    def look(self, store: Store) -> StudyState:
+    def read_progress(self, store: Store) -> StudyState:
         """Read the progress of the study from the store; start nothing."""
         own: dict[str, Trial] = {}
         for one in store.trials(study=self.name) if self.name else ():
@@ -108,7 +108,7 @@ class Study:
         Raises:
             TunerError: a comparison cannot be queued; those before it are.
         """
-        return _queue(self.look(store).missing, submit)
+        return _queue(self.read_progress(store).missing, submit)
 
     def run(
         self,
@@ -126,15 +126,15 @@ class Study:
             begin: called with the comparisons that are queued next.
             follow: waits for the end of a job; an error it raises ends the study, which keeps its trials.
         """
-        standing = self.look(store)
-        while standing.missing:
-            begin(standing.missing)
-            ended = [follow(job) for job in _queue(standing.missing, submit)]
-            before, standing = standing, self.look(store)
-            learned = len(standing.known) > len(before.known)  # else the loop would never end
+        progress = self.read_progress(store)
+        while progress.missing:
+            begin(progress.missing)
+            ended = [follow(job) for job in _queue(progress.missing, submit)]
+            before, progress = progress, self.read_progress(store)
+            learned = len(progress.known) > len(before.known)  # else the loop would never end
             if not learned or any(one.state == "CANCELLED" for one in ended):
                 break
-        return standing
+        return progress
 
 
 def measured_before(

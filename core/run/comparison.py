@@ -22,17 +22,17 @@ from core.run.different_models import Origin, compare_originals, refuse
 from core.run.job import Ending, Outcome, Service
 from core.run.launches import run_launches
 from core.run.plan import contestant_plan, reference_plan, shape_feeds, torch_source
-from core.run.prior import prior_of, usual_s, with_lower_bound
-from core.run.trial import (
+from core.run.preparation import (
     Prepared,
     Resolved,
     describe,
     model_notes,
-    placement,
     prepare_trial,
     resolve_trial,
     with_workaround,
 )
+from core.run.prior import prior_of, usual_s, with_lower_bound
+from core.run.profiling import placement
 from core.run.variants import model_facts, precision_of_model, variant_of
 from core.spec import ProtocolSpec, TrialSpec
 from core.spec import ort_default as default_of
@@ -50,7 +50,7 @@ SELF_TEST = Effort(name="quick", target=0.01, budget_s=20, looks=(9, 14, 21, 32)
 class _PreparedConfiguration:
     """A configuration that is ready to be measured."""
 
-    entrant: MeasuredConfiguration
+    configuration: MeasuredConfiguration
     entry: Entry
     resolved: Resolved
     prepared: Prepared
@@ -117,7 +117,7 @@ def perform_comparison(
             failed[contestant.trial] = Ending(state="FAIL", error=error)
     if earlier is not None and failed:
         raise next(ending.error for ending in failed.values() if ending.error is not None)
-    if not any(one.entrant.contestant.role == "candidate" for one in ready):
+    if not any(one.configuration.contestant.role == "candidate" for one in ready):
         return _no_candidate(comparison, failed)
     apart = _check_originals(comparison, ready, specs, service)
     if comparison.protocol["precision"] in STAGES:  # their outputs are not checked
@@ -134,7 +134,7 @@ def perform_comparison(
 
 
 def _with_notes(one: _PreparedConfiguration, notes: Sequence[str]) -> _PreparedConfiguration:
-    return replace(one, entrant=replace(one.entrant, notes=(*one.entrant.notes, *notes)))
+    return replace(one, configuration=replace(one.configuration, notes=(*one.configuration.notes, *notes)))
 
 
 # --- preparation --------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def _prepare(contestant: Contestant, spec: TrialSpec, service: Service) -> _Prep
     prepared = prepare_trial(resolved, service.store, service.run)
     origin, unknown = _origin(resolved, prepared, service)
     reference = origin.reference
-    entrant = MeasuredConfiguration(
+    configuration = MeasuredConfiguration(
         contestant=contestant,
         precision=_precision(resolved),
         session=prepared.session,
@@ -161,7 +161,7 @@ def _prepare(contestant: Contestant, spec: TrialSpec, service: Service) -> _Prep
     )
     entry = replace(entry_of(contestant.label, resolved, prepared), reference=reference)
     return _PreparedConfiguration(
-        entrant=entrant, entry=entry, resolved=resolved, prepared=prepared, origin=origin
+        configuration=configuration, entry=entry, resolved=resolved, prepared=prepared, origin=origin
     )
 
 
@@ -208,7 +208,7 @@ def _check_originals(
     found = compare_originals(
         origins,
         list(against.values()),
-        tolerance=ready[0].entrant.tolerance,
+        tolerance=ready[0].configuration.tolerance,
         cancel=service.cancel,
         on_progress=service.on_progress,
         timeout_s=float(max(one.resolved.spec.protocol.timeout_s for one in ready)),
@@ -274,7 +274,7 @@ def _run_comparison(
     machine: wire.Environment | None,
     earlier: RawComparison | None,
 ) -> Evidence:
-    trials = [one.entrant.trial for one in ready]
+    trials = [one.configuration.trial for one in ready]
     baseline, anchor = _references(comparison, ready, specs)
     protocol = comparison.protocol
     splits = continuation.splits(protocol)
@@ -320,7 +320,7 @@ def _run_comparison(
     return Evidence(
         comparison=comparison.id,
         record=record,
-        entrants=[one.entrant for one in ready],
+        configurations=[one.configuration for one in ready],
         looks=splits,
         margin=protocol["margin"],
         baseline=baseline,
@@ -355,7 +355,7 @@ def _references(
 ) -> tuple[int, int]:
     """Indices of the baseline and the ORT default; the other replaces a missing one."""
     default = default_of(specs[comparison.contestants[0].trial])
-    trials = [one.entrant.trial for one in ready]
+    trials = [one.configuration.trial for one in ready]
     roles = {one.trial: one.role for one in comparison.contestants}
     anchors = [one for one in trials if roles[one] == "anchor" or same_request(specs[one], default)]
     anchors.sort(key=lambda one: roles[one] != "anchor")
@@ -371,8 +371,10 @@ def _with_placements(
     found: list[MeasuredConfiguration] = []
     over = evidence.record.outcome == "cancelled"
     for one, ran in zip(ready, evidence.record.ran, strict=True):
-        entrant = one.entrant
-        asked = entrant.contestant.role == "candidate" and engines.can(one.resolved.spec.engine, "profile")
+        configuration = one.configuration
+        asked = configuration.contestant.role == "candidate" and engines.can(
+            one.resolved.spec.engine, "profile"
+        )
         if asked and ran.error is None and not over:
             try:
                 run_s = max(ran.warm["median_ns"] if ran.warm is not None else 0, 1) / 1e9
@@ -380,9 +382,11 @@ def _with_placements(
             except Cancelled:
                 over, where, casts = True, None, None
                 notes = ["The placement of nodes on providers is unknown: the pass was cancelled."]
-            entrant = replace(entrant, placement=where, casts=casts, notes=(*entrant.notes, *notes))
-        found.append(entrant)
-    return replace(evidence, entrants=found)
+            configuration = replace(
+                configuration, placement=where, casts=casts, notes=(*configuration.notes, *notes)
+            )
+        found.append(configuration)
+    return replace(evidence, configurations=found)
 
 
 # --- outcome ------------------------------------------------------------------------------------------------
@@ -396,7 +400,7 @@ def _outcome(
 ) -> Outcome:
     trials = dict(failed)
     for index, one in enumerate(ready):
-        trials[one.entrant.trial] = _ending(evidence, index, one)
+        trials[one.configuration.trial] = _ending(evidence, index, one)
     states = {trials[one.trial].state for one in comparison.contestants if one.role == "candidate"}
     result = evidence.to_dict() if evidence.record.orders else None
     if evidence.record.outcome == "cancelled":
@@ -472,7 +476,7 @@ def perform_self_test(spec: TrialSpec, service: Service) -> dict[str, Any]:
         raise record.ran[0].error
     if record.outcome == "cancelled":
         raise _cancelled()
-    entrant = MeasuredConfiguration(
+    configuration = MeasuredConfiguration(
         contestant=Contestant(trial="", label="self-test", role="anchor"),
         precision=_precision(resolved),
         session=prepared.session,
@@ -480,7 +484,7 @@ def perform_self_test(spec: TrialSpec, service: Service) -> dict[str, Any]:
     )
     evidence = Evidence(
         record=record,
-        entrants=[entrant],
+        configurations=[configuration],
         looks=len(SELF_TEST.looks),
         margin=spec.protocol.margin,
         baseline=0,

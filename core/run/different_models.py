@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core import wire
-from core.evidence.record import Entry, Ran, RawComparison, Reference
+from core.evidence.record import Entry, ProcessResult, RawComparison, Reference
 from core.process import scratch
 from core.process.contestant_workers import Workers
 from core.process.job_worker import Progress
@@ -85,9 +85,9 @@ def _outputs_of(
     cancel: threading.Event,
     on_progress: Callable[[Progress], None],
     timeout_s: float,
-) -> list[Ran]:
+) -> list[ProcessResult]:
     """For each of `others`, the difference of its outputs from those of `against`, or why it is unknown."""
-    record = RawComparison(ran=[Ran() for _ in others])
+    record = RawComparison(ran=[ProcessResult() for _ in others])
     entries: dict[int, Entry] = {}
     for index, other in enumerate(others):
         reason, plan = _plan_on_inputs_of(other, against)
@@ -110,7 +110,7 @@ def _outputs_of(
     return record.ran
 
 
-def _keep_outputs(workers: Workers, entry: Entry, ran: Ran, path: Path, timeout_s: float) -> bool:
+def _keep_outputs(workers: Workers, entry: Entry, ran: ProcessResult, path: Path, timeout_s: float) -> bool:
     """Run one model and keep its outputs; a failure is recorded as the reason for no comparison."""
     try:
         worker, _ = start_loaded(workers, entry, timeout_s)

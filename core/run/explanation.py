@@ -33,7 +33,7 @@ from core.evidence.speedup_interval import contrast
 from core.evidence.verdict import Verdict, is_rejected, words
 from core.process.job_worker import Run, run_job
 from core.run.plan import contestant_plan
-from core.run.trial import prepare_trial, resolve_trial
+from core.run.preparation import prepare_trial, resolve_trial
 from core.spec import spec_from_dict
 from core.spec.effort import DEFAULT_MARGIN
 from core.store import PRUNED, Store

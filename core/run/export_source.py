@@ -34,7 +34,7 @@ class ExportSource:
     folders: tuple[Path, ...] = ()  # files inside them are named by relative paths
 
 
-def leaving(store: Store, trial: Trial) -> ExportSource:
+def export_source_of(store: Store, trial: Trial) -> ExportSource:
     """Return a trial with the facts that the store holds of its model."""
     record = store.model(trial.model_sha256) if trial.model_sha256 else None
     return ExportSource(

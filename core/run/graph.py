@@ -19,7 +19,7 @@ from typing import Any
 from core import wire
 from core.process.job_worker import Run
 from core.run.plan import check_overrides, session_plan
-from core.run.trial import Resolved, prepare_trial, resolve_trial
+from core.run.preparation import Resolved, prepare_trial, resolve_trial
 from core.spec import ModelRef, TrialSpec
 from core.store import ModelRecord, Store
 from core.wire import engines

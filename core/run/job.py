@@ -17,7 +17,7 @@ from core.evidence.comparison import Comparison
 from core.evidence.measurement import Trial, TrialState
 from core.process.contestant_workers import SharedForkServer
 from core.process.job_worker import Progress, Run
-from core.run.trial import Resolved
+from core.run.preparation import Resolved
 from core.spec import TrialSpec
 from core.store import Store, StudyRecord
 from core.wire.errors import ErrorRecord, TunerError

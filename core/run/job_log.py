@@ -20,7 +20,7 @@ from core.evidence.measurement import Trial
 from core.process import machine_queue, scratch
 from core.process.job_worker import Progress
 from core.run.job import FINISHED, Ending, Outcome, Queued
-from core.run.trial import Resolved
+from core.run.preparation import Resolved
 from core.store import Store
 from core.wire.errors import ErrorRecord, StoreError, TunerError, record_from_error
 

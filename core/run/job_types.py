@@ -28,7 +28,8 @@ from core.evidence.record import RawComparison
 from core.process.job_worker import Run
 from core.run.comparison import perform_comparison, perform_self_test, protocol_of
 from core.run.job import Ending, Job, Outcome, Service
-from core.run.trial import perform_profile, resolve_trial
+from core.run.preparation import resolve_trial
+from core.run.profiling import perform_profile
 from core.spec import ModelRef, TrialSpec, spec_from_dict
 from core.spec.effort import STAGES
 from core.store import Store
@@ -101,11 +102,12 @@ def comparison(
             intervals for all candidates against the baseline.
     """
     name = model_name or Path(asked[0].spec.model.path).stem
-    everybody = with_references(asked)
-    family = max(1, len(everybody) - 1)
+    configurations = with_references(asked)
+    family = max(1, len(configurations) - 1)
     job = _comparison_job(
-        everybody,
-        protocol or protocol_of(everybody[0].spec.protocol, different_models=different_models, family=family),
+        configurations,
+        protocol
+        or protocol_of(configurations[0].spec.protocol, different_models=different_models, family=family),
         what=what or f"comparison of {len(asked)} configurations of {name}",
         study=study,
         model_name=model_name,
@@ -143,14 +145,14 @@ def more_launches(
     before = store.comparison(comparison_id)
     trials = [store.trial(one.trial) for one in before.contestants]
     continuation.ensure_continuable(before, trials)
-    everybody = [
+    configurations = [
         Configuration(spec=spec_from_dict(trial.spec), label=one.label, role=one.role)
         for one, trial in zip(before.contestants, trials, strict=True)
     ]
     protocol = continuation.protocol(before, precision or before.protocol["precision"], budget_s)
     protocol["seed"] = secrets.randbelow(2**31)
     return _comparison_job(
-        everybody,
+        configurations,
         protocol,
         earlier=continuation.raw_comparison(before, trials),
         what=f"measuring a comparison of {before.model_name} longer",
@@ -161,7 +163,7 @@ def more_launches(
 
 
 def _comparison_job(
-    everybody: Sequence[Configuration],
+    configurations: Sequence[Configuration],
     protocol: dict[str, Any],
     *,
     what: str,
@@ -180,7 +182,7 @@ def _comparison_job(
             model_name=model_name,
             comparison=comparison_id,
         )
-        for one in everybody
+        for one in configurations
     ]
     comparison = Comparison(
         id=comparison_id,
@@ -189,13 +191,13 @@ def _comparison_job(
         model_sha256="",
         contestants=tuple(
             Contestant(trial=trial.id, label=one.label, role=one.role)
-            for one, trial in zip(everybody, trials, strict=True)
+            for one, trial in zip(configurations, trials, strict=True)
         ),
         protocol=protocol,
         created_at=time.time(),
         study=study,
     )
-    specs = {trial.id: one.spec for one, trial in zip(everybody, trials, strict=True)}
+    specs = {trial.id: one.spec for one, trial in zip(configurations, trials, strict=True)}
     return Job(
         id=comparison_id,
         kind="comparison",

@@ -31,8 +31,8 @@ from core.run.comparison import entry_of
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.launches.blocks import Pace, pace, park, run_block, start_loaded
 from core.run.launches.processes import SEEDS
+from core.run.preparation import prepare_trial, resolve_trial
 from core.run.prior import prior_of
-from core.run.trial import prepare_trial, resolve_trial
 from core.spec import TrialSpec, ort_default
 from core.spec.effort import Effort
 from core.wire.errors import Cancelled, TunerError, WorkerError, record_from_error

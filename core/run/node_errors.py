@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from core import wire
-from core.evidence.input_description import InputDescription, fed, input_from_dict
+from core.evidence.input_description import InputDescription, describe_inputs, input_from_dict
 from core.evidence.node_savings import Savings, savings
 from core.process.job_worker import Run
 from core.run.plan import check_feeds_file, contestant_plan, feed_plan, pinned_libraries, session_plan
@@ -149,7 +149,7 @@ def locate_errors(
         raise
     except TunerError as error:
         note = f"The time saved by each operator is unknown: {error.message}"
-    shown = [one.to_dict() for one in fed(feeds, of.before.info)]
+    shown = [one.to_dict() for one in describe_inputs(feeds, of.before.info)]
     data = {"version": VERSION, "errors": errors, "note": note, "made_at": time.time(), "fed": shown}
     _keep(folder, data)
     return {"operators": len(errors["nodes"])}

@@ -11,7 +11,7 @@ from typing import Literal
 
 from core.process.job_worker import Run
 from core.run.plan import missing_dims
-from core.run.trial import inspect_model
+from core.run.preparation import inspect_model
 from core.run.variants import variant_of
 from core.spec import TrialSpec
 from core.spec.sizes import (

@@ -19,7 +19,7 @@ from core.evidence.verification import Fact, FactCheck
 from core.run.bundle.opening import OpenedConfiguration
 from core.run.job import Service
 from core.run.plan import session_plan, thread_warning
-from core.run.trial import Resolved, resolve_trial
+from core.run.preparation import Resolved, resolve_trial
 from core.spec import SessionSpec, TrialSpec
 from core.spec.checks import cpu_list
 from core.wire.access import library, resolve_library

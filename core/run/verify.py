@@ -35,9 +35,9 @@ from core.run.baseline import RecordedBaseline, compare_with, record_baseline
 from core.run.bundle.opening import OpenedConfiguration, open_configuration
 from core.run.job import Ending, Job, Outcome, Service
 from core.run.plan import contestant_plan, feed_plan
+from core.run.preparation import Prepared, Resolved, prepare_trial
 from core.run.scorecard import Row, Subject, accuracy_task, needed, rows
 from core.run.static_checks import CheckResults, run_static_checks
-from core.run.trial import Prepared, Resolved, prepare_trial
 from core.spec import TrialSpec, ort_default, spec_from_dict
 from core.store import ModelRecord
 from core.wire.errors import (

@@ -16,7 +16,7 @@ from core.evidence.measurement import RESULT_FIELDS, TrialKind, TrialState
 from core.evidence.metrics.intervals import Interval
 from core.evidence.metrics.pairs import Verdict as PairVerdict
 from core.evidence.node_savings import Choice, Unit
-from core.evidence.noise_check import Answer
+from core.evidence.noise_check import NoiseCheckResult
 from core.evidence.profile_difference import RowKind
 from core.evidence.profile_grouping import GroupNode, Kind
 from core.evidence.result_types import (
@@ -780,7 +780,7 @@ class SelfTestDocument(SelfTestResult):
     state: JobState
     error: None
     model: str
-    answer: Answer
+    answer: NoiseCheckResult
 
 
 class ImportDocument(TypedDict):

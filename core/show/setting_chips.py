@@ -8,7 +8,7 @@ from typing import Any
 from core.evidence.measurement import Trial, model_text
 from core.show import format
 from core.show.words import OTHER_VERSION
-from core.spec import TrialSpec, asked, changed, differing, is_provider_option, spec_from_dict
+from core.spec import TrialSpec, changed, differing, is_provider_option, requested_value, spec_from_dict
 from core.spec.settings import TrialSetting, Value, short, short_value, trial_setting
 from core.spec.space import MODEL, changes_words
 from core.wire.engines import ENGINES
@@ -26,7 +26,7 @@ def summary(spec: TrialSpec) -> list[str]:
             options = {k: v for p in spec.session.providers for k, v in p.options.items()}
             lines.append(f"{name} {format.value(options)}")
         else:
-            lines.append(f"{name} {format.value(asked(spec, name))}")
+            lines.append(f"{name} {format.value(requested_value(spec, name))}")
     return lines
 
 
@@ -91,7 +91,7 @@ def short_changes(trial: Trial) -> str:
         spec = spec_from_dict(trial.spec)
     except SpecError:
         return OTHER_VERSION
-    changes = {name: asked(spec, name) for name in changed(spec) if name != "provider_options"}
+    changes = {name: requested_value(spec, name) for name in changed(spec) if name != "provider_options"}
     options = {
         f"{one.name}.{key}": value for one in spec.session.providers for key, value in one.options.items()
     }

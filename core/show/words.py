@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from core.evidence.measurement import Trial
 from core.evidence.verdict import is_rejected, measured, words
 from core.run.sizes import Size, Source
-from core.spec import TrialSpec, asked, changed, spec_from_dict
+from core.spec import TrialSpec, changed, requested_value, spec_from_dict
 from core.wire.errors import INTERRUPTED, SpecError
 from core.wire.output_check import different_outputs_words
 from core.wire.units import DASH, span_ms
@@ -117,7 +117,7 @@ def changes_of(spec: TrialSpec) -> dict[str, str]:
     """Return the non-default settings of `spec` as text, including provider options."""
     names = [name for name in changed(spec) if name != "provider_options"]
     options = {f"{p.name}.{k}": v for p in spec.session.providers for k, v in p.options.items()}
-    return {name: value_text(asked(spec, name)) for name in names} | options
+    return {name: value_text(requested_value(spec, name)) for name in names} | options
 
 
 def _changes(spec: TrialSpec) -> list[str]:

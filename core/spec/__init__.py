@@ -307,7 +307,7 @@ def session_from_dict(data: Mapping[str, Any]) -> SessionSpec:
 # --- reading one setting of a spec by its name in the table -------------------------------------------------
 
 
-def asked(spec: TrialSpec, name: str) -> Value | None:
+def requested_value(spec: TrialSpec, name: str) -> Value | None:
     """Return the value that `spec` sets for setting `name`; None: the default applies."""
     setting = trial_setting(name)
     if (entries := ENTRIES.get(setting.target)) is not None:
@@ -331,7 +331,7 @@ def _settings_in_entries(entries: str) -> frozenset[str]:
 
 def effective(spec: TrialSpec, name: str) -> Value | None:
     """Return the effective value of setting `name`: the one set, or the default."""
-    value = asked(spec, name)
+    value = requested_value(spec, name)
     return trial_setting(name).default if value is None else value
 
 
@@ -345,9 +345,11 @@ def _typed(setting: TrialSetting, text: str | None) -> Value | None:
 
 def changed(spec: TrialSpec) -> list[str]:
     """Names of the settings of `spec` that differ from the default, in the table's order."""
-    return [k.name for k in SETTINGS if (value := asked(spec, k.name)) is not None and value != k.default] + (
-        [] if not any(p.options for p in spec.session.providers) else ["provider_options"]
-    )
+    return [
+        k.name
+        for k in SETTINGS
+        if (value := requested_value(spec, k.name)) is not None and value != k.default
+    ] + ([] if not any(p.options for p in spec.session.providers) else ["provider_options"])
 
 
 SettingReader = Callable[[str], Any]  # name of a setting -> its effective value

@@ -10,12 +10,12 @@ from core.store.database import Connection
 from core.store.rows import Table
 
 
-def seal(db: Connection, table: Table, row_id: str) -> None:
+def write_checksum(db: Connection, table: Table, row_id: str) -> None:
     """Write the checksum of the current content of a row."""
     row = db.execute(f"SELECT * FROM {table} WHERE id = ?", (row_id,)).fetchone()  # noqa: S608
     if row is not None:
         query = f"UPDATE {table} SET checksum = ? WHERE id = ?"  # noqa: S608
-        db.execute(query, (rows.seal(row, table), row_id))
+        db.execute(query, (rows.checksum_of(row, table), row_id))
 
 
 def update(db: Connection, table: Table, row_id: str, columns: Mapping[str, Any]) -> bool:
@@ -30,9 +30,9 @@ def update(db: Connection, table: Table, row_id: str, columns: Mapping[str, Any]
     assignments = ", ".join(f"{name} = :{name}" for name in columns)
     query = f"UPDATE {table} SET {assignments} WHERE id = :_id"  # noqa: S608 - names of our fields
     db.execute(query, {**columns, "_id": row_id})
-    fits = before["checksum"] in ("", rows.seal(before, table))
-    if fits or set(rows.SEALED[table]) <= set(columns):
-        seal(db, table, row_id)
+    fits = before["checksum"] in ("", rows.checksum_of(before, table))
+    if fits or set(rows.CHECKSUMMED[table]) <= set(columns):
+        write_checksum(db, table, row_id)
     return True
 
 
@@ -42,5 +42,5 @@ def put_samples(db: Connection, trial_id: str, packed: bytes | None) -> None:
     if packed is not None:
         db.execute(
             "INSERT INTO samples (trial, data, checksum) VALUES (?, ?, ?)",
-            (trial_id, packed, rows.samples_seal(trial_id, packed)),
+            (trial_id, packed, rows.samples_checksum(trial_id, packed)),
         )

@@ -106,7 +106,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 SCHEMA = len(MIGRATIONS)
-SEALED_SINCE = 5  # first format with checksums of rows
+CHECKSUMS_SINCE = 5  # first format with checksums of rows
 
 
 class Database:
@@ -305,13 +305,13 @@ def _migrate(db: sqlite3.Connection, version: int) -> None:
     for statements in MIGRATIONS[version:]:
         for statement in statements:
             db.execute(statement)
-    if 0 < version < SEALED_SINCE:
-        _seal_all(db)
+    if 0 < version < CHECKSUMS_SINCE:
+        _write_all_checksums(db)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
-def _seal_all(db: sqlite3.Connection) -> None:
+def _write_all_checksums(db: sqlite3.Connection) -> None:
     """Write checksums of the current content of all rows of an earlier format.
 
     Raw measurements are excluded, because they may be gigabytes, see `MIGRATIONS`.
@@ -320,7 +320,7 @@ def _seal_all(db: sqlite3.Connection) -> None:
         query = f"UPDATE {table} SET checksum = ? WHERE rowid = ?"  # noqa: S608 - names of ours
         for (place,) in db.execute(f"SELECT rowid FROM {table}").fetchall():  # noqa: S608
             row = db.execute(f"SELECT * FROM {table} WHERE rowid = ?", (place,)).fetchone()  # noqa: S608
-            db.execute(query, (rows.seal(row, table), place))
+            db.execute(query, (rows.checksum_of(row, table), place))
 
 
 def _check_header(path: Path) -> None:

@@ -202,7 +202,7 @@ def _pack(database: Database, texts: Iterable[_TrialSamples], *, dry_run: bool) 
             with database.writing() as db:
                 # unless another process has changed it meanwhile
                 query = "UPDATE samples SET data = ?, checksum = ? WHERE trial = ? AND data = ?"
-                db.execute(query, (data, rows.samples_seal(trial_id, data), trial_id, text))
+                db.execute(query, (data, rows.samples_checksum(trial_id, data), trial_id, text))
     return sizes
 
 

@@ -83,7 +83,7 @@ def page(db: Connection, query: Query, *, offset: int, limit: int) -> tuple[list
     return whole, total
 
 
-def seals(db: Connection, query: Query) -> list[tuple[str, str]]:
+def checksums(db: Connection, query: Query) -> list[tuple[str, str]]:
     """Return id and checksum of every trial, in order; the checksum changes with any change of the row."""
     where, bound = _where(query)
     found = db.execute(

@@ -31,7 +31,7 @@ _JSON = {"spec", "error", "result", "contestants", "protocol", "warnings"}
 
 # Columns that a seal covers, in order. Never edit them: a seal of other columns needs another version number
 # as its prefix. The owner process (`process`) is not covered.
-SEALED: Mapping[Table, tuple[str, ...]] = {
+CHECKSUMMED: Mapping[Table, tuple[str, ...]] = {
     "trials": (
         *("id", "kind", "state", "spec", "model_name", "model_sha256", "key", "created_at", "study", "owner"),
         *("started_at", "finished_at", "error", "result", "fingerprint", "comparison"),
@@ -129,7 +129,7 @@ def raw_parts(data: bytes | str) -> dict[str, Any]:
 
 def raw_of(row: Row) -> dict[str, Any]:
     """Return the raw parts of a row of the table `samples`; raises like `raw_parts`."""
-    if row["checksum"] and row["checksum"] != samples_seal(row["trial"], row["data"]):
+    if row["checksum"] and row["checksum"] != samples_checksum(row["trial"], row["data"]):
         raise Damage("their checksum does not match")
     return raw_parts(row["data"])
 
@@ -214,17 +214,17 @@ def undamaged(found: Iterable[Row], made: Callable[[Row], _One]) -> list[_One]:
 # --- seals --------------------------------------------------------------------------------------------------
 
 
-def seal(row: Row, table: Table) -> str:
+def checksum_of(row: Row, table: Table) -> str:
     """Return the checksum of the current content of a row."""
-    return _sealed([row[name] for name in SEALED[table]])
+    return _checksum([row[name] for name in CHECKSUMMED[table]])
 
 
-def samples_seal(trial_id: str, data: bytes | str) -> str:
+def samples_checksum(trial_id: str, data: bytes | str) -> str:
     """Return the checksum of the raw measurements of a trial."""
-    return _sealed([trial_id, data])
+    return _checksum([trial_id, data])
 
 
-def _sealed(values: list[Any]) -> str:
+def _checksum(values: list[Any]) -> str:
     plain = [value.hex() if isinstance(value, bytes) else value for value in values]
     return f"1:{hashlib.sha256(json.dumps(plain).encode()).hexdigest()}"
 
@@ -236,7 +236,7 @@ def verified(row: Row, table: Table, names: Iterable[str]) -> dict[str, Any]:
         Damage: the seal does not match, or there is none and the row cannot be read.
     """
     try:
-        fits = row["checksum"] in ("", seal(row, table))
+        fits = row["checksum"] in ("", checksum_of(row, table))
     except IndexError:  # the schema of the file is damaged
         raise Damage("a column of it is missing") from None
     if not fits:

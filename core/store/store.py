@@ -27,7 +27,7 @@ from core.evidence.verdict import is_rejected
 from core.spec.effort import STAGES
 from core.store import accuracies, database, pruning, queries, rows, searches, tags
 from core.store.accuracies import Accuracy
-from core.store.checksums import put_samples, seal, update
+from core.store.checksums import put_samples, update, write_checksum
 from core.store.copies import CheckResult
 from core.store.database import Database, access_error
 from core.store.imported import Shelf
@@ -149,7 +149,7 @@ class Store:
         samples = rows.packed_samples(trial.result)
         with self._database.writing() as db:
             _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
-            seal(db, "trials", trial.id)
+            write_checksum(db, "trials", trial.id)
             put_samples(db, trial.id, samples)
 
     def update_trial(self, trial_id: str, **changes: Any) -> bool:
@@ -269,10 +269,10 @@ class Store:
             found, total = queries.page(db, query, offset=offset, limit=limit)
         return [_trial_or_damaged(row) for row in found], total
 
-    def seals(self, query: Query) -> list[tuple[str, str]]:
+    def checksums(self, query: Query) -> list[tuple[str, str]]:
         """Return id and checksum of every matching trial; the checksum changes whenever its row does."""
         with self._database.reading() as db:
-            return queries.seals(db, query)
+            return queries.checksums(db, query)
 
     def model_names(self) -> list[str]:
         """Return the names of all measured models in alphabetical order."""
@@ -322,7 +322,7 @@ class Store:
                 before = next(iter(rows.undamaged([row] if row else [], tags.marks)), Tags())
                 now[name] = change.of(before)
                 _insert(db, "marks", tags.columns(name, now[name], time.time()), "INSERT OR REPLACE")
-                seal(db, "marks", name)
+                write_checksum(db, "marks", name)
         return now
 
     def prune(
@@ -388,10 +388,10 @@ class Store:
         """Store a new comparison with its trials in one transaction; `process` as for `create_trial`."""
         with self._database.writing() as db:
             _insert(db, "comparisons", {**rows.columns(rows.fields_of(comparison)), "process": process})
-            seal(db, "comparisons", comparison.id)
+            write_checksum(db, "comparisons", comparison.id)
             for trial in trials:
                 _insert(db, "trials", {**rows.trial_columns(rows.fields_of(trial)), "process": process})
-                seal(db, "trials", trial.id)
+                write_checksum(db, "trials", trial.id)
                 put_samples(db, trial.id, rows.packed_samples(trial.result))
 
     def update_comparison(self, comparison_id: str, **changes: Any) -> bool:
@@ -489,7 +489,7 @@ class Store:
         """Store an accuracy, or replace the one with its id."""
         with self._database.writing() as db:
             _insert(db, "accuracies", accuracies.columns(one), "INSERT OR REPLACE")
-            seal(db, "accuracies", one.id)
+            write_checksum(db, "accuracies", one.id)
 
     def accuracy(self, accuracy_id: str) -> Accuracy:
         """Return an accuracy by its id or its first 6 or more characters; see `trial`."""
@@ -535,7 +535,7 @@ class Store:
         columns = {**searches.columns(values), "process": process}
         with self._database.writing() as db:
             _insert(db, "studies", columns, "INSERT OR REPLACE")
-            seal(db, "studies", one.id)
+            write_checksum(db, "studies", one.id)
 
     def update_study(self, study_id: str, **changes: Any) -> bool:
         """Change fields of a search; return False if there is no such search (any more)."""

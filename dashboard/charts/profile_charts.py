@@ -46,7 +46,7 @@ LABEL_CHARACTERS = 34
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class ProviderNames:
     """The requested and the loaded providers; they determine the name of a provider."""
 
     requested: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Bar:
     inserted: bool = False
 
 
-def operator_info(profile: Profile, ran: Ran, *, limit: int = MAX_BARS) -> list[Bar]:
+def operator_info(profile: Profile, ran: ProviderNames, *, limit: int = MAX_BARS) -> list[Bar]:
     """Return self time per run by operator type and provider; the smallest types are summed as "other"."""
     groups: dict[tuple[str, str, bool], list[NodeTime]] = defaultdict(list)
     kept = _longest_types(profile, limit)
@@ -134,7 +134,7 @@ def _bar(label: str, series: str, nodes: Sequence[NodeTime], inserted: bool) -> 
     )
 
 
-def node_info(profile: Profile, ran: Ran, *, limit: int = MAX_BARS) -> list[Bar]:
+def node_info(profile: Profile, ran: ProviderNames, *, limit: int = MAX_BARS) -> list[Bar]:
     """Return self time per run of the longest nodes, and one bar that sums the others."""
     longest = profile.nodes[:limit]
     bars = [
@@ -154,7 +154,7 @@ def _node_label(node: NodeTime) -> str:
     return f"{name} · {node.op_type}" if node.op_type not in name else name
 
 
-def provider_info(profile: Profile, ran: Ran) -> list[Bar]:
+def provider_info(profile: Profile, ran: ProviderNames) -> list[Bar]:
     """Return self time per run by provider, and the remainder of a run between and around the nodes."""
     groups: dict[str, list[NodeTime]] = defaultdict(list)
     for node in profile.nodes:
@@ -250,7 +250,7 @@ class Timeline:
 
 
 def timeline_info(
-    profile: Profile, ran: Ran, *, words: str = "", limit: int = MAX_TIMELINE_SPANS
+    profile: Profile, ran: ProviderNames, *, words: str = "", limit: int = MAX_TIMELINE_SPANS
 ) -> Timeline:
     """Return the run of median duration: a lane per thread and depth of If/Loop bodies, longest types named.
 
@@ -298,7 +298,7 @@ def _lane_names(lanes: Mapping[tuple[int, int], int]) -> list[str]:
 
 
 def _bundles(
-    spans: Sequence[Span], lanes: Mapping[tuple[int, int], int], ran: Ran, total_s: float
+    spans: Sequence[Span], lanes: Mapping[tuple[int, int], int], ran: ProviderNames, total_s: float
 ) -> list[Bundle]:
     totals: dict[str, float] = defaultdict(float)
     for span in spans:
@@ -311,7 +311,7 @@ def _bundles(
 
 
 def _bundle(
-    name: str, group: Sequence[Span], lanes: Mapping[tuple[int, int], int], ran: Ran, total_s: float
+    name: str, group: Sequence[Span], lanes: Mapping[tuple[int, int], int], ran: ProviderNames, total_s: float
 ) -> Bundle:
     return Bundle(
         op_type=name,
@@ -328,7 +328,7 @@ def _holds(span: Span, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _span_hover(span: Span, ran: Ran) -> str:
+def _span_hover(span: Span, ran: ProviderNames) -> str:
     parts = [
         f"{span.name or '(no name)'} · {span.op_type}",
         f"{number(span.duration_s * 1e3)} ms from {number(span.start_s * 1e3)} ms",
@@ -406,7 +406,7 @@ class Tile:
     hover: str
 
 
-def treemap_info(profile: Profile, ran: Ran, *, limit: int = MAX_TILES) -> list[Tile]:
+def treemap_info(profile: Profile, ran: ProviderNames, *, limit: int = MAX_TILES) -> list[Tile]:
     """Return a tile for each operator type, and in it one for each of its nodes; areas are self times.
 
     Beyond the `limit` longest, the nodes of a type share one tile.
@@ -426,7 +426,7 @@ def treemap_info(profile: Profile, ran: Ran, *, limit: int = MAX_TILES) -> list[
     return tiles
 
 
-def _tile(name: str, parent: str, label: str, nodes: Sequence[NodeTime], ran: Ran) -> Tile:
+def _tile(name: str, parent: str, label: str, nodes: Sequence[NodeTime], ran: ProviderNames) -> Tile:
     seconds, share = sum(node.self_s for node in nodes), sum(node.share for node in nodes)
     providers = ", ".join(sorted({ran.name(node.provider) for node in nodes}))
     parts = [

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from core.wire.profile import Profile
 from dashboard.charts import PALETTE, base_figure, number, plain
-from dashboard.charts.profile_charts import MAX_BARS, ROW_PX, Ran, Timeline, timeline_info
+from dashboard.charts.profile_charts import MAX_BARS, ROW_PX, ProviderNames, Timeline, timeline_info
 
 NAMES = ("A", "B")
 _PATTERNS = ("", "\\")
@@ -85,7 +85,9 @@ def pair(info: Sequence[Pair], names: tuple[str, str]) -> go.Figure:
     return figure
 
 
-def pair_timeline_info(one: Profile, other: Profile, ran: tuple[Ran, Ran], *, words: str = "") -> Timeline:
+def pair_timeline_info(
+    one: Profile, other: Profile, ran: tuple[ProviderNames, ProviderNames], *, words: str = ""
+) -> Timeline:
     """Return the median run of each profile on one time axis: the lanes of A above those of B."""
     first = timeline_info(one, ran[0], words=words)
     second = timeline_info(other, ran[1], words=words)

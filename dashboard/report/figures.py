@@ -111,7 +111,7 @@ def _profile(trial: Trial) -> Iterator[Plot]:
     if trial.result is None:
         return
     result = trial.result
-    ran = profile_charts.Ran(
+    ran = profile_charts.ProviderNames(
         requested=tuple(result["requested_providers"]),
         effective=tuple(result["effective_providers"]),
         fallback=bool(result["fallback"]),

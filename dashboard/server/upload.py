@@ -256,7 +256,7 @@ def keep_clean() -> None:
     threading.Thread(target=clean, name="ortune-uploads", daemon=True).start()
 
 
-def take(batch: str, names: Sequence[str]) -> list[Path]:
+def claim_files(batch: str, names: Sequence[str]) -> list[Path]:
     """Return the files of a finished batch.
 
     Raises:
@@ -328,7 +328,7 @@ def uploader(
             return
         st.session_state[batch_key] = uuid.uuid4().hex
         try:
-            on_upload(take(str(sent["batch"]), [str(name) for name in sent["names"]]))
+            on_upload(claim_files(str(sent["batch"]), [str(name) for name in sent["names"]]))
         except TunerError as error:
             refuse(key, error)
 

@@ -18,7 +18,7 @@ def draw(
     *,
     key: str,
     chosen: str | None,
-    take_up: Callable[[str], None],
+    on_select: Callable[[str], None],
     **more: Any,
 ) -> None:
     """Draw the list.
@@ -28,7 +28,7 @@ def draw(
         options: ids.
         key: begins the widget's key.
         chosen: id of the present choice; None: none.
-        take_up: called with the choice of a person, before the page is drawn.
+        on_select: called with the choice of a person, before the page is drawn.
         more: passed on to `st.selectbox`.
     """
     own = f"{key}.list"
@@ -38,6 +38,6 @@ def draw(
 
     def choose() -> None:
         if picked := st.session_state[own]:
-            take_up(picked)
+            on_select(picked)
 
     st.selectbox(label, list(options), key=own, on_change=choose, **more)

@@ -57,14 +57,14 @@ def model_picker() -> ModelRecord | None:
         list(records),
         key="model.picked",
         chosen=current.content_sha256,
-        take_up=_take_up,
+        on_select=_choose_model,
         format_func=lambda sha: records[sha].name if sha in records else sha[:12],
         help=f"{format.plain(model_line(current))}. Add more on the Models page.",
     )
     return current
 
 
-def _take_up(sha256: str) -> None:
+def _choose_model(sha256: str) -> None:
     if record := state.store().model(sha256):
         state.choose_model(record)
 

@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from core import wire
-from core.evidence.noise_check import Answer, quality_of
+from core.evidence.noise_check import NoiseCheckResult, quality_of
 from core.process.machine_queue import Entry
 from core.run.job import Status
 from core.show.sheets import models_and_machines
@@ -112,7 +112,7 @@ def providers(environment: wire.Environment) -> None:
 # --- noise --------------------------------------------------------------------------------------------------
 
 
-def noise_check_result(answer: Answer, self_test: Mapping[str, Any]) -> None:
+def noise_check_result(answer: NoiseCheckResult, self_test: Mapping[str, Any]) -> None:
     """Draw the answer of a noise check in one statement; a failed check gives reason and remedy."""
     with st.container(gap="xsmall", key="machine.answer"):
         icon = ":material/check_circle:" if answer.publishable else ":material/do_not_disturb_on:"
@@ -125,13 +125,13 @@ def noise_check_result(answer: Answer, self_test: Mapping[str, Any]) -> None:
             st.markdown(format.plain(f"{answer.reason} {answer.remedy}"))
 
 
-def noise_check_details(answer: Answer, self_test: Mapping[str, Any]) -> None:
+def noise_check_details(answer: NoiseCheckResult, self_test: Mapping[str, Any]) -> None:
     """Draw the evidence of the newest noise check."""
     st.markdown(format.plain(answer.reason))
     st.caption(format.plain(_about(answer, self_test)))
 
 
-def needs(answer: Answer) -> None:
+def needs(answer: NoiseCheckResult) -> None:
     """Draw the time that each effort would need here; nothing when the check was too short to tell."""
     if answer.needs:
         tables.draw(
@@ -141,7 +141,7 @@ def needs(answer: Answer) -> None:
         )
 
 
-def _about(answer: Answer, self_test: Mapping[str, Any]) -> str:
+def _about(answer: NoiseCheckResult, self_test: Mapping[str, Any]) -> str:
     known = {"one pair of blocks": answer.sigma, "one launch": answer.sigma_between}
     noise = [f"{what} scatters by ±{100 * one:.2g} %" for what, one in known.items() if one is not None]
     return (

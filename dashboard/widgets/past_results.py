@@ -13,7 +13,7 @@ def offer(
     *,
     shown: str | None,
     key: str,
-    take_up: Callable[[str], None],
+    on_select: Callable[[str], None],
     help: str,
     labelled: bool = True,
 ) -> None:
@@ -25,7 +25,7 @@ def offer(
             choice by it.
         shown: id of the result on the page; None or not in the list: none of them.
         key: begins the widget's key.
-        take_up: shows the chosen result; called before the page is drawn.
+        on_select: shows the chosen result; called before the page is drawn.
         help: effect of a choice.
         labelled: whether the label is visible; a screen reader reads it in any case.
     """
@@ -36,7 +36,7 @@ def offer(
         list(kept),
         key=key,
         chosen=shown if shown in kept else None,
-        take_up=take_up,
+        on_select=on_select,
         index=None,
         format_func=lambda one: kept.get(one, str(one)),
         placeholder="Open an earlier one",

@@ -21,7 +21,7 @@ from core.wire.errors import TunerError
 from core.wire.profile import HOST_TIMED, Profile, profile_from_dict
 from dashboard import format, state
 from dashboard.charts import profile_charts
-from dashboard.charts.profile_charts import Ran
+from dashboard.charts.profile_charts import ProviderNames
 from dashboard.widgets import peaks, profile_views
 from dashboard.widgets.profile_views import Shown
 
@@ -61,7 +61,9 @@ def imported(one: Imported, others: Mapping[str, str]) -> None:
     )
     places = _places(profile, one.id)
     profile = places.timed(profile)
-    shown = Shown(profile=profile, ran=Ran(), peak=None, others=others, other=partial(_other, places.basis))
+    shown = Shown(
+        profile=profile, ran=ProviderNames(), peak=None, others=others, other=partial(_other, places.basis)
+    )
     _draw(places, shown, {}, advice(profile, None, is_imported=True))
     with places.details:
         st.caption(
@@ -164,19 +166,19 @@ def _draw(places: _PageParts, shown: Shown, result: Mapping[str, Any], said: Adv
         _about(profile, result)
 
 
-def _other(basis: str, chosen: str) -> tuple[Profile, Ran, int | None]:
+def _other(basis: str, chosen: str) -> tuple[Profile, ProviderNames, int | None]:
     """Return the profile to compare with, in the same times; `IMPORTED` marks one made elsewhere."""
     rows = None
     if chosen.startswith(IMPORTED):
-        profile, ran = _imported_profile(chosen.removeprefix(IMPORTED)), Ran()
+        profile, ran = _imported_profile(chosen.removeprefix(IMPORTED)), ProviderNames()
     else:
         profile, result, _ = _loaded(chosen)
         ran, rows = _ran(result), result.get("batch_size")
     return (profile_charts.with_medians(profile) if basis == MEDIAN else profile), ran, rows
 
 
-def _ran(result: Mapping[str, Any]) -> Ran:
-    return Ran(
+def _ran(result: Mapping[str, Any]) -> ProviderNames:
+    return ProviderNames(
         requested=tuple(result.get("requested_providers") or ()),
         effective=tuple(result.get("effective_providers") or ()),
         fallback=bool(result.get("fallback")),
@@ -273,7 +275,7 @@ def _rows(result: Mapping[str, Any]) -> str:
     return "1 sample" if rows == 1 else f"{format.count(rows)} samples"
 
 
-def _warnings(profile: Profile, result: Mapping[str, Any], ran: Ran) -> None:
+def _warnings(profile: Profile, result: Mapping[str, Any], ran: ProviderNames) -> None:
     if ran.fallback:
         st.warning(
             format.plain(

@@ -16,7 +16,7 @@ from core.wire.errors import TunerError
 from core.wire.profile import Profile
 from dashboard import format, state
 from dashboard.charts import profile_charts, profile_pair_charts, roofline_charts
-from dashboard.charts.profile_charts import Ran, Timeline
+from dashboard.charts.profile_charts import ProviderNames, Timeline
 from dashboard.widgets import peaks, plots, tables
 
 VIEW, SEARCH, OVER = "profile.view", "profile.search", "profile.over"
@@ -27,10 +27,11 @@ class Shown:
     """A profile on the page, and its context."""
 
     profile: Profile  # with the chosen times
-    ran: Ran
+    ran: ProviderNames
     peak: Peak | None
     others: Mapping[str, str]  # profiles to compare it with: id -> label
-    other: Callable[[str], tuple[Profile, Ran, int | None]]  # reads one, with its samples per inference
+    # reads one, with its samples per inference
+    other: Callable[[str], tuple[Profile, ProviderNames, int | None]]
     rows: int | None = None  # samples per inference; None: not known
     fingerprint: str = ""  # of the machine that made it; empty: made elsewhere
     threads: int = 0  # requested threads of its session

@@ -34,7 +34,7 @@ from core.run.sweep import configurations, expand, join
 from core.show.sheets import Sheet
 from core.show.sheets import comparisons as sheets
 from core.show.table import csv_text
-from core.spec import TrialSpec, asked, spec_from_dict, spec_from_yaml
+from core.spec import TrialSpec, requested_value, spec_from_dict, spec_from_yaml
 from core.spec.settings import SETTINGS, TrialSetting
 from core.spec.settings.provider_options import KNOWN_PROVIDERS
 from core.store import STORE_NAME, Store
@@ -126,7 +126,7 @@ def test_every_setting_of_the_table_has_an_option_that_reaches_the_spec(
         args += ["--intra-op-num-threads", "4"]
     if setting.name == "run_config_entries":
         args += ["--expert"]
-    assert asked(spec_of(parse(*args)), setting.name) == wanted
+    assert requested_value(spec_of(parse(*args)), setting.name) == wanted
 
 
 def test_fixed_values_share_the_option_of_the_feeds() -> None:
@@ -521,7 +521,7 @@ def test_two_settings_give_the_table_that_the_browser_makes_of_the_store(cli: Co
     known = Study(
         name=comparison.study,
         strategy=fixed_strategy(ComparisonRequest(asked=configurations(points), job=no_job)),
-    ).look(store)
+    ).read_progress(store)
     found = join(points, known.known)
     stands = rank_points(found, line_s=0.5, margin=base.protocol.margin)
     table = sheets.points(found, stands)

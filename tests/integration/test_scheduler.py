@@ -26,8 +26,8 @@ from core.run import comparison as comparison_run
 from core.run import job_log, job_types
 from core.run import scheduler as scheduler_module
 from core.run.job import Ending, Job, Outcome
+from core.run.profiling import placement
 from core.run.scheduler import Scheduler
-from core.run.trial import placement
 from core.spec import TrialSpec, spec_from_dict
 from core.store import Store, library
 from core.wire.catalog import RANDOM_WEIGHTS_NOTE

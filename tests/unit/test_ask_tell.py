@@ -128,12 +128,12 @@ def go(study: Study, scheduler: Scheduler) -> tuple[StudyState, list[list[str]]]
 
 def test_a_search_of_two_steps_is_a_strategy(scheduler: Scheduler) -> None:
     study = Study(name="search #1", strategy=search("search #1"))
-    standing, began = go(study, scheduler)
+    progress, began = go(study, scheduler)
     assert began == [["1 threads", "8 threads"], ["2 threads", "4 threads"]]
     assert sorted(map(sorted, comparisons_of(scheduler.store, "search #1"))) == [[1, 8], [2, 4]]
-    assert [threads_of(one.trial) for one in standing.known.values()] == [1, 8, 2, 4]
-    assert not standing.missing
-    assert not any(one.reused for one in standing.known.values())
+    assert [threads_of(one.trial) for one in progress.known.values()] == [1, 8, 2, 4]
+    assert not progress.missing
+    assert not any(one.reused for one in progress.known.values())
 
 
 def test_a_study_is_found_where_it_was_and_goes_on_from_there(scheduler: Scheduler, store: Store) -> None:
@@ -141,14 +141,14 @@ def test_a_study_is_found_where_it_was_and_goes_on_from_there(scheduler: Schedul
     with MachineQueue().turn("somebody", "measure vit"):
         (job,) = first.advance(store, scheduler.submit)
         assert first.advance(store, scheduler.submit) == []  # its first batch has not ended
-        assert [one.trial.state for one in first.look(store).known.values()] == ["WAITING"] * 2
+        assert [one.trial.state for one in first.read_progress(store).known.values()] == ["WAITING"] * 2
     assert scheduler.join(WAIT_S)
     again = Study(name="search #1", strategy=search("search #1"))
-    (request,) = again.look(store).missing
+    (request,) = again.read_progress(store).missing
     assert [one.label for one in request.asked] == ["2 threads", "4 threads"]
     assert scheduler.status(job) is not None
     go(again, scheduler)
-    assert again.look(store).missing == []
+    assert again.read_progress(store).missing == []
     assert len(store.comparisons(study="search #1")) == 2
 
 
@@ -164,19 +164,19 @@ def test_what_was_measured_before_is_not_measured_again(scheduler: Scheduler, st
         store.update_trial(trial.id, model_sha256=SHA)
     earlier = measured_before(store, fingerprint="here", model_sha256=SHA)
     strategy = fixed_strategy(ComparisonRequest(asked=asked(1, 2, 4), job=invented("after")))
-    standing, began = go(Study(name="after", strategy=strategy, earlier=earlier), scheduler)
+    progress, began = go(Study(name="after", strategy=strategy, earlier=earlier), scheduler)
     assert began == [["4 threads"]]
-    assert [(threads_of(one.trial), one.reused) for one in standing.known.values()] == [
+    assert [(threads_of(one.trial), one.reused) for one in progress.known.values()] == [
         (1, True),
         (2, True),
         (4, False),
     ]
-    assert {one.comparison.study for one in standing.known.values() if one.comparison is not None} == {
+    assert {one.comparison.study for one in progress.known.values() if one.comparison is not None} == {
         "before",
         "after",
     }
     elsewhere = measured_before(store, fingerprint="another machine", model_sha256=SHA)
-    (request,) = Study(name="third", strategy=strategy, earlier=elsewhere).look(store).missing
+    (request,) = Study(name="third", strategy=strategy, earlier=elsewhere).read_progress(store).missing
     assert len(request.asked) == 3
 
 
@@ -206,15 +206,15 @@ def test_a_cancelled_race_ends_the_study_and_an_earlier_result_stands_in(
     scheduler: Scheduler, store: Store
 ) -> None:
     strategy = fixed_strategy(ComparisonRequest(asked=asked(1, 2), job=invented("mine", ends="CANCELLED")))
-    standing, began = go(Study(name="mine", strategy=strategy), scheduler)
+    progress, began = go(Study(name="mine", strategy=strategy), scheduler)
     assert len(began) == 1
-    assert {one.trial.state for one in standing.known.values()} == {"CANCELLED"}
-    good = replace(standing.known[spec(1).key()].trial, id="good", state="COMPLETE", study="other")
+    assert {one.trial.state for one in progress.known.values()} == {"CANCELLED"}
+    good = replace(progress.known[spec(1).key()].trial, id="good", state="COMPLETE", study="other")
 
     def earlier(one: TrialSpec) -> Trial | None:
         return good if one.key() == good.key else None
 
-    known = Study(name="mine", strategy=strategy, earlier=earlier).look(store).known
+    known = Study(name="mine", strategy=strategy, earlier=earlier).read_progress(store).known
     assert [(one.trial.state, one.reused) for one in known.values()] == [
         ("COMPLETE", True),
         ("CANCELLED", False),
@@ -226,9 +226,9 @@ def test_a_strategy_that_learns_nothing_is_not_followed_for_ever(scheduler: Sche
         name="mine",
         strategy=fixed_strategy(ComparisonRequest(asked=asked(1), job=invented("of another name"))),
     )
-    standing, began = go(lost, scheduler)
+    progress, began = go(lost, scheduler)
     assert len(began) == 1
-    assert not standing.known
+    assert not progress.known
 
 
 def test_a_baseline_races_with_whoever_is_left_and_never_alone(scheduler: Scheduler, store: Store) -> None:

@@ -29,7 +29,7 @@ from dashboard.charts import (
 from dashboard.charts.profile_charts import (
     INSERTED,
     REST,
-    Ran,
+    ProviderNames,
     bars,
     node_info,
     operator_info,
@@ -44,7 +44,7 @@ from tests import builders
 from tests.reading import numbers, tells
 
 DATA = Path(__file__).parents[1] / "data"
-FELL_BACK = Ran(
+FELL_BACK = ProviderNames(
     requested=("CUDAExecutionProvider", "CPUExecutionProvider"),
     effective=("CPUExecutionProvider",),
     fallback=True,
@@ -367,7 +367,7 @@ MIXED = [
 
 
 def test_operators_are_summed_by_provider_and_inserted_ones_are_told_apart() -> None:
-    info = operator_info(profile(MIXED), Ran())
+    info = operator_info(profile(MIXED), ProviderNames())
     assert [(bar.label, bar.series, round(bar.ms), bar.nodes) for bar in info] == [
         ("Conv", "CPUExecutionProvider", 250, 1),
         ("Conv", "CUDAExecutionProvider", 500, 1),
@@ -378,24 +378,24 @@ def test_operators_are_summed_by_provider_and_inserted_ones_are_told_apart() -> 
 
 def test_the_smallest_operators_are_summed_so_that_nothing_is_lost() -> None:
     many = [node(f"n{i}", f"Op{i:02}", 0.01 * (i + 1)) for i in range(30)]
-    info = operator_info(profile(many), Ran(), limit=5)
+    info = operator_info(profile(many), ProviderNames(), limit=5)
     assert len({bar.label for bar in info}) == 6
     assert info[0].label == "Op29"
     assert "25" in info[-1].label
     assert sum(bar.ms for bar in info) == pytest.approx(sum(one.self_s for one in many) * 1e3)
-    nodes = node_info(profile(many), Ran(), limit=5)
+    nodes = node_info(profile(many), ProviderNames(), limit=5)
     assert "25" in nodes[-1].label
     assert sum(bar.ms for bar in nodes) == pytest.approx(sum(one.self_s for one in many) * 1e3)
 
 
 def test_two_nodes_with_one_name_are_two_bars() -> None:
-    info = node_info(profile([node("", "Conv", 0.2), node("", "Conv", 0.1)]), Ran())
+    info = node_info(profile([node("", "Conv", 0.2), node("", "Conv", 0.1)]), ProviderNames())
     assert len({bar.label for bar in info}) == 2
 
 
 def test_providers_and_the_rest_between_the_nodes_make_up_a_run() -> None:
     one = profile(MIXED)
-    info = provider_info(one, Ran())
+    info = provider_info(one, ProviderNames())
     assert info[-1].label == REST
     assert sum(bar.ms for bar in info) == pytest.approx((one.self_s + one.remainder_s) * 1e3)
 
@@ -409,7 +409,7 @@ def test_a_profile_that_fell_back_marks_the_cpu_as_the_fallback_in_every_chart()
 
 
 def test_bars_have_units_patterns_and_the_longest_row_first() -> None:
-    figure = bars(operator_info(profile(MIXED), Ran()))
+    figure = bars(operator_info(profile(MIXED), ProviderNames()))
     assert "(ms)" in figure.layout.xaxis.title.text
     assert figure.layout.yaxis.ticktext[0] == "Conv"
     assert figure.layout.yaxis.autorange == "reversed"
@@ -424,7 +424,7 @@ def test_the_timeline_has_a_lane_per_thread_and_depth() -> None:
         span("Add", 0.5, 0.1),
         span("Conv", 0.2, 0.2, tid=9),
     ]
-    info = timeline_info(profile(MIXED, spans), Ran())
+    info = timeline_info(profile(MIXED, spans), ProviderNames())
     first, inside, second = info.lanes
     assert [numbers(lane) for lane in (first, second)] == [[1], [2]]
     assert inside.startswith(f"{first} ")
@@ -438,7 +438,7 @@ def test_the_timeline_has_a_lane_per_thread_and_depth() -> None:
 
 def test_a_timeline_of_many_spans_keeps_the_longest_and_counts_the_rest() -> None:
     spans = [span(f"Op{i % 40}", i * 1e-4, 1e-5 * (1 + i % 100)) for i in range(12_000)]
-    info = timeline_info(profile(MIXED, spans, timeline_omitted=500), Ran())
+    info = timeline_info(profile(MIXED, spans, timeline_omitted=500), ProviderNames())
     assert info.drawn == profile_charts.MAX_TIMELINE_SPANS
     assert info.omitted == 7_500
     assert len(info.bundles) == profile_charts.MAX_TIMELINE_TYPES + 1
@@ -460,23 +460,23 @@ def test_medians_replace_means_and_their_shares_add_up() -> None:
 
 
 def test_a_profile_without_a_timeline_still_draws() -> None:
-    assert timeline_info(profile([], run_s=()), Ran()).lanes == []
-    timeline(timeline_info(profile([], run_s=()), Ran()))
-    bars(operator_info(profile([]), Ran()))
+    assert timeline_info(profile([], run_s=()), ProviderNames()).lanes == []
+    timeline(timeline_info(profile([], run_s=()), ProviderNames()))
+    bars(operator_info(profile([]), ProviderNames()))
 
 
 @pytest.mark.parametrize("name", ["chain", "if", "loop", "parallel", "fp16_cpu"])
 def test_a_recorded_profile_of_onnx_runtime_is_drawn_without_losing_time(name: str) -> None:
     recorded = parse_profile(DATA / f"profile_1.31.1_{name}.json")
-    for info in (operator_info(recorded, Ran()), node_info(recorded, Ran())):
+    for info in (operator_info(recorded, ProviderNames()), node_info(recorded, ProviderNames())):
         assert sum(bar.ms for bar in info) == pytest.approx(recorded.self_s * 1e3)
         json.loads(bars(info).to_json())
-    assert timeline_info(recorded, Ran()).drawn == len(recorded.timeline)
+    assert timeline_info(recorded, ProviderNames()).drawn == len(recorded.timeline)
 
 
 def test_the_body_of_an_if_has_a_lane_below_its_thread() -> None:
     recorded = parse_profile(DATA / "profile_1.31.1_if.json")
-    first, inside = timeline_info(recorded, Ran()).lanes[:2]
+    first, inside = timeline_info(recorded, ProviderNames()).lanes[:2]
     assert inside.startswith(f"{first} ")
 
 

@@ -255,9 +255,9 @@ def test_outputs_that_are_wrong_stand_on_the_contrast_the_trial_and_the_race():
 
 
 def changed(found: Evidence, index: int, **changes: Any) -> Evidence:
-    entrants = list(found.entrants)
-    entrants[index] = replace(entrants[index], **changes)
-    return replace(found, entrants=entrants)
+    configurations = list(found.configurations)
+    configurations[index] = replace(configurations[index], **changes)
+    return replace(found, configurations=configurations)
 
 
 def test_precision_and_the_users_tolerance_judge_the_same_error():
@@ -662,13 +662,13 @@ def test_a_self_test_without_a_second_process_is_an_error():
 
 def of_two_models(error: Any, **changes: Any) -> Evidence:
     found = evidence(raw_comparisons.record([0.001, 0.001]), **changes)
-    one, other = found.entrants
-    entrants = [
+    one, other = found.configurations
+    configurations = [
         replace(one, origin="a", origin_name="small", model={"name": "small"}),
         replace(other, origin="b", origin_name="large"),
     ]
     verdict = check_outputs(error, "fp32", unknown="it could not be fed.")
-    return replace(found, entrants=entrants, apart={("a", "b"): verdict})
+    return replace(found, configurations=configurations, apart={("a", "b"): verdict})
 
 
 def test_equal_times_of_models_that_compute_something_else_say_so():

@@ -28,10 +28,10 @@ def finished(record: RawComparison, **protocol: Any) -> tuple[Comparison, list[T
     """A comparison and its trials as the store returns them."""
     found = raw_comparisons.evidence(record)
     trials = [
-        builders.trial(entrant.trial, comparison="c1", result=found.trial_result(index))
-        for index, entrant in enumerate(found.entrants)
+        builders.trial(configuration.trial, comparison="c1", result=found.trial_result(index))
+        for index, configuration in enumerate(found.configurations)
     ]
-    return compared(found.to_dict(), [one.trial for one in found.entrants], **protocol), trials
+    return compared(found.to_dict(), [one.trial for one in found.configurations], **protocol), trials
 
 
 def compared(result: dict[str, Any] | None, trials: list[str], **protocol: Any) -> Comparison:

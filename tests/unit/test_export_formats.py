@@ -33,7 +33,7 @@ from core.show.export.header import NOT_EXPORTED
 from core.show.export.openvino import COUNTERPARTS, session_settings
 from core.show.export.ort_config import KEY, NOTE_KEY
 from core.show.table import md_text
-from core.spec import asked, spec_from_dict, without_effect
+from core.spec import requested_value, spec_from_dict, without_effect
 from core.spec.settings import ENTRIES, PROVIDER_OPTIONS, SETTINGS
 from core.spec.steps import STEPS, Step
 from core.wire.errors import ModelError, SpecError
@@ -199,9 +199,10 @@ def test_no_format_loses_a_setting_in_silence(model: Path, emitter: str) -> None
 def is_not_lost_in_silence(model: Path, emitter: str, name: str, plain: str) -> None:
     what = leaving(model, **based_on(emitter, sample(name)))
     spec = spec_from_dict(what.trial.spec)
-    assert asked(spec, name) not in (None, next(one.default for one in SETTINGS if one.name == name)), (
-        "a sample"
-    )
+    assert requested_value(spec, name) not in (
+        None,
+        next(one.default for one in SETTINGS if one.name == name),
+    ), "a sample"
     if (refused := refusal(emitter, what)) is not None:
         assert name in ("engine", "precision", "keep_io_types") or "OpenVINO" in refused
         return

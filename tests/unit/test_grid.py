@@ -177,11 +177,11 @@ def test_no_table_of_a_search_breaks_a_setting_or_is_wider_than_its_terminal() -
         **{"model_name": "m", "model_sha256": "sha", "created_at": 1.0, "answer": None, "wall_s": 1.0},
         tried=[Evaluation(changes=one, key=str(one), looks=()).to_dict() for one in ({}, changes)],
     )
-    shown = lines(Sheet("", [searches.tried(found)]))
+    shown = lines(Sheet("", [searches.evaluation_table(found)]))
     assert max(map(len, shown)) <= 80
     for one in [*SHORT, "ONNX Runtime's default", "use_device_allocator_for_initializers"]:
         assert any(one in line for line in shown), one
-    wide = "".join(csv_text(searches.tried(found)))
+    wide = "".join(csv_text(searches.evaluation_table(found)))
     assert all(
         name.removeprefix("session.") in wide for name in changes if not name.endswith(("level", "mode"))
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.evidence.input_description import fed, input_from_dict, input_text
+from core.evidence.input_description import describe_inputs, input_from_dict, input_text
 from core.run.plan import feed_plan
 from core.spec import WorkloadSpec, spec_from_dict
 from core.spec.checks import feed_range
@@ -87,19 +87,20 @@ def test_every_input_is_told_with_where_its_values_come_from(tokens: Any, tmp_pa
         )
         for rows in (1, 2, 1)
     ]
-    ids, mask = fed(plans, tokens)
+    ids, mask = describe_inputs(plans, tokens)
     reason = "it chooses among the 50 entries of `table` (Gather)"
     assert input_text(ids) == f"input_ids int64 [1, 8] and [2, 8]: random, 0 to 49 ({reason})"
     assert input_text(mask) == "attention_mask int64 [1, 8] and [2, 8]: 1"
     assert input_from_dict(ids.to_dict()) == ids
     asked = WorkloadSpec(dims={"sequence": 8}, feed_values={"input_ids": "random:3..6"})
-    assert numbers(input_text(fed([feed_plan(asked, tokens)], tokens)[0]))[-2:] == [3, 6]
+    assert numbers(input_text(describe_inputs([feed_plan(asked, tokens)], tokens)[0]))[-2:] == [3, 6]
     from_file = WorkloadSpec(feeds="a/rows.npz")
     assert (
-        input_text(fed([feed_plan(from_file, tokens)], tokens)[0]) == "input_ids int64 [1, ?]: from rows.npz"
+        input_text(describe_inputs([feed_plan(from_file, tokens)], tokens)[0])
+        == "input_ids int64 [1, ?]: from rows.npz"
     )
     scalar = inspect_model(str(tiny_models.scalar(tmp_path / "s.onnx")))
-    x, sr = fed([feed_plan(WorkloadSpec(), scalar)], scalar)
+    x, sr = describe_inputs([feed_plan(WorkloadSpec(), scalar)], scalar)
     assert input_text(x) == "x float32 [1, 4]: random, 0 to 1"
     assert input_text(sr) == "sr int64 []: random, 0 to 1 (the model states no range)"
 

@@ -266,7 +266,7 @@ def ran(models: list[Model], budget_s: float, seed: int, precision: str) -> tupl
     result = {**found.to_dict(), "wall_s": record.wall_s}
     trials = [
         replace(trial(one.trial), result=found.trial_result(index))
-        for index, one in enumerate(found.entrants)
+        for index, one in enumerate(found.configurations)
     ]
     protocol = {"precision": precision, "runs": None}
     return comparison(trials, took_s=record.wall_s + 2.0, result=result, protocol=protocol), trials

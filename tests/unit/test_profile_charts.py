@@ -7,10 +7,10 @@ import pytest
 from core.evidence import roofline
 from core.wire.profile import Tensor
 from dashboard.charts import profile_charts, profile_pair_charts, roofline_charts
-from dashboard.charts.profile_charts import Ran
+from dashboard.charts.profile_charts import ProviderNames
 from tests.unit.test_charts import node, profile, span
 
-RAN = Ran()
+RAN = ProviderNames()
 
 
 def matrix(side: int) -> Tensor:

@@ -66,7 +66,7 @@ def test_an_answer_lists_all_that_differs_from_the_default_and_nothing_that_is_t
 def test_terminal_markdown_and_json_say_the_same_settings() -> None:
     facts = {one.name: one.text for one in search_sheet(record()).parts if hasattr(one, "name")}
     assert facts["changed"] == WORDS
-    table = md_text(searches.tried(record()))
+    table = md_text(searches.evaluation_table(record()))
     assert f"{FULL} on" in table
     assert f"{FULL} off" not in table
     document = searches_document(record())

@@ -24,8 +24,8 @@ from core.spec import (
     SessionSpec,
     TrialSpec,
     WorkloadSpec,
-    asked,
     effective,
+    requested_value,
     settings,
     spec_from_dict,
 )
@@ -72,7 +72,7 @@ def test_every_setting_can_be_asked_for_and_read_back(setting: settings.TrialSet
         part["intra_op_num_threads"] = 4
     asked_for = part if setting.target == "trial" else {section_of(setting): part}
     one = spec_from_dict({"model": {"path": "m.onnx"}, **asked_for} | model_of(setting, part))
-    assert asked(one, setting.name) == value
+    assert requested_value(one, setting.name) == value
     assert effective(one, setting.name) == value
 
 

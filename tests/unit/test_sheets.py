@@ -12,7 +12,7 @@ import pytest
 
 from core.cli import grid
 from core.cli.sheets import lines, print_sheet
-from core.evidence.noise_check import Answer
+from core.evidence.noise_check import NoiseCheckResult
 from core.show.sheets import Fact, Line, Note, Sheet, models_and_machines
 from core.show.table import Table, texts
 from core.worker.models import inspect_model
@@ -103,7 +103,7 @@ def test_the_first_part_of_a_sheet_without_a_headline_stands_at_the_top() -> Non
 
 def test_a_busy_machine_is_said_with_its_grade() -> None:
     facts: dict[str, Any] = {"publishable": False, "headline": "No.", "grade": "C", "reason": "Wide."}
-    answer = Answer(**facts, remedy="", sigma=None, sigma_between=0.01, busy="under load", needs=())
+    answer = NoiseCheckResult(**facts, remedy="", sigma=None, sigma_between=0.01, busy="under load", needs=())
     assert lines(models_and_machines.noise_check_sheet(answer)) == [
         "No.",
         "  grade         C",

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from core.spec import (
     TrialSpec,
-    asked,
     changed,
     effective,
+    requested_value,
     session_from_dict,
     spec_from_dict,
     spec_from_yaml,
@@ -594,9 +594,9 @@ def test_changed_lists_what_differs_from_the_default_in_the_tables_order() -> No
         "batch_size",
         "provider_options",
     ]
-    assert asked(one, "intra_op_num_threads") == 0
-    assert asked(one, "session_config_entries") == {"session.disable_prepacking": "1"}
-    assert asked(one, "execution_mode") is None
+    assert requested_value(one, "intra_op_num_threads") == 0
+    assert requested_value(one, "session_config_entries") == {"session.disable_prepacking": "1"}
+    assert requested_value(one, "execution_mode") is None
     assert effective(one, "execution_mode") == "ORT_SEQUENTIAL"
 
 

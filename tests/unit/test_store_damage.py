@@ -252,7 +252,7 @@ def test_message_of_sqlite_that_is_no_text_is_damage(store: Store, monkeypatch: 
     assert Store(store.path).trials() == []
 
 
-def test_rows_of_an_older_store_are_sealed_when_it_is_brought_forward(old_store: Path) -> None:
+def test_rows_of_an_older_store_get_checksums_when_it_is_migrated(old_store: Path) -> None:
     before = old_store.read_bytes()
     store = Store(old_store)
     assert store.trial("older1").result == {"batch_size": 1, **OLD_RAW}

@@ -216,10 +216,10 @@ def test_what_would_be_deleted_is_said_and_a_running_trial_is_not(store: Store) 
     assert ids(store) == [7, 3]
 
 
-def test_a_seal_changes_with_its_trial_alone(store: Store) -> None:
-    before = dict(store.seals(Query()))
+def test_a_checksum_changes_with_its_trial_alone(store: Store) -> None:
+    before = dict(store.checksums(Query()))
     store.mark([ONE], Change(starred=True))
-    assert dict(store.seals(Query())) == before
+    assert dict(store.checksums(Query())) == before
     store.update_trial(ONE, study="s")
-    after = dict(store.seals(Query()))
+    after = dict(store.checksums(Query()))
     assert [one for one in before if before[one] != after[one]] == [ONE]

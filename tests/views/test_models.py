@@ -33,7 +33,7 @@ def sent(files: Mapping[str, bytes], batch: str = "a" * 32) -> list[Path]:
     place.mkdir(parents=True)
     for name, data in files.items():
         (place / name).write_bytes(data)
-    return upload.take(batch, list(files))
+    return upload.claim_files(batch, list(files))
 
 
 def after_upload(at: AppTest, files: list[Path]) -> AppTest:

@@ -76,14 +76,14 @@ def left_over() -> list[Path]:
 
 def test_a_file_arrives_whole_under_its_own_name() -> None:
     assert put([b"abc", b"", b"def"]) == (200, {"name": "model.onnx", "size_bytes": 6})
-    [path] = upload.take(BATCH, ["model.onnx"])
+    [path] = upload.claim_files(BATCH, ["model.onnx"])
     assert path.read_bytes() == b"abcdef"
     assert left_over() == [path]
 
 
 def test_names_keep_spaces_and_letters_of_any_language() -> None:
     assert put([b"x"], name="mod%C3%A8le%20final.data")[0] == 200
-    assert upload.take(BATCH, ["modèle final.data"])[0].is_file()
+    assert upload.claim_files(BATCH, ["modèle final.data"])[0].is_file()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_what_waits_to_be_taken_over_has_a_quota(monkeypatch: pytest.MonkeyPatch
     assert status == 507
     assert answer["error"]
     assert put([b"x" * 4], batch="1" * 32)[0] == 200
-    upload.discard(upload.take(BATCH, ["model.onnx"]))
+    upload.discard(upload.claim_files(BATCH, ["model.onnx"]))
     assert put([b"x" * 5], batch="2" * 32)[0] == 200
 
 
@@ -245,22 +245,22 @@ def test_a_full_disk_is_said_before_and_while_writing(monkeypatch: pytest.Monkey
 def test_only_complete_batches_are_taken() -> None:
     put([b"x"], name="a.onnx")
     with pytest.raises(SpecError, match=r"b\.bin"):
-        upload.take(BATCH, ["a.onnx", "b.bin"])
+        upload.claim_files(BATCH, ["a.onnx", "b.bin"])
     with pytest.raises(SpecError, match="batch"):
-        upload.take("../..", ["a.onnx"])
+        upload.claim_files("../..", ["a.onnx"])
     with pytest.raises(SpecError, match="passwd"):
-        upload.take(BATCH, ["../../etc/passwd"])
+        upload.claim_files(BATCH, ["../../etc/passwd"])
     with pytest.raises(SpecError, match="incomplete"):
-        upload.take(BATCH, [])
+        upload.claim_files(BATCH, [])
 
 
 def test_kept_files_lie_in_a_folder_of_their_content(tmp_path: Path) -> None:
     put([b"one"], name="a.npz")
-    first = upload.keep(upload.take(BATCH, ["a.npz"]), tmp_path)
+    first = upload.keep(upload.claim_files(BATCH, ["a.npz"]), tmp_path)
     put([b"one"], name="a.npz", batch="1" * 32)
-    again = upload.keep(upload.take("1" * 32, ["a.npz"]), tmp_path)
+    again = upload.keep(upload.claim_files("1" * 32, ["a.npz"]), tmp_path)
     put([b"two"], name="a.npz", batch="2" * 32)
-    other = upload.keep(upload.take("2" * 32, ["a.npz"]), tmp_path)
+    other = upload.keep(upload.claim_files("2" * 32, ["a.npz"]), tmp_path)
     assert first == again != other
     assert left_over() == []
 

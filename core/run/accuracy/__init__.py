@@ -33,7 +33,7 @@ from core.run.accuracy.numbers import (
     summary,
 )
 from core.run.plan import feed_plan, session_plan
-from core.run.trial import Resolved, describe, inspect_model, prepare_trial, resolve_trial
+from core.run.preparation import Resolved, describe, inspect_model, prepare_trial, resolve_trial
 from core.run.variants import variant_of
 from core.spec import TrialSpec, WorkloadSpec
 from core.spec.datasets import DatasetSpec, dataset_plan

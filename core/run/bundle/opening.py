@@ -34,7 +34,7 @@ from core.run.bundle import (
     path_problem,
 )
 from core.run.named_files import check_named_files, open_folders
-from core.run.trial import another_model
+from core.run.preparation import another_model
 from core.spec import TrialSpec, refuse_expert, spec_from_dict, spec_from_yaml
 from core.spec.settings import check_range, trial_setting
 from core.spec.strict_yaml import MAX_CHARACTERS, load_strict

@@ -41,7 +41,7 @@ from core.run.bundle import (
     path_problem,
 )
 from core.run.plan import contestant_plan, feed_plan
-from core.run.trial import prepare_trial, resolve_trial
+from core.run.preparation import prepare_trial, resolve_trial
 from core.spec import TrialSpec, ort_default, spec_from_dict
 from core.store import ModelRecord, Store
 from core.wire import engines

@@ -25,7 +25,7 @@ from typing import Any
 
 from core import wire
 from core.evidence.other_processes import between
-from core.evidence.record import Block, Discarded, Entry, Key, Ran, RawComparison, Settings
+from core.evidence.record import Block, Discarded, Entry, Key, ProcessResult, RawComparison, Settings
 from core.evidence.result_types import Outcome
 from core.evidence.stopping import InterimResult, contrast_values
 from core.process import scratch
@@ -123,7 +123,7 @@ class _RunningComparison:
         self.on_live = on_live
         self.folder = folder
         self.rng = random.Random(settings.seed)  # noqa: S311 - an order of rounds
-        self.record = RawComparison(ran=[Ran() for _ in entries], runs=settings.runs)
+        self.record = RawComparison(ran=[ProcessResult() for _ in entries], runs=settings.runs)
         self.launch_processes = LaunchProcesses(
             workers, entries, self.record, self.rng, self._report_start, settings.timeout_s
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from core import wire
-from core.evidence.record import Entry, Ran, RawComparison, Reference
+from core.evidence.record import Entry, ProcessResult, RawComparison, Reference
 from core.process.contestant_workers import Worker, Workers
 from core.process.job_worker import Progress
 from core.run.launches import energy
@@ -30,7 +30,7 @@ NEW_SHAPES_S, NEW_SHAPE_FACTOR = 2.0, 20
 REPEATS_WITHOUT_ARENA = 3  # malloc's peak varies by tens of MB from run to run; the largest counts
 
 
-def after_s(entry: Entry, ran: Ran, run_s: float) -> float:
+def after_s(entry: Entry, ran: ProcessResult, run_s: float) -> float:
     """Return about how many seconds the remaining passes of one configuration take.
 
     Args:
@@ -55,7 +55,7 @@ def read_cost(worker: Worker, pace: Pace) -> wire.CostReply:
     return reply
 
 
-def run_peak(worker: Worker, ran: Ran, pace: Pace) -> None:
+def run_peak(worker: Worker, ran: ProcessResult, pace: Pace) -> None:
     """Read the peak memory of a slow model's process, which has only run the model; others: `footprint`."""
     if pace.refill:
         return
@@ -63,7 +63,7 @@ def run_peak(worker: Worker, ran: Ran, pace: Pace) -> None:
     park(worker)
 
 
-def keep_outputs(worker: Worker, ran: Ran, path: Path, timeout_s: float) -> bool:
+def keep_outputs(worker: Worker, ran: ProcessResult, path: Path, timeout_s: float) -> bool:
     """Have a configuration write the outputs of one run to `path`; on failure add a note and return False.
 
     Raises:
@@ -148,12 +148,12 @@ def _compare(worker: Worker, kept: Mapping[int, Path], record: RawComparison, ti
             path.unlink(missing_ok=True)
 
 
-def _not_compared(ran: Ran, error: TunerError) -> None:
+def _not_compared(ran: ProcessResult, error: TunerError) -> None:
     ran.not_compared = f"The outputs were not compared: {error.message}"
     ran.notes.append(ran.not_compared)
 
 
-def footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: float) -> None:
+def footprint(workers: Workers, entry: Entry, ran: ProcessResult, pace: Pace, timeout_s: float) -> None:
     """Measure peak memory and the first runs of other shapes into `ran`; a failure adds a note.
 
     Raises:
@@ -183,7 +183,7 @@ def footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: f
         ran.notes.append(f"Peak memory covers loading and the first run only: {error.message}")
 
 
-def _one_footprint(workers: Workers, entry: Entry, ran: Ran, pace: Pace, timeout_s: float) -> None:
+def _one_footprint(workers: Workers, entry: Entry, ran: ProcessResult, pace: Pace, timeout_s: float) -> None:
     worker, load = start_loaded(workers, entry, timeout_s)
     try:
         found = worker.ask(wire.FOOTPRINT, {"runs": FOOTPRINT_RUNS}, timeout_s=pace.timeout_s)

@@ -2,8 +2,8 @@
 
 `prepare` creates a search from a question, `continue_search` continues a stored one, and `job` queues it.
 `choices` builds the search space, `plan` decides the next step (pure), `strategies` propose configurations,
-`running` executes the steps, `knowledge` holds the state, `accuracy_limits` measures accuracy, and `answer`
-and `progress` compute the result.
+`running` executes the steps, `search_state` holds the state, `accuracy_limits` measures accuracy, and
+`answer` and `progress` compute the result.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from core.evidence.result_types import SearchCosts
 from core.process.job_worker import Run
 from core.run.job import Job
 from core.run.prediction import past
+from core.run.preparation import Resolved, check_before, resolve_trial
 from core.run.search.choices import exclusion_words, models_of, place_of, space_of
-from core.run.search.knowledge import FIXED_S, Prepared
 from core.run.search.plan import gain_of, screening_share, sought
 from core.run.search.running import search_job_work
+from core.run.search.search_state import FIXED_S, Prepared
 from core.run.search.stored import answer_of
 from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (
@@ -37,7 +38,6 @@ from core.run.search.time_needed import (
     extended_words,
     fit_words,
 )
-from core.run.trial import Resolved, check_before, resolve_trial
 from core.spec import TrialSpec, spec_from_dict
 from core.spec.question import MOST_BUDGET_S, Question, question_from_dict
 from core.spec.space import Choice, Space, reference

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from core import wire
 from core.process.job_worker import Progress
 from core.run.job import Service
-from core.run.trial import Resolved
+from core.run.preparation import Resolved
 from core.run.variants import creation_check, family, make_chain, steps_of, variant_of
 from core.spec import ModelRef, TrialSpec
 from core.spec.question import Question

@@ -347,7 +347,7 @@ def _again(known: PlanState) -> Step | None:
 
 def possible_winners(known: PlanState) -> list[Choice]:
     """Return the configurations that may be the best, the best estimate first."""
-    ranked = standing(known)
+    ranked = ranked_candidates(known)
     model = model_of(known)
     if not ranked or model is None:
         return []
@@ -367,7 +367,7 @@ def _launches_most(known: PlanState) -> int:
 # --- the elimination round ----------------------------------------------------------------------------------
 
 
-def standing(known: PlanState, *, also_infeasible: bool = False) -> list[tuple[Choice, float]]:
+def ranked_candidates(known: PlanState, *, also_infeasible: bool = False) -> list[tuple[Choice, float]]:
     """Return the possible answers with their predicted ln(speed-up), the best first.
 
     Args:
@@ -387,7 +387,7 @@ def standing(known: PlanState, *, also_infeasible: bool = False) -> list[tuple[C
 
 
 def _eliminate(known: PlanState) -> Step | None:
-    ranked = standing(known)
+    ranked = ranked_candidates(known)
     if _launches_most(known) > 1:  # repeated launches have excluded the others
         doubtful = possible_winners(known)
         if len(doubtful) <= FEW:
@@ -487,9 +487,9 @@ def _confirm(known: PlanState) -> Step | None:
     most = MOST_WITHIN_LIMITS if has_constraints(known.question) else MOST_CONFIRMED
     if len(held) >= most:
         return None
-    order = known.rivals or [choice for choice, _ in standing(known)]
+    order = known.rivals or [choice for choice, _ in ranked_candidates(known)]
     if not order and not known.confirmed:  # all miss a constraint: the best of them shows by how much
-        order = [choice for choice, _ in standing(known, also_infeasible=True)][:1]
+        order = [choice for choice, _ in ranked_candidates(known, also_infeasible=True)][:1]
     left = [one for one in order if one not in known.confirmed]
     if known.confirmed and not known.question.limits and not known.question.same_latency:
         left = [one for one in left if _promises(known, one)]

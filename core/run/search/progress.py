@@ -10,8 +10,8 @@ from core.evidence.evaluations import launch_spread, speedup_text
 from core.evidence.result_types import CoursePoint, SearchResult
 from core.run.search import answer as answers
 from core.run.search.failures import excluded_values
-from core.run.search.knowledge import SearchState
 from core.run.search.plan import PlanState, Step, is_too_short, screening_share, sought
+from core.run.search.search_state import SearchState
 from core.run.search.time_needed import enough_s, evaluated_words, open_words
 from core.spec.space import changes_from_default
 from core.wire.errors import BudgetError

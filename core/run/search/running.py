@@ -25,16 +25,16 @@ from core.run.search import answer as answers
 from core.run.search import progress
 from core.run.search.accuracy_limits import accuracy_for_limits
 from core.run.search.choices import exclusion_words, make_variants, models_of, place_of, space_of
-from core.run.search.knowledge import CONTROL, Clock, Prepared, SearchState
 from core.run.search.plan import (
     Step,
     error_rate_divisor,
     gain_of,
     is_too_short,
     next_step,
+    ranked_candidates,
     screening_share,
-    standing,
 )
+from core.run.search.search_state import CONTROL, Clock, Prepared, SearchState
 from core.run.search.strategies import strategy_named
 from core.run.search.time_needed import (
     LAUNCHES,
@@ -114,7 +114,7 @@ class Search:
     def _check_the_machine(self) -> None:
         """Screen the earlier best again; discard earlier observations if the machine has changed."""
         before = dict(self.search_state.tried)
-        best = [choice for choice, _ in standing(self.search_state.known())[:RECHECKED]]
+        best = [choice for choice, _ in ranked_candidates(self.search_state.known())[:RECHECKED]]
         if not best:
             self.search_state.tried = {}
             return

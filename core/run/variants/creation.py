@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from core import wire
-from core.evidence.input_description import InputDescription, fed
+from core.evidence.input_description import InputDescription, describe_inputs
 from core.process.job_worker import Run, refuse_worker
 from core.run.plan import batch_addresses, check_feeds_file, dims_from_data, feed_plan, pinned_libraries
 from core.run.variants.records import original, precision_of_model, root_of, steps_of, variant_of
@@ -411,7 +411,7 @@ class _Task:
             feeds, note = tried[reply.get("feeds_number", 0)]
             if original(self.store, self.source) is None:
                 note = f"{_ORIGINAL_GONE} {note}".strip()
-            details = {"variant": self._details(key, reply, note, fed(feeds, self.source.info))}
+            details = {"variant": self._details(key, reply, note, describe_inputs(feeds, self.source.info))}
             record, new = import_folder(
                 self.store,
                 folder,

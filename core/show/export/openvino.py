@@ -17,7 +17,7 @@ from core.show.export.header import head
 from core.show.export.programs import accelerators, ort_spec, plan_of
 from core.show.export.unsupported import SettingTracker
 from core.show.table import Table, md_text, texts
-from core.spec import asked as value_of
+from core.spec import requested_value
 from core.spec.settings import SETTINGS
 from core.spec.strict_yaml import dump_yaml
 from core.wire.errors import SpecError
@@ -160,7 +160,7 @@ def export_counterparts(source: ExportSource, accepted: str) -> str:
     tracker, labels = SettingTracker(spec), {one.name: one.label for one in SETTINGS}
     rows = []
     for name in session_settings():
-        value = value_of(spec, name)
+        value = requested_value(spec, name)
         tracker.mark_exported(name)
         rows.append([labels[name], "default" if value is None else f"`{value!r}`", *COUNTERPARTS[name]])
     for key in {**spec.session.session_config_entries, **spec.session.run_config_entries}:

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.spec import TrialSpec, changed
-from core.spec import asked as value_of
+from core.spec import TrialSpec, changed, requested_value
 from core.spec.settings import ENTRIES, SETTINGS
 
 _NATIVE = "native code is not exported; register the library with this SHA-256 yourself"
@@ -94,10 +93,10 @@ def _settings(spec: TrialSpec) -> Iterator[tuple[str, Any]]:
     differs = set(changed(spec))
     for one in SETTINGS:
         if one.name in ENTRIES.values():
-            entries = value_of(spec, one.name)
+            entries = requested_value(spec, one.name)
             yield from entries.items() if isinstance(entries, dict) else ()
         elif one.name in differs:
-            yield one.name, value_of(spec, one.name)
+            yield one.name, requested_value(spec, one.name)
         if one.name == "providers":
             for provider in spec.session.providers:
                 yield from ((f"{provider.name}.{key}", text) for key, text in provider.options.items())

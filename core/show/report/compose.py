@@ -182,7 +182,12 @@ def _evaluations_section(about: Search) -> list[Section]:
     """Return the table of all evaluated configurations; the sheet shows only the best."""
     if len(about.record.tried) <= searches.EVALUATIONS_SHOWN:
         return []
-    return [Section(title="All evaluated configurations", parts=[searches.tried(about.record, most=TOP * 4)])]
+    return [
+        Section(
+            title="All evaluated configurations",
+            parts=[searches.evaluation_table(about.record, most=TOP * 4)],
+        )
+    ]
 
 
 def _curve(about: Curve, store: Store, price: Price | None) -> dict[str, Any]:

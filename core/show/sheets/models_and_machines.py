@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from core import wire
-from core.evidence.noise_check import Answer
+from core.evidence.noise_check import NoiseCheckResult
 from core.show.format import short
 from core.show.sheets import Fact, Part, Sheet
 from core.show.sheets.trials import notes
@@ -179,7 +179,7 @@ def _providers(facts: wire.Environment) -> Iterator[Fact]:
             yield Fact("", f"{one['reason']} {one['remedy']}")
 
 
-def noise_check_sheet(answer: Answer) -> Sheet:
+def noise_check_sheet(answer: NoiseCheckResult) -> Sheet:
     """Return the sheet of the noise check: result, details, and the needs of each effort."""
     sigma = DASH if answer.sigma is None else f"±{100 * answer.sigma:.2g} % per pair of blocks"
     if answer.sigma_between is not None:
@@ -191,7 +191,7 @@ def noise_check_sheet(answer: Answer) -> Sheet:
     return Sheet(answer.headline, [*parts, *([needs(answer)] if answer.needs else [])])
 
 
-def needs(answer: Answer) -> Table:
+def needs(answer: NoiseCheckResult) -> Table:
     """Return what a comparison of two configurations needs on this machine, by effort."""
     return tabulate(
         answer.needs,

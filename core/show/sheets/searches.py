@@ -149,7 +149,7 @@ def search_sheet(record: StudyRecord) -> Sheet:
         parts += [Note(_pair_words(one)) for one in answer["pairs"][:3]]
     parts += [
         Line("Evaluated configurations, best first:", apart=True),
-        tried(record, most=EVALUATIONS_SHOWN),
+        evaluation_table(record, most=EVALUATIONS_SHOWN),
     ]
     parts += [Note(note, apart=number == 0) for number, note in enumerate(answer["notes"])]
     return Sheet(headline, parts)
@@ -180,7 +180,7 @@ def _unfinished(record: StudyRecord) -> list[Part]:
         found.append(Note(record.error["message"], "orange"))
     if record.state not in ("RUNNING", "WAITING"):
         found.append(Note(f"Continue it: `search --resume {record.id}`."))
-    return [*found, tried(record, most=EVALUATIONS_SHOWN)] if seen else found
+    return [*found, evaluation_table(record, most=EVALUATIONS_SHOWN)] if seen else found
 
 
 def _card(winner: Confirmed, default: Confirmed | None) -> list[Part]:
@@ -320,7 +320,7 @@ def _effect_words(one: EffectRecord) -> str:
     return "none" if near else "unknown"
 
 
-def tried(record: StudyRecord, *, most: int | None = None) -> Table:
+def evaluation_table(record: StudyRecord, *, most: int | None = None) -> Table:
     """Return all evaluated configurations, the best first, with state and reason.
 
     Args:

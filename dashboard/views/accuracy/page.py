@@ -128,7 +128,7 @@ def _earlier(record: ModelRecord) -> None:
         {name: _label(one) for name, one in kept.items()},
         shown=url_state.named(PARAM),
         key=PICKED,
-        take_up=_open,
+        on_select=_open,
         help="Evaluations of this model, newest first. Loads their data and settings.",
         labelled=False,
     )

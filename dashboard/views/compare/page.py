@@ -19,7 +19,7 @@ from core.wire.errors import TunerError
 from dashboard import configurations, format, state, url_state
 from dashboard.configurations import Entry
 from dashboard.live_events import ACTIVE
-from dashboard.views.compare import add_menu, entry_list, imported, listed
+from dashboard.views.compare import add_menu, entry_list, imported, past_comparisons
 from dashboard.widgets import (
     comparison_result,
     controls,
@@ -58,7 +58,7 @@ def page() -> None:
         controls.model_picker()
     with bar.choice:
         if record is not None:
-            listed.pick(record, shown, show)
+            past_comparisons.pick(record, shown, show)
     trials = state.store().trials_of(shown.id) if shown is not None else []
     with bar.more:
         if shown is not None:
@@ -74,7 +74,7 @@ def page() -> None:
         _result(shown, trials)
         imported.draw(shown)
         if record is not None:
-            listed.table(record, show)
+            past_comparisons.table(record, show)
     narrow_settings.foot("compare", run)
 
 
@@ -116,7 +116,9 @@ def _newest(record: ModelRecord) -> Comparison | None:
     show(None)
     if st.session_state.get(CLOSED):
         return None
-    newest = next((one for one in listed.of_model(record) if one.result or one.state in ACTIVE), None)
+    newest = next(
+        (one for one in past_comparisons.of_model(record) if one.result or one.state in ACTIVE), None
+    )
     if newest is not None:
         show(newest.id)
         st.session_state[FOLLOWED], st.session_state[SHOWN_OF] = newest.id, record.content_sha256

@@ -137,7 +137,7 @@ def _offer(before: Mapping[str, tuple[Trial, Trial]], of: Pair | None) -> None:
         {name: _pair_label(*sides) for name, sides in before.items()},
         shown=now,
         key=PICKED,
-        take_up=_show_pair,
+        on_select=_show_pair,
         help="Explained pairs of this model, newest first.",
         labelled=False,
     )

@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.evidence.measurement import Trial
 from core.run import variants
-from core.run.export_source import ExportSource, leaving, source_of_settings
+from core.run.export_source import ExportSource, export_source_of, source_of_settings
 from core.run.named_files import with_full_paths
 from core.show import export, setting_chips, verdict
 from core.show.words import counted
@@ -170,7 +170,7 @@ def _trial(trial: Trial, action: DeltaGenerator) -> None:
     accepted = _acceptance_reason(trial)
     if accepted is None:
         return
-    form = _file(leaving(state.store(), trial), action, accepted)
+    form = _file(export_source_of(state.store(), trial), action, accepted)
     with form:
         bundling.draw(trial, accepted, f"{export.file_stem(trial.model_name)}-{trial.id[:8]}")
 

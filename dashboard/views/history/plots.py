@@ -81,18 +81,18 @@ def _known() -> dict[tuple[str, str], Point]:
 def _points(query: Query) -> list[Point]:
     """Return the points of all matching trials; reads only new and changed ones."""
     known = _known()
-    seals = state.store().seals(query)[:MOST]
-    lacking = [one for one in seals if one not in known]
+    checksums = state.store().checksums(query)[:MOST]
+    lacking = [one for one in checksums if one not in known]
     if lacking:
         with st.spinner(f"Reading {len(lacking):,} trials…", show_time=True):
             wanted = Query(kind=query.kind, archived=True, ids=[name for name, _ in lacking])
             found, _ = state.store().trial_page(wanted, limit=len(lacking))
             points = {one.id: history_charts.point_of(one) for one in found}
-        known |= {seal: points[seal[0]] for seal in lacking if seal[0] in points}
+        known |= {one: points[one[0]] for one in lacking if one[0] in points}
     if len(known) > 2 * MOST:
-        for old in set(known) - set(seals):
+        for old in set(known) - set(checksums):
             known.pop(old, None)
-    return [known[one] for one in seals if one in known]
+    return [known[one] for one in checksums if one in known]
 
 
 def _scatter(points: Sequence[Point]) -> Any:

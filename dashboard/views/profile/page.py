@@ -307,13 +307,13 @@ def _choose(labels: Mapping[str, str]) -> None:
         list(labels),
         key=SHOWN,
         chosen=st.session_state.get(SHOWN),
-        take_up=_take_up,
+        on_select=_show,
         format_func=lambda one: labels.get(one, str(one)),
         help="Profiles of this model, newest first, and imported ones.",
     )
 
 
-def _take_up(chosen: str) -> None:
+def _show(chosen: str) -> None:
     st.session_state[SHOWN] = chosen
     _put_in_url(chosen)
 

@@ -152,7 +152,7 @@ def _offer(before: Mapping[str, TrialSpec]) -> None:
         {name: _targets_label(name, spec) for name, spec in before.items()},
         shown=next((one for one, spec in before.items() if spec.targets == stated), None),
         key=PICKED,
-        take_up=_open,
+        on_select=_open,
         help="Earlier targets of this model, newest first, with their data.",
         labelled=False,
     )

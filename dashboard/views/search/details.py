@@ -223,7 +223,7 @@ def _parallel(record: StudyRecord, answer: SearchResult | None) -> None:
 
 
 def _table(record: StudyRecord) -> None:
-    table = searches.tried(record)
+    table = searches.evaluation_table(record)
     tables.draw(table, key="search.tried", most=ROWS, alt="All evaluated configurations, the best first")
     st.download_button(
         "Download CSV",

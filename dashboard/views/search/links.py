@@ -16,7 +16,7 @@ SCORECARD_SETTINGS = "scorecard.settings"  # key of the Scorecard page: the sett
 FROM_TUNE = "Settings of Tune"  # a value of that key
 
 
-def leave() -> None:
+def open_requested_page() -> None:
     """Switch to the page that a button asked for; call before any widget is drawn."""
     if (go := st.session_state.pop(GO, None)) is not None:
         st.switch_page(f"views/{go['page']}/page.py", query_params=go["query"])

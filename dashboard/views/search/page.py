@@ -15,7 +15,7 @@ from core.store import ModelRecord, StudyRecord
 from core.wire.errors import TunerError
 from dashboard import format, state, url_state
 from dashboard.live_events import ACTIVE
-from dashboard.views.search import answer, form, form_widgets, links, listed, live, preview
+from dashboard.views.search import answer, form, form_widgets, links, live, past_searches, preview
 from dashboard.views.search.form import SearchForm
 from dashboard.widgets import controls, narrow_settings, page_frame, playback
 from dashboard.widgets.protocol import WAIT, wait_quiet_s
@@ -31,7 +31,7 @@ SETTINGS_PX = 288
 
 
 def page() -> None:
-    links.leave()
+    links.open_requested_page()
     record = _shown()
     _load_linked(record)
     model = state.current_model()
@@ -49,9 +49,9 @@ def page() -> None:
     if running:
         reason = "A search is running; wait for it or cancel it."
     start_button = partial(_run, record, reason or why_not or short)
-    found = listed.of_model(model) if model is not None else []
+    found = past_searches.of_model(model) if model is not None else []
     with bar.choice:
-        listed.pick(found, record, _take_up)
+        past_searches.pick(found, record, _show_with_question)
     with bar.action:
         start_button("search.run")
     with bar.more:
@@ -62,7 +62,7 @@ def page() -> None:
     with result:
         state.show_kept_error()
         _result(model, record)
-        listed.table(found, record, _take_up)
+        past_searches.table(found, record, _show_with_question)
     narrow_settings.foot("search", start_button)
 
 
@@ -95,7 +95,7 @@ def show(study: str | None) -> None:
 
 def _newest(model: ModelRecord) -> StudyRecord | None:
     """Return the model's running search, whoever started it, or else the newest; the form does not change."""
-    found = listed.of_model(model)
+    found = past_searches.of_model(model)
     newest = next((one for one in found if one.state in ACTIVE), next(iter(found), None))
     show(newest.id if newest is not None else None)
     if newest is not None:
@@ -108,7 +108,7 @@ def _load_linked(record: StudyRecord | None) -> None:
     if record is None or st.session_state.get(APPLIED) == record.id:
         return
     try:
-        _take_up(record)
+        _show_with_question(record)
     except TunerError as error:
         st.warning(
             f"The search is shown, but its question could not be loaded. {format.plain(error.message)} "
@@ -117,7 +117,7 @@ def _load_linked(record: StudyRecord | None) -> None:
         )
 
 
-def _take_up(record: StudyRecord) -> None:
+def _show_with_question(record: StudyRecord) -> None:
     """Show a search and load its question; raises the errors of `apply_spec`."""
     show(record.id)
     st.session_state[APPLIED] = record.id

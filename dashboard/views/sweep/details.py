@@ -14,7 +14,7 @@ from core.wire.output_check import OUTPUTS_DIFFER, WARNING
 from core.wire.units import DASH, interval, size
 from dashboard import format, state
 from dashboard.charts import sweep_charts
-from dashboard.views.sweep.shown import LIMIT_MS, POINT, ShownSweep
+from dashboard.views.sweep.shown_sweep import LIMIT_MS, POINT, ShownSweep
 from dashboard.widgets import tables
 
 TABLE = "curves.table"

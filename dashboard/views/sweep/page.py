@@ -27,7 +27,7 @@ from dashboard.charts.sweep_charts import EarlierSweep
 from dashboard.live_events import ACTIVE, Event
 from dashboard.views.sweep import results as curve_results
 from dashboard.views.sweep import varied
-from dashboard.views.sweep.shown import ShownSweep
+from dashboard.views.sweep.shown_sweep import ShownSweep
 from dashboard.widgets import (
     choice,
     comparison_result,
@@ -111,7 +111,7 @@ def _form(record: ModelRecord) -> FormValues | None:
     except TunerError as error:
         state.report(error)
         return None
-    return base, axes, points, _shown(record, named, points).look(state.store()).known
+    return base, axes, points, _shown(record, named, points).read_progress(state.store()).known
 
 
 def _base() -> TrialSpec | None:
@@ -152,7 +152,7 @@ def _load(study: str, found: Sequence[Axis], trial: Trial) -> None:
     for axis in found:  # of the trial's point; the form gets the default instead
         if (key := fields.key(axis.name)) in usual:
             st.session_state[key] = usual[key]
-    varied.take_up(found)
+    varied.set_axes(found)
     st.session_state[STUDY] = st.session_state[APPLIED] = study
     st.session_state[OPENED_FOR] = st.session_state[state.MODEL]
 
@@ -184,7 +184,7 @@ def _earlier(record: ModelRecord) -> None:
         listed,
         key=PICKED,
         chosen=chosen,
-        take_up=_open,
+        on_select=_open,
         format_func=lambda one: _study_label(sweeps[one]) if one in sweeps else str(one),
         placeholder="Open an earlier sweep",
         help="Newest first. Loads its settings and values.",
@@ -353,7 +353,7 @@ def _start(record: ModelRecord, again: bool) -> None:
         axes = varied.asked()
         named = sweep.models(state.store(), record)
         points = sweep.expand(state.current_spec(), axes, record.info, named)
-        known = _shown(record, named, points).look(state.store()).known
+        known = _shown(record, named, points).read_progress(state.store()).known
         rows = sweep.join(points, known)
         wanted = _todo(points, rows, again=_again()) or _todo(points, rows, again=again)
         todo = {one.spec.key() for one in sweep.configurations(wanted)}

@@ -11,7 +11,7 @@ import streamlit as st
 from core.run.axes import Axis
 from core.run.best_point import SweepRanking
 from dashboard.charts import heatmap_charts, sweep_charts
-from dashboard.views.sweep.shown import POINT, ShownSweep
+from dashboard.views.sweep.shown_sweep import POINT, ShownSweep
 from dashboard.widgets import plots
 
 VIEW = "curves.view"  # + "." + number of varied settings

@@ -22,7 +22,7 @@ from dashboard import charts, format, state
 from dashboard.charts import sweep_charts
 from dashboard.live_events import ACTIVE
 from dashboard.views.sweep import details, plots
-from dashboard.views.sweep.shown import LIMIT_MS, ShownSweep
+from dashboard.views.sweep.shown_sweep import LIMIT_MS, ShownSweep
 from dashboard.widgets import collapsible
 from dashboard.widgets import results as common
 

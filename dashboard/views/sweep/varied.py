@@ -119,7 +119,7 @@ def _read(name: str, text: str) -> Axis | None:
         return None
 
 
-def take_up(axes: Sequence[Axis]) -> None:
+def set_axes(axes: Sequence[Axis]) -> None:
     """Fill the widgets with axes; call before they are drawn."""
     for key, one in zip((AXIS, SECOND), (*axes, None), strict=False):
         st.session_state[key] = NONE if one is None else one.name

@@ -261,7 +261,7 @@ def _earlier(record: ModelRecord, shown: Trial) -> None:
         {one.id: results.trial_label(one) for one in state.measured(record, limit=EARLIER)},
         shown=shown.id,
         key=PICKED,
-        take_up=state.show_own_trial,
+        on_select=state.show_own_trial,
         help="Newest first. Your settings stay; use History to load those of a result.",
         labelled=False,
     )

@@ -31,10 +31,10 @@ from core.evidence.evaluations import (
 from core.evidence.measurement import Trial
 from core.evidence.result_types import Confirmed, FrontPoint, SearchCosts, SearchOutcome
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
+from core.run.preparation import Resolved
 from core.run.search import answer as answers
 from core.run.search.choices import Models
-from core.run.search.plan import PlanState, Step, gain_of, standing
-from core.run.trial import Resolved
+from core.run.search.plan import PlanState, Step, gain_of, ranked_candidates
 from core.spec import TrialSpec, effective, is_provider_option
 from core.spec.effort import STAGES
 from core.spec.question import Question
@@ -309,7 +309,7 @@ class SearchState:
 
     def rank_rivals(self, step: Step, comparison: Comparison) -> None:
         """Rank after an elimination round: leader and ties by cost, the rest after (`confirmation_order`)."""
-        ranked = [(self.tried[c], gain) for c, gain in standing(self.known()) if c in step.choices]
+        ranked = [(self.tried[c], gain) for c, gain in ranked_candidates(self.known()) if c in step.choices]
         trial_of = {one.trial: one.label for one in comparison.contestants}
         keys = {self.space.label(c): self.tried[c].key for c in step.choices if c in self.tried}
         leader = ranked[0][0] if ranked else None
@@ -389,7 +389,7 @@ class SearchState:
 
     def best(self) -> tuple[Evaluation, ReportedSpeedup] | None:
         """Return the best so far; its interval is corrected for the selection among all evaluations."""
-        for choice, _ in standing(self.known())[:1]:
+        for choice, _ in ranked_candidates(self.known())[:1]:
             found = self.reported_speedup(self.tried[choice], among=max(1, len(self.tried)))
             if found is not None:
                 return self.tried[choice], found

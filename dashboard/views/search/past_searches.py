@@ -17,7 +17,7 @@ from dashboard.widgets import choice, collapsible, tables
 STUDIES = "search.studies"
 MOST, ROWS = 100, 6  # searches in the list; visible rows of the table
 
-TakeUp = Callable[[StudyRecord], None]  # shows a search; may raise `TunerError`
+OpenSearch = Callable[[StudyRecord], None]  # shows a search; may raise `TunerError`
 
 
 def of_model(model: ModelRecord) -> list[StudyRecord]:
@@ -25,7 +25,7 @@ def of_model(model: ModelRecord) -> list[StudyRecord]:
     return state.store().studies(model_sha256=model.content_sha256, limit=MOST)
 
 
-def pick(found: Sequence[StudyRecord], shown: StudyRecord | None, take_up: TakeUp) -> None:
+def pick(found: Sequence[StudyRecord], shown: StudyRecord | None, open_search: OpenSearch) -> None:
     """Draw the list of searches, with the shown one selected."""
     if shown is not None and shown.id not in {one.id for one in found}:
         found = [shown, *found]  # of another model, from a link
@@ -37,7 +37,7 @@ def pick(found: Sequence[StudyRecord], shown: StudyRecord | None, take_up: TakeU
         list(kept),
         key="search.shown",
         chosen=shown.id if shown is not None else None,
-        take_up=lambda study: _try(take_up, kept[study]),
+        on_select=lambda study: _try(open_search, kept[study]),
         format_func=lambda one: _name(kept[one]) if one in kept else str(one),
         placeholder="Open an earlier search",
     )
@@ -50,21 +50,21 @@ def _name(record: StudyRecord) -> str:
     return f"{asked} · {format.when(record.created_at)} · {record.id[:6]}"
 
 
-def table(found: Sequence[StudyRecord], shown: StudyRecord | None, take_up: TakeUp) -> None:
+def table(found: Sequence[StudyRecord], shown: StudyRecord | None, open_search: OpenSearch) -> None:
     """Draw the other searches with their results in a closed table; selecting a row opens one."""
     others = [one for one in found if shown is None or one.id != shown.id]
     if others:
         label = f"Earlier searches: {len(others)}"
-        collapsible.group(label, partial(_table, others, take_up), key="search.earlier", icon="history")
+        collapsible.group(label, partial(_table, others, open_search), key="search.earlier", icon="history")
 
 
-def _table(others: Sequence[StudyRecord], take_up: TakeUp) -> None:
+def _table(others: Sequence[StudyRecord], open_search: OpenSearch) -> None:
     key = f"{STUDIES}.{others[0].id}.{len(others)}"  # a new key drops the selection
 
     def reopen() -> None:
         picked = st.session_state[key]["selection"]["rows"]
         if picked and picked[0] < len(others):
-            _try(take_up, others[picked[0]])
+            _try(open_search, others[picked[0]])
 
     tables.draw(
         searches.studies(others),
@@ -77,8 +77,8 @@ def _table(others: Sequence[StudyRecord], take_up: TakeUp) -> None:
     st.caption("Tick a search to open or continue it.")
 
 
-def _try(take_up: TakeUp, record: StudyRecord) -> None:
+def _try(open_search: OpenSearch, record: StudyRecord) -> None:
     try:
-        take_up(record)
+        open_search(record)
     except TunerError as error:
         state.keep_error(error)

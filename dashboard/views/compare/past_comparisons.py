@@ -40,7 +40,7 @@ def pick(record: ModelRecord, shown: Comparison | None, show: Show) -> None:
         list(kept),
         key="compare.pick",
         chosen=shown.id if shown is not None else None,
-        take_up=show,
+        on_select=show,
         format_func=lambda one: _name(kept[one]) if one in kept else str(one),
         placeholder="Open an earlier comparison",
     )
