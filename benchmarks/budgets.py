@@ -1,6 +1,6 @@
 """Accuracy per time budget, and whether budgets are kept: `python benchmarks/budgets.py [--times N]`.
 
-What: `python -m core bench` compares basic graph optimizations (`--pair threads`: a single thread) with ONNX
+What: `ortune tune` compares basic graph optimizations (`--pair threads`: a single thread) with ONNX
 Runtime's default. Models take about 0.03, 1, 10, 100 and 1,000 ms a run; efforts are quick, standard and
 publish. Reported are the requested budget, the wall time used, runs, launches, rounds and half-width, and the
 predicted time against the time until the command ends. The first comparison of a model has no prediction. A

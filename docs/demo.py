@@ -77,7 +77,7 @@ def record(home: Path) -> None:
     """Run the commands, and explain what a visitor sees first, and the newest result of each model."""
     _make_encoder(home)
     for command in COMMANDS:
-        print("$ python -m core", *command, flush=True)
+        print("$ ortune", *command, flush=True)
         quiet = [] if command[0] == "transform" else ["--quiet"]
         run = _played if command in (COMPARED, SEARCHED, FIRST) else _core
         run(home, *command, *quiet)

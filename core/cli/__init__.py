@@ -128,7 +128,7 @@ COMMANDS = {
     "restore": Command(
         "backup",
         "restore",
-        "Replace the result store by a backup, and keep the present store beside it.",
+        "Replace the result store with a backup, and keep a copy of the current store.",
     ),
 }
 

@@ -58,7 +58,7 @@ def restore(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Replace the result store by a backup, and keep the present store beside it.
+    """Replace the result store with a backup, and keep a copy of the current store.
 
     If the store holds results that the backup lacks, ORTune asks first. Without a terminal it refuses, unless
     --force is given.
@@ -90,7 +90,7 @@ def _check_newer(source: Path, *, ask: bool) -> None:
     if not lost:
         return
     told = f"The store holds {counted(lost, 'result')} that `{source}` lacks."
-    if not (ask and typer.confirm(f"{told} Replace it? The present store is kept beside it.", err=True)):
+    if not (ask and typer.confirm(f"{told} Replace it? A copy of the current store is kept.", err=True)):
         raise StoreError(told, hint="Make a `backup` first, then add --force.")
 
 

@@ -29,8 +29,8 @@ class Need:
     precision: str  # name of the effort
     target: float  # relative half-width of its interval
     generations: int
-    seconds: float  # of these launches
-    fits: bool  # within the launches and budget of the effort
+    seconds: float  # time of these launches
+    fits: bool  # whether they fit into the launches and budget of the effort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class NoiseCheckResult:
     sigma: float | None  # standard deviation of the log ratio of one pair of blocks
     sigma_between: float | None  # the same of two fresh processes
     busy: str  # text on the background load; empty: none
-    needs: tuple[Need, ...]  # for each effort; empty where the self-test was too short
+    needs: tuple[Need, ...]  # one per effort; empty: the self-test was too short
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data."""

@@ -13,8 +13,8 @@ from core import wire
 from core.evidence.verdict import Grade, Verdict
 from core.wire.output_check import Judged
 
-Role = Literal["candidate", "baseline", "anchor"]  # anchor: ONNX Runtime's default, in every round
-Source = Literal["race", "search", "history", "assumed"]  # where the spread between processes is known from
+Role = Literal["candidate", "baseline", "anchor"]  # anchor: the ORT default, which every comparison includes
+Source = Literal["race", "search", "history", "assumed"]  # source of the spread between processes
 Outcome = Literal["decided", "rounds", "hopeless", "budget", "disturbed", "cancelled"]
 
 
@@ -24,40 +24,40 @@ Outcome = Literal["decided", "rounds", "hopeless", "budget", "disturbed", "cance
 class ContrastNumbers(TypedDict):
     """A ratio with its interval and verdict. Bounds are null where they cannot be estimated."""
 
-    ratio: float  # speed against the baseline: above 1 is faster
-    ratio_low: float | None  # of the 95 % interval for new processes, which `protocol.family` of them share
+    ratio: float  # baseline latency / candidate latency per sample; above 1: the candidate is faster
+    ratio_low: float | None  # of the 95 % interval for new launches; corrected for `protocol.family`
     ratio_high: float | None
     verdict: Verdict
     rounds: int
-    generations: NotRequired[int]  # of fresh processes; absent: one pair of processes, by an earlier version
+    generations: NotRequired[int]  # launches; absent: one pair of processes, by an earlier version
     sigma: float | None  # robust standard deviation of one round's log ratio within a launch
-    sigma_between: NotRequired[float | None]  # the same between fresh processes; null: not told apart
-    between_from: NotRequired[Source]  # where that is known from
-    half_width: float | None  # of the interval, as a share of the ratio
-    within_half_width: NotRequired[float | None]  # its part that more rounds would narrow; the squares add up
-    between_half_width: NotRequired[float | None]  # its part that only more processes would narrow
-    standard_error: NotRequired[float | None]  # of the log ratio
+    sigma_between: NotRequired[float | None]  # the same between launches; null: not separable from `sigma`
+    between_from: NotRequired[Source]  # source of `sigma_between`
+    half_width: float | None  # half-width of the interval, as a share of the ratio
+    within_half_width: NotRequired[float | None]  # part that more rounds reduce; squares of both parts add up
+    between_half_width: NotRequired[float | None]  # part that only more launches reduce
+    standard_error: NotRequired[float | None]  # standard error of the log ratio
     df: NotRequired[float | None]  # degrees of freedom of the interval
-    drifting: bool  # the log ratio itself moved from the first launches to the last
-    margin: NotRequired[float]  # within which a difference counts as none
-    interval_budget_s: NotRequired[int]  # seconds that hold an interval, where one launch of each gives none
+    drifting: bool  # the log ratio has a trend over the launches
+    margin: NotRequired[float]  # equivalence margin: smaller relative differences count as none
+    interval_budget_s: NotRequired[int]  # budget that gives an interval, if one launch of each gave none
 
 
 class ContrastRecord(ContrastNumbers):
     """A candidate compared with a baseline, and whether the verdict is valid."""
 
-    candidate: str  # trial
-    baseline: str  # trial
-    holds: NotRequired[bool]  # false: the A/A test does not let the verdict stand, which is UNDECIDED then
+    candidate: str  # ID of the trial
+    baseline: str  # ID of the trial
+    holds: NotRequired[bool]  # false: the A/A control failed, so the verdict is UNDECIDED
     holds_reason: NotRequired[str]
-    grade: NotRequired[Grade]  # how fine the answer is; F: it must not be believed
+    grade: NotRequired[Grade]  # precision of the interval, A to D; F: the comparison is invalid
     wall_s: NotRequired[float]
-    per_row: bool  # the sides fed different numbers of rows: the ratio is per row
-    flagged_rounds: int  # that something disturbed
-    without_flagged: ContrastNumbers | None  # of the other rounds; null: too few, or none is flagged
-    contradicted: NotRequired[bool]  # the two decide differently, so that the interval spans both
-    outputs_differ: bool | None  # of the candidate from what they should be, or between two models
-    something_else: NotRequired[str]  # why two different models do not compute the same; empty: they do
+    per_row: bool  # the batch sizes differ, so the ratio is per sample
+    flagged_rounds: int  # rounds with a disturbance
+    without_flagged: ContrastNumbers | None  # from the other rounds; null: too few, or none is flagged
+    contradicted: NotRequired[bool]  # the verdict differs without flagged rounds; the interval covers both
+    outputs_differ: bool | None  # the output check failed, or the two models differ; null: not compared
+    something_else: NotRequired[str]  # why two models do not compute the same outputs; empty: they do
     notes: list[str]
 
 
@@ -73,9 +73,9 @@ class SelfTest(TypedDict):
     sigma_between: NotRequired[float | None]
     rounds: int
     generations: NotRequired[int]
-    excess_between: NotRequired[float | None]  # variance between processes beyond what rounds explain
-    log_ratios: list[float]  # of every round
-    run_s: NotRequired[float]  # a typical run
+    excess_between: NotRequired[float | None]  # variance between launches that rounds do not explain
+    log_ratios: list[float]  # one per round
+    run_s: NotRequired[float]  # typical latency
 
 
 # --- background load ------------------------------------------------------------------------------------
@@ -91,35 +91,35 @@ class Program(TypedDict):
 class Presence(TypedDict):
     """CPU use of other processes during the run."""
 
-    cores: float  # all of them together
-    programs: list[Program]  # that count, largest first; the rest comes last
+    cores: float  # sum over all programs
+    programs: list[Program]  # programs with the most CPU use, largest first; the sum of the rest is last
 
 
 class Busy(TypedDict):
     """Background load of a run; every display of its numbers includes it."""
 
-    words: str
-    cores: float  # that others used
+    words: str  # as text
+    cores: float  # CPUs used by other processes, on average
     programs: list[Program]
-    steal_share: float | None  # of the CPU time asked for, that the hypervisor kept
-    reasons: list[str]  # names of counters that show it
+    steal_share: float | None  # share of the requested CPU time that the hypervisor withheld
+    reasons: list[str]  # names of the counters that show the load
 
 
 class Interference(TypedDict):
     """Disturbances of a run. Shares are of its blocks unless noted; null: not readable on this system."""
 
     blocks: int
-    flagged_share: float  # with any flag
-    disturbed_share: float  # by a cause: another program, steal, a CPU quota
-    shares: dict[str, float]  # flag -> share; flags that never came up are absent
-    run_flags: list[str]  # what marks the whole run
-    foreign_cpus: float | None  # CPUs that others used, on average
-    neighbour_cpus: NotRequired[float | None]  # the same in the blocks that they disturbed
-    steal_share: float | None  # of the CPU time asked for
-    pressure_share: float | None  # of the time in which some task waited for a CPU
+    flagged_share: float  # blocks with any flag
+    disturbed_share: float  # blocks disturbed by another program, steal or a CPU quota
+    shares: dict[str, float]  # flag -> share; flags without a block are absent
+    run_flags: list[str]  # flags of the whole run
+    foreign_cpus: float | None  # CPUs used by other processes, on average
+    neighbour_cpus: NotRequired[float | None]  # `foreign_cpus` in the blocks flagged `foreign_load`
+    steal_share: float | None  # of the requested CPU time
+    pressure_share: float | None  # share of the time in which a task waited for a CPU
     throttled_periods: int | None
     throttled_s: float | None
-    canary_spread: float | None  # robust standard deviation over the median of a fixed piece of work
+    canary_spread: float | None  # robust standard deviation / median of the time of a fixed calculation
     foreign_gpu_processes: int
 
 
@@ -132,19 +132,19 @@ class Block(TypedDict):
     generation: NotRequired[int]
     copy: NotRequired[int]  # 1: the A/A control, a second process of the ORT default
     round: int
-    position: int  # in the order of its round
-    at_s: float  # since the comparison began
+    position: int  # position in the order of its round
+    at_s: float  # start, since the start of the comparison
     runs: int
-    refill_s: float | None  # a run before, which fills the caches; in no statistic
+    refill_s: float | None  # latency of the run before the block, which fills the caches; excluded
     median_s: float
     counters: wire.Counters
-    flags: list[str]  # what disturbed it, by its counters alone
+    flags: list[str]  # disturbances shown by its counters
 
 
 class Latency(TypedDict):
     """Latency statistics of timed runs with 95 % intervals; null: too few runs."""
 
-    mean_s: float | None  # of a usual process: the 20 % trimmed mean of those of all processes
+    mean_s: float | None  # 20 % trimmed mean of the means of all processes
     mean_s_low: float | None
     mean_s_high: float | None
     std_s: float | None
@@ -162,9 +162,9 @@ class Latency(TypedDict):
     p99_s: float | None
     p99_s_low: float | None
     p99_s_high: float | None
-    needs_runs: dict[str, int]  # percentile without a number or an upper bound -> runs that it takes in all
-    needs_rounds: NotRequired[dict[str, int]]  # percentile -> rounds that it would take in all
-    processes: NotRequired[int]  # that made the runs; the interval of the mean holds for new ones from 2 on
+    needs_runs: dict[str, int]  # percentile without a value or an upper bound -> runs needed in total
+    needs_rounds: NotRequired[dict[str, int]]  # percentile -> rounds needed in total
+    processes: NotRequired[int]  # number of processes; from 2 on the interval of the mean covers new ones
 
 
 class NewShape(TypedDict):
@@ -186,15 +186,15 @@ class Guard(Judged):
     """The output check of a configuration."""
 
     error: NotRequired[wire.OutputError | None]
-    reference: NotRequired[ModelName | None]  # that they are held against
+    reference: NotRequired[ModelName | None]  # model whose outputs are the reference; null: none
 
 
 class ProviderPart(TypedDict):
     """The part of one execution provider in a run."""
 
-    nodes: int | None  # assigned by ONNX Runtime
-    ran_nodes: int  # left after fusions
-    time_s: float  # of a typical run
+    nodes: int | None  # nodes assigned by ONNX Runtime
+    ran_nodes: int  # nodes that ran, after fusions
+    time_s: float  # time in a typical run
 
 
 class FedInput(TypedDict):
@@ -202,8 +202,8 @@ class FedInput(TypedDict):
 
     name: str
     dtype: str
-    shapes: list[list[int]]  # each that was fed; -1: a size that a file brings along
-    values: str  # where they come from, in words
+    shapes: list[list[int]]  # all shapes used; -1: the size comes from a file
+    values: str  # source of the values, as text
 
 
 class ModelFacts(TypedDict):
@@ -212,8 +212,8 @@ class ModelFacts(TypedDict):
     name: str
     sha256: str
     precision: str
-    variant_of: str  # name of its original; empty: it is one
-    steps: str  # that made it, in words
+    variant_of: str  # name of its original; empty: it is an original
+    steps: str  # transform steps that created it, as text
 
 
 class Provenance(TypedDict, total=False):
@@ -230,23 +230,23 @@ class TrialResult(Provenance, total=False):
     model: ModelFacts | None
     comparison: str
     role: Role
-    contrasts: list[ContrastRecord]  # of which it is the candidate: against the baseline, then the default
-    grade: Grade  # of its comparison
+    contrasts: list[ContrastRecord]  # this trial versus the baseline, then versus the ORT default
+    grade: Grade  # grade of its comparison
     grade_reason: str
-    remedy: str  # what would make it finer; empty: nothing must be done
-    busy: Busy | None  # null: the machine was quiet
-    generations: int  # of fresh processes
+    remedy: str  # how to improve the grade; empty: no action needed
+    busy: Busy | None  # background load; null: none
+    generations: int  # number of launches
     requested_providers: list[str]
-    effective_providers: list[str]  # that really loaded
-    fallback: bool  # another provider than the one asked for ran it
+    effective_providers: list[str]  # execution providers that ONNX Runtime loaded
+    fallback: bool  # nodes ran on another execution provider than requested
     fallback_reason: str
-    placement: dict[str, ProviderPart] | None  # provider -> what it computed
-    casts: dict[str, Any] | None  # conversions between float16 and float32 in the graph that ran
-    batch_size: int  # rows really fed
+    placement: dict[str, ProviderPart] | None  # execution provider -> its part of a run
+    casts: dict[str, Any] | None  # float16/float32 conversions in the optimized graph
+    batch_size: int  # batch size used
     inputs: list[wire.TensorInfo]
     outputs: list[wire.TensorInfo]
-    runs: int  # timed ones
-    latencies_s: list[float]  # of every timed run, in order
+    runs: int  # timed runs
+    latencies_s: list[float]  # all timed runs, in order
     blocks: list[Block]
     warmup_latencies_s: list[float]
     steady: bool | None  # false: the warm-up ended before the latency was steady
@@ -254,36 +254,34 @@ class TrialResult(Provenance, total=False):
     first_run_s: float
     new_shapes: list[NewShape]
     latency: Latency
-    throughput_per_s: float | None  # rows fed by a run over the mean latency
+    throughput_per_s: float | None  # samples per second: batch size / mean latency
     timed_wall_s: float
-    cpu_s_per_inference: float | None  # user and system time of a run
+    cpu_s_per_inference: float | None  # user and system time of one inference
     cpu_s_per_inference_low: float | None
     cpu_s_per_inference_high: float | None
-    idle_cpu_s: float | None  # CPU time burnt in `idle_wall_s` after a run, when nothing was asked of it
+    idle_cpu_s: float | None  # CPU time used in `idle_wall_s` after a run, while idle
     idle_wall_s: float | None
     energy_j_per_inference: float | None
     energy_note: str
-    baseline_rss_bytes: int  # after the imports, before the model
-    load_peak_rss_bytes: int  # added by the session above the baseline, up to the end of the first run
-    run_peak_rss_bytes: int | None  # the same, of runs
-    peak_rss_bytes: (
-        int  # added by the session: the larger of the two; the process's peak has the baseline, too
-    )
+    baseline_rss_bytes: int  # resident memory after the imports, before the model is loaded
+    load_peak_rss_bytes: int  # peak above `baseline_rss_bytes`, up to the end of the first run
+    run_peak_rss_bytes: int | None  # peak above `baseline_rss_bytes` during the timed runs
+    peak_rss_bytes: int  # the larger of `load_peak_rss_bytes` and `run_peak_rss_bytes`
     gpu_memory_bytes: int | None
-    affinity: list[int]  # CPUs it could use
+    affinity: list[int]  # CPUs that the process may use
     output_error: wire.OutputError | None
     guard: Guard
     interference: Interference
     libraries: dict[str, str]
-    seed: int  # of random feeds
-    fed: list[FedInput]
+    seed: int  # seed of random inputs
+    fed: list[FedInput]  # its inputs
     notes: list[str]
-    assigned_nodes: dict[str, int]  # of a profile: provider -> nodes, before late fusions
-    profile: dict[str, Any]  # of a profile: nodes with their times, and a timeline
-    overhead: dict[str, float | None] | None  # of a profile: what the profiler costs
+    assigned_nodes: dict[str, int]  # profile only: execution provider -> nodes, before late fusions
+    profile: dict[str, Any]  # profile only: nodes with their times, and a timeline
+    overhead: dict[str, float | None] | None  # profile only: overhead of the profiler
     unprofiled_latencies_s: list[float]
-    trace: str  # file name of ONNX Runtime's trace, beside the store
-    samples_pruned_at: float  # seconds since the epoch: raw samples were dropped then
+    trace: str  # file name of ONNX Runtime's trace, in the folder of the store
+    samples_pruned_at: float  # when raw measurements were pruned, seconds since the epoch
 
 
 # --- a comparison ---------------------------------------------------------------------------------------
@@ -294,18 +292,18 @@ class LaunchRecord(TypedDict):
 
     generation: int
     rounds: int
-    start_s: float  # that starting everybody took
-    order: list[str]  # of starting; `/1` behind a trial: the A/A control
-    layouts: dict[str, wire.Layout]  # process -> its drawn layout of memory
+    start_s: float  # time to start all processes
+    order: list[str]  # start order; suffix `/1`: the A/A control
+    layouts: dict[str, wire.Layout]  # process -> its random memory layout
 
 
 class Rank(TypedDict):
     """Ranks of a configuration consistent with the intervals against the baseline; 1 is the fastest."""
 
     trial: str
-    rank: int  # best possible rank: 1 + the number whose whole interval is above its own
-    rank_worst: NotRequired[int]  # worst possible rank: all but those whose whole interval is below its own
-    ties: list[str]  # trials whose intervals overlap its own
+    rank: int  # best possible rank: 1 + configurations with an interval entirely above its own
+    rank_worst: NotRequired[int]  # worst possible rank: all but those with an interval entirely below it
+    ties: list[str]  # trials with an interval that overlaps its own
 
 
 class DiscardedRound(TypedDict):
@@ -321,20 +319,20 @@ class ComparisonResult(Provenance, total=False):
     rounds: int
     generations: list[LaunchRecord]
     wall_s: float
-    outcome: Outcome  # why it stopped
+    outcome: Outcome  # reason for the stop
     outcome_text: str
-    orders: list[list[str]]  # trials in the order of each round
+    orders: list[list[str]]  # order of the trials in each round
     contrasts: list[ContrastRecord]
-    ranks: list[Rank]  # empty where nobody may be ranked
+    ranks: list[Rank]  # empty: the comparison has no valid ranking
     grade: Grade
     grade_reason: str
     remedy: str
     busy: Busy | None
     self_tests: list[SelfTest]
     interference: Interference
-    breaches: dict[str, str]  # trial -> why its outputs are not what they should be
-    frozen: bool  # those who waited were stopped, so that their threads disturbed nobody
-    groups: list[list[str]]  # trials whose memory was held at once
+    breaches: dict[str, str]  # trial -> why its output check failed
+    frozen: bool  # processes that were not timed were stopped with SIGSTOP
+    groups: list[list[str]]  # trials that were in memory at the same time
     discarded: list[DiscardedRound]
     notes: list[str]
 
@@ -363,7 +361,7 @@ class SpeedUpNumbers(TypedDict):
 
     metric: str
     ratio: float
-    ratio_low: float | None  # of the 95 % interval; null: not known
+    ratio_low: float | None  # lower bound of the 95 % interval; null: unknown
     ratio_high: float | None
     verdict: Verdict  # FASTER: better, SLOWER: worse
 
@@ -371,9 +369,9 @@ class SpeedUpNumbers(TypedDict):
 class LimitJudged(TypedDict):
     """One constraint, and whether a configuration meets it."""
 
-    limit: str  # in words
+    limit: str  # the constraint, as text
     state: Literal["MET", "MISSED", "UNKNOWN"]
-    probability: float | None  # that it is kept; null: nothing was measured
+    probability: float | None  # probability that it is met; null: not measured
     value: float | None  # seconds, bytes, shares of 1
     low: float | None
     high: float | None
@@ -385,14 +383,14 @@ class Confirmed(TypedDict):
 
     trial: str
     comparison: str
-    changes: dict[str, Any]  # what it sets otherwise than ONNX Runtime's default
+    changes: dict[str, Any]  # settings that differ from ONNX Runtime's default
     spec: dict[str, Any]
-    gain: SpeedUpNumbers  # of the objective
-    contrast: ContrastRecord | None  # of the p50 within rounds
-    gains: list[SpeedUpNumbers]  # of every metric that is known
+    gain: SpeedUpNumbers  # speed-up in the objective
+    contrast: ContrastRecord | None  # ratio of the p50 within rounds
+    gains: list[SpeedUpNumbers]  # speed-up in every measured metric
     limits: list[LimitJudged]
-    measurements: dict[str, float]  # metric -> seconds, bytes, rows a second
-    error: str  # why it is no answer; empty: it may be one
+    measurements: dict[str, float]  # metric -> seconds, bytes, samples per second
+    error: str  # why it cannot be the answer; empty: it can
 
 
 class FailureGroup(TypedDict):
@@ -400,14 +398,14 @@ class FailureGroup(TypedDict):
 
     count: int
     reason: str
-    settings: dict[str, Any]  # that all of them have, and none that worked
+    settings: dict[str, Any]  # settings that all of them have and no working configuration has
 
 
 class FrontPoint(TypedDict):
     """A point of the Pareto front: none is significantly better in one metric and no worse in the others."""
 
     changes: dict[str, Any]
-    trial: str  # newest look at it
+    trial: str  # trial of its latest measurement
     gains: list[SpeedUpNumbers]
     values: dict[str, float]
 
@@ -437,8 +435,8 @@ class Controls(TypedDict):
     """A/A controls: configurations compared with themselves under another name."""
 
     pairs: int
-    apart: int  # whose 95 % interval does not hold 1
-    largest: float | None  # ratio farthest from 1; null: there was none
+    apart: int  # pairs with a 95 % interval that excludes 1
+    largest: float | None  # ratio farthest from 1; null: no pair
 
 
 class SpaceFacts(TypedDict):
@@ -452,13 +450,13 @@ class SpaceFacts(TypedDict):
 class SearchCosts(TypedDict):
     """Time costs of a search, from its comparisons."""
 
-    run_s: float  # one inference of the default
-    start_s: float  # one process: starting, loading, warming up
+    run_s: float  # one inference of the ORT default
+    start_s: float  # start of one process: starting, loading, warm-up
     block_s: float  # one block of one process
-    runs: int  # inferences of a block, the fewest
-    screen_s: float  # one configuration in screening, its start included
-    fixed_s: float  # a comparison, beside its processes
-    after_s: float  # what is found out of a confirmed configuration after its rounds
+    runs: int  # smallest number of inferences in a block
+    screen_s: float  # screening of one configuration, including its start
+    fixed_s: float  # a comparison, excluding its processes
+    after_s: float  # work on a confirmed configuration after its rounds
 
 
 class CoursePoint(TypedDict):
@@ -474,31 +472,31 @@ class SearchResult(TypedDict):
     """The result of a search with its evidence."""
 
     outcome: SearchOutcome
-    margin: NotRequired[float]  # relative difference that counts as none
+    margin: NotRequired[float]  # equivalence margin: smaller relative differences count as none
     objective: dict[str, float]  # metric -> weight
     limits: list[str]
     space: SpaceFacts
-    tried: int
-    failed: int  # of those
-    failures: NotRequired[list[FailureGroup]]  # why, the most frequent reason first
-    remarks: NotRequired[list[str]]  # what must be known before the answer is read
-    sought: NotRequired[int]  # configurations worth a look; only where the time held fewer
-    enough_s: NotRequired[int]  # time that is enough for those and a confirmation; only where there was less
-    why_open: NotRequired[str]  # why nothing was confirmed
-    costs: NotRequired[SearchCosts]  # of its last screening
+    tried: int  # number of evaluated configurations
+    failed: int  # evaluated configurations that failed
+    failures: NotRequired[list[FailureGroup]]  # reasons for failure, the most frequent first
+    remarks: NotRequired[list[str]]  # limitations of the answer
+    sought: NotRequired[int]  # promising configurations; absent: the budget was enough for all of them
+    enough_s: NotRequired[int]  # budget that is enough for those and a confirmation; absent: it was
+    why_open: NotRequired[str]  # why no configuration was confirmed
+    costs: NotRequired[SearchCosts]  # costs of the last screening
     winner: Confirmed | None
     default: Confirmed | None  # ONNX Runtime's default in the same comparison
-    others: list[Confirmed]  # that were confirmed, too, or turned down, the first one first
+    others: list[Confirmed]  # other configurations of the confirmation run, rejected ones included, in order
     front: list[FrontPoint]
     effects: list[EffectRecord]
     pairs: list[PairRecord]
     controls: Controls
     course: list[CoursePoint]
-    grade: Grade | None  # of the comparison that confirmed it
+    grade: Grade | None  # grade of the confirmation run
     busy: Busy | None
     budget_s: float
     wall_s: float
-    own_s: float  # of it, that the search itself computed and stored
+    own_s: float  # part of `wall_s` in which the search itself computed and stored
     strategy: str
     notes: list[str]
 
@@ -510,7 +508,7 @@ class CheckedFact(TypedDict):
     """One fact checked without measuring."""
 
     name: str
-    state: Literal["OK", "NO", "NOTE", "UNKNOWN"]  # NOTE: it runs, but is not what was recorded
+    state: Literal["OK", "NO", "NOTE", "UNKNOWN"]  # NOTE: it runs, but differs from the record
     recorded: str
     here: str
     why: str
@@ -527,7 +525,7 @@ class RatioRecord(TypedDict):
     """Speed-up in one comparison; above 1 is faster."""
 
     ratio: float
-    low: float | None  # of the 95 % interval; null: not known
+    low: float | None  # lower bound of the 95 % interval; null: unknown
     high: float | None
     doubt: str  # why its comparison is invalid; empty: it is valid
 
@@ -545,8 +543,8 @@ class TransferRecord(TypedDict):
 
     against: str
     recorded: RatioRecord
-    here: RatioRecord | None  # null: it was not measured
-    between: QuotientRecord | None  # here over recorded
+    here: RatioRecord | None  # null: not measured
+    between: QuotientRecord | None  # `here` / `recorded`
     state: Literal["HOLDS", "DIFFERS", "UNDECIDED", "NOT_MEASURED"]
     why: str
 
@@ -554,11 +552,11 @@ class TransferRecord(TypedDict):
 class ChangeRecord(TypedDict):
     """A configuration compared with an earlier baseline of the same machine."""
 
-    between: QuotientRecord | None  # speed now over speed then, per row
-    raw: QuotientRecord | None  # before the speed of the CPUs was taken into account
-    cpus: float | None  # speed of a core now over then
-    limit: float  # slower by this share is too slow
+    between: QuotientRecord | None  # speed now / speed of the baseline, per sample
+    raw: QuotientRecord | None  # `between` without the correction for CPU speed
+    cpus: float | None  # CPU speed now / CPU speed of the baseline
+    limit: float  # a larger slow-down than this share fails
     passed: NotRequired[bool]  # the interval excludes a larger slow-down
     state: Literal["HOLDS", "DIFFERS", "UNDECIDED", "NOT_MEASURED"]
     why: str
-    changed: list[str]  # what is not the same as then
+    changed: list[str]  # what differs from the baseline: model, ONNX Runtime, settings

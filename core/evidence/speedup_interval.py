@@ -1,11 +1,22 @@
-"""The ratio of two configurations from paired rounds: estimate, interval, verdict.
+"""The ratio of two configurations from paired rounds: estimate, interval, verdict. Pure functions, no I/O.
 
-Pure functions of numbers; no clock, no I/O. A round is one block of every configuration within about a
-second, so background load affects both sides and cancels in their ratio. A launch is the rounds of one set of
-fresh processes; the code calls it a launch. Memory layout, page and thread placement are drawn once per
-fresh processes (`generation` in stored results). Memory layout, page and thread placement are drawn once per
-holds for new processes of the same configurations. A ratio is baseline latency over candidate latency per
-sample: above 1 the candidate is faster.
+A launch is one set of fresh processes (`generation` in stored results); it runs rounds. A round is one block
+of every configuration within about a second, so background load affects both sides and mostly cancels. A
+ratio is the baseline's median latency per sample over the candidate's: above 1 the candidate is faster.
+
+Round j of launch i follows a random-effects model with nested factors:
+
+    ln(ratio_ij) = mu + b_i + e_ij
+
+mu is fixed: the log of the reported ratio. b_i is random, with the standard deviation `sigma_between`: every
+launch draws a new memory layout and a new placement of pages and threads, which its rounds share. e_ij is
+random, with the standard deviation `sigma`: noise between the rounds of one launch. More rounds average out
+e_ij only; more launches average out both. The launch is the unit of inference, so the interval covers new
+processes.
+
+The estimate of mu is the 20 % trimmed mean over launches of the 20 % trimmed mean over rounds. Its interval
+is Yuen's Student t interval on the log scale, back-transformed by exp. `contrast` describes the variance,
+with a prior for few launches, and the corrections for interim analyses and autocorrelation.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def count(number: int | None) -> str:
 
 
 def percent(fraction: float, digits: int = 1) -> str:
-    """Return a change with its sign, `+3.2 %`."""
-    return f"{fraction:+.{digits}%}".replace("%", " %")
+    """Return a change with its sign, `+3.2 %` or `−3.2 %`."""
+    return f"{fraction:+.{digits}%}".replace("%", " %").replace("-", "−")
 
 
 def when(epoch_s: float | None) -> str:

@@ -52,7 +52,7 @@ class RequestedModel(TypedDict):
     sha256: str | None
     precision: str
     variant_of: NotRequired[str]  # name of its original
-    steps: NotRequired[str]  # that made it, in words
+    steps: NotRequired[str]  # transform steps that created it, as text
     content_sha256: NotRequired[str]
 
 
@@ -175,7 +175,7 @@ class TagDocument(TypedDict):
 
 
 class TrialsDeletedDocument(TypedDict):
-    """What was deleted, or would be with `--dry-run`."""
+    """The deleted trials; with `--dry-run`, the trials that would be deleted."""
 
     dry_run: bool
     trials: list[str]  # IDs
@@ -195,7 +195,7 @@ class HistoryDocument(TypedDict):
 
 
 class PruneDocument(TypedDict):
-    """What was pruned, or would be with `--dry-run`."""
+    """The pruned raw measurements; with `--dry-run`, those that would be pruned."""
 
     dry_run: bool
     trials: list[str]  # oldest comparison first
@@ -214,7 +214,7 @@ class ExplainSide(TypedDict):
     """A whole run of both sides and the difference; per run, or per sample with `per_row`."""
 
     baseline_s: float  # its p50
-    candidate_s: float  # the baseline's p50 / paired ratio; its own p50 if not measured together
+    candidate_s: float  # the baseline's p50 / paired ratio; its own p50 if measured separately
     candidate_p50_s: float  # p50 as stored
     difference_s: float  # candidate minus baseline; negative: the candidate is faster
     low_s: float | None  # 95 % interval of the difference; null: unknown
@@ -305,7 +305,7 @@ class GraphNodeDocument(TypedDict):
     name: str
     op_type: str  # with its domain, unless that is ai.onnx
     path: list[str]  # names of the enclosing nodes, outermost first
-    role: str  # role of the body in the innermost enclosing node; empty: the main graph
+    role: str  # role of the subgraph in the innermost enclosing node; empty: the main graph
     scope: list[str]  # source modules, outermost first
     precision: str  # type that it computes in
     inputs: list[GraphTensor]
@@ -328,7 +328,7 @@ class GraphChange(TypedDict):
     ]  # unknown: no node of the model is known
     op_type: str  # of the optimized graph, without its domain; empty: removed
     of: str  # of replaced nodes: the model's operator; else empty
-    by: str  # of replaced nodes: the operator that stands there now; else empty
+    by: str  # of replaced nodes: the operator of the optimized graph; else empty
     count: int
 
 
@@ -599,7 +599,7 @@ class NodeErrorsDocument(TypedDict):
     state: JobState
     error: ErrorRecord | None
     variant: str
-    libraries: NotRequired[dict[str, str]]  # of native code that ran in it: name -> "sha256:…"
+    libraries: NotRequired[dict[str, str]]  # custom operator libraries of the variant: name -> "sha256:…"
     curve: list[Choice]
     halving: list[str]  # operators to keep in float to halve the error
     fed: list[FedInput]
@@ -687,7 +687,7 @@ class EmitDocument(TypedDict):
     trial: str
     format: str
     output: str | None
-    text: str  # of a bundle, which is no text, empty
+    text: str  # content of the file; empty for a bundle
     size_bytes: NotRequired[int]  # of a bundle
 
 
@@ -784,7 +784,7 @@ class SelfTestDocument(SelfTestResult):
 
 
 class ImportDocument(TypedDict):
-    """What was found in a file that was made elsewhere; nothing of it was measured here."""
+    """Content of an imported file. It was not measured on this machine."""
 
     imported: bool  # always true
     id: str
@@ -798,17 +798,17 @@ class ImportDocument(TypedDict):
 
 
 class PeaksDocument(wire.PeaksReply):
-    """What this machine reaches at most: raw times, and the rates that follow from them."""
+    """Peak rates of this machine, and the raw times that they are computed from."""
 
     state: JobState
     error: None
     fingerprint: str  # of the machine
     at: float  # seconds since the epoch
-    peaks: list[Peak]  # one for each number of threads
+    peaks: list[Peak]  # one per number of threads
 
 
 class Contents(TypedDict):
-    """What was found in a store: [rows, damaged ones] of each table."""
+    """Content of a store: for each table the number of rows and of damaged rows."""
 
     trials: tuple[int, int]
     comparisons: tuple[int, int]
@@ -834,7 +834,7 @@ class RestoreDocument(Contents):
 
 
 class FailureDocument(TypedDict):
-    """What any command prints that failed or was cancelled; what was measured stands beside it."""
+    """Output of a command that failed or was cancelled, together with the keys of what was measured."""
 
     trial: NotRequired[str | None]
     state: Literal["FAIL", "CANCELLED"]

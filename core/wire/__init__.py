@@ -98,7 +98,7 @@ class ModelInfo(TypedDict):
     producer: str
     inputs: list[InputInfo]
     outputs: list[InputInfo]
-    free_dims: list[str]  # addresses, in order of appearance
+    free_dims: list[str]  # names of the free dimensions, in order of appearance
     batch_dim: str | None  # the free dimension that `batch_size` sets; None: the batch is fixed
     batch_axes: dict[str, int]  # input -> axis of the batch; empty: no input has one
     fixed_batch: int | None  # batch size of a model that fixes it; None: it is free
@@ -209,7 +209,7 @@ class Layout(TypedDict):
     """The random memory layout of a process, which differs between two processes of one program."""
 
     heap_bytes: int  # allocated on the heap before the session is created
-    mapped_pages: int  # likewise mapped; moves later mappings, such as thread stacks
+    mapped_pages: int  # mapped before the session is created; moves later mappings, such as thread stacks
     stack_frames: int  # between the top of the stack and the timed loop
     buffer_offset: int  # of the first input in its page, in bytes; the others have their own
 
@@ -251,15 +251,15 @@ class Counters(TypedDict):
     cpu_s: float  # user + system time of this process, all threads
     involuntary_switches: int
     major_faults: int
-    wait_s: float | None  # its runnable threads waited in a run queue (schedstat)
-    steal_s: float | None  # the hypervisor gave the CPUs to others
-    busy_s: float | None  # all CPUs this process may use together; kernel ticks of 10 ms
-    pressure_s: float | None  # some task waited for a CPU (PSI)
-    throttled_periods: int | None  # the container's quota stopped it
+    wait_s: float | None  # time that its runnable threads waited in a run queue (schedstat)
+    steal_s: float | None  # time that the hypervisor gave to other guests
+    busy_s: float | None  # busy time of all CPUs that the process may use; kernel ticks of 10 ms
+    pressure_s: float | None  # time in which a task waited for a CPU (PSI)
+    throttled_periods: int | None  # periods in which the container's CPU quota stopped it
     throttled_s: float | None
-    canary_ns: int  # a fixed piece of work before the block: shows the speed of a core
+    canary_ns: int  # time of a fixed calculation before the block: shows the CPU speed
     frequency_hz: float | None  # mean over the CPUs it may use
-    suspended_s: float  # the machine slept
+    suspended_s: float  # time that the machine was suspended
     gpu: dict[str, float] | None  # sm_clock_mhz, max_sm_clock_mhz, temperature_c, foreign_processes
 
 
@@ -313,12 +313,12 @@ class OutputError(TypedDict):
     mean_abs: float | None
     max_rel: float | None  # the largest difference over the largest magnitude of that output
     mean_rel: float | None  # the mean difference over the mean magnitude of that output
-    cosine: float | None  # of the angle between the two outputs, taken as vectors; None: one of them is zero
+    cosine: float | None  # cosine similarity of the two outputs as vectors; None: one of them is zero
     top1_agreement: float | None  # share of samples with equal argmax over the last axis of the first output
     difference: str  # empty, or why the outputs cannot be compared
     rows: NotRequired[int]  # samples behind `top1_agreement`; 0: no output holds classes
-    not_finite: NotRequired[int]  # values that are infinite or not a number on both sides alike
-    void: NotRequired[list[str]]  # outputs that cannot be judged: without a finite value, or all are empty
+    not_finite: NotRequired[int]  # values that are equally infinite or NaN in both outputs
+    void: NotRequired[list[str]]  # outputs that cannot be compared: empty, or without a finite value
 
 
 class ProfileReply(TypedDict):
@@ -352,8 +352,8 @@ class CpuFacts(TypedDict):
     physical: int
     allowed: list[int]  # the affinity mask
     quota: float | None  # CPUs, from the cgroup; None: no limit
-    ort_default_threads: int  # what intra_op_num_threads = 0 starts here
-    usable: int  # threads worth starting: min(allowed physical cores, quota), at least 1
+    ort_default_threads: int  # threads that ORT starts on this machine with intra_op_num_threads = 0
+    usable: int  # recommended number of threads: min(allowed physical cores, quota), at least 1
 
 
 class HostFacts(TypedDict):
@@ -364,7 +364,7 @@ class HostFacts(TypedDict):
     sockets: int | None
     numa_nodes: int | None
     smt: bool | None  # two threads share a core
-    governor: str | None  # of the clock; several, with commas, where CPUs differ
+    governor: str | None  # frequency governor; comma-separated if the CPUs differ
     turbo: bool | None
     hypervisor: str | None  # "none": not a virtual machine
     huge_pages: str | None  # transparent ones: "always", "madvise" or "never"
@@ -379,16 +379,16 @@ class Environment(TypedDict):
 
     fingerprint: str
     cpu: CpuFacts
-    host: NotRequired[HostFacts]  # results of earlier versions have none
+    host: NotRequired[HostFacts]  # absent in results of earlier versions
     memory_bytes: int  # limit of this container
-    gpus: list[dict[str, Any]]  # name, memory_bytes, driver, cuda (newest that the driver runs)
+    gpus: list[dict[str, Any]]  # name, memory_bytes, driver, cuda (newest version that the driver supports)
     os: str
     kernel: str
     python: str
     libraries: dict[str, str]
     ort_build: str
     providers: list[ProviderFact]
-    variables: dict[str, str]  # environment variables that change what ORT does
+    variables: dict[str, str]  # environment variables that affect ORT
 
 
 class ExportPlan(TypedDict):
@@ -555,11 +555,11 @@ class AccuracyReply(TypedDict):
     classes: int
     class_names: list[str]
     output: str
-    scores: Literal["logits", "probabilities"]  # what the output holds, decided on all rows
+    scores: Literal["logits", "probabilities"]  # content of the output, determined from all samples
     scores_path: str
     dataset_sha256: str  # of the data and its labels, as they were read
     batch_size: int
-    not_finite: int  # rows whose scores hold NaN or Inf; they count as wrong
+    not_finite: int  # samples with NaN or Inf in their scores, which count as wrong
     seconds: float
     effective_providers: list[str]
     notes: list[str]
@@ -781,9 +781,9 @@ class Summary(TypedDict):
     samples_s: list[float]  # in run order; empty: there is a summary only
     runs: int | None
     mean_s: float | None
-    percentiles_s: dict[str, float]  # as it printed them: "p50" -> seconds
+    percentiles_s: dict[str, float]  # as printed: "p50" -> seconds
     session_creation_s: float | None
-    notes: list[str]  # on how the file was read
+    notes: list[str]  # notes on reading the file
 
 
 class ImportReply(TypedDict):

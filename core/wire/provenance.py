@@ -37,7 +37,7 @@ def fingerprint(machine: Mapping[str, Any]) -> str:
 
     CPU model with microcode and instructions, logical, physical and allowed CPUs, quota, sockets, NUMA, SMT,
     governor, turbo, hypervisor, huge pages; GPUs with memory, driver and CUDA; kernel; onnxruntime, numpy,
-    CUDA, cuDNN and TensorRT versions; ORT's build; the environment variables that change what ORT does. Left
+    CUDA, cuDNN and TensorRT versions; ORT's build; the environment variables that affect ORT. Left
     out: host name, memory size, container and boot, operating system's name, Python, and packages that do
     not compute.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import fnmatch
 import functools
 import re
 import shlex
@@ -118,6 +119,47 @@ def test_every_variable_that_the_code_names_is_in_the_table() -> None:
     sources = [path for folder in ("core", "dashboard") for path in (ROOT / folder).rglob("*.py")]
     named = {name for path in sources for name in re.findall(r"ORTUNE_[A-Z_]*[A-Z]", text_of(path))}
     assert named == {one.name for one in VARIABLES}
+
+
+# --- names in the documents for developers ------------------------------------------------------------------
+
+ROOMS = ("core", "dashboard", "docs", "tests", "benchmarks")
+IDENTIFIER = r"\b(?:_?[A-Z][A-Z_]{2,}|(?:[A-Z][a-z]+){2,}|_[a-z_]+)\b"
+
+
+@functools.cache
+def known() -> tuple[frozenset[str], tuple[str, ...]]:
+    """Every word of the code except this file, and every path of the tree, without and with `.py`."""
+    paths = [*ROOT.iterdir(), *(path for room in ROOMS for path in (ROOT / room).rglob("*"))]
+    code = [path for path in paths if path.suffix == ".py" and path != Path(__file__)]
+    words = re.findall(r"\w+", "\n".join(map(text_of, [*code, ROOT / "Makefile"])))
+    ends = (f"/{name_of(path)}" for path in paths)
+    return frozenset(words), tuple(end for one in ends for end in {one, one.removesuffix(".py")})
+
+
+def unknown(span: str) -> list[str]:
+    """What a span of code names that does not exist: a path, a module, or an identifier."""
+    words, ends = known()
+    if "NAME" in span or "_…" in span:
+        return []  # a placeholder
+    if re.fullmatch(r"[\w./*-]+/[\w./*-]*|[\w*]+\.(?:py|md|toml)", span):
+        return [] if (ROOT / span).exists() or fnmatch.filter(ends, f"*/{span.rstrip('/')}") else [span]
+    names = [span] if re.fullmatch(r"\w+", span) else re.findall(IDENTIFIER, span)
+    return [name for name in names if name not in words]
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "ARCHITECTURE.md"])
+def test_every_path_and_name_for_developers_exists(name: str) -> None:
+    lines = enumerate(text_of(ROOT / name).splitlines(), 1)
+    spans = [(number, span) for number, line in lines for span in re.findall(r"`([^`]+)`", line)]
+    assert [f"{name}:{n}: {found}" for n, span in spans for found in unknown(span)] == []
+
+
+def test_a_missing_path_or_name_would_be_noticed() -> None:
+    for gone in ("core/no_such.py", "spec/gone/", "gone.py", "_GONE_TABLE", "GoneSpec"):
+        assert unknown(gone) == [gone]
+    for present in ("evidence/verdict", "evidence/profile_*", "SETTINGS", "unsupported.py"):
+        assert unknown(present) == []
 
 
 def test_the_generator_refuses_other_arguments_as_a_script() -> None:

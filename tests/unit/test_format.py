@@ -69,7 +69,7 @@ def test_durations_are_for_people(seconds: float | None, text: str) -> None:
 
 def test_changes_carry_their_sign() -> None:
     assert format.percent(0.032) == "+3.2 %"
-    assert format.percent(-0.5) == "-50.0 %"
+    assert format.percent(-0.5) == "−50.0 %"
 
 
 def test_markdown_in_names_is_literal_and_code_stays() -> None:

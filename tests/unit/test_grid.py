@@ -195,7 +195,7 @@ def test_settings_are_broken_at_commas(width: int) -> None:
 
 
 def test_a_line_is_wrapped_for_a_reader_and_a_command_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    command = "`python -m core bench m.onnx --dim height=320 --dim width=320`"
+    command = "`python -m core tune m.onnx --dim height=320 --dim width=320`"
     said = Sheet(
         "A headline of a model",
         [Fact("hint", f"It has free dimensions of which nobody said a size: {command}.")],

@@ -1,11 +1,19 @@
 """Every room of `core` is under a contract, no file needs itself, and ARCHITECTURE.md names every room."""
 
+import importlib
 import tomllib
 from pathlib import Path
 
 import grimp
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = sorted(
+    path.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__").replace("/", ".")
+    for folder in ("core", "dashboard")
+    for path in (ROOT / folder).rglob("*.py")
+    if "\n__all__ = " in path.read_text(encoding="utf-8")
+)
 ROOMS = {path.stem for path in (ROOT / "core").iterdir() if not path.name.startswith("__")}
 
 
@@ -35,6 +43,12 @@ def test_every_file_beside_the_code_is_installed_with_it():
     }
     assert {str(path) for path in beside if not any(path.match(one) for one in patterns)} == set()
     assert [one for one in patterns if not list(ROOT.glob(one))] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_name_of_all_exists(package):
+    module = importlib.import_module(package)
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
 
 
 def test_no_file_needs_itself():

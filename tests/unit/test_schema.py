@@ -67,10 +67,8 @@ def test_what_a_trial_always_tells_is_part_of_its_result() -> None:
 
 def test_a_key_is_described_by_the_comment_behind_it() -> None:
     parts = schema()["$defs"]
-    assert parts["ContrastRecord"]["properties"]["ratio"]["description"].startswith("speed against the base")
-    assert parts["TrialDocument"]["properties"]["latencies_s"]["description"] == (
-        "of every timed run, in order"
-    )
+    assert parts["ContrastRecord"]["properties"]["ratio"]["description"].startswith("baseline latency /")
+    assert parts["TrialDocument"]["properties"]["latencies_s"]["description"] == "all timed runs, in order"
     assert parts["Counters"]["properties"]["cpu_s"]["description"].startswith("user + system time")
     assert parts["Contestant"]["properties"]["trial"]["description"] == "id"  # of a dataclass, too
     keys = get_type_hints(ContrastRecord)

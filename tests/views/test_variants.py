@@ -305,7 +305,7 @@ def test_the_tree_shows_who_was_made_from_whom_with_size_error_and_verdict(
     assert "└─\u00a0slim-int8" in said
     assert lines(at, "100 %", " 7 ")
     assert any(one.value == "1.2 %" for one in at.markdown)
-    assert "(-75 %)" in said
+    assert "(−75 %)" in said
     badges = [one.value for one in at.markdown if "badge" in str(one.value)]
     assert any("1.50× faster" in one.replace("\\", "") for one in badges)
     assert lines(at, "[1.47, 1.53]", " B", "±2 %")

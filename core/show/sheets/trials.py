@@ -61,7 +61,7 @@ def failed(trial: Trial) -> Sheet:
         f"{trial.model_name} · {trial.kind} · trial {trial.id} · {trial.state}",
         [
             Fact("when", when(trial.created_at)),
-            Fact("asked by", trial.owner or DASH),
+            Fact("started by", trial.owner or DASH),
             Fact("model", str(trial.spec["model"]["path"])),
             Fact("changed", changes_text(trial) or NOTHING_CHANGED),
             Fact("why", error["message"], "red"),

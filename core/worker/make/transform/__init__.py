@@ -235,7 +235,7 @@ def _check_exact_step(step: str, source: Path, own: OutputError) -> list[StepChe
     precision = _precision(source, info)
     judged = check_outputs(own, precision, random=random_operators(info))
     if judged.breach is None:
-        text = f"Whether this step changed what the model computes cannot be told: {judged.why}."
+        text = f"ORTune cannot determine whether this step changed the model's outputs: {judged.why}."
         return [{"name": "not_judged", "level": "warning", "text": text, "remedy": {}}]
     largest = own["max_rel"]
     integers = precision in ("int8", "int4")

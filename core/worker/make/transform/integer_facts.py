@@ -56,7 +56,7 @@ _CONV_INTEGER = (
     "several times as slow as the float32 they replace. Leave Conv out, or use static INT8"
 )
 _STAYED = (
-    "{count} of {nodes} {op_type} stay in float32 although they were asked for: their weights are not "
+    "{count} of {nodes} {op_type} stay in float32 although they were selected: their weights are not "
     "constant, or ONNX Runtime has no integer kernel for them here"
 )
 
