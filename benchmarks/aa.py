@@ -6,7 +6,7 @@ states of the machine: idle, one background process, two, and a browser on the d
 reloads its page every three seconds. A comparison counts as idle only if less than 1 % of the CPU time was
 stolen and other programs used at most a tenth of a core. The others are kept separately. As in the
 product, a comparison uses the spread between processes that earlier A/A controls showed (`--prior assumed`:
-it does not). A verdict counts whatever its grade.
+it does not). A verdict counts regardless of its grade.
 
 After each idle comparison of the smallest model, both sides run one after the other, a second each. A
 Mann-Whitney test compares their raw latencies, as benchmark tools commonly do.

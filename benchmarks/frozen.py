@@ -88,7 +88,7 @@ def compared(rows: Sequence[dict[str, Any]], way: str, figure: Callable[[dict[st
     found = contrast([[one] for one in logs], prior=None)
     if found.ratio_low is None or found.ratio_high is None:
         return f"{found.ratio:.2f}× (too few pairs for an interval)"
-    return f"{found.ratio:.2f}×, 95 % [{found.ratio_low:.2f}, {found.ratio_high:.2f}]"
+    return f"{found.ratio:.2f}×, 95 % CI [{found.ratio_low:.2f}, {found.ratio_high:.2f}]"
 
 
 def report(rows: Sequence[dict[str, Any]], rounds: int) -> None:

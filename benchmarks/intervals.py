@@ -20,7 +20,7 @@ def share_text(count: int, n: int) -> str:
     if not n:
         return "none"
     low, high = share_interval(count, n)
-    return f"{count / n:.1%}, 95 % [{low:.1%}, {high:.1%}], n = {n}"
+    return f"{count / n:.1%}, 95 % CI [{low:.1%}, {high:.1%}], n = {n}"
 
 
 def share_interval(count: int, n: int) -> tuple[float, float]:
@@ -115,7 +115,7 @@ class Truth:
 
     def __str__(self) -> str:
         slower, low, high = (1 / one - 1 for one in (self.ratio, self.high, self.low))
-        return f"{slower:.2%} slower, 95 % [{low:.2%}, {high:.2%}], {self.comparisons} long races"
+        return f"{slower:.2%} slower, 95 % CI [{low:.2%}, {high:.2%}], {self.comparisons} long races"
 
 
 def truth_of(rows: Sequence[Mapping[str, Any]]) -> Truth:

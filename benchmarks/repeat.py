@@ -153,7 +153,7 @@ def deviation_text(scores: Sequence[float]) -> str:
     if len(scores) < 3:
         return f"standard deviation {found:.2f}, n = {len(scores)}"
     low, high = intervals.deviation_interval(found, len(scores) - 1)
-    return f"standard deviation {found:.2f}, 95 % [{low:.2f}, {high:.2f}], n = {len(scores)}"
+    return f"standard deviation {found:.2f}, 95 % CI [{low:.2f}, {high:.2f}], n = {len(scores)}"
 
 
 def together(groups: Sequence[Sequence[float]]) -> bool:
@@ -167,7 +167,7 @@ def together(groups: Sequence[Sequence[float]]) -> bool:
     lab.row(
         "standard deviation of the z-scores of the reported ratios",
         "1: the interval is neither too narrow nor too wide",
-        f"{found:.2f}, 95 % [{low:.2f}, {high:.2f}], n = {df + len(groups)}",
+        f"{found:.2f}, 95 % CI [{low:.2f}, {high:.2f}], n = {df + len(groups)}",
         f"{NARROW} to {WIDE}",
     )
     return NARROW <= found <= WIDE

@@ -215,7 +215,7 @@ def report(rows: Sequence[dict[str, Any]]) -> bool:
         lab.row(
             f"spread of one speed-up reported {len(rows)} times, {WAYS[own]} ({walls[0]:.1f} s each)",
             f"{WAYS[rival]} ({walls[1]:.1f} s each)",
-            f"{shares[own, rival]:.2f} of it, 95 % [{low:.2f}, {high:.2f}]",
+            f"{shares[own, rival]:.2f} of it, 95 % CI [{low:.2f}, {high:.2f}]",
             "≤ 0.33" if (own, rival) in EQUAL_TIME else "",
         )
     return all(shares[one] <= MOST_SPREAD for one in EQUAL_TIME)

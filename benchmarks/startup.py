@@ -115,7 +115,7 @@ def fixed(rows: Sequence[dict[str, Any]], way: str) -> tuple[float, str]:
 
     low, high = bootstrap(rows, cost)
     largest = max(row[way] - row["bare_s"] for row in rows)
-    text = f"{cost(rows):.3f} s, 95 % [{low:.3f}, {high:.3f}], largest {largest:.3f} s, n = {len(rows)}"
+    text = f"{cost(rows):.3f} s, 95 % CI [{low:.3f}, {high:.3f}], largest {largest:.3f} s, n = {len(rows)}"
     return cost(rows), text
 
 

@@ -146,12 +146,12 @@ def _graphs(
 
 
 def _changes(found: Graphs) -> list[Change]:
-    assert found.optimized is not None, "asked for"
+    assert found.optimized is not None, "requested"
     return changes(found.model, found.optimized)
 
 
 def _changed(found: Graphs) -> str:
-    assert found.optimized is not None, "asked for"
+    assert found.optimized is not None, "requested"
     return changes_words(_changes(found), found.model.count, found.optimized.count)
 
 

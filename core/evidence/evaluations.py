@@ -23,6 +23,7 @@ from core.evidence.result_types import Confirmed, SpeedUpNumbers
 from core.evidence.speedup_interval import ASSUMED_PRIOR, SPREAD_LAUNCHES, Contrast, Prior, contrast
 from core.evidence.statistics import CONFIDENCE, t_quantile
 from core.evidence.targets import MEMORY_SPREAD, MEMORY_SPREAD_WITHOUT_ARENA
+from core.wire.units import ci
 
 Stage = Literal["screen", "heat", "confirm"]
 LogSpeedup = tuple[float, float | None]  # log speed-up and its standard error; None: not known
@@ -184,12 +185,12 @@ def best_text(best: Mapping[str, Any]) -> str:
 
 
 def speedup_text(one: ReportedSpeedup) -> str:
-    """Return a speed-up with its interval, `1.33×, 95 % [1.29, 1.36]`, or with its number of launches."""
+    """Return a speed-up with its interval, `1.33×, 95 % CI [1.29, 1.36]`, or with its number of launches."""
     if one.low is None or one.high is None:
         return f"about {one.ratio:.2f}× ({one.launches} launch{'es' * (one.launches != 1)}, no interval yet)"
     if one.high / one.low > MAX_INTERVAL_FACTOR:
         return "not known yet"
-    return f"{one.ratio:.2f}×, 95 % [{one.low:.2f}, {one.high:.2f}]"
+    return f"{one.ratio:.2f}×, {ci(f'{one.low:.2f}', f'{one.high:.2f}')}"
 
 
 def _log_half_width(

@@ -25,7 +25,7 @@ _SIDES = ("baseline", "candidate")
 def sentence(difference: Difference) -> str:
     """Return a sentence on why one result is faster than the other, or why that is not known.
 
-    "The candidate takes 1.2 ms less per run (1.42× faster, 95 % [1.38, 1.46]): 62 % of the speed-up is
+    "The candidate takes 1.2 ms less per run (1.42× faster, 95 % CI [1.38, 1.46]): 62 % of the speed-up is
     in Conv (Conv → FusedConv) and 20 % in MatMul; 3 inserted Reorder nodes cost 4 % of it back."
 
     A part is named only where the passes agree on the sign of its difference.

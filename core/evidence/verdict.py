@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from core.spec.effort import DEFAULT_MARGIN
+from core.wire.units import ci
 
 Color = Literal["green", "blue", "orange", "red", "gray"]
 
@@ -153,10 +154,10 @@ def ratio_places(rows: Iterable[tuple[float, float | None, float | None]]) -> in
 def words(contrast: Mapping[str, Any]) -> str:
     """Return a contrast (`Contrast.to_dict()`, or a stored one) as text for pages and commands.
 
-    "1.42× faster, 95 % [1.38, 1.46]", "1.30× slower, 95 % [1.25, 1.36]", "no difference larger than 2 %
-    (1.004×, 95 % [0.995, 1.013])", "within the equivalence margin of ±2 %, though measurably slower (0.991×,
-    95 % [0.987, 0.995])", "undecided: between 0.97× and 1.08×", "undecided: the ratio is not known yet",
-    where the interval is wider than `ratio_is_known` allows.
+    "1.42× faster, 95 % CI [1.38, 1.46]", "1.30× slower, 95 % CI [1.25, 1.36]", "no difference larger than
+    2 % (1.004×, 95 % CI [0.995, 1.013])", "within the equivalence margin of ±2 %, though measurably slower
+    (0.991×, 95 % CI [0.987, 0.995])", "undecided: between 0.97× and 1.08×", "undecided: the ratio is not
+    known yet", where the interval is wider than `ratio_is_known` allows.
     """
     short, rest = parts(contrast)
     match _verdict(contrast):
@@ -170,7 +171,7 @@ def words(contrast: Mapping[str, Any]) -> str:
 def parts(contrast: Mapping[str, Any]) -> tuple[str, str]:
     """Return the two parts of `words`: the verdict, and its numbers.
 
-    ("1.42× faster", "95 % [1.38, 1.46]"), ("undecided", "between 0.97× and 1.08×").
+    ("1.42× faster", "95 % CI [1.38, 1.46]"), ("undecided", "between 0.97× and 1.08×").
     """
     ratio, low, high = contrast["ratio"], contrast["ratio_low"], contrast["ratio_high"]
     if low is None or high is None:
@@ -182,7 +183,7 @@ def parts(contrast: Mapping[str, Any]) -> tuple[str, str]:
     if verdict is Verdict.SLOWER:
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
     places = _decimals(ratio, low, high)
-    span = f"95 % [{low:.{places}f}, {high:.{places}f}]"
+    span = ci(f"{low:.{places}f}", f"{high:.{places}f}")
     match verdict:
         case Verdict.FASTER | Verdict.SLOWER:
             return f"{ratio:.{places}f}× {verdict.word}", span

@@ -20,6 +20,7 @@ from core.evidence.result_types import (
 )
 from core.evidence.targets import State as TargetState
 from core.evidence.verdict import ratio_text
+from core.wire.units import ci
 
 MARGIN = 0.05  # equivalence margin of two speed-ups: two quick comparisons have ±2 % each
 
@@ -178,9 +179,9 @@ def _ratio(gain: Speedup) -> str:
 
 
 def _span(found: Quotient) -> str:
-    """Return the quotient with its interval: "0.99× (95 % [0.96, 1.02])"."""
+    """Return the quotient with its interval: "0.99× (95 % CI [0.96, 1.02])"."""
     places = 3 if found.high - found.low < 0.02 else 2
-    return f"{found.ratio:.{places}f}× (95 % [{found.low:.{places}f}, {found.high:.{places}f}])"
+    return f"{found.ratio:.{places}f}× ({ci(f'{found.low:.{places}f}', f'{found.high:.{places}f}')})"
 
 
 # --- then and now -------------------------------------------------------------------------------------------
@@ -226,10 +227,8 @@ def _changed(then: Speedup, now: Speedup, found: Quotient | None, limit: float) 
         return "UNDECIDED", "One of the two has no interval."
     least = 1 / (1 + limit)
     places = 3 if found.high - found.low < 0.02 else 2
-    text = (
-        f"{found.ratio:.{places}f}× as fast as the baseline, 95 % "
-        f"[{found.low:.{places}f}, {found.high:.{places}f}]"
-    )
+    span = ci(f"{found.low:.{places}f}", f"{found.high:.{places}f}")
+    text = f"{found.ratio:.{places}f}× as fast as the baseline, {span}"
     if found.high < least:
         return "DIFFERS", f"{text}: more than {100 * limit:g} % slower."
     if found.low >= least:

@@ -39,7 +39,7 @@ class Cell:
     note: str
     help: str
     change: str = ""  # the verdict in a few characters
-    change_note: str = ""  # its interval, "95 % [1.38, 1.46]"
+    change_note: str = ""  # its interval, "95 % CI [1.38, 1.46]"
     color: Color = "off"
     baseline_text: str = ""  # "baseline 1.230 ms"
 

@@ -13,7 +13,7 @@ from core.evidence.verdict import NOT_KNOWN as NOT_KNOWN
 from core.evidence.verdict import precision_is_known as precision_is_known
 from core.evidence.verdict import precision_text as precision_text
 from core.evidence.verdict import ratio_is_known as ratio_is_known
-from core.wire.units import DASH, interval, provider, significant
+from core.wire.units import DASH, ci, interval, provider, significant
 
 
 def interval_ms(low: float | None, high: float | None) -> str:
@@ -112,7 +112,7 @@ def share(fraction: float | None, digits: int = 2) -> str:
 
 
 def interval_share(low: float | None, high: float | None, digits: int = 2) -> str:
-    """Return a 95 % interval of a share, `95 % [98.00 %, 99.80 %]`."""
+    """Return a 95 % interval of a share, `95 % CI [98.00 %, 99.80 %]`."""
     if low is None or high is None:
         return "interval unknown: no samples"
-    return f"95 % [{share(low, digits)}, {share(high, digits)}]"
+    return ci(share(low, digits), share(high, digits))

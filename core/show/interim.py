@@ -21,8 +21,8 @@ def is_known(contrast: Mapping[str, Any]) -> bool:
 def words(contrast: Mapping[str, Any]) -> tuple[str, str]:
     """Return the interim result of a ratio and its interval; the interval is empty while unknown.
 
-    ("1.31× faster", "95 % [1.10, 1.56]"), ("undecided", "between 0.96× and 1.06×"), ("not known yet", ""),
-    ("measuring…", ""). There is no direction while the interval contains 1.
+    ("1.31× faster", "95 % CI [1.10, 1.56]"), ("undecided", "between 0.96× and 1.06×"),
+    ("not known yet", ""), ("measuring…", ""). There is no direction while the interval contains 1.
     """
     if contrast.get("ratio_low") is None or contrast.get("ratio_high") is None:
         return MEASURING, ""
@@ -35,9 +35,9 @@ def words(contrast: Mapping[str, Any]) -> tuple[str, str]:
 def sentence(contrast: Mapping[str, Any], against: str = "") -> str:
     """Return the interim result of a ratio as a sentence, with the name of its reference.
 
-    "1.31× faster than ORT default so far, 95 % [1.10, 1.56]", "undecided so far against ORT default: between
-    0.96× and 1.06×", "no difference larger than 2 % from ORT default so far (1.004×, 95 % [0.995, 1.013])",
-    "speed against ORT default: measuring…".
+    "1.31× faster than ORT default so far, 95 % CI [1.10, 1.56]", "undecided so far against ORT default:
+    between 0.96× and 1.06×", "no difference larger than 2 % from ORT default so far (1.004×, 95 % CI [0.995,
+    1.013])", "speed against ORT default: measuring…".
     """
     head, rest = words(contrast)
 

@@ -33,6 +33,7 @@ from core.spec.effort import DEFAULT_MARGIN, EFFORTS
 from core.store import PRUNED, Store
 from core.wire.errors import StoreError
 from core.wire.output_check import different_outputs_words
+from core.wire.units import ci
 
 Contrast = Mapping[str, Any]
 
@@ -266,7 +267,7 @@ def self_test_lines(comparison: Comparison) -> list[str]:
         when = _WHEN.get(test["when"], test["when"])
         told = f"{test['ratio']:.3f}×"
         if low is not None and high is not None:
-            told = f"{told}, 95 % [{low:.3f}, {high:.3f}]" if ratio_is_known(low, high) else NOT_KNOWN
+            told = f"{told}, {ci(f'{low:.3f}', f'{high:.3f}')}" if ratio_is_known(low, high) else NOT_KNOWN
         lines.append(f"{when}: {told}, {counted(test)}")
     return lines
 

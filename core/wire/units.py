@@ -56,12 +56,21 @@ def span(low: float | None, high: float | None, unit: str = "", digits: int = 4)
     return f"{text} {unit}".rstrip() + open_end
 
 
+def ci(low: str, high: str) -> str:
+    """Return a confidence interval from the texts of its ends: `95 % CI [1.38, 1.46]`.
+
+    Ends with separated thousands are joined by a word: `95 % CI [20,106 to 21,349]`.
+    """
+    joint = " to " if "," in low + high else ", "
+    return f"95 % CI [{low}{joint}{high}]"
+
+
 def interval(low: float | None, high: float | None, unit: str = "") -> str:
-    """Return a 95 % interval in a sentence: `95 % [2.200 to 2.500] ms`, or `95 %: 2.200 ms or more`."""
-    said = span(low, high)
-    if " to " not in said:
-        return f"95 %: {span(low, high, unit)}"
-    return f"95 % [{said}] {unit}".rstrip()
+    """Return a confidence interval: `95 % CI [2.200, 2.500] ms`, or `95 % CI: 2.200 ms or more`."""
+    ends = span(low, high).split(" to ")
+    if len(ends) != 2:
+        return f"95 % CI: {span(low, high, unit)}"
+    return f"{ci(*ends)} {unit}".rstrip()
 
 
 def ms_number(seconds: float | None, digits: int = 4) -> str:

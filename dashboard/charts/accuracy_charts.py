@@ -14,6 +14,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from core.show.table import Column, Table, tabulate
+from core.wire.units import ci
 from dashboard.charts import HEIGHT, MUTED, PALETTE, base_figure, plain, style, transparent
 
 MOST_CLASSES = 24  # rows of a confusion matrix; beyond it the classes with the fewest errors share one row
@@ -343,7 +344,7 @@ class DifferenceRow:
             (
                 plain(self.label),
                 f"{self.difference * 100:+.2f} points",
-                f"95 %: {self.low * 100:+.2f} to {self.high * 100:+.2f}",
+                ci(f"{self.low * 100:+.2f}", f"{self.high * 100:+.2f}"),
                 VERDICTS[self.verdict][2],
             )
         )

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from core.run.axes import Axis, point_name, value_words
 from core.run.best_point import BEST, INCONCLUSIVE, LEVEL, SweepRanking
 from core.run.sweep import REFUSED, Measured
-from core.wire.units import brief, significant
+from core.wire.units import brief, ci, significant
 from dashboard.charts import (
     FONT_PX,
     HEIGHT,
@@ -157,7 +157,7 @@ def _with_interval(point: Measured, name: str, unit: str) -> str:
     if value is None:
         return "too few runs for one"
     middle, low, high = value
-    bounds = f", 95 % [{number(low)}, {number(high)}]" if low is not None and high is not None else ""
+    bounds = f", {ci(number(low), number(high))}" if low is not None and high is not None else ""
     return f"{number(middle)} {unit}{bounds}"
 
 

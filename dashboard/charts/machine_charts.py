@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 
 from core.evidence.quality import quality
 from core.evidence.verdict import Grade
+from core.wire.units import ci
 from dashboard.charts import MUTED, PALETTE, base_figure, number, plain, transparent
 
 WHEN = {
@@ -160,7 +161,7 @@ def _bounds(one: Mapping[str, Any]) -> tuple[float | None, float | None, float |
 
 def _hover(one: Mapping[str, Any]) -> str:
     value, low, high = _bounds(one)
-    span = "no interval" if low is None or high is None else f"95 % [{number(low)}, {number(high)}] %"
+    span = "no interval" if low is None or high is None else f"{ci(number(low), number(high))} %"
     sigma = "" if not one.get("sigma") else f"<br>one pair scatters by {100 * one['sigma']:.2g} %"
     rated = quality(one, [one])
     grade = "" if rated is None else f"<br>{plain(rated.label)}"

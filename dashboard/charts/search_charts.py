@@ -20,6 +20,7 @@ from core.evidence.verdict import Verdict, ratio_places, ratio_text
 from core.show.sheets import searches
 from core.spec.space import changes_words
 from core.spec.targets import METRICS
+from core.wire.units import ci
 from dashboard.charts import (
     HEIGHT,
     MUTED,
@@ -54,12 +55,12 @@ COSTS: Mapping[str, tuple[str, float]] = {
 
 
 def times(ratio: float, low: float | None = None, high: float | None = None) -> str:
-    """Return a speed-up as text: "1.42×, 95 % [1.38, 1.46]"."""
+    """Return a speed-up as text: "1.42×, 95 % CI [1.38, 1.46]"."""
     text = f"{ratio_text(ratio, low, high)}×"
     if low is None or high is None or low <= 0:
         return text
     places = len(ratio_text(ratio, low, high).partition(".")[2])
-    return f"{text}, 95 % [{low:.{places}f}, {high:.{places}f}]"
+    return f"{text}, {ci(f'{low:.{places}f}', f'{high:.{places}f}')}"
 
 
 # --- speed-ups and effects with their intervals -------------------------------------------------------------

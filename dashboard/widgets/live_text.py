@@ -62,7 +62,7 @@ def words(live: Mapping[str, Any], trial: str, field: ComparedConfigurations, *,
     """Describe the comparison of `trial` so far: progress and findings; a verdict exists only at the end.
 
     "launch 3 · 9 of about 32 rounds · p50 0.8123 ms (ORT default: 1.064 ms) · 1.31× faster than ORT
-    default so far, 95 % [1.10, 1.56] · not final"
+    default so far, 95 % CI [1.10, 1.56] · not final"
     """
     own = contrasts_of(live, trial)
     parts = [rounds_text(live, measuring=measuring)]

@@ -152,6 +152,7 @@ def trial_label(trial: Trial) -> str:
 
 
 MOST_SHAPES = 3  # inputs named in a title
+UNBROKEN_CI = "95\N{NO-BREAK SPACE}%\N{NO-BREAK SPACE}CI"
 
 
 def _rows(result: Result) -> str:
@@ -170,7 +171,7 @@ def strip(shown: Sequence[Cell], key: str) -> None:
             more = [cell.help, f"{cell.change}, {cell.change_note}".strip(", "), cell.baseline_text]
             with st.container(gap=None, key=f"{key}.{cell.name}"):
                 st.metric(cell.label, cell.value, help="  \n".join(format.plain(one) for one in more if one))
-                st.caption(format.plain(cell.note).replace("95 %", "95\N{NO-BREAK SPACE}%"))
+                st.caption(format.plain(cell.note).replace("95 % CI", UNBROKEN_CI))
 
 
 def grid(shown: Sequence[Cell], key: str, *, judged: bool = False) -> None:
@@ -194,7 +195,7 @@ def grid(shown: Sequence[Cell], key: str, *, judged: bool = False) -> None:
                 )
                 if cell.change_note and not judged:
                     st.caption(f"ratio: {format.plain(cell.change_note)}")
-                st.caption(format.plain(cell.note).replace("95 %", "95\N{NO-BREAK SPACE}%"))
+                st.caption(format.plain(cell.note).replace("95 % CI", UNBROKEN_CI))
                 if cell.baseline_text:
                     st.caption(f":material/compare_arrows: {format.plain(cell.baseline_text)}")
 

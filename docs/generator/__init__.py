@@ -68,7 +68,7 @@ PAGES: Mapping[str, Page] = {
     "environment.md": Page(
         "Environment variables, files and folders.", "core/wire/variables.py", environment.environment
     ),
-    "glossary.md": Page("The terms that stand beside numbers.", "core/show/glossary.py", words.glossary),
+    "glossary.md": Page("The terms that results use.", "core/show/glossary.py", words.glossary),
 }
 
 

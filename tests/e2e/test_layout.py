@@ -45,7 +45,7 @@ UNDER_HELP = """
 HIGHEST_PX = 1400
 SCREEN_PX = 900
 REASON = (
-    "Two copies of the same configuration came out at 1.081×, 95 % [1.031, 1.134] in the A/A test of this "
+    "Two copies of the same configuration came out at 1.081×, 95 % CI [1.031, 1.134] in the A/A test of this "
     "race: what differs by less cannot be told from noise here."
 )
 NOTES = [

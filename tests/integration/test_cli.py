@@ -415,7 +415,7 @@ def test_the_table_for_people_has_units_intervals_and_says_what_the_runs_cannot_
     assert re.search(r"needs \d+ runs", done.out)
     assert f"versus {DEFAULT_LABEL}" in done.out
     assert re.search(r"grade [ABCDF]", done.out)
-    assert "95 % [" in done.out
+    assert "95 % CI [" in done.out
     assert "samples/s" in done.out
     assert "CPUExecutionProvider" in done.out
     assert "use_io_binding=on" in done.out

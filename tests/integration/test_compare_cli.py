@@ -277,7 +277,7 @@ def test_table_shows_verdicts_ties_and_what_to_doubt() -> None:
     text = "\n".join(lines(comparison_sheet(found, trials)))
     for words in (
         "grade A",
-        "× faster, 95 % [1.10, 1.20]",
+        "× faster, 95 % CI [1.10, 1.20]",
         "failed",
         "1–2",
         "leave these places open",

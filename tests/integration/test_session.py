@@ -374,7 +374,7 @@ def test_the_remedy_fits_the_library(library: str, start: str) -> None:
 
 def test_how_much_memory_was_asked_for_is_said() -> None:
     error = ort_errors.run_error("Failed to allocate memory for requested buffer of size 3221225472")
-    assert "when it asked for 3.0 GiB at once" in error.message
+    assert "when it requested 3.0 GiB at once" in error.message
 
 
 def test_an_output_that_grows_under_io_binding_names_it() -> None:

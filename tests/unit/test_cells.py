@@ -95,9 +95,9 @@ def test_the_median_has_the_verdict_of_the_race_in_the_words_of_its_title() -> N
     """Whatever two medians of their own say: the change is that of the paired rounds."""
     close = result(0.00199), result(0.002)
     for verdict, ratio, change, rests_on, color in (
-        ("FASTER", 1.08, "1.08× faster", "95 % [1.05, 1.11]", "green"),
-        ("SLOWER", 0.8, "1.25× slower", "95 % [1.21, 1.29]", "orange"),
-        ("EQUIVALENT", 1.0, "no difference", "1.00×, 95 % [0.97, 1.03]", "off"),
+        ("FASTER", 1.08, "1.08× faster", "95 % CI [1.05, 1.11]", "green"),
+        ("SLOWER", 0.8, "1.25× slower", "95 % CI [1.21, 1.29]", "orange"),
+        ("EQUIVALENT", 1.0, "no difference", "1.00×, 95 % CI [0.97, 1.03]", "off"),
         ("UNDECIDED", 1.01, "undecided", "between 0.98× and 1.04×", "off"),
     ):
         found = contrast(verdict, ratio)

@@ -94,7 +94,7 @@ def test_slower_is_said_in_words_by_a_factor_above_1_wherever_it_stands() -> Non
     row = info.rows[0]
     assert row.short == "2.00× slower"
     assert "2.00× slower" in row.hover
-    assert "95 % [1.92, 2.08]" in row.hover
+    assert "95 % CI [1.92, 2.08]" in row.hover
     figure = json.loads(forest(info).to_json())
     slower = next(one for one in figure["data"] if one["name"] == "slower")
     assert slower["x"] == [0.5]  # left of 1

@@ -118,7 +118,7 @@ def test_a_tie_is_within_the_equivalence_margin() -> None:
 
 def test_a_clear_winner_is_named_with_its_interval() -> None:
     said = headline(comparison([FOUND[0], FOUND[2]]))
-    assert said == "A is the fastest; against BASE: 1.42× faster, 95 % [1.39, 1.45]."
+    assert said == "A is the fastest; against BASE: 1.42× faster, 95 % CI [1.39, 1.45]."
 
 
 def test_a_baseline_that_nobody_beats_is_named() -> None:

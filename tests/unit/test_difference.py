@@ -51,7 +51,7 @@ def end(baseline_us: float = 920, candidate_us: float = 545, **changes: Any) -> 
         "low_s": None,
         "high_s": None,
         "verdict": verdict,
-        "words": "1.69× faster, 95 % [1.60, 1.78]",
+        "words": "1.69× faster, 95 % CI [1.60, 1.78]",
         "raced": True,
         "per_row": False,
     }
@@ -374,8 +374,8 @@ def test_nodes_that_moved_to_another_provider_are_told() -> None:
 
 def test_a_gain_names_its_parts_and_what_costs_some_of_it_back() -> None:
     assert sentence(differ()) == (
-        "The candidate takes 0.375 ms less per run (1.69× faster, 95 % [1.60, 1.78]): 104 % of the speed-up "
-        "is in Conv (Conv → FusedConv); 3 inserted Reorder nodes cost 5.3 % of it back."
+        "The candidate takes 0.375 ms less per run (1.69× faster, 95 % CI [1.60, 1.78]): 104 % of the "
+        "speed-up is in Conv (Conv → FusedConv); 3 inserted Reorder nodes cost 5.3 % of it back."
     )
 
 
@@ -405,7 +405,7 @@ def test_one_inserted_node_is_not_many() -> None:
 
 
 def test_equal_results_have_nothing_to_explain() -> None:
-    words = "no difference larger than 2 % (1.004×, 95 % [0.995, 1.013])"
+    words = "no difference larger than 2 % (1.004×, 95 % CI [0.995, 1.013])"
     said = sentence(differ(of=end(verdict="EQUIVALENT", words=words)))
     assert tells(said, words)
 

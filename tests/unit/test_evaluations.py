@@ -309,7 +309,8 @@ def test_an_interval_of_medians_is_not_sold_as_one_of_a_tail() -> None:
 def test_an_interval_beyond_a_factor_of_two_either_way_tells_nothing() -> None:
     assert speedup_text(ReportedSpeedup(ratio=1.2, low=0.5, high=2.9, launches=5)) == "not known yet"
     assert (
-        speedup_text(ReportedSpeedup(ratio=1.2, low=1.1, high=1.3, launches=5)) == "1.20×, 95 % [1.10, 1.30]"
+        speedup_text(ReportedSpeedup(ratio=1.2, low=1.1, high=1.3, launches=5))
+        == "1.20×, 95 % CI [1.10, 1.30]"
     )
 
 

@@ -28,8 +28,8 @@ def test_times_are_milliseconds_with_four_digits(seconds: float | None, text: st
 
 
 def test_an_interval_says_which_side_is_open() -> None:
-    assert format.interval_ms(0.001, 0.002) == "95 % [1.000 to 2.000] ms"
-    assert format.interval_ms(0.001, None) == "95 %: 1.000 ms or more"
+    assert format.interval_ms(0.001, 0.002) == "95 % CI [1.000, 2.000] ms"
+    assert format.interval_ms(0.001, None) == "95 % CI: 1.000 ms or more"
     assert format.interval_ms(None, None) == "interval unknown: too few runs"
 
 
@@ -118,7 +118,7 @@ def test_a_share_of_rows(fraction: float | None, text: str) -> None:
 
 
 def test_an_interval_of_a_share_or_why_there_is_none() -> None:
-    assert format.interval_share(0.98, 0.99845) == "95 % [98.00 %, 99.84 %]"
+    assert format.interval_share(0.98, 0.99845) == "95 % CI [98.00 %, 99.84 %]"
     assert format.interval_share(None, None) == "interval unknown: no samples"
 
 

@@ -94,7 +94,9 @@ def test_a_table_fits_80_characters(name: str) -> None:
 
 def test_a_race_says_first_who_is_ahead() -> None:
     said = lines(comparisons.comparison_sheet(comparison(), [trial(), trial("b" * 16)]))[1]
-    assert said == f"  {LONG}.yaml is the fastest; against preset:default: 1.50× faster, 95 % [1.40, 1.60]."
+    assert (
+        said == f"  {LONG}.yaml is the fastest; against preset:default: 1.50× faster, 95 % CI [1.40, 1.60]."
+    )
 
 
 def test_where_the_baseline_failed_the_verdicts_are_those_against_the_default() -> None:

@@ -38,12 +38,17 @@ def contrast(low: float | None, high: float | None, **facts: Any) -> dict[str, A
 @pytest.mark.parametrize(
     ("low", "high", "alone", "against"),
     [
-        (1.10, 1.56, "1.3× faster so far, 95 % [1.1, 1.6]", "1.3× faster than X so far, 95 % [1.1, 1.6]"),
+        (
+            1.10,
+            1.56,
+            "1.3× faster so far, 95 % CI [1.1, 1.6]",
+            "1.3× faster than X so far, 95 % CI [1.1, 1.6]",
+        ),
         (
             0.48,
             0.52,
-            "2.00× slower so far, 95 % [1.92, 2.08]",
-            "2.00× slower than X so far, 95 % [1.92, 2.08]",
+            "2.00× slower so far, 95 % CI [1.92, 2.08]",
+            "2.00× slower than X so far, 95 % CI [1.92, 2.08]",
         ),
         (
             0.96,
@@ -54,8 +59,8 @@ def contrast(low: float | None, high: float | None, **facts: Any) -> dict[str, A
         (
             0.995,
             1.013,
-            "no difference larger than 2 % so far (1.004×, 95 % [0.995, 1.013])",
-            "no difference larger than 2 % from X so far (1.004×, 95 % [0.995, 1.013])",
+            "no difference larger than 2 % so far (1.004×, 95 % CI [0.995, 1.013])",
+            "no difference larger than 2 % from X so far (1.004×, 95 % CI [0.995, 1.013])",
         ),
         (0.25, 2.26, "speed: not known yet", "speed against X: not known yet"),
         (1e-300, 1e300, "speed: not known yet", "speed against X: not known yet"),

@@ -67,7 +67,7 @@ def test_a_trial_shows_how_its_ratio_went_once_it_has_changed() -> None:
 
 def test_a_trial_shows_its_ratio_in_words_and_as_an_interval() -> None:
     event = live_events.of_trial(running(), FIELD, 0.02)
-    assert event["ratio"] == "1.31× faster so far, 95 % [1.28, 1.34]"
+    assert event["ratio"] == "1.31× faster so far, 95 % CI [1.28, 1.34]"
     [line] = event["lines"]
     assert tells(line["text"], event["ratio"].replace(" so far", " than ORT default so far"))
     [picture] = event["pictures"]

@@ -38,7 +38,7 @@ def test_generation_rounds_p50_and_ratio_are_told_and_nothing_is_final() -> None
         "launch 3",
         "9 of about 32 rounds",
         "p50 0.8120 ms (ORT default: 1.064 ms)",
-        "1.31× faster than ORT default so far, 95 % [1.28, 1.34]",
+        "1.31× faster than ORT default so far, 95 % CI [1.28, 1.34]",
         "not final",
     ]
 

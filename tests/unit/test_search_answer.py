@@ -101,7 +101,7 @@ def test_who_may_be_slower_but_no_faster_is_no_better_answer(
 @pytest.mark.parametrize(
     ("high", "verdict", "words"),
     [
-        (1.015, Verdict.EQUIVALENT, "0.995×, no difference, 95 % [0.981, 1.015]"),
+        (1.015, Verdict.EQUIVALENT, "0.995×, no difference, 95 % CI [0.981, 1.015]"),
         (1.005, Verdict.UNDECIDED, "between 0.981× and 1.005×"),
     ],
 )

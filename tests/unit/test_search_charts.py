@@ -92,7 +92,7 @@ def test_ticks_of_gains_are_round(low: float, high: float, ticks: list[float]) -
 
 
 def test_times_has_the_digits_that_the_interval_supports() -> None:
-    assert search_charts.times(1.2345, 1.2, 1.27) == "1.23×, 95 % [1.20, 1.27]"
+    assert search_charts.times(1.2345, 1.2, 1.27) == "1.23×, 95 % CI [1.20, 1.27]"
     assert search_charts.times(1.2345) == "1.2×"
 
 

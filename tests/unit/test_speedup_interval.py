@@ -560,10 +560,10 @@ def told(verdict, ratio, low, high, **more):
 
 
 def test_words_of_each_verdict():
-    assert told("FASTER", 1.42, 1.38, 1.46) == "1.42× faster, 95 % [1.38, 1.46]"
-    assert told("SLOWER", 1 / 1.30, 1 / 1.36, 1 / 1.25) == "1.30× slower, 95 % [1.25, 1.36]"
+    assert told("FASTER", 1.42, 1.38, 1.46) == "1.42× faster, 95 % CI [1.38, 1.46]"
+    assert told("SLOWER", 1 / 1.30, 1 / 1.36, 1 / 1.25) == "1.30× slower, 95 % CI [1.25, 1.36]"
     assert told("UNDECIDED", 1.02, 0.97, 1.08) == "undecided: between 0.97× and 1.08×"
-    equal = "no difference larger than 2 % (1.004×, 95 % [0.995, 1.013])"
+    equal = "no difference larger than 2 % (1.004×, 95 % CI [0.995, 1.013])"
     assert told("EQUIVALENT", 1.004, 0.995, 1.013) == equal
     assert "2.5 %" in told("EQUIVALENT", 1.004, 0.995, 1.013, margin=0.025)
 
@@ -581,12 +581,12 @@ def test_words_where_there_is_no_interval():
 def test_words_are_the_same_whether_the_generations_are_told_or_not():
     found = contrast(FOUR).to_dict()
     old = {name: found[name] for name in ("ratio", "ratio_low", "ratio_high", "verdict", "rounds", "margin")}
-    assert words(old) == words(found) == "1.116× faster, 95 % [1.100, 1.132]"
+    assert words(old) == words(found) == "1.116× faster, 95 % CI [1.100, 1.132]"
 
 
 def test_a_bound_is_not_rounded_onto_the_one_it_excludes():
-    assert told("FASTER", 1.03, 1.0004, 1.06) == "1.0300× faster, 95 % [1.0004, 1.0600]"
-    assert told("SLOWER", 1 / 1.03, 1 / 1.06, 1 / 1.004) == "1.030× slower, 95 % [1.004, 1.060]"
+    assert told("FASTER", 1.03, 1.0004, 1.06) == "1.0300× faster, 95 % CI [1.0004, 1.0600]"
+    assert told("SLOWER", 1 / 1.03, 1 / 1.06, 1 / 1.004) == "1.030× slower, 95 % CI [1.004, 1.060]"
 
 
 @given(st.floats(-3, 3), st.floats(1e-6, 2))

@@ -463,7 +463,7 @@ def test_the_best_is_the_point_of_most_rows_whatever_latency_and_medians_say() -
     assert stands.best is large
     assert [stands.place(one) for one in (small, large, wide)] == ["", BEST, INCONCLUSIVE]
     assert words_of([small, large, wide]) == (
-        "Highest measured throughput: batch 8: 20,709 samples/s (95 % [20,106 to 21,349]). "
+        "Highest measured throughput: batch 8: 20,709 samples/s (95 % CI [20,106 to 21,349]). "
         "Inconclusive against batch 16: 95 % intervals overlap or are unknown."
     )
     assert rank_points([small, large, wide], line_s=0.0004, margin=0.02).best is wide

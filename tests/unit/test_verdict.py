@@ -112,7 +112,7 @@ def test_an_interval_decides_and_its_ends_count(
 def test_the_card_says_factor_interval_generations_time_and_precision() -> None:
     one = contrast()
     card = verdict.card(comparison(one), one)
-    assert card.headline == "1.42× faster, 95 % [1.38, 1.46]"
+    assert card.headline == "1.42× faster, 95 % CI [1.38, 1.46]"
     assert tells(card.against, "mine")
     assert [numbers(one) for one in card.facts] == [[9, 54], [9.0], [2.8, 3]]
     assert numbers(card.noise) == [0.6, 2.6]
@@ -277,13 +277,13 @@ def test_one_rejected_contrast_leaves_the_others_alone() -> None:
     one, other = rejected(), contrast(baseline="a" * 16)
     both = comparison(one, other)
     assert verdict.card(both, one).rejected
-    assert verdict.card(both, other).headline == "1.42× faster, 95 % [1.38, 1.46]"
+    assert verdict.card(both, other).headline == "1.42× faster, 95 % CI [1.38, 1.46]"
 
 
 def test_an_older_race_keeps_its_verdict_with_the_remark_on_its_interval() -> None:
     one = older()
     card = verdict.card(comparison(one, generations=None), one)
-    assert card.headline == "1.42× faster, 95 % [1.38, 1.46]"
+    assert card.headline == "1.42× faster, 95 % CI [1.38, 1.46]"
     assert (card.facts[0], card.noise) == ("54 rounds", "")
     assert card.warnings == [verdict.OLDER]
     assert verdict.card(comparison(contrast()), contrast()).warnings == []
@@ -355,10 +355,13 @@ def test_what_never_raced_has_no_verdict() -> None:
     [
         (
             {"when": "during", "rounds": 54, "generations": 9},
-            "In the same rounds: 1.001×, 95 % [0.990, 1.012], 9 launches, 54 rounds",
+            "In the same rounds: 1.001×, 95 % CI [0.990, 1.012], 9 launches, 54 rounds",
         ),
-        ({"when": "before", "rounds": 12}, "Before the comparison: 1.001×, 95 % [0.990, 1.012], 12 rounds"),
-        ({"when": "after", "rounds": 12}, "After the comparison: 1.001×, 95 % [0.990, 1.012], 12 rounds"),
+        (
+            {"when": "before", "rounds": 12},
+            "Before the comparison: 1.001×, 95 % CI [0.990, 1.012], 12 rounds",
+        ),
+        ({"when": "after", "rounds": 12}, "After the comparison: 1.001×, 95 % CI [0.990, 1.012], 12 rounds"),
     ],
 )
 def test_a_self_test_says_what_noise_looks_like_here(test: dict[str, Any], said: str) -> None:

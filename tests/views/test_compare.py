@@ -327,7 +327,7 @@ def test_a_link_shows_a_race_with_verdicts_ranks_and_ties(
     default, one, binding = (configuration.label for configuration in configurations(mlp))
     assert list(rows["Configuration"]) == [one, default, binding]
     assert list(rows["Rank"]) == ["1", "2–3", "2–3"]
-    assert rows["Verdict"][0].startswith("1.43× faster, 95 % [")
+    assert rows["Verdict"][0].startswith("1.43× faster, 95 % CI [")
     assert rows["Verdict"][1] == "baseline"
     assert lines(at, one, default, "1.43×", Verdict.FASTER.word)
     assert list(rows["Settings"]) == [one, "", binding]

@@ -166,7 +166,7 @@ def test_the_sentence_stands_on_top_and_the_numbers_add_up(
     whole, *parts = metrics(at)
     assert len(parts) == 3
     assert parts[0][0].startswith("-0.37")
-    assert tells(whole[1], "95 % [")
+    assert tells(whole[1], "95 % CI [")
     assert sum(map(ms, parts)) == pytest.approx(ms(whole), abs=1.6e-4)  # rounded
     [differs] = [name for name in table if name.startswith("Difference")]
     assert table[differs].sum() == pytest.approx(ms(whole), abs=1e-3)

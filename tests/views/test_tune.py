@@ -582,7 +582,7 @@ def test_a_run_of_another_process_is_followed_through_the_store(open_page: Open,
 def test_a_duel_shows_verdict_numbers_and_both_sides(open_page: Open, mlp: ModelRecord) -> None:
     compared = put_compared(mlp, latency_s=0.002, baseline_s=0.00284)
     at = open_page(model=mlp, trial=compared.trial.id)
-    assert "1.42× faster, 95 % [1.39, 1.45]" in at.header[0].value.replace("\\", "")
+    assert "1.42× faster, 95 % CI [1.39, 1.45]" in at.header[0].value.replace("\\", "")
     assert lines(at, f"against {DEFAULT_LABEL}")
     assert lines(at, "8 ", " 16 ", "2.9 s", "±2 %", "±3 %")
     assert lines(at, "±1 %", "±1.7 %")
@@ -603,7 +603,7 @@ def test_no_difference_is_said_and_stays_grey(open_page: Open, mlp: ModelRecord)
     at = open_page(model=mlp, trial=compared.trial.id)
     assert tells(at.header[0].value.lower(), Verdict.EQUIVALENT.word, "2 %")
     assert tells(card(at, "p50_s").metric[0].help, Verdict.EQUIVALENT.word)
-    assert "(1.005×, 95 % [0.995, 1.015])" in at.header[0].value.replace("\\", "")
+    assert "(1.005×, 95 % CI [0.995, 1.015])" in at.header[0].value.replace("\\", "")
     assert cards(at)["break_even"] == break_even("same")
 
 
@@ -641,7 +641,7 @@ def test_a_busy_machine_keeps_the_verdict_and_is_told_beside_every_number(
 ) -> None:
     compared = put_compared(mlp, busy=builders.busy_machine())
     at = open_page(model=mlp, trial=compared.trial.id)
-    assert "1.42× faster, 95 % [1.39, 1.45]" in at.header[0].value.replace("\\", "")
+    assert "1.42× faster, 95 % CI [1.39, 1.45]" in at.header[0].value.replace("\\", "")
     assert lines(at, builders.BUSY)
     assert lines(at, verdict.BUSY_MEANING)
     assert lines(at, ":orange-badge[:material/groups:")
@@ -654,7 +654,7 @@ def test_a_race_of_an_earlier_version_says_that_its_interval_knows_one_pair(
     open_page: Open, mlp: ModelRecord
 ) -> None:
     at = open_page(model=mlp, trial=put_compared(mlp, older=True).trial.id)
-    assert "1.42× faster, 95 % [1.39, 1.45]" in at.header[0].value.replace("\\", "")
+    assert "1.42× faster, 95 % CI [1.39, 1.45]" in at.header[0].value.replace("\\", "")
     assert lines(at, verdict.OLDER)
     assert not lines(at, "±1.7 %")
     assert buttons(at, "tune.go_on") == []

@@ -53,7 +53,7 @@ def model_lines(result: Mapping[str, Any] | None) -> list[str]:
 def caution(trial: Trial) -> str:
     """Return why a trial's settings may not be an improvement; "" if there is no reason.
 
-    "Slower than its baseline: 1.30× slower, 95 % [1.25, 1.36]."
+    "Slower than its baseline: 1.30× slower, 95 % CI [1.25, 1.36]."
     """
     result = trial.facts
     contrasts = result.get("contrasts") or []

@@ -7,6 +7,7 @@ from typing import Any
 
 from core.evidence.metrics.pairs import Verdict
 from core.evidence.verdict import Color
+from core.show.format import interval_share
 from core.show.sheets import Line, Note, Sheet
 from core.show.sheets.trials import notes
 from core.show.table import Column, Item, Table, Value, tabulate, texts
@@ -120,7 +121,7 @@ def _plain(value: float | None) -> str:
 def compared(pair: Mapping[str, Any]) -> Sheet:
     """Return the sheet of two models on the same samples; `pair` is from `run.accuracy.compare`."""
     same = pair["agreement"]
-    span = f" (95 % {found})" if (found := interval(same)) else ""
+    span = f" ({interval_share(same['low'], same['high'])})" if same["low"] is not None else ""
     agreement = f"{_percent(same['value'])} of {same['total']:,} samples{span}"
     parts = []
     for name in ("accuracy", "sensitivity", "specificity"):

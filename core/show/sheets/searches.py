@@ -36,7 +36,7 @@ from core.spec import settings
 from core.spec.question import OBJECTIVES, question_from_dict
 from core.spec.space import DEFAULT_WORDS, changes_words
 from core.store import StudyRecord
-from core.wire.units import ms, size
+from core.wire.units import ci, ms, size
 
 WORDS: Mapping[str, tuple[str, str]] = {  # metric -> better, worse
     **dict.fromkeys(("latency_p50", "latency_mean", "latency_p95", "latency_p99"), ("faster", "slower")),
@@ -59,14 +59,14 @@ REASON_LIMIT = 160  # characters of a reason
 
 
 def speedup_parts(gain: SpeedUpNumbers) -> tuple[str, str]:
-    """Return a speed-up and its interval as texts: ("1.42× faster", "95 % [1.38, 1.46]")."""
+    """Return a speed-up and its interval as texts: ("1.42× faster", "95 % CI [1.38, 1.46]")."""
     ratio, low, high = gain["ratio"], gain["ratio_low"], gain["ratio_high"]
     better, worse = WORDS.get(gain["metric"], ("better", "worse"))
     if low is None or high is None:
         return f"about {ratio_text(ratio)}×", "no interval"
     if gain["verdict"] == Verdict.SLOWER:
         ratio, low, high, better = 1 / ratio, 1 / high, 1 / low, worse
-    span = f"95 % [{_x(low, low, high)}, {_x(high, low, high)}]"
+    span = ci(_x(low, low, high), _x(high, low, high))
     if gain["verdict"] == Verdict.EQUIVALENT:
         return f"{_x(ratio, low, high)}×, no difference", span
     if gain["verdict"] == Verdict.UNDECIDED:
@@ -75,7 +75,7 @@ def speedup_parts(gain: SpeedUpNumbers) -> tuple[str, str]:
 
 
 def speedup_text(gain: SpeedUpNumbers) -> str:
-    """Return a speed-up as text: `1.42× faster, 95 % [1.38, 1.46]`."""
+    """Return a speed-up as text: `1.42× faster, 95 % CI [1.38, 1.46]`."""
     return ", ".join(speedup_parts(gain))
 
 
@@ -277,8 +277,8 @@ def _pair_words(one: Mapping[str, Any]) -> str:
     names = " and ".join(
         changes_words({name: value}) for name, value in zip(one["settings"], one["values"], strict=True)
     )
-    span = f"[{one['ratio_low']:.2f}, {one['ratio_high']:.2f}]"
-    return f"{names} together: {one['ratio']:.2f}× of the combined single effects, 95 % {span}"
+    span = ci(f"{one['ratio_low']:.2f}", f"{one['ratio_high']:.2f}")
+    return f"{names} together: {one['ratio']:.2f}× of the combined single effects, {span}"
 
 
 # --- tables -------------------------------------------------------------------------------------------------

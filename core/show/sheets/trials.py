@@ -90,7 +90,7 @@ def _tolerance_note(result: TrialResult) -> Iterator[Note]:
 
 
 def _verdicts(trial: Trial, labels: Mapping[str, str]) -> Iterator[Fact]:
-    """Return a line per verdict: "1.42× faster, 95 % [1.38, 1.46]; versus ORT default; grade B, 9 launches".
+    """Return a line per verdict: "1.42× faster, 95 % CI [1.38, 1.46]; grade B, 9 launches".
 
     The ORT default has no reference, and its line says so.
     """

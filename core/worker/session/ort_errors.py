@@ -188,7 +188,7 @@ def _model(text: str, hint: str) -> Callable[[re.Match[str]], TunerError]:
 
 def _out_of_memory(match: re.Match[str]) -> WorkerError:
     size = match.groupdict().get("size")
-    wanted = f" when it asked for {int(size) / 2**30:.1f} GiB at once" if size else ""
+    wanted = f" when it requested {int(size) / 2**30:.1f} GiB at once" if size else ""
     return WorkerError(f"The worker ran out of memory{wanted}.", hint=_SMALLER)
 
 

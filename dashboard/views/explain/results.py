@@ -10,6 +10,7 @@ from core.evidence.profile_difference import Difference, Row
 from core.evidence.profile_sentence import remarks, sentence
 from core.show.sheets import differences as sheets
 from core.show.table import Table, column_of, matching
+from core.wire.units import ci
 from dashboard import format
 from dashboard.charts import explain_charts
 from dashboard.widgets import plots, tables
@@ -99,7 +100,7 @@ def _interval(found: Difference) -> str:
     low, high = found.end.low_s, found.end.high_s
     if low is None or high is None:
         return "interval unknown"
-    return f"95 % [{_signed(found, low)}, {_signed(found, high)}]"
+    return ci(_signed(found, low), _signed(found, high))
 
 
 def _signed(found: Difference, seconds: float) -> str:

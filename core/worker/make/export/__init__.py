@@ -224,7 +224,7 @@ def _checked_info(draft: Path, opset: int) -> ModelInfo:
     written = info["opset"].get("", 0)
     if written != opset:  # if a conversion fails, torch keeps its own opset and only logs the error
         raise ModelError(
-            f"PyTorch wrote opset {written} where {opset} was asked for: its conversion failed.",
+            f"PyTorch wrote opset {written} where {opset} was requested: its conversion failed.",
             hint=f"Use opset {written}.",
         )
     return info
