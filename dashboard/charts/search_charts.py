@@ -20,16 +20,7 @@ from core.evidence.verdict import Verdict, ratio_places, ratio_text
 from core.show.sheets import searches
 from core.spec.space import changes_words
 from core.spec.targets import METRICS
-from dashboard.charts import (
-    HEIGHT,
-    MUTED,
-    PAGE,
-    PALETTE,
-    base_figure,
-    log_ticks,
-    number,
-    plain,
-)
+from dashboard.charts import HEIGHT, MEMORY_TITLE, MUTED, PAGE, PALETTE, base_figure, log_ticks, number, plain
 from dashboard.charts.compare_charts import VERDICTS
 
 ROW_PX = 46  # the name of a row is above its interval
@@ -44,9 +35,12 @@ STAGES: Mapping[str, tuple[str, str]] = {  # stage of a search -> label, marker
     "heat": ("elimination round", "square"),
     "confirm": ("confirmation", "star"),
 }
+SPEEDUP_TITLE = "Improvement over ONNX Runtime's default"
+SPEEDUPS_ALT = f"{SPEEDUP_TITLE} in all metrics, with 95 % intervals"
+COURSE_ALT = "The best known improvement at each moment of the search"
 # metric of the horizontal axis -> its title, and its unit in SI units
 COSTS: Mapping[str, tuple[str, float]] = {
-    "peak_rss": ("Peak memory added by the session (MiB)", MIB),
+    "peak_rss": (MEMORY_TITLE, MIB),
     "cpu_s": ("CPU time per sample (ms)", 1e-3),
     "model_size": ("Model size (MiB)", MIB),
     "latency_p50": ("p50 latency (ms)", 1e-3),
@@ -359,6 +353,11 @@ def _gain_axis(points: Sequence[Point]) -> tuple[float, float]:
     return low / room, high * room
 
 
+def front_alt(info: Front) -> str:
+    """Describe the plot of the Pareto front."""
+    return f"Improvement over {info.x_title} of {len(info.front)} configurations on the Pareto front"
+
+
 def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
     """Draw speed-up over cost: the Pareto front with intervals, all others behind it, the winner as a star.
 
@@ -366,9 +365,7 @@ def front(info: Front, *, height: int = HEIGHT) -> go.Figure:
         info: data of the plot.
         height: in pixels.
     """
-    figure = base_figure(
-        x_title=info.x_title, y_title="Improvement over ONNX Runtime's default", height=height
-    )
+    figure = base_figure(x_title=info.x_title, y_title=SPEEDUP_TITLE, height=height)
     figure.add_hline(y=1.0, line={"color": MUTED, "width": 1.5, "dash": "dot"})
     for points, name, color, symbol, size in (
         (info.others, "evaluated", MUTED, "circle-open", 7),
